@@ -1,0 +1,26 @@
+// What changes from step to step, in one place on the device: nothing else in a step depends on the step.
+#pragma once
+
+#include <cstdint>
+
+namespace thunder {
+
+struct StepScalars {
+    // written by the host before a step
+    float learning_rate = 0;
+    float beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
+    float bias_correction1 = 1;       // 1 - beta1^(step+1)
+    float bias_correction2_sqrt = 1;  // sqrt(1 - beta2^(step+1))
+    float max_grad_norm = 0;          // 0: no clipping
+    std::uint64_t seed = 0;
+    std::int64_t step = 0;
+
+    // written on the device within a step
+    float loss_weight = 0;  // sum of the loss's weights over the micro-steps and ranks of this step
+    float dloss = 0;        // what seeds the backward pass: 1 / loss_weight
+    float loss_sum = 0;     // sum of the weighted losses so far
+    float grad_norm = 0;    // of all gradients, before clipping
+    float clip_factor = 1;  // what the optimizer multiplies gradients with
+};
+
+}  // namespace thunder
