@@ -1,0 +1,48 @@
+// Lazy constants. A mask of T x T elements is a predicate over indices, not T x T bytes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/tensor.h"
+
+namespace thunderc {
+
+class ConstExpr;
+using ConstPtr = std::shared_ptr<const ConstExpr>;
+
+// An immutable expression tree for the elements of one tensor. Element indices are those of the expression's own dims;
+// operands of elementwise nodes have the same dims (broadcasting is made explicit by `broadcast_to`).
+class ConstExpr {
+  public:
+    enum class Kind : std::uint8_t {
+        splat,        // value everywhere
+        affine,       // base + sum of step[d] * index[d]
+        dense,        // held data, or data that `load` brings when asked (external files are read only then)
+        elementwise,  // op_name applied to operands: add, le, and, not, cast, ...
+        select,       // operands: condition, then, else
+    };
+
+    Kind kind = Kind::splat;
+    Type type;
+    double value = 0;                 // splat
+    double base = 0;                  // affine
+    std::vector<double> step;         // affine: one for each dimension
+    std::string op_name;              // elementwise
+    std::vector<ConstPtr> operands;   // elementwise, select
+    std::shared_ptr<const Tensor> data;   // dense
+
+    static ConstPtr splat(Type type, double value);
+    static ConstPtr affine(Type type, double base, std::vector<double> step);
+    static ConstPtr dense(Tensor tensor);      // becomes splat or affine where it is one
+    static ConstPtr elementwise(Type type, std::string op_name, std::vector<ConstPtr> operands);
+    static ConstPtr select(ConstPtr condition, ConstPtr then, ConstPtr otherwise);
+};
+
+bool equal(const ConstExpr& a, const ConstExpr& b);            // structurally
+std::string to_string(const ConstExpr& expr);                  // the text between < and > of a constant
+// Throws UserError on text that is no constant expression of that type.
+ConstPtr parse_constant(const std::string& text, const Type& type);
+
+}  // namespace thunderc

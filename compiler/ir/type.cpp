@@ -1,0 +1,80 @@
+#include "compiler/ir/type.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace thunderc {
+namespace {
+
+struct DTypeRow {
+    DType dtype;
+    std::string_view name;
+    std::size_t size;
+};
+
+constexpr std::array<DTypeRow, 7> rows = {{{DType::f64, "f64", 8},
+                                           {DType::f32, "f32", 4},
+                                           {DType::f16, "f16", 2},
+                                           {DType::bf16, "bf16", 2},
+                                           {DType::i64, "i64", 8},
+                                           {DType::i32, "i32", 4},
+                                           {DType::boolean, "bool", 1}}};
+
+const DTypeRow& row_of(DType dtype) { return rows.at(static_cast<std::size_t>(dtype)); }
+
+}  // namespace
+
+std::string_view name_of(DType dtype) { return row_of(dtype).name; }
+
+std::optional<DType> parse_dtype(std::string_view name) {
+    for (const DTypeRow& row : rows)
+        if (row.name == name) return row.dtype;
+    return std::nullopt;
+}
+
+std::size_t size_of(DType dtype) { return row_of(dtype).size; }
+
+bool is_float(DType dtype) { return dtype <= DType::bf16; }
+
+bool is_integer(DType dtype) { return dtype == DType::i64 || dtype == DType::i32; }
+
+std::int64_t element_count(const Dims& dims) {
+    std::int64_t count = 1;
+    for (std::int64_t d : dims) count *= d;
+    return count;
+}
+
+Dims dense_strides(const Dims& dims) {
+    Dims strides(dims.size(), 1);
+    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+    return strides;
+}
+
+std::string to_string(const Dims& dims) { return fmt::format("{}", fmt::join(dims, ",")); }
+
+std::string to_string(const Type& type) {
+    if (type.kind == Type::Kind::token) return "token";
+    std::string tensor = fmt::format("{}[{}]", name_of(type.dtype), to_string(type.dims));
+    return type.is_family() ? fmt::format("{} x {}", type.count, tensor) : tensor;
+}
+
+std::optional<Dims> broadcast(const Dims& a, const Dims& b) {
+    Dims out(std::max(a.size(), b.size()), 1);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        std::int64_t da = i < a.size() ? a[a.size() - 1 - i] : 1;
+        std::int64_t db = i < b.size() ? b[b.size() - 1 - i] : 1;
+        if (da != db && da != 1 && db != 1) return std::nullopt;
+        out[out.size() - 1 - i] = da == 1 ? db : da;
+    }
+    return out;
+}
+
+std::optional<std::int64_t> normalize_axis(std::int64_t axis, std::int64_t rank) {
+    if (axis < -rank || axis >= rank) return std::nullopt;
+    return axis < 0 ? axis + rank : axis;
+}
+
+}  // namespace thunderc
