@@ -1,0 +1,33 @@
+// How the runtime says that something cannot go on: one function, one exception, caught in main.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace thunder {
+
+// What a person reads when the program ends early: what is wrong, and what to do about it.
+class Error : public std::exception {
+  public:
+    // Data and models at fault: 1; the command line: 2.
+    Error(std::string message, std::string help = "", int exit_code = 1);
+
+    const char* what() const noexcept override { return text_.c_str(); }  // "error: …\nhelp: …"
+    const std::string& message() const { return message_; }
+    const std::string& help() const { return help_; }
+    int exit_code() const { return exit_code_; }
+
+  private:
+    std::string message_, help_, text_;
+    int exit_code_;
+};
+
+// message: a lower-case sentence without a full stop; help: a change that the user can make, or "".
+[[noreturn]] void fail(const std::string& message, const std::string& help = "");
+[[noreturn]] void fail_usage(const std::string& message, const std::string& help = "");
+
+// Prints the error that is being handled on standard error and returns the program's exit status; for main's catch
+// (...).
+int report_error();
+
+}  // namespace thunder
