@@ -57,7 +57,8 @@ struct Output {
 
     Output() = default;
     template <typename T>
-    Output(T* pointer) : data(pointer), dtype(dtype_of<T>::value) {}  // NOLINT(google-explicit-constructor): reads like the pointer
+    Output(T* pointer)
+        : data(pointer), dtype(dtype_of<T>::value) {}  // NOLINT(google-explicit-constructor): reads like the pointer
     explicit operator bool() const { return data != nullptr; }
 };
 
@@ -68,7 +69,8 @@ struct Input {
 
     Input() = default;
     template <typename T>
-    Input(const T* pointer) : data(pointer), dtype(dtype_of<T>::value) {}  // NOLINT(google-explicit-constructor): reads like the pointer
+    Input(const T* pointer)
+        : data(pointer), dtype(dtype_of<T>::value) {}  // NOLINT(google-explicit-constructor): reads like the pointer
     explicit operator bool() const { return data != nullptr; }
 };
 

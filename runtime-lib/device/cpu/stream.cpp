@@ -1,0 +1,119 @@
+#include "device/stream.h"
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "device/check_cpu.h"
+#include "device/cpu/products.h"
+#include "device/error.h"
+
+namespace thunder {
+
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t page = 4096;
+
+std::size_t round_up(std::size_t n, std::size_t to) {
+    return (n + to - 1) / to * to;
+}
+
+}  // namespace
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      mapped_(std::exchange(other.mapped_, 0)) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(mapped_, other.mapped_);
+    return *this;
+}
+
+Memory::~Memory() {
+    if (data_ != nullptr) munmap(data_, mapped_);
+}
+
+Device::Device(int threads) : threads_(threads > 0 ? threads : omp_get_max_threads()) {
+    check_cpu();
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads_);
+}
+
+Device::~Device() = default;
+
+Memory Device::allocate(std::size_t bytes) {
+    Memory memory;
+    if (bytes == 0) return memory;
+    // Small arenas take plain pages: a huge page for each of them would be waste.
+    const std::size_t alignment = bytes >= huge_page ? huge_page : page;
+    const std::size_t length = round_up(bytes, alignment);
+    void* mapping = mmap(nullptr, length + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED) {
+        fail("the device has no room for an arena of " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+    }
+    // Cut the mapping to an aligned start; what stands before and behind goes back.
+    auto* base = static_cast<std::byte*>(mapping);
+    const std::size_t before =
+        round_up(reinterpret_cast<std::uintptr_t>(base), alignment) - reinterpret_cast<std::uintptr_t>(base);
+    if (before > 0) munmap(base, before);
+    if (alignment - before > 0) munmap(base + before + length, alignment - before);
+    base += before;
+#ifdef MADV_HUGEPAGE
+    if (alignment == huge_page) madvise(base, length, MADV_HUGEPAGE);  // a wish; refused is no error
+#endif
+    // Pages are zero when the system first gives them; who touches a page decides which memory node it lies on.
+    const auto pages = static_cast<std::int64_t>(length / page);
+#pragma omp parallel for schedule(static) num_threads(threads_) if (pages > 64)
+    for (std::int64_t i = 0; i < pages; ++i)
+        *reinterpret_cast<volatile char*>(base + static_cast<std::size_t>(i) * page) = 0;
+    memory.data_ = base;
+    memory.bytes_ = bytes;
+    memory.mapped_ = length;
+    return memory;
+}
+
+std::string Device::describe() const {
+    const unsigned features = built_for();
+    std::string text = "cpu, " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+    if ((features & cpu_avx512f) != 0) {
+        text += ", AVX-512";
+    } else if ((features & cpu_avx2) != 0) {
+        text += ", AVX2";
+    } else if ((features & cpu_avx) != 0) {
+        text += ", AVX";
+    }
+    return text + ", products: " + products_provider();
+}
+
+void Event::complete(std::uint64_t recording) {
+    completed_.store(recording, std::memory_order_release);
+    completed_.notify_all();
+}
+
+void Event::wait_for(std::uint64_t recording) const {
+    for (;;) {
+        const std::uint64_t seen = completed_.load(std::memory_order_acquire);
+        if (seen >= recording) return;
+        completed_.wait(seen, std::memory_order_acquire);
+    }
+}
+
+Stream::Stream(Device& device) : device_(device) {}
+Stream::~Stream() = default;
+
+std::byte* Stream::workspace(std::size_t bytes) {
+    if (bytes > workspace_.bytes()) {
+        workspace_ = Memory();  // the old one goes first: nothing in it is kept
+        workspace_ = device_.allocate(bytes);
+    }
+    return workspace_.data();
+}
+
+}  // namespace thunder

@@ -1,0 +1,21 @@
+// The norm of all gradients, and what clipping multiplies them with.
+#pragma once
+
+#include <cstdint>
+
+#include "optim/step_scalars.h"
+
+namespace thunder {
+
+class Stream;
+
+// *sum = sum of gradients[i]^2 over the flat arena (its padding is zero), in double and over a fixed tree: the
+// same bits at any thread count.
+void sum_of_squares(double* sum, const float* gradients, std::int64_t elements, Stream& stream);
+
+// scalars->grad_norm = sqrt(sum of gradients[i]^2) and scalars->clip_factor = min(1, max_grad_norm / (grad_norm +
+// 1e-6)), as torch's clip_grad_norm_ has it; 1 where max_grad_norm is 0. The gradients are not touched: the optimizer
+// multiplies.
+void global_norm(StepScalars* scalars, const float* gradients, std::int64_t elements, Stream& stream);
+
+}  // namespace thunder

@@ -1,0 +1,15 @@
+// Which parts of the flat parameter arena an optimizer works on.
+#pragma once
+
+#include <cstdint>
+
+namespace thunder {
+
+// Elements [begin, end) of the arena; parameters, gradients and optimizer state lie at the same place in theirs.
+// Segments are sorted and do not overlap. What lies between them (padding, frozen parameters) is not touched.
+struct ParameterSegment {
+    std::int64_t begin = 0, end = 0;
+    bool decay = false;  // weight decay applies
+};
+
+}  // namespace thunder
