@@ -1,0 +1,321 @@
+#include "checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "support/error.h"
+#include "support/json.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian, and so is this code");
+
+constexpr std::size_t max_header = 100'000'000;  // the format's own limit
+
+struct StoredType {
+    std::string_view name;
+    std::size_t bytes;
+};
+constexpr std::array<StoredType, 15> stored_types = {{{"BOOL", 1},
+                                                      {"U8", 1},
+                                                      {"I8", 1},
+                                                      {"F8_E5M2", 1},
+                                                      {"F8_E4M3", 1},
+                                                      {"I16", 2},
+                                                      {"U16", 2},
+                                                      {"F16", 2},
+                                                      {"BF16", 2},
+                                                      {"I32", 4},
+                                                      {"U32", 4},
+                                                      {"F32", 4},
+                                                      {"F64", 8},
+                                                      {"I64", 8},
+                                                      {"U64", 8}}};
+
+std::optional<std::size_t> stored_size(std::string_view dtype) {
+    for (const StoredType& type : stored_types) {
+        if (type.name == dtype) return type.bytes;
+    }
+    return std::nullopt;
+}
+
+std::size_t stored_size_of(const StoredTensor& tensor) {
+    return stored_size(tensor.dtype).value_or(1);
+}
+
+// Reads one tensor's entry of the header. `data` holds the bytes behind the header.
+StoredTensor parse_entry(const std::string& path, const std::string& name, const Json& entry,
+                         std::span<const std::byte> data, std::uint64_t& begin) {
+    const auto invalid = [&](const std::string& what) {
+        fail(cat(path, ": tensor ", name, ": ", what), "the file is damaged, or was not written as safetensors");
+    };
+    if (!entry.is(Json::Kind::object)) invalid("its header entry is not an object");
+    const Json* dtype = entry.find("dtype");
+    const Json* shape = entry.find("shape");
+    const Json* offsets = entry.find("data_offsets");
+    if (dtype == nullptr || !dtype->is(Json::Kind::string)) invalid("its header entry has no dtype");
+    if (shape == nullptr || !shape->is(Json::Kind::array)) invalid("its header entry has no shape");
+    if (offsets == nullptr || !offsets->is(Json::Kind::array) || offsets->array.size() != 2)
+        invalid("its header entry has no data_offsets");
+
+    StoredTensor tensor;
+    tensor.name = name;
+    tensor.dtype = dtype->string;
+    const std::optional<std::size_t> width = stored_size(tensor.dtype);
+    if (!width) invalid(cat("unknown dtype ", json_quote(tensor.dtype)));
+    std::uint64_t bytes = *width;
+    for (const Json& extent : shape->array) {
+        if (!extent.is(Json::Kind::integer) || extent.integer < 0) invalid("its shape is not a list of sizes");
+        tensor.shape.push_back(extent.integer);
+        if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent.integer), &bytes))
+            invalid(cat("its shape ", shape_text(tensor.shape), " is too large"));
+    }
+    for (const Json& offset : offsets->array) {
+        if (!offset.is(Json::Kind::integer) || offset.integer < 0) invalid("its data_offsets are not offsets");
+    }
+    begin = static_cast<std::uint64_t>(offsets->array[0].integer);
+    const auto end = static_cast<std::uint64_t>(offsets->array[1].integer);
+    if (begin > end) invalid(cat("it ends (at byte ", end, ") before it begins (at byte ", begin, ")"));
+    if (end - begin != bytes) invalid(cat("it takes ", end - begin, " bytes, but ", tensor.describe(), " has ", bytes));
+    if (end > data.size()) {
+        fail(cat(path, " is truncated: tensor ", name, " ends at byte ", end, " of the data, and there are ",
+                 data.size()),
+             "copy or download the file again");
+    }
+    tensor.bytes = data.subspan(begin, bytes);
+    return tensor;
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <typename T>
+T load(const std::byte* from) {
+    T value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+// Calls store(i, value) for each element as f32.
+template <typename Store>
+void for_each_float(std::string_view dtype, const std::byte* from, std::size_t count, Store&& store) {
+    if (dtype == "F32") {
+        for (std::size_t i = 0; i < count; ++i) store(i, load<float>(from + 4 * i));
+    } else if (dtype == "BF16") {
+        for (std::size_t i = 0; i < count; ++i) store(i, f32_from_bf16(load<std::uint16_t>(from + 2 * i)));
+    } else if (dtype == "F16") {
+        for (std::size_t i = 0; i < count; ++i) store(i, f32_from_f16(load<std::uint16_t>(from + 2 * i)));
+    } else {  // F64
+        for (std::size_t i = 0; i < count; ++i) store(i, static_cast<float>(load<double>(from + 8 * i)));
+    }
+}
+
+}  // namespace
+
+std::size_t StoredTensor::elements() const {
+    return bytes.size() / stored_size_of(*this);
+}
+
+std::string StoredTensor::describe() const {
+    return cat(dtype, " ", shape_text(shape));
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+    const std::span<const std::byte> bytes = file_.bytes();
+    if (bytes.size() < 8) fail(cat(path, " is not a safetensors file: it has ", count_text(bytes.size(), "byte")));
+    const auto header_bytes = load<std::uint64_t>(bytes.data());
+    const bool starts_like_one = bytes.size() < 9 || bytes[8] == std::byte{'{'};
+    if (header_bytes > max_header || !starts_like_one) fail(cat(path, " is not a safetensors file"));
+    if (header_bytes > bytes.size() - 8) {
+        fail(cat(path, " is truncated: its header takes ", header_bytes, " bytes, and there are ", bytes.size() - 8),
+             "copy or download the file again");
+    }
+    const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);
+    const Json header = parse_json(as_text(bytes.subspan(8, header_bytes)), cat(path, "'s header"));
+    if (!header.is(Json::Kind::object)) fail(cat(path, " is not a safetensors file: its header is not an object"));
+
+    std::vector<std::pair<std::uint64_t, std::size_t>> places;  // begin, index
+    for (const auto& [name, entry] : header.object) {
+        if (name == "__metadata__") {
+            for (const auto& [key, value] : entry.object) {
+                if (!value.is(Json::Kind::string)) fail(cat(path, ": the metadata ", key, " is not a string"));
+                metadata_[key] = value.string;
+            }
+            continue;
+        }
+        std::uint64_t begin = 0;
+        tensors_.push_back(parse_entry(path, name, entry, data, begin));
+        places.emplace_back(begin, tensors_.size() - 1);
+    }
+    // The format asks for tensors side by side, without holes: whatever is not so was not written by its rules.
+    std::sort(places.begin(), places.end(), [&](const auto& a, const auto& b) {
+        return std::pair(a.first, tensors_[a.second].bytes.size()) <
+               std::pair(b.first, tensors_[b.second].bytes.size());
+    });
+    std::uint64_t end = 0;
+    for (const auto& [begin, index] : places) {
+        const StoredTensor& tensor = tensors_[index];
+        if (begin != end) {
+            fail(cat(path, ": tensor ", tensor.name, " begins at byte ", begin, ", but the one before it ends at byte ",
+                     end),
+                 "the file is damaged, or was not written as safetensors");
+        }
+        end = begin + tensor.bytes.size();
+    }
+    if (end != data.size()) {
+        fail(cat(path, ": ", count_text(data.size() - end, "byte"), " stand behind its last tensor"),
+             "the file is damaged, or was not written as safetensors");
+    }
+    std::sort(tensors_.begin(), tensors_.end(),
+              [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+}
+
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
+    const auto at =
+        std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                         [](const StoredTensor& tensor, std::string_view key) { return tensor.name < key; });
+    return at != tensors_.end() && at->name == name ? &*at : nullptr;
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+    std::vector<std::string> names;
+    for (const StoredTensor& tensor : tensors_) names.push_back(tensor.name);
+    return names;
+}
+
+bool readable_as(std::string_view stored_dtype, DType dtype) {
+    switch (dtype) {
+        case DType::f32:
+        case DType::bf16:
+            return stored_dtype == "F32" || stored_dtype == "BF16" || stored_dtype == "F16" || stored_dtype == "F64";
+        case DType::i64:
+        case DType::i32: return stored_dtype == "I64" || stored_dtype == "I32";
+        case DType::boolean: return stored_dtype == "BOOL" || stored_dtype == "U8";
+    }
+    return false;
+}
+
+bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, std::size_t count, void* out) {
+    const std::byte* from = tensor.bytes.data() + first * stored_size_of(tensor);
+    if (count == 0) return true;
+    if (tensor.dtype == stored_name(dtype) && dtype != DType::boolean) {
+        std::memcpy(out, from, count * size_of(dtype));
+        return true;
+    }
+    switch (dtype) {
+        case DType::f32:
+            for_each_float(tensor.dtype, from, count,
+                           [to = static_cast<float*>(out)](std::size_t i, float value) { to[i] = value; });
+            return true;
+        case DType::bf16:
+            for_each_float(
+                tensor.dtype, from, count,
+                [to = static_cast<std::uint16_t*>(out)](std::size_t i, float value) { to[i] = bf16_from_f32(value); });
+            return true;
+        case DType::i64: {
+            auto* to = static_cast<std::int64_t*>(out);
+            for (std::size_t i = 0; i < count; ++i) to[i] = load<std::int32_t>(from + 4 * i);
+            return true;
+        }
+        case DType::i32: {
+            auto* to = static_cast<std::int32_t*>(out);
+            for (std::size_t i = 0; i < count; ++i) {
+                const auto value = load<std::int64_t>(from + 8 * i);
+                to[i] = static_cast<std::int32_t>(value);
+                if (to[i] != value) return false;
+            }
+            return true;
+        }
+        case DType::boolean: {  // any byte but 0 is true, and true is 1
+            auto* to = static_cast<std::uint8_t*>(out);
+            for (std::size_t i = 0; i < count; ++i) to[i] = from[i] != std::byte{0};
+            return true;
+        }
+    }
+    return false;
+}
+
+std::string_view stored_name(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return "F32";
+        case DType::bf16: return "BF16";
+        case DType::i64: return "I64";
+        case DType::i32: return "I32";
+        case DType::boolean: return "BOOL";
+    }
+    return "";
+}
+
+std::uint16_t bf16_from_f32(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
+    return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float f32_from_bf16(std::uint16_t bits) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+float f32_from_f16(std::uint16_t bits) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+    const std::uint32_t magnitude = bits & 0x7fff;
+    if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | (magnitude << 13));  // infinity, NaN
+    // A binary16's exponent and fraction, moved up, are those of a float 2^112 times too small; subnormals follow.
+    const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const TensorToWrite> tensors,
+                                     std::span<const std::pair<std::string, std::string>> metadata)
+    : file_(path) {
+    std::string header = "{";
+    if (!metadata.empty()) {
+        header += "\"__metadata__\":{";
+        for (const auto& [key, value] : metadata) {
+            if (header.back() != '{') header += ",";
+            header += cat(json_quote(key), ":", json_quote(value));
+        }
+        header += "}";
+    }
+    std::size_t end = 0;
+    for (const TensorToWrite& tensor : tensors) {
+        std::size_t bytes = size_of(tensor.dtype);
+        std::string shape;
+        for (const std::int64_t extent : tensor.shape) {
+            bytes *= static_cast<std::size_t>(extent);
+            shape += cat(shape.empty() ? "" : ",", extent);
+        }
+        if (header.size() > 1) header += ",";
+        header += cat(json_quote(tensor.name), ":{\"dtype\":\"", stored_name(tensor.dtype), "\",\"shape\":[", shape,
+                      "],\"data_offsets\":[", end, ",", end + bytes, "]}");
+        end += bytes;
+    }
+    header += "}";
+    header.resize((header.size() + 7) / 8 * 8, ' ');  // the data begins at a multiple of eight
+    const std::uint64_t length = header.size();
+    file_.write(&length, sizeof length);
+    file_.write(header.data(), header.size());
+    remaining_ = end;
+}
+
+void SafetensorsWriter::append(const void* data, std::size_t bytes) {
+    if (bytes > remaining_) fail("a safetensors file was given more bytes than were announced");
+    file_.write(data, bytes);
+    remaining_ -= bytes;
+}
+
+void SafetensorsWriter::commit() {
+    if (remaining_ != 0) fail("a safetensors file was given fewer bytes than were announced");
+    file_.commit();
+}
+
+}  // namespace thunder

@@ -1,0 +1,89 @@
+// Reading and writing .safetensors: eight bytes with the length of a JSON header, the header, then the tensors' bytes.
+// The format: https://github.com/huggingface/safetensors (README, "Format").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "device/types.h"
+#include "support/file.h"
+
+namespace thunder {
+
+// A tensor as it lies in a file.
+struct StoredTensor {
+    std::string name;
+    std::string dtype;  // as the format spells it: F32, BF16, F16, I64, I32, BOOL, …
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;
+
+    std::size_t elements() const;
+    std::string describe() const;  // "F32 [64, 32]"
+};
+
+class SafetensorsFile {
+  public:
+    // Maps the file and validates its header: whatever is cut short, overlaps or contradicts itself fails with a
+    // message. No tensor is read.
+    explicit SafetensorsFile(const std::string& path);
+
+    const std::string& path() const { return file_.path(); }
+    std::span<const StoredTensor> tensors() const { return tensors_; }  // by name
+    const StoredTensor* find(std::string_view name) const;              // null where there is none
+    std::vector<std::string> names() const;
+    const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+    // The tensor will not be read again soon.
+    void release(const StoredTensor& tensor) const { file_.release(tensor.bytes); }
+
+  private:
+    MappedFile file_;
+    std::vector<StoredTensor> tensors_;
+    std::map<std::string, std::string> metadata_;
+};
+
+// Whether a stored type can be read as `dtype`: floating point types as f32 or bf16, int32 as int64, int64 as int32
+// where each value fits, unsigned bytes as booleans.
+bool readable_as(std::string_view stored_dtype, DType dtype);
+
+// Elements [first, first + count) of a tensor, converted; `out` has room for count elements of `dtype`. The type must
+// be readable as it. False where a value does not fit (an int64 that is no int32).
+bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, std::size_t count, void* out);
+
+// "F32", "BF16", "I64", "I32", "BOOL"
+std::string_view stored_name(DType dtype);
+
+// Round to nearest, ties to even; NaN stays NaN.
+std::uint16_t bf16_from_f32(float value);
+float f32_from_bf16(std::uint16_t bits);
+float f32_from_f16(std::uint16_t bits);
+
+struct TensorToWrite {
+    std::string name;
+    DType dtype;
+    std::vector<std::int64_t> shape;
+};
+
+// Writes a file whose tensors are appended one after the other, in the order in which they were announced. The file
+// appears when commit() is called; where the disk is full, one message is given and nothing is left.
+class SafetensorsWriter {
+  public:
+    SafetensorsWriter(const std::string& path, std::span<const TensorToWrite> tensors,
+                      std::span<const std::pair<std::string, std::string>> metadata = {});
+
+    // The next bytes of the tensors, in any portions.
+    void append(const void* data, std::size_t bytes);
+    void commit();
+
+  private:
+    AtomicFile file_;
+    std::size_t remaining_ = 0;
+};
+
+}  // namespace thunder

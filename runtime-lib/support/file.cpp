@@ -1,0 +1,185 @@
+#include "support/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+[[noreturn]] void fail_reading(const std::string& path, int error) {
+    if (error == ENOENT) fail(cat("no such file: ", path));
+    fail(cat("cannot read ", path, ": ", std::strerror(error)));
+}
+
+std::string folder_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return ".";
+    return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+bool is_regular_or_absent(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode);
+}
+
+}  // namespace
+
+void fail_writing(const std::string& path, int error) {
+    std::string help;
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) help = "make room there, or name a place on another disk";
+    if (error == ENOENT) help = cat("make the folder first: mkdir -p ", folder_of(path));
+    fail(cat("cannot write ", path, ": ", std::strerror(error)), help);
+}
+
+MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+    const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) fail_reading(path_, errno);
+    struct stat status {};
+    int error = fstat(descriptor, &status) == 0 ? 0 : errno;
+    if (error == 0 && S_ISDIR(status.st_mode)) error = EISDIR;
+    if (error == 0 && status.st_size > 0) {
+        size_ = static_cast<std::size_t>(status.st_size);
+        void* mapping = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (mapping == MAP_FAILED) {
+            error = errno;
+        } else {
+            data_ = static_cast<const std::byte*>(mapping);
+        }
+    }
+    close(descriptor);
+    if (error != 0) fail_reading(path_, error);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+MappedFile::~MappedFile() {
+    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
+    const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(part.data()) + part.size()) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+    // A device such as /dev/stdout is written to as it is: there is nothing to rename.
+    temporary_ = is_regular_or_absent(path_) ? cat(path_, ".", static_cast<long>(getpid()), ".tmp") : path_;
+    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail_writing(path_, errno);
+}
+
+AtomicFile::~AtomicFile() {
+    if (descriptor_ < 0) return;
+    close(descriptor_);
+    if (temporary_ != path_) unlink(temporary_.c_str());
+}
+
+void AtomicFile::give_up(int error) {
+    close(std::exchange(descriptor_, -1));
+    if (temporary_ != path_) unlink(temporary_.c_str());
+    fail_writing(path_, error);
+}
+
+void AtomicFile::write(const void* data, std::size_t bytes) {
+    const auto* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+        const ssize_t written = ::write(descriptor_, from, std::min<std::size_t>(bytes, std::size_t{1} << 30));
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) give_up(errno);
+        from += written;
+        bytes -= static_cast<std::size_t>(written);
+    }
+}
+
+void AtomicFile::rewrite(std::size_t offset, const void* data, std::size_t bytes) {
+    const auto* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+        const ssize_t written = pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) give_up(errno);
+        from += written;
+        offset += static_cast<std::size_t>(written);
+        bytes -= static_cast<std::size_t>(written);
+    }
+}
+
+void AtomicFile::commit() {
+    if (temporary_ == path_) {
+        if (close(std::exchange(descriptor_, -1)) != 0) fail_writing(path_, errno);
+        return;
+    }
+    // The bytes reach the disk before the name does, and the name before anybody relies on it.
+    if (fsync(descriptor_) != 0) give_up(errno);
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) give_up(errno);
+    close(std::exchange(descriptor_, -1));
+    const int folder = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        fsync(folder);
+        close(folder);
+    }
+}
+
+bool is_file(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+}
+
+bool is_folder(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void make_folders(const std::string& path) {
+    for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+        const std::string part = path.substr(0, end);
+        if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
+            fail(cat("cannot make the folder ", part, ": ", std::strerror(errno)));
+        }
+        if (end == std::string::npos) break;
+    }
+    if (!is_folder(path)) fail(cat("cannot make the folder ", path, ": a file has that name"));
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+    std::vector<std::string> names;
+    DIR* listing = opendir(folder.c_str());
+    if (listing == nullptr) return names;
+    while (const dirent* entry = readdir(listing)) {
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") names.push_back(name);
+    }
+    closedir(listing);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+    if (folder.empty()) return std::string(name);
+    return cat(folder, folder.back() == '/' ? "" : "/", name);
+}
+
+}  // namespace thunder
