@@ -1,0 +1,379 @@
+#include "train/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <span>
+
+#include "support/error.h"
+#include "support/file.h"
+#include "support/json.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+// Where a value was written, for messages: "--lr", or "train.json: lr".
+struct Place {
+    std::string name;
+    bool command_line;
+
+    [[noreturn]] void reject(const std::string& value, const std::string& expected) const {
+        const std::string message = cat(name, " takes ", expected, ", not ", json_quote(value));
+        command_line ? fail_usage(message) : fail(message);
+    }
+};
+
+struct Flag {
+    std::string name;      // without the dashes
+    std::string argument;  // as --help calls it; "" where the flag takes none
+    std::string help;
+    std::function<void(Options&, const std::string&, const Place&)> set;
+    std::string group;
+};
+
+double real(const std::string& value, const Place& place, double least, const std::string& expected,
+            bool open = false) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && end == value.data() + value.size();
+    if (!whole || !std::isfinite(number) || number < least || (open && number == least)) place.reject(value, expected);
+    return number;
+}
+
+std::int64_t integer(const std::string& value, const Place& place, std::int64_t least, const std::string& expected) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < least) place.reject(value, expected);
+    return number;
+}
+
+template <typename T>
+T choice(const std::string& value, const Place& place, std::span<const std::pair<std::string, T>> choices) {
+    std::vector<std::string> names;
+    for (const auto& [name, meaning] : choices) {
+        if (name == value) return meaning;
+        names.push_back(name);
+    }
+    std::string expected = "one of " + list_text(names, names.size());
+    place.reject(value, expected);
+}
+
+constexpr std::string_view any_real = "a number";
+constexpr std::string_view not_negative = "a number of 0 or more";
+
+std::vector<Flag> make_flags() {
+    std::vector<Flag> flags;
+    std::string group;
+    const auto add = [&](std::string name, std::string argument, std::string help, auto set) {
+        flags.push_back({std::move(name), std::move(argument), std::move(help), set, group});
+    };
+    const auto text = [](std::string Options::*field) {
+        return [field](Options& o, const std::string& value, const Place& place) {
+            if (value.empty()) place.reject(value, "a name");
+            o.*field = value;
+        };
+    };
+    const auto number = [](double Options::*field, std::string_view expected, double least = 0) {
+        return [=](Options& o, const std::string& value, const Place& place) {
+            o.*field = real(value, place, least, std::string(expected));
+        };
+    };
+    const auto count = [](std::int64_t Options::*field, std::int64_t least) {
+        return [=](Options& o, const std::string& value, const Place& place) {
+            o.*field = integer(value, place, least, cat("a whole number of ", least, " or more"));
+        };
+    };
+    const auto fraction = [](double Options::*field) {
+        return [=](Options& o, const std::string& value, const Place& place) {
+            const std::string expected = "a number from 0 to below 1";
+            o.*field = real(value, place, 0, expected);
+            if (o.*field >= 1) place.reject(value, expected);
+        };
+    };
+    const auto flag = [](bool Options::*field) {
+        return [field](Options& o, const std::string&, const Place&) { o.*field = true; };
+    };
+
+    group = "Batches (one of --data and --feed)";
+    add("data", "PATH", "train on packed token files (thunderc data pack): one, or a folder of them",
+        text(&Options::data));
+    add("map", "INPUT=ROLE",
+        "how windows of tokens feed an input: tokens, next_tokens, ones or positions; several are given by commas or "
+        "by several --map",
+        [](Options& o, const std::string& value, const Place& place) {
+            for (std::size_t begin = 0; begin <= value.size();) {
+                const std::size_t end = std::min(value.find(',', begin), value.size());
+                const std::string entry = value.substr(begin, end - begin);
+                const std::size_t equals = entry.find('=');
+                if (equals == std::string::npos || equals == 0) place.reject(value, "INPUT=ROLE");
+                const std::string role = entry.substr(equals + 1);
+                const std::string roles[] = {"tokens", "next_tokens", "ones", "positions"};
+                if (std::find(std::begin(roles), std::end(roles), role) == std::end(roles)) {
+                    place.reject(role, "one of tokens, next_tokens, ones, positions as a role");
+                }
+                o.map.emplace_back(entry.substr(0, equals), role);
+                begin = end + 1;
+            }
+        });
+    add("feed", "FILE", "train on fixed batches: for step s and input X the tensor X_s of a safetensors file",
+        text(&Options::feed));
+
+    group = "Parameters";
+    add("init", "WHERE",
+        "random, a safetensors FILE, or a Hugging Face DIR (default: the weights of the export, if it had any, else "
+        "random)",
+        text(&Options::init));
+    add("init-missing", "random", "draw parameters that --init lacks, instead of refusing",
+        [](Options& o, const std::string& value, const Place& place) {
+            const std::pair<std::string, bool> choices[] = {{"random", true}};
+            o.init_missing_random = choice<bool>(value, place, choices);
+        });
+    add("init-std", "X", "standard deviation of random parameters (norm scales start at 1, biases at 0)",
+        number(&Options::init_std, not_negative));
+    add("seed", "N", "of random parameters and of the order of the data",
+        [](Options& o, const std::string& value, const Place& place) {
+            o.seed = static_cast<std::uint64_t>(integer(value, place, 0, "a whole number of 0 or more"));
+            o.seed_given = true;
+        });
+
+    group = "Training";
+    add("steps", "N", "optimizer steps, counted from the very first", count(&Options::steps, 0));
+    add("lr", "X", "learning rate at its height", number(&Options::lr, not_negative));
+    add("min-lr", "X", "where the schedule ends (default: a tenth of --lr)", number(&Options::min_lr, not_negative));
+    add("warmup", "N", "steps in which the learning rate rises (default: a tenth of --steps, at most 100)",
+        count(&Options::warmup, 0));
+    add("schedule", "NAME", "cosine, linear, constant or wsd (constant, then down over the last 20%)",
+        [](Options& o, const std::string& value, const Place& place) {
+            const std::pair<std::string, Schedule> choices[] = {{"cosine", Schedule::cosine},
+                                                                {"linear", Schedule::linear},
+                                                                {"constant", Schedule::constant},
+                                                                {"wsd", Schedule::wsd}};
+            o.schedule = choice<Schedule>(value, place, choices);
+        });
+    add("weight-decay", "X", "of the optimizer", number(&Options::weight_decay, not_negative));
+    add("decay", "WHICH", "what decays: matrices (parameters of two or more dimensions) or all",
+        [](Options& o, const std::string& value, const Place& place) {
+            const std::pair<std::string, Decay> choices[] = {{"matrices", Decay::matrices}, {"all", Decay::all}};
+            o.decay = choice<Decay>(value, place, choices);
+        });
+    add("beta1", "X", "AdamW's decay of the first moment", fraction(&Options::beta1));
+    add("beta2", "X", "AdamW's decay of the second moment", fraction(&Options::beta2));
+    add("eps", "X", "AdamW's epsilon", number(&Options::eps, not_negative));
+    add("momentum", "X", "SGD's momentum", fraction(&Options::momentum));
+    add("grad-clip", "X", "largest norm of the gradient; 0: off", number(&Options::grad_clip, not_negative));
+    add("grad-accum", "N", "micro-steps of one step", count(&Options::grad_accum, 1));
+
+    group = "Output";
+    add("log", "FILE", "one line of JSON for each step", text(&Options::log));
+    add("checkpoint", "DIR", "write checkpoints there: at the end, when interrupted, and as --checkpoint-every says",
+        text(&Options::checkpoint));
+    add("checkpoint-every", "N", "steps between checkpoints", count(&Options::checkpoint_every, 1));
+    add("keep", "K", "keep the newest K checkpoints (default: all)", count(&Options::keep, 1));
+    add("resume", "", "go on from the newest checkpoint in --checkpoint", flag(&Options::resume));
+    add("dump-gradients", "FILE", "write the gradients of the first step, before clipping, as safetensors",
+        text(&Options::dump_gradients));
+    add("save", "FILE", "write the parameters at the end, as safetensors", text(&Options::save));
+
+    group = "Other";
+    add("threads", "N", "threads of this process (default: the cores of this host, divided by the ranks on it)",
+        [](Options& o, const std::string& value, const Place& place) {
+            const std::string expected = "a whole number from 1 to 4096";
+            const std::int64_t threads = integer(value, place, 1, expected);
+            if (threads > 4096) place.reject(value, expected);
+            o.threads = static_cast<int>(threads);
+        });
+    add("quiet", "", "print nothing but errors", flag(&Options::quiet));
+    add("help", "", "print this", [](Options&, const std::string&, const Place&) {});
+    return flags;
+}
+
+const Flag* find_flag(const std::vector<Flag>& flags, const std::string& name) {
+    for (const Flag& flag : flags) {
+        if (flag.name == name) return &flag;
+    }
+    return nullptr;
+}
+
+std::string did_you_mean(const std::vector<Flag>& flags, const std::string& name, const std::string& dashes) {
+    std::vector<std::string> names;
+    for (const Flag& flag : flags) names.push_back(flag.name);
+    const std::string meant = nearest(name, names);
+    return meant.empty() ? "" : cat("did you mean ", dashes, meant, "?");
+}
+
+// A value in train.json as it would stand on the command line.
+std::string as_argument(const Json& value, const Place& place) {
+    switch (value.kind) {
+        case Json::Kind::string: return value.string;
+        case Json::Kind::integer: return cat(value.integer);
+        case Json::Kind::real: return cat(value.real);
+        case Json::Kind::boolean: return value.boolean ? "true" : "false";
+        default: fail(cat(place.name, " is neither a number nor a string"));
+    }
+}
+
+void read_defaults(const std::string& path, const std::vector<Flag>& flags, Options& options) {
+    const MappedFile file(path);
+    const Json json = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+    const Json* defaults = json.find("defaults");
+    if (defaults == nullptr) return;
+    if (!defaults->is(Json::Kind::object)) fail(cat(path, ": defaults is not an object"));
+    for (const auto& [name, value] : defaults->object) {
+        const Place place{cat(path, ": ", name), false};
+        const Flag* flag = find_flag(flags, name);
+        if (flag == nullptr) fail(cat(place.name, " is not an option"), did_you_mean(flags, name, ""));
+        const std::string argument = as_argument(value, place);
+        if (!flag->argument.empty()) {
+            flag->set(options, argument, place);
+        } else if (argument == "true") {
+            flag->set(options, "", place);
+        } else if (argument != "false") {
+            place.reject(argument, "true or false");
+        }
+    }
+}
+
+// What does not fit together.
+void check(const Options& o, const ProgramSpec& program) {
+    const std::string help = "train --help says what there is";
+    if (o.data.empty() && o.feed.empty())
+        fail_usage("nothing to train on", "--data PATH for packed tokens, or --feed FILE for fixed batches");
+    if (!o.data.empty() && !o.feed.empty())
+        fail_usage("--data and --feed exclude each other", "leave one of them away");
+    if (!o.map.empty() && o.data.empty())
+        fail_usage("--map says how --data feeds the inputs, and there is no --data", help);
+    if (o.resume && o.checkpoint.empty())
+        fail_usage("--resume needs to know where the checkpoints are", "add --checkpoint DIR");
+    if (o.checkpoint_every > 0 && o.checkpoint.empty())
+        fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
+    if (o.keep > 0 && o.checkpoint.empty())
+        fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
+    if (o.init_missing_random && o.init == "random")
+        fail_usage("--init-missing is about files, and --init random reads none", "leave it away");
+    for (const auto& [input, role] : o.map) {
+        std::vector<std::string> names;
+        for (const InputSpec& spec : program.inputs) names.emplace_back(spec.name);
+        if (std::find(names.begin(), names.end(), input) == names.end()) {
+            fail_usage(cat("--map names ", input, ", which is not an input of ", program.name),
+                       cat("the inputs are ", list_text(names)));
+        }
+    }
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
+                                     const std::string& program_folder) {
+    const std::vector<Flag> flags = make_flags();
+    for (int i = 1; i < argc; ++i) {
+        if (std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h") {
+            std::fputs(help_text(program).c_str(), stdout);
+            return std::nullopt;
+        }
+    }
+    Options options;
+    options.program_folder = program_folder;
+    options.grad_accum = program.default_grad_accum;
+    const std::string defaults = join_path(program_folder, "train.json");
+    if (!program_folder.empty() && is_file(defaults)) read_defaults(defaults, flags, options);
+
+    bool mapped = false, fed = false;
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (word.size() < 3 || !word.starts_with("--"))
+            fail_usage(cat("unexpected argument ", json_quote(word)), "options begin with --; train --help lists them");
+        const std::size_t equals = word.find('=');
+        const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+        const Flag* flag = find_flag(flags, name);
+        if (flag == nullptr) {
+            const std::string meant = did_you_mean(flags, name, "--");
+            fail_usage(cat("unknown option --", name), meant.empty() ? "train --help lists the options" : meant);
+        }
+        const Place place{"--" + name, true};
+        std::string value;
+        if (equals != std::string::npos) {
+            if (flag->argument.empty()) fail_usage(cat("--", name, " takes no value"));
+            value = word.substr(equals + 1);
+        } else if (!flag->argument.empty()) {
+            // A word that is itself an option is no value: "--log --quiet" forgot the file's name.
+            const std::string next = i + 1 < argc ? argv[i + 1] : "--";
+            if (i + 1 == argc || (next.starts_with("--") && next.size() > 2))
+                fail_usage(cat("--", name, " needs a value: --", name, " ", flag->argument));
+            value = argv[++i];
+        }
+        // The command line replaces what train.json says about the same thing.
+        if ((name == "data" || name == "feed") && !fed) {
+            options.data.clear();
+            options.feed.clear();
+            fed = true;
+        }
+        if (name == "map" && !mapped) {
+            options.map.clear();
+            mapped = true;
+        }
+        flag->set(options, value, place);
+    }
+    check(options, program);
+    if (options.min_lr < 0) options.min_lr = options.lr / 10;
+    if (options.warmup < 0) options.warmup = std::min<std::int64_t>(100, options.steps / 10);
+    return options;
+}
+
+std::string help_text(const ProgramSpec& program) {
+    const Options o;
+    const std::pair<std::string, std::string> defaults[] = {{"init-std", cat(o.init_std)},
+                                                            {"seed", cat(o.seed)},
+                                                            {"steps", cat(o.steps)},
+                                                            {"lr", cat(o.lr)},
+                                                            {"schedule", "cosine"},
+                                                            {"weight-decay", cat(o.weight_decay)},
+                                                            {"decay", "matrices"},
+                                                            {"beta1", cat(o.beta1)},
+                                                            {"beta2", cat(o.beta2)},
+                                                            {"eps", cat(o.eps)},
+                                                            {"momentum", cat(o.momentum)},
+                                                            {"grad-clip", cat(o.grad_clip)},
+                                                            {"grad-accum", cat(program.default_grad_accum)}};
+    const bool adam = program.optimizer == "adamw";
+    std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
+    std::string group;
+    for (const Flag& flag : make_flags()) {
+        if (adam ? flag.name == "momentum" : (flag.name == "beta1" || flag.name == "beta2" || flag.name == "eps"))
+            continue;
+        if (flag.group != group) text += cat("\n", flag.group, ":\n");
+        group = flag.group;
+        std::string head = cat("  --", flag.name, flag.argument.empty() ? "" : " ", flag.argument);
+        std::string body = flag.help;
+        for (const auto& [name, value] : defaults) {
+            if (name == flag.name) body += cat(" (default: ", value, ")");
+        }
+        // The explanation stands in a column of its own, broken between words.
+        constexpr std::size_t column = 26, width = 100;
+        head.resize(std::max(head.size() + 2, column), ' ');
+        std::string line = head;
+        for (std::size_t begin = 0; begin < body.size();) {
+            const std::size_t end = std::min(body.find(' ', begin), body.size());
+            if (line.size() + (end - begin) > width && line.size() > column) {
+                while (line.back() == ' ') line.pop_back();
+                text += line + "\n";
+                line = std::string(column, ' ');
+            }
+            line += body.substr(begin, end - begin) + " ";
+            begin = end + 1;
+        }
+        while (line.back() == ' ') line.pop_back();
+        text += line + "\n";
+    }
+    text += cat("\nInputs of ", program.name, ":\n");
+    for (const InputSpec& input : program.inputs) {
+        text += cat("  ", input.name, " ", shape_text(input.shape),
+                    input.source.empty() ? "" : cat(", from --data: ", input.source), "\n");
+    }
+    return text;
+}
+
+}  // namespace thunder

@@ -1,0 +1,66 @@
+// The command line of a training program.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/program.h"
+
+namespace thunder {
+
+enum class Schedule : std::uint8_t { cosine, linear, constant, wsd };
+enum class Decay : std::uint8_t { matrices, all };
+
+struct Options {
+    // where batches come from: one of the two
+    std::string data;                                      // packed token files, or a folder of them
+    std::string feed;                                      // fixed batches in a safetensors file
+    std::vector<std::pair<std::string, std::string>> map;  // input, what windows of --data feed it with
+
+    // what the parameters start from
+    std::string init;  // "", "random", a file or a folder
+    bool init_missing_random = false;
+    double init_std = 0.02;
+    std::uint64_t seed = 0;
+    bool seed_given = false;
+
+    // how they are trained
+    std::int64_t steps = 100;
+    double lr = 3e-4;
+    double min_lr = -1;        // negative: a tenth of lr
+    std::int64_t warmup = -1;  // negative: a tenth of steps, at most 100
+    Schedule schedule = Schedule::cosine;
+    double weight_decay = 0.1;
+    Decay decay = Decay::matrices;
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+    double momentum = 0.9;
+    double grad_clip = 1.0;  // 0: off
+    std::int64_t grad_accum = 1;
+
+    // what is written
+    std::string log;
+    std::string checkpoint;
+    std::int64_t checkpoint_every = 0;  // 0: only at the end
+    std::int64_t keep = 0;              // 0: all
+    bool resume = false;
+    std::string dump_gradients;
+    std::string save;
+
+    int threads = 0;  // 0: the cores of this host, over the ranks on it
+    bool quiet = false;
+
+    std::string program_folder;  // where train.json, weights and constants lie
+};
+
+// The options of a run: built-in defaults, then those of the folder's train.json, then the command line. Nothing, where
+// --help was asked for and printed. A wrong command line fails with exit status 2, a wrong train.json with 1.
+std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
+                                     const std::string& program_folder);
+
+// What --help prints.
+std::string help_text(const ProgramSpec& program);
+
+}  // namespace thunder

@@ -1,0 +1,34 @@
+// The learning rate of each step.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include "train/options.h"
+
+namespace thunder {
+
+// Warm-up: lr * (s + 1) / W in the first W steps. Then cosine and linear fall from lr in step W to min_lr in step
+// `steps` (which is the first one that is not trained); wsd stays at lr and falls linearly over the last fifth of the
+// steps; constant stays.
+inline double learning_rate(const Options& options, std::int64_t step) {
+    const auto s = static_cast<double>(step), warmup = static_cast<double>(options.warmup),
+               steps = static_cast<double>(options.steps);
+    if (step < options.warmup) return options.lr * (s + 1) / warmup;
+    // How much of the way from `begin` to the end is done.
+    const auto progress = [&](double begin) {
+        return steps > begin ? std::clamp((s - begin) / (steps - begin), 0.0, 1.0) : 1.0;
+    };
+    const double range = options.lr - options.min_lr;
+    switch (options.schedule) {
+        case Schedule::cosine: return options.min_lr + range * (1 + std::cos(std::numbers::pi * progress(warmup))) / 2;
+        case Schedule::linear: return options.lr - range * progress(warmup);
+        case Schedule::constant: return options.lr;
+        case Schedule::wsd: return options.lr - range * progress(std::max(warmup, steps * 0.8));
+    }
+    return options.lr;
+}
+
+}  // namespace thunder
