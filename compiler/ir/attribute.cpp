@@ -7,19 +7,32 @@
 namespace thunderc {
 namespace {
 
-template <typename T, typename Default = T>
-T get(const Attributes& attributes, std::string_view name, const std::optional<Default>& otherwise = std::nullopt) {
+template <typename T>
+const T* lookup(const Attributes& attributes, std::string_view name) {
     const Attribute* found = attributes.find(name);
-    if (found == nullptr) {
-        check(otherwise.has_value(), "an op lacks its attribute " + std::string(name));
-        return *otherwise;
-    }
+    if (found == nullptr) return nullptr;
     const T* value = std::get_if<T>(found);
     check(value != nullptr, "the attribute " + std::string(name) + " is of another kind than its op expects");
+    return value;
+}
+
+template <typename T>
+const T& get(const Attributes& attributes, std::string_view name) {
+    const T* value = lookup<T>(attributes, name);
+    check(value != nullptr, "an op lacks its attribute " + std::string(name));
     return *value;
 }
 
-bool name_less(const std::pair<std::string, Attribute>& entry, std::string_view name) { return entry.first < name; }
+template <typename T>
+T get(const Attributes& attributes, std::string_view name, const std::optional<T>& otherwise) {
+    if (!otherwise) return get<T>(attributes, name);
+    const T* value = lookup<T>(attributes, name);
+    return value == nullptr ? *otherwise : *value;
+}
+
+bool name_less(const std::pair<std::string, Attribute>& entry, std::string_view name) {
+    return entry.first < name;
+}
 
 }  // namespace
 
@@ -62,14 +75,18 @@ double Attributes::number(std::string_view name, std::optional<double> otherwise
 std::string Attributes::string(std::string_view name, std::optional<std::string> otherwise) const {
     return get<std::string>(*this, name, otherwise);
 }
-DType Attributes::dtype(std::string_view name) const { return get<DType>(*this, name); }
+DType Attributes::dtype(std::string_view name) const {
+    return get<DType>(*this, name);
+}
 std::vector<std::int64_t> Attributes::integers(std::string_view name) const {
     return get<std::vector<std::int64_t>>(*this, name);
 }
 std::vector<std::string> Attributes::strings(std::string_view name) const {
     return get<std::vector<std::string>>(*this, name);
 }
-ConstPtr Attributes::constant(std::string_view name) const { return get<ConstPtr>(*this, name); }
+ConstPtr Attributes::constant(std::string_view name) const {
+    return get<ConstPtr>(*this, name);
+}
 
 bool Attributes::operator==(const Attributes& other) const {
     return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),

@@ -24,27 +24,31 @@ class Builder {
     // The same for ops of one result.
     Value op(std::string_view op, std::vector<Value> operands, Attributes attributes = {}, std::string_view name = {});
 
+    // Appends an op whose result types follow from the function that it names: call, fused, repeat.
+    std::vector<Value> emit_typed(std::string_view op, std::vector<Value> operands, Attributes attributes,
+                                  std::vector<Type> result_types, std::vector<std::string> names);
+
     // Appends a copy of `op` with other operands, keeping its attributes and provenance; results are new values.
     std::vector<Value> clone(const Op& op, std::vector<Value> operands, const Function& from);
 
     // ---- short forms of the primitives that rules are written in ----
     Value constant(ConstPtr expr, std::string_view name = {});
-    Value splat(const Type& type, double value);           // of `type`'s dtype and dims
+    Value splat(const Type& type, double value);  // of `type`'s dtype and dims
     Value scalar(DType dtype, double value) { return splat(Type::tensor(dtype, {}), value); }
     Value add(Value a, Value b) { return op("add", {a, b}); }
     Value sub(Value a, Value b) { return op("sub", {a, b}); }
     Value mul(Value a, Value b) { return op("mul", {a, b}); }
     Value div(Value a, Value b) { return op("div", {a, b}); }
     Value neg(Value a) { return op("neg", {a}); }
-    Value mul(Value a, double b);                          // by a scalar of a's dtype
+    Value mul(Value a, double b);  // by a scalar of a's dtype
     Value add(Value a, double b);
-    Value reshape(Value a, Dims dims);                     // a itself where the dims are the same
-    Value transpose(Value a, Dims permutation);            // a itself for the identity
-    Value broadcast_to(Value a, Dims dims);                // numpy's rule
+    Value reshape(Value a, Dims dims);           // a itself where the dims are the same
+    Value transpose(Value a, Dims permutation);  // a itself for the identity
+    Value broadcast_to(Value a, Dims dims);      // numpy's rule
     Value slice(Value a, std::int64_t axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
     Value reduce_sum(Value a, Dims axes, bool keep_dims = false);
-    Value sum_to(Value a, const Dims& dims);               // sums what broadcasting from `dims` repeated
-    Value cast(Value a, DType dtype);                      // a itself where it is of that type
+    Value sum_to(Value a, const Dims& dims);  // sums what broadcasting from `dims` repeated
+    Value cast(Value a, DType dtype);         // a itself where it is of that type
 
     const Type& type(Value v) const { return function_->type(v); }
     Function& function() { return *function_; }

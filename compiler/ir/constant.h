@@ -26,23 +26,20 @@ class ConstExpr {
 
     Kind kind = Kind::splat;
     Type type;
-    double value = 0;                 // splat
-    double base = 0;                  // affine
-    std::vector<double> step;         // affine: one for each dimension
-    std::string op_name;              // elementwise
-    std::vector<ConstPtr> operands;   // elementwise, select
-    std::shared_ptr<const Tensor> data;   // dense
+    double value = 0;                    // splat
+    double base = 0;                     // affine
+    std::vector<double> step;            // affine: one for each dimension
+    std::string op_name;                 // elementwise
+    std::vector<ConstPtr> operands;      // elementwise, select
+    std::shared_ptr<const Tensor> data;  // dense
 
     static ConstPtr splat(Type type, double value);
     static ConstPtr affine(Type type, double base, std::vector<double> step);
-    static ConstPtr dense(Tensor tensor);      // becomes splat or affine where it is one
+    static ConstPtr dense(Tensor tensor);  // becomes splat or affine where it is one
     static ConstPtr elementwise(Type type, std::string op_name, std::vector<ConstPtr> operands);
     static ConstPtr select(ConstPtr condition, ConstPtr then, ConstPtr otherwise);
 };
 
-bool equal(const ConstExpr& a, const ConstExpr& b);            // structurally
-std::string to_string(const ConstExpr& expr);                  // the text between < and > of a constant
-// Throws UserError on text that is no constant expression of that type.
-ConstPtr parse_constant(const std::string& text, const Type& type);
+bool equal(const ConstExpr& a, const ConstExpr& b);  // structurally
 
 }  // namespace thunderc

@@ -27,37 +27,45 @@ struct Value {
 
 // Where an op came from. Passes that replace ops merge the provenance of what they replace.
 struct Provenance {
-    std::string scope;                // module path: "model.layers.0.self_attn.q_proj"; "" at the root
-    std::string module_class;         // of the scope: "Linear"; "" where not known
-    std::vector<std::string> nodes;   // the exporter's node names, in order, without repetition
+    std::string scope;                  // module path: "model.layers.0.self_attn.q_proj"; "" at the root
+    std::string module_class;           // of the scope: "Linear"; "" where not known
+    std::vector<std::string> nodes;     // the exporter's node names, in order, without repetition
     std::vector<std::string> node_ops;  // their operators, in the same order: "MatMul"
 
     bool operator==(const Provenance&) const = default;
 };
 
-Provenance merge(const Provenance& a, const Provenance& b);   // common scope; nodes of a, then those of b
+Provenance merge(const Provenance& a, const Provenance& b);  // common scope; nodes of a, then those of b
 
 struct Op {
-    std::string name;                 // key into the op registry
-    std::vector<Value> operands;      // some may be none
+    std::string name;             // key into the op registry
+    std::vector<Value> operands;  // some may be none
     std::vector<Value> results;
     Attributes attributes;
     Provenance provenance;
 };
 
-// ---- after plan: where a value lies ------------------------------------------------------------------------------------
+// ---- after plan: where a value lies
+// ------------------------------------------------------------------------------------
 
 struct Placement {
     enum class Arena : std::uint8_t {
-        unplaced,     // before plan
-        parameters, gradients, optimizer, saved, scratch, constants, batch, scalars,
-        caller,       // an argument or result of a called function: whoever calls places it
+        unplaced,  // before plan
+        parameters,
+        gradients,
+        optimizer,
+        saved,
+        scratch,
+        constants,
+        batch,
+        scalars,
+        caller,  // an argument or result of a called function: whoever calls places it
     };
     Arena arena = Arena::unplaced;
-    std::int64_t offset = 0;          // bytes into the arena; of member 0 for a family
-    std::int64_t layer_stride = 0;    // bytes from one member of a family to the next
-    Dims strides;                     // elements; empty: dense. A view of another value has the viewed value's
-    Value view_of;                    // the value whose bytes these are, where it owns none of its own
+    std::int64_t offset = 0;        // bytes into the arena; of member 0 for a family
+    std::int64_t layer_stride = 0;  // bytes from one member of a family to the next
+    Dims strides;                   // elements; empty: dense. A view of another value has the viewed value's
+    Value view_of;                  // the value whose bytes these are, where it owns none of its own
 
     bool operator==(const Placement&) const = default;
 };
@@ -67,18 +75,19 @@ std::optional<Placement::Arena> parse_arena(std::string_view name);
 
 struct ValueInfo {
     Type type;
-    std::string name;                 // printed after %, unique in its function; derived from scope and op
+    std::string name;  // a hint, from scope and op; printing makes it unique in its function
     Placement placement;
 };
 
-// ---- arguments of main -------------------------------------------------------------------------------------------------
+// ---- arguments of main
+// -------------------------------------------------------------------------------------------------
 
 // Initial data of a parameter, read only when it is asked for.
 struct WeightSource {
-    Type type;                                       // as stored
-    bool transposed = false;                         // the two dimensions of the stored data are swapped against the parameter
-    std::function<std::vector<std::byte>()> read;    // the stored bytes, dense; empty where there are none to be read
-    std::string missing;                             // why there are none: the external file's name
+    Type type;                // as stored
+    bool transposed = false;  // the two dimensions of the stored data are swapped against the parameter
+    std::function<std::vector<std::byte>()> read;  // the stored bytes, dense; empty where there are none to be read
+    std::string missing;                           // why there are none: the external file's name
 };
 
 struct ArgInfo {
@@ -86,15 +95,15 @@ struct ArgInfo {
     Kind kind = Kind::value;
     // Framework names, one for each member of a family (one for a tensor). For inputs: the graph's name.
     std::vector<std::string> names;
-    std::vector<std::vector<std::string>> aliases;   // for each member: the other names it answers to
+    std::vector<std::vector<std::string>> aliases;  // for each member: the other names it answers to
     bool trainable = true;
-    std::string note;                                // what an exporter folded into it, "" where it is the checkpoint's tensor
-    std::vector<std::shared_ptr<const WeightSource>> sources;   // for each member; null: none
+    std::string note;  // what an exporter folded into it, "" where it is the checkpoint's tensor
+    std::vector<std::shared_ptr<const WeightSource>> sources;  // for each member; null: none
     // inputs
-    bool batched = false;             // dimension 0 is the batch
-    std::int64_t entries = -1;        // ids lie in [0, entries)
-    std::int64_t ignore_index = 0;    // a value that may stand outside that range
-    std::string source;               // default role for packed data: tokens, next_tokens, ones, positions
+    bool batched = false;           // dimension 0 is the batch
+    std::int64_t entries = -1;      // ids lie in [0, entries)
+    std::int64_t ignore_index = 0;  // a value that may stand outside that range
+    std::string source;             // default role for packed data: tokens, next_tokens, ones, positions
 };
 
 // "model.layers.{0..31}.mlp.up_proj.weight" for names that differ in one number that counts up by a constant step;
@@ -105,20 +114,19 @@ struct Function {
     std::string name;
     std::vector<ValueInfo> values;
     std::vector<Value> arguments;
-    std::vector<ArgInfo> argument_info;      // as long as arguments in entry functions, else empty
+    std::vector<ArgInfo> argument_info;  // as long as arguments in entry functions, else empty
     std::vector<Op> ops;
     std::vector<Value> results;
-    std::vector<std::string> result_names;   // as long as results, or empty
-    std::string kind;                        // "" for a function of the program; "kernel:<schedule>" for a kernel function
-    std::string scope;                       // module path pattern it was outlined from: "model.layers.{0..31}"
-    std::string module_class;                // "LlamaDecoderLayer"
-    std::int64_t scratch_bytes = 0;          // after plan: what a call needs of the scratch arena
+    std::vector<std::string> result_names;  // as long as results, or empty
+    std::string kind;                // "" for a function of the program; "kernel:<schedule>" for a kernel function
+    std::string scope;               // module path pattern it was outlined from: "model.layers.{0..31}"
+    std::string module_class;        // "LlamaDecoderLayer"
+    std::int64_t scratch_bytes = 0;  // after plan: what a call needs of the scratch arena
 
     const Type& type(Value v) const { return values[v.index].type; }
     ValueInfo& info(Value v) { return values[v.index]; }
     const ValueInfo& info(Value v) const { return values[v.index]; }
 
-    // Adds a value; the name is made unique ("x", "x_1", ...).
     Value add_value(Type type, std::string name);
     Value add_argument(Type type, std::string name, ArgInfo info = {});
 };
@@ -126,10 +134,10 @@ struct Function {
 struct Module {
     enum class Phase : std::uint8_t { values, planned };
 
-    std::string name;                        // of the model: file stem
+    std::string name;  // of the model: file stem
     Phase phase = Phase::values;
-    std::vector<Function> functions;         // the entry first
-    std::map<std::string, std::int64_t> arena_bytes;   // after plan, by arena name
+    std::vector<Function> functions;                  // the entry first
+    std::map<std::string, std::int64_t> arena_bytes;  // after plan, by arena name
 
     Function& main() { return functions.front(); }
     const Function& main() const { return functions.front(); }
@@ -141,9 +149,9 @@ struct Module {
 
 // Which op defines each value (index into ops, -1 for arguments), and which ops use it.
 struct Uses {
-    std::vector<std::int32_t> definition;                  // by value
-    std::vector<std::vector<std::int32_t>> users;          // by value; ops in order, once each
-    std::vector<bool> is_result;                           // of the function, by value
+    std::vector<std::int32_t> definition;          // by value
+    std::vector<std::vector<std::int32_t>> users;  // by value; ops in order, once each
+    std::vector<bool> is_result;                   // of the function, by value
 
     explicit Uses(const Function& function);
     bool single_user(Value v) const { return users[v.index].size() == 1 && !is_result[v.index]; }

@@ -6,7 +6,10 @@ namespace thunderc {
 
 Tensor::Tensor(Type tensor_type) : type(std::move(tensor_type)) {
     auto n = static_cast<std::size_t>(type.elements());
-    if (floating()) f.resize(n); else i.resize(n);
+    if (floating())
+        f.resize(n);
+    else
+        i.resize(n);
 }
 
 Tensor Tensor::scalar(DType dtype, double value) {

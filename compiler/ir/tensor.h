@@ -11,24 +11,27 @@ namespace thunderc {
 
 struct Tensor {
     Type type;
-    std::vector<double> f;         // where is_float(type.dtype)
-    std::vector<std::int64_t> i;   // else
+    std::vector<double> f;        // where is_float(type.dtype)
+    std::vector<std::int64_t> i;  // else
 
     Tensor() = default;
-    explicit Tensor(Type tensor_type);                                   // zeros
+    explicit Tensor(Type tensor_type);  // zeros
     static Tensor scalar(DType dtype, double value);
-    static Tensor ints(const std::vector<std::int64_t>& values);         // i64[n]
+    static Tensor ints(const std::vector<std::int64_t>& values);  // i64[n]
     static Tensor floats(const Dims& dims, std::vector<double> values, DType dtype = DType::f32);
 
     bool floating() const { return is_float(type.dtype); }
     std::int64_t size() const { return type.elements(); }
-    double at(std::int64_t index) const {                                // as a double, whatever the type
+    double at(std::int64_t index) const {  // as a double, whatever the type
         auto k = static_cast<std::size_t>(index);
         return floating() ? f[k] : static_cast<double>(i[k]);
     }
     void set(std::int64_t index, double value) {
         auto k = static_cast<std::size_t>(index);
-        if (floating()) f[k] = value; else i[k] = static_cast<std::int64_t>(value);
+        if (floating())
+            f[k] = value;
+        else
+            i[k] = static_cast<std::int64_t>(value);
     }
     bool operator==(const Tensor&) const = default;
 };

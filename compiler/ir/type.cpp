@@ -23,11 +23,15 @@ constexpr std::array<DTypeRow, 7> rows = {{{DType::f64, "f64", 8},
                                            {DType::i32, "i32", 4},
                                            {DType::boolean, "bool", 1}}};
 
-const DTypeRow& row_of(DType dtype) { return rows.at(static_cast<std::size_t>(dtype)); }
+const DTypeRow& row_of(DType dtype) {
+    return rows.at(static_cast<std::size_t>(dtype));
+}
 
 }  // namespace
 
-std::string_view name_of(DType dtype) { return row_of(dtype).name; }
+std::string_view name_of(DType dtype) {
+    return row_of(dtype).name;
+}
 
 std::optional<DType> parse_dtype(std::string_view name) {
     for (const DTypeRow& row : rows)
@@ -35,11 +39,17 @@ std::optional<DType> parse_dtype(std::string_view name) {
     return std::nullopt;
 }
 
-std::size_t size_of(DType dtype) { return row_of(dtype).size; }
+std::size_t size_of(DType dtype) {
+    return row_of(dtype).size;
+}
 
-bool is_float(DType dtype) { return dtype <= DType::bf16; }
+bool is_float(DType dtype) {
+    return dtype <= DType::bf16;
+}
 
-bool is_integer(DType dtype) { return dtype == DType::i64 || dtype == DType::i32; }
+bool is_integer(DType dtype) {
+    return dtype == DType::i64 || dtype == DType::i32;
+}
 
 std::int64_t element_count(const Dims& dims) {
     std::int64_t count = 1;
@@ -53,7 +63,9 @@ Dims dense_strides(const Dims& dims) {
     return strides;
 }
 
-std::string to_string(const Dims& dims) { return fmt::format("{}", fmt::join(dims, ",")); }
+std::string to_string(const Dims& dims) {
+    return fmt::format("{}", fmt::join(dims, ","));
+}
 
 std::string to_string(const Type& type) {
     if (type.kind == Type::Kind::token) return "token";

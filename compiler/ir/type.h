@@ -13,17 +13,17 @@ namespace thunderc {
 
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, boolean };
 
-std::string_view name_of(DType dtype);                       // "f32", "bool"
+std::string_view name_of(DType dtype);  // "f32", "bool"
 std::optional<DType> parse_dtype(std::string_view name);
-std::size_t size_of(DType dtype);                            // bytes of one element
+std::size_t size_of(DType dtype);  // bytes of one element
 bool is_float(DType dtype);
-bool is_integer(DType dtype);                                // i64, i32; a boolean is neither
+bool is_integer(DType dtype);  // i64, i32; a boolean is neither
 
 using Dims = std::vector<std::int64_t>;
 
-std::int64_t element_count(const Dims& dims);                // 1 for a scalar
-Dims dense_strides(const Dims& dims);                        // row-major, in elements
-std::string to_string(const Dims& dims);                     // "2,32,64"
+std::int64_t element_count(const Dims& dims);  // 1 for a scalar
+Dims dense_strides(const Dims& dims);          // row-major, in elements
+std::string to_string(const Dims& dims);       // "2,32,64"
 
 // f32[2,32,64]; 8 x f32[64,64], a family of eight tensors of one type; token.
 struct Type {
@@ -32,7 +32,7 @@ struct Type {
     Kind kind = Kind::tensor;
     DType dtype = DType::f32;
     Dims dims;
-    std::int64_t count = 1;   // members of a family
+    std::int64_t count = 1;  // members of a family
 
     static Type tensor(DType dtype, Dims dims) { return {Kind::tensor, dtype, std::move(dims), 1}; }
     static Type family(std::int64_t count, DType dtype, Dims dims) {
@@ -43,9 +43,9 @@ struct Type {
     bool is_tensor() const { return kind == Kind::tensor; }
     bool is_family() const { return kind == Kind::family; }
     std::int64_t rank() const { return static_cast<std::int64_t>(dims.size()); }
-    std::int64_t elements() const { return element_count(dims); }                   // of one member
+    std::int64_t elements() const { return element_count(dims); }                                // of one member
     std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }  // of one member
-    Type member() const { return tensor(dtype, dims); }                             // of a family
+    Type member() const { return tensor(dtype, dims); }                                          // of a family
     bool operator==(const Type&) const = default;
 };
 

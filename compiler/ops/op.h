@@ -15,26 +15,27 @@
 namespace thunderc {
 
 enum class OpLevel : std::uint8_t {
-    structural,   // constant, call, repeat, family, member, fused, ...
-    imported,     // as frontends write it; normalised or decomposed away
-    composite,    // named patterns that executors claim; always have a decomposition
-    primitive,    // the small closed set that fusion and the kernel printers understand
+    structural,  // constant, call, repeat, family, member, fused, ...
+    imported,    // as frontends write it; normalised or decomposed away
+    composite,   // named patterns that executors claim; always have a decomposition
+    primitive,   // the small closed set that fusion and the kernel printers understand
 };
 
 // How much recomputing an op on the way back costs against saving its result.
 enum class Recompute : std::uint8_t {
-    view,        // no work at all: reshape, transpose, slice
-    cheap,       // pointwise or a reduction that reads each input once
-    expensive,   // a matrix product or more: saved unless the whole block is recomputed
+    view,       // no work at all: reshape, transpose, slice
+    cheap,      // pointwise or a reduction that reads each input once
+    expensive,  // a matrix product or more: saved unless the whole block is recomputed
 };
 
-// ---- what a shape rule sees ----------------------------------------------------------------------------------------------
+// ---- what a shape rule sees
+// ----------------------------------------------------------------------------------------------
 
 struct InferInput {
-    std::span<const std::optional<Type>> operands;   // nullopt: absent
+    std::span<const std::optional<Type>> operands;  // nullopt: absent
     const Attributes& attributes;
 
-    const Type& operand(std::size_t i) const;        // throws ShapeError where absent
+    const Type& operand(std::size_t i) const;  // throws ShapeError where absent
     bool has(std::size_t i) const { return i < operands.size() && operands[i].has_value(); }
 };
 
@@ -44,13 +45,14 @@ class ShapeError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// ---- what a VJP rule sees ------------------------------------------------------------------------------------------------
+// ---- what a VJP rule sees
+// ------------------------------------------------------------------------------------------------
 
 struct VjpInput {
-    Builder& b;                             // appends the backward ops to the function that holds the forward op
-    const Op& op;                           // operands and results are values of that function
-    std::span<const Value> cotangents;      // for each result; none: it does not reach the loss
-    std::span<const bool> wanted;           // for each operand: whether its cotangent is asked for
+    Builder& b;                         // appends the backward ops to the function that holds the forward op
+    const Op& op;                       // operands and results are values of that function
+    std::span<const Value> cotangents;  // for each result; none: it does not reach the loss
+    std::span<const bool> wanted;       // for each operand: whether its cotangent is asked for
 
     Value operand(std::size_t i) const { return op.operands[i]; }
     Value result(std::size_t i = 0) const { return op.results[i]; }
@@ -61,40 +63,45 @@ struct VjpInput {
 // A cotangent for each operand, of the operand's type; none for zero or not wanted.
 using VjpResult = std::vector<Value>;
 
-// ---- how an elementwise op reads in generated code -----------------------------------------------------------------------
+// ---- how an elementwise op reads in generated code
+// -----------------------------------------------------------------------
 
 struct Elementwise {
-    double (*evaluate)(const double* operands);   // fp64
-    std::string_view code;      // C++ and CUDA on f32 scalars: "{0} + {1}", "vec_math::exp({0})"; {t}: the result's C++ type
-    std::string_view formula;   // for comments: "exp({0})"
-    int precedence = 0;         // of `code` and `formula`: 3 product, 2 sum, 1 comparison, 0 conditional; 4 atom or call
+    double (*evaluate)(const double* operands);  // fp64
+    std::string_view
+        code;  // C++ and CUDA on f32 scalars: "{0} + {1}", "vec_math::exp({0})"; {t}: the result's C++ type
+    std::string_view formula;  // for comments: "exp({0})"
+    int precedence = 0;        // of `code` and `formula`: 3 product, 2 sum, 1 comparison, 0 conditional; 4 atom or call
 };
 
-// ---- how a claimed composite becomes a call of the runtime's menu ----------------------------------------------------------
+// ---- how a claimed composite becomes a call of the runtime's menu
+// ----------------------------------------------------------
 
 // A field of the menu's call struct: ".x = <operand 0>", ".rows = 512".
 struct CallField {
     std::string name;
     enum class Kind : std::uint8_t { operand, result, literal } kind = Kind::literal;
-    std::size_t index = 0;      // of the operand or result
-    std::string literal;        // C++ text: "512", "true", "0.125F", "Gradient::add"
-    std::string stride_field;   // for operand and result: the field that takes the row stride where the placement is not dense
-    std::size_t row_dims = 1;   // … how many leading dims are folded into rows by that stride
+    std::size_t index = 0;  // of the operand or result
+    std::string literal;    // C++ text: "512", "true", "0.125F", "Gradient::add"
+    std::string
+        stride_field;  // for operand and result: the field that takes the row stride where the placement is not dense
+    std::size_t row_dims = 1;  // … how many leading dims are folded into rows by that stride
 };
 
 struct MenuCall {
-    std::string function;       // "linear_forward"
+    std::string function;  // "linear_forward"
     std::vector<CallField> fields;
-    std::string comment;        // what it computes, for the generated comment: "y = x Wᵀ + bias"
+    std::string comment;  // what it computes, for the generated comment: "y = x Wᵀ + bias"
 };
 
-// ---- samples: what every generic test runs on ------------------------------------------------------------------------------
+// ---- samples: what every generic test runs on
+// ------------------------------------------------------------------------------
 
 struct SampleOperand {
     Type type;
-    double low = -1, high = 1;          // uniform values
-    bool differentiable = true;         // float operands only
-    std::vector<double> values;         // instead of random ones, where not empty
+    double low = -1, high = 1;   // uniform values
+    bool differentiable = true;  // float operands only
+    std::vector<double> values;  // instead of random ones, where not empty
     bool absent = false;
 };
 
@@ -102,41 +109,45 @@ struct Sample {
     std::string name;
     std::vector<SampleOperand> operands;
     Attributes attributes;
-    double tolerance = 1e-6;            // of gradients against central differences in fp64, relative
-    std::string tolerance_reason = "central differences with step 1e-5: truncation 1e-10, cancellation 1e-11 of the function's size";
+    double tolerance = 1e-6;  // of gradients against central differences in fp64, relative
+    std::string tolerance_reason =
+        "central differences with step 1e-5: truncation 1e-10, cancellation 1e-11 of the function's size";
 };
 
 struct ShapeErrorSample {
     std::vector<std::optional<Type>> operands;
     Attributes attributes;
-    std::string message;                // the whole text of the ShapeError
+    std::string message;  // the whole text of the ShapeError
 };
 
-// ---- the definition ----------------------------------------------------------------------------------------------------------
+// ---- the definition
+// ----------------------------------------------------------------------------------------------------------
 
 struct OpDef {
     std::string name;
     OpLevel level = OpLevel::primitive;
-    std::string summary;                // one sentence, shapes included
-    std::string formula;                // forward; and the gradient
-    std::string source;                 // of the maths: a paper, the ONNX operator, torch's documentation
+    std::string summary;  // one sentence, shapes included
+    std::string formula;  // forward; and the gradient
+    std::string source;   // of the maths: a paper, the ONNX operator, torch's documentation
 
     std::function<std::vector<Type>(const InferInput&)> infer;
     // Absent only for structural ops.
-    std::function<std::vector<Tensor>(const Op&, std::span<const Tensor> operands, std::span<const Type> results)> reference;
-    std::function<VjpResult(const VjpInput&)> vjp;      // or:
-    std::string not_differentiable;                     // … the reason why there is none
+    std::function<std::vector<Tensor>(const Op&, std::span<const Tensor> operands, std::span<const Type> results)>
+        reference;
+    std::function<VjpResult(const VjpInput&)> vjp;  // or:
+    std::string not_differentiable;                 // … the reason why there is none
     // Composites and imported ops: the same in ops of lower level. Returns a value for each result.
     std::function<std::vector<Value>(Builder&, const Op&)> decompose;
     std::optional<Elementwise> elementwise;
-    std::function<MenuCall(const Op&, const Function&)> call;   // composites that the menu knows
+    std::function<MenuCall(const Op&, const Function&)> call;  // composites that the menu knows
     // FLOPs of matrix products; 0 where there are none.
     std::function<double(const Op&, const Function&)> flops;
     Recompute recompute = Recompute::cheap;
-    // Result r may be written over operand o (element i of the one is read before element i of the other is written, and no other).
+    // Result r may be written over operand o (element i of the one is read before element i of the other is written,
+    // and no other).
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     bool commutative = false;
-    std::vector<std::string> result_names;              // suffixes: {"y", "rstd"}; empty: one result
+    std::vector<std::string> result_names;  // suffixes: {"y", "rstd"}; empty: one result
 
     std::vector<Sample> samples;
     std::vector<ShapeErrorSample> errors;
@@ -144,13 +155,14 @@ struct OpDef {
 
 // nullptr where there is none of that name.
 const OpDef* find_op(std::string_view name);
-const OpDef& op_def(std::string_view name);             // throws InternalError
-std::vector<const OpDef*> all_ops();                    // in the order of names
+const OpDef& op_def(std::string_view name);  // throws InternalError
+std::vector<const OpDef*> all_ops();         // in the order of names
 
-// ---- helpers for definitions -------------------------------------------------------------------------------------------------
+// ---- helpers for definitions
+// -------------------------------------------------------------------------------------------------
 
 // Throws ShapeError with the message where the condition does not hold.
 void require(bool condition, const std::string& message);
-Tensor broadcast_tensor(const Tensor& t, const Dims& dims);   // numpy's rule, dense
+Tensor broadcast_tensor(const Tensor& t, const Dims& dims);  // numpy's rule, dense
 
 }  // namespace thunderc

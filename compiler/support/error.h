@@ -7,15 +7,16 @@
 
 namespace thunderc {
 
-// What a user is told: one lower-case sentence, where it is, what was expected and found, what to do. Empty parts are not printed.
+// What a user is told: one lower-case sentence, where it is, what was expected and found, what to do. Empty parts are
+// not printed.
 struct Diagnostic {
-    std::string message;   // "the operator Foo is not supported"
-    std::string node;      // the exporter's name of the node
-    std::string module;    // its module scope: model.layers.0.mlp
-    std::string op;        // its operator, as the exporter calls it
+    std::string message;  // "the operator Foo is not supported"
+    std::string node;     // the exporter's name of the node
+    std::string module;   // its module scope: model.layers.0.mlp
+    std::string op;       // its operator, as the exporter calls it
     std::string expected;
     std::string actual;
-    std::string help;      // a change that the user can make
+    std::string help;  // a change that the user can make
 
     // "error: …" and one indented line for each part that is there; ends with a newline.
     std::string text() const;

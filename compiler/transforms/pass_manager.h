@@ -13,9 +13,9 @@ namespace thunderc {
 // What a pass has to say to the user: what it raised, merged, fused, and what not and why. Shown by inspect and trace.
 struct Note {
     enum class Kind : std::uint8_t { done, declined, warning } kind = Kind::done;
-    std::string what;      // "rms_norm"
-    std::string where;     // scope or node: "model.layers.0.input_layernorm"
-    std::string text;      // "from Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul, Mul" or why not
+    std::string what;   // "rms_norm"
+    std::string where;  // scope or node: "model.layers.0.input_layernorm"
+    std::string text;   // "from Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul, Mul" or why not
 };
 
 struct Report {
@@ -32,20 +32,19 @@ struct Report {
 };
 
 struct Pass {
-    std::string name;                                     // "fold_constants": the same word in file, flag, dump and test
+    std::string name;  // "fold_constants": the same word in file, flag, dump and test
     std::function<Module(Module, Report&)> run;
 };
 
 struct PassRun {
     std::string name;
     double milliseconds = 0;
-    bool changed = true;
     Report report;
 };
 
 struct PassOptions {
-    std::set<std::string> disabled;                                            // names of passes to leave out
-    std::function<void(const Module&, const PassRun&)> after;                  // called after each pass
+    std::set<std::string> disabled;                            // names of passes to leave out
+    std::function<void(const Module&, const PassRun&)> after;  // called after each pass
 };
 
 // Verifies between passes: an InternalError names the pass after which an invariant does not hold.

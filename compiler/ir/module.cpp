@@ -1,0 +1,149 @@
+#include "compiler/ir/module.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+namespace thunderc {
+namespace {
+
+constexpr std::array<std::pair<Placement::Arena, std::string_view>, 10> arena_names = {
+    {{Placement::Arena::unplaced, "unplaced"},
+     {Placement::Arena::parameters, "parameters"},
+     {Placement::Arena::gradients, "gradients"},
+     {Placement::Arena::optimizer, "optimizer"},
+     {Placement::Arena::saved, "saved"},
+     {Placement::Arena::scratch, "scratch"},
+     {Placement::Arena::constants, "constants"},
+     {Placement::Arena::batch, "batch"},
+     {Placement::Arena::scalars, "scalars"},
+     {Placement::Arena::caller, "caller"}}};
+
+std::string common_scope(const std::string& a, const std::string& b) {
+    std::size_t end = 0;  // of the last whole segment that both have
+    for (std::size_t k = 0;; ++k) {
+        bool end_a = k == a.size() || a[k] == '.';
+        bool end_b = k == b.size() || b[k] == '.';
+        if (end_a && end_b) end = k;
+        if (k == a.size() || k == b.size() || a[k] != b[k]) break;
+    }
+    return a.substr(0, end);
+}
+
+struct SplitName {  // text with one number cut out
+    std::string before, after;
+    std::int64_t number = 0;
+};
+
+// All ways of seeing a name as before + number + after.
+std::vector<SplitName> splits(const std::string& name) {
+    std::vector<SplitName> out;
+    for (std::size_t k = 0; k < name.size();) {
+        if (std::isdigit(static_cast<unsigned char>(name[k])) == 0) {
+            ++k;
+            continue;
+        }
+        std::size_t end = k;
+        while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end])) != 0) ++end;
+        if (end - k <= 9) out.push_back({name.substr(0, k), name.substr(end), std::stoll(name.substr(k, end - k))});
+        k = end;
+    }
+    return out;
+}
+
+}  // namespace
+
+Provenance merge(const Provenance& a, const Provenance& b) {
+    Provenance out;
+    out.scope = a.nodes.empty() && a.scope.empty()   ? b.scope
+                : b.nodes.empty() && b.scope.empty() ? a.scope
+                                                     : common_scope(a.scope, b.scope);
+    out.module_class = out.scope == a.scope ? a.module_class : out.scope == b.scope ? b.module_class : "";
+    out.nodes = a.nodes;
+    out.node_ops = a.node_ops;
+    for (std::size_t k = 0; k < b.nodes.size(); ++k) {
+        if (std::find(out.nodes.begin(), out.nodes.end(), b.nodes[k]) != out.nodes.end()) continue;
+        out.nodes.push_back(b.nodes[k]);
+        out.node_ops.push_back(b.node_ops[k]);
+    }
+    return out;
+}
+
+std::string_view name_of(Placement::Arena arena) {
+    return arena_names.at(static_cast<std::size_t>(arena)).second;
+}
+
+std::optional<Placement::Arena> parse_arena(std::string_view name) {
+    for (const auto& [arena, text] : arena_names)
+        if (text == name) return arena;
+    return std::nullopt;
+}
+
+std::string name_pattern(const std::vector<std::string>& names) {
+    if (names.empty()) return "";
+    if (names.size() == 1) return names[0];
+    for (const SplitName& first : splits(names[0])) {
+        std::int64_t step = 0;
+        bool fits = true;
+        for (std::size_t k = 1; k < names.size() && fits; ++k) {
+            fits = false;
+            for (const SplitName& other : splits(names[k])) {
+                if (other.before != first.before || other.after != first.after) continue;
+                if (k == 1) step = other.number - first.number;
+                fits = step > 0 && other.number == first.number + static_cast<std::int64_t>(k) * step;
+            }
+        }
+        if (!fits) continue;
+        std::int64_t last = first.number + static_cast<std::int64_t>(names.size() - 1) * step;
+        return step == 1 ? fmt::format("{}{{{}..{}}}{}", first.before, first.number, last, first.after)
+                         : fmt::format("{}{{{}..{}:{}}}{}", first.before, first.number, last, step, first.after);
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Value Function::add_value(Type type, std::string value_name) {
+    values.push_back({std::move(type), std::move(value_name), {}});
+    return {static_cast<std::uint32_t>(values.size() - 1)};
+}
+
+Value Function::add_argument(Type type, std::string value_name, ArgInfo info) {
+    Value v = add_value(std::move(type), std::move(value_name));
+    arguments.push_back(v);
+    argument_info.resize(arguments.size());
+    argument_info.back() = std::move(info);
+    return v;
+}
+
+const Function* Module::find(std::string_view function_name) const {
+    for (const Function& f : functions)
+        if (f.name == function_name) return &f;
+    return nullptr;
+}
+
+Function* Module::find(std::string_view function_name) {
+    return const_cast<Function*>(std::as_const(*this).find(function_name));
+}
+
+std::string Module::unique_function_name(const std::string& wanted) const {
+    std::string unique = wanted;
+    for (int k = 1; find(unique) != nullptr; ++k) unique = fmt::format("{}_{}", wanted, k);
+    return unique;
+}
+
+Uses::Uses(const Function& function)
+    : definition(function.values.size(), -1), users(function.values.size()), is_result(function.values.size(), false) {
+    for (std::size_t k = 0; k < function.ops.size(); ++k) {
+        const Op& op = function.ops[k];
+        auto index = static_cast<std::int32_t>(k);
+        for (Value v : op.results) definition[v.index] = index;
+        for (Value v : op.operands)
+            if (v && (users[v.index].empty() || users[v.index].back() != index)) users[v.index].push_back(index);
+    }
+    for (Value v : function.results)
+        if (v) is_result[v.index] = true;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,157 @@
+#include "compiler/ir/verify.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "compiler/ir/print.h"
+#include "compiler/ops/op.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+class Verifier {
+  public:
+    Verifier(const Module& module, const Function& function) : module_(module), f_(function) {}
+
+    void run() {
+        defined_.assign(f_.values.size(), false);
+        require_that(f_.argument_info.empty() || f_.argument_info.size() == f_.arguments.size(),
+                     "argument_info is neither empty nor as long as the arguments");
+        require_that(f_.result_names.empty() || f_.result_names.size() == f_.results.size(),
+                     "result_names is neither empty nor as long as the results");
+        for (Value v : f_.arguments) define(v);
+        for (std::size_t k = 0; k < f_.arguments.size(); ++k) argument(k);
+        for (const Op& op : f_.ops) {
+            op_ = &op;
+            this->op();
+        }
+        op_ = nullptr;
+        for (Value v : f_.results)
+            require_that(v && v.index < f_.values.size() && defined_[v.index], "a result is not defined");
+    }
+
+  private:
+    void require_that(bool condition, const std::string& what) const {
+        if (condition) return;
+        std::string where = op_ == nullptr ? std::string() : fmt::format(", in {}", op_->name);
+        if (op_ != nullptr && !op_->provenance.nodes.empty()) where += " from " + op_->provenance.nodes.front();
+        throw InternalError(fmt::format("@{}{}: {}", f_.name, where, what));
+    }
+
+    void define(Value v) {
+        require_that(v && v.index < f_.values.size(), "a value out of range is defined");
+        require_that(!defined_[v.index], fmt::format("value {} ({}) is defined twice", v.index, f_.info(v).name));
+        defined_[v.index] = true;
+        const Placement& p = f_.info(v).placement;
+        const bool placed = p.arena != Placement::Arena::unplaced;
+        const bool kernel = !f_.kind.empty();  // a kernel's values live in registers
+        if (!kernel && f_.type(v).kind != Type::Kind::token)
+            require_that(placed == (module_.phase == Module::Phase::planned),
+                         fmt::format("value {} is {} in phase {}", f_.info(v).name, placed ? "placed" : "not placed",
+                                     placed ? "values" : "planned"));
+        if (p.view_of) require_that(p.view_of.index < f_.values.size(), "a view of nothing");
+    }
+
+    void argument(std::size_t k) const {
+        if (f_.argument_info.empty()) return;
+        const ArgInfo& info = f_.argument_info[k];
+        const Type& type = f_.type(f_.arguments[k]);
+        if (info.kind == ArgInfo::Kind::value) return;
+        auto members = static_cast<std::size_t>(type.is_family() ? type.count : 1);
+        require_that(info.names.size() == members,
+                     fmt::format("argument {} has {} names for {} members", f_.info(f_.arguments[k]).name,
+                                 info.names.size(), members));
+    }
+
+    void op() {
+        const OpDef* def = find_op(op_->name);
+        require_that(def != nullptr, "there is no such op");
+        std::vector<std::optional<Type>> operands;
+        for (Value v : op_->operands) {
+            require_that(!v || (v.index < f_.values.size() && defined_[v.index]),
+                         "an operand is used before it is defined");
+            operands.push_back(v ? std::optional<Type>(f_.type(v)) : std::nullopt);
+        }
+        for (Value v : op_->results) define(v);
+        const Attributes& a = op_->attributes;
+        if (op_->name == "call") return called(a.string("callee"), false);
+        if (op_->name == "fused") return called(a.string("kernel"), true);
+        if (op_->name == "repeat") return repeated();
+        std::vector<Type> expected;
+        try {
+            expected = def->infer({operands, a});
+        } catch (const ShapeError& error) {
+            require_that(false, error.what());
+        }
+        require_that(expected.size() == op_->results.size(),
+                     fmt::format("{} results where the shape rule gives {}", op_->results.size(), expected.size()));
+        for (std::size_t k = 0; k < expected.size(); ++k) same("result", k, f_.type(op_->results[k]), expected[k]);
+    }
+
+    void same(const char* what, std::size_t k, const Type& actual, const Type& expected) const {
+        require_that(actual == expected,
+                     fmt::format("{} {} is {}, expected {}", what, k, to_string(actual), to_string(expected)));
+    }
+
+    const Function& callee(const std::string& name, bool kernel) const {
+        const Function* g = module_.find(name);
+        require_that(g != nullptr, fmt::format("there is no function @{}", name));
+        require_that(g->kind.starts_with("kernel:") == kernel, fmt::format("@{} is of kind \"{}\"", name, g->kind));
+        return *g;
+    }
+
+    void called(const std::string& name, bool kernel) const {
+        const Function& g = callee(name, kernel);
+        require_that(g.arguments.size() == op_->operands.size() && g.results.size() == op_->results.size(),
+                     fmt::format("@{} takes {} and gives {} values", name, g.arguments.size(), g.results.size()));
+        for (std::size_t k = 0; k < g.arguments.size(); ++k)
+            same("operand", k, f_.type(op_->operands[k]), g.type(g.arguments[k]));
+        for (std::size_t k = 0; k < g.results.size(); ++k)
+            same("result", k, f_.type(op_->results[k]), g.type(g.results[k]));
+    }
+
+    void repeated() const {
+        const Attributes& a = op_->attributes;
+        const Function& g = callee(a.string("body"), false);
+        const std::int64_t n = a.integer("n");
+        const auto carried = static_cast<std::size_t>(a.integer("carried"));
+        const auto per_layer = static_cast<std::size_t>(a.integer("per_layer"));
+        require_that(n > 0, "a loop of no layers");
+        require_that(g.arguments.size() == op_->operands.size() && carried + per_layer <= g.arguments.size(),
+                     fmt::format("@{} takes {} values", g.name, g.arguments.size()));
+        require_that(g.results.size() == op_->results.size() && carried <= g.results.size(),
+                     fmt::format("@{} gives {} values", g.name, g.results.size()));
+        auto family = [n](const Type& t) { return Type::family(n, t.dtype, t.dims); };
+        for (std::size_t k = 0; k < g.arguments.size(); ++k) {
+            const Type& t = g.type(g.arguments[k]);
+            bool member = k >= carried && k < carried + per_layer;
+            same("operand", k, f_.type(op_->operands[k]), member ? family(t) : t);
+        }
+        for (std::size_t k = 0; k < g.results.size(); ++k) {
+            const Type& t = g.type(g.results[k]);
+            same("result", k, f_.type(op_->results[k]), k < carried ? t : family(t));
+            if (k < carried) same("carried value", k, t, g.type(g.arguments[k]));
+        }
+    }
+
+    const Module& module_;
+    const Function& f_;
+    std::vector<bool> defined_;
+    const Op* op_ = nullptr;
+};
+
+}  // namespace
+
+void verify(const Module& module) {
+    check(!module.functions.empty(), "a module without functions");
+    std::set<std::string> names;
+    for (const Function& f : module.functions) {
+        check(names.insert(f.name).second, "two functions are called " + f.name);
+        Verifier(module, f).run();
+    }
+}
+
+}  // namespace thunderc

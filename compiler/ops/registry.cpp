@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "compiler/ops/op.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+
+#define THUNDERC_OPS(file) std::vector<OpDef> define_##file();
+#include "compiler/ops/list.def"
+#undef THUNDERC_OPS
+
+namespace {
+
+const std::map<std::string, OpDef, std::less<>>& registry() {
+    static const std::map<std::string, OpDef, std::less<>> ops = [] {
+        std::map<std::string, OpDef, std::less<>> all;
+        auto add = [&all](std::vector<OpDef> defs) {
+            for (OpDef& def : defs) {
+                std::string name = def.name;
+                check(all.emplace(name, std::move(def)).second, "two ops are called " + name);
+            }
+        };
+#define THUNDERC_OPS(file) add(define_##file());
+#include "compiler/ops/list.def"
+#undef THUNDERC_OPS
+        return all;
+    }();
+    return ops;
+}
+
+}  // namespace
+
+const OpDef* find_op(std::string_view name) {
+    auto at = registry().find(name);
+    return at == registry().end() ? nullptr : &at->second;
+}
+
+const OpDef& op_def(std::string_view name) {
+    const OpDef* def = find_op(name);
+    check(def != nullptr, fmt::format("there is no op {}", name));
+    return *def;
+}
+
+std::vector<const OpDef*> all_ops() {
+    std::vector<const OpDef*> out;
+    for (const auto& [name, def] : registry()) out.push_back(&def);
+    return out;
+}
+
+const Type& InferInput::operand(std::size_t i) const {
+    require(has(i), fmt::format("operand {} is missing", i));
+    return *operands[i];
+}
+
+void require(bool condition, const std::string& message) {
+    if (!condition) throw ShapeError(message);
+}
+
+Tensor broadcast_tensor(const Tensor& t, const Dims& dims) {
+    if (t.type.dims == dims) return t;
+    Tensor out(Type::tensor(t.type.dtype, dims));
+    const std::size_t extra = dims.size() - t.type.dims.size();
+    Dims strides = dense_strides(t.type.dims);
+    for (std::size_t d = 0; d < strides.size(); ++d)
+        if (t.type.dims[d] == 1) strides[d] = 0;
+    Dims index(dims.size(), 0);
+    std::int64_t from = 0;
+    for (std::int64_t k = 0; k < out.size(); ++k) {
+        auto to = static_cast<std::size_t>(k);
+        auto source = static_cast<std::size_t>(from);
+        if (out.floating())
+            out.f[to] = t.f[source];
+        else
+            out.i[to] = t.i[source];
+        for (std::size_t d = dims.size(); d-- > 0;) {  // an odometer: the source offset follows the index
+            std::int64_t step = d >= extra ? strides[d - extra] : 0;
+            from += step;
+            if (++index[d] < dims[d]) break;
+            from -= step * dims[d];
+            index[d] = 0;
+        }
+    }
+    return out;
+}
+
+}  // namespace thunderc

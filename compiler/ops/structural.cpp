@@ -1,0 +1,59 @@
+// The ops that give a module its structure: constants, calls, loops, families and kernels. What they mean follows from
+// the functions that they name, so the evaluator, differentiation and the planner treat them by hand.
+#include <fmt/format.h>
+
+#include "compiler/ops/op.h"
+
+namespace thunderc {
+namespace {
+
+OpDef structural(std::string name, std::string summary, std::function<std::vector<Type>(const InferInput&)> infer) {
+    OpDef def;
+    def.name = std::move(name);
+    def.level = OpLevel::structural;
+    def.summary = std::move(summary);
+    def.infer = std::move(infer);
+    return def;
+}
+
+// The types of results of a call follow from the callee, which a shape rule cannot see: whoever builds the op sets
+// them, and the verifier compares them with the callee.
+std::vector<Type> declared_types(const InferInput&) {
+    return {};
+}
+
+}  // namespace
+
+std::vector<OpDef> define_structural() {
+    std::vector<OpDef> defs;
+    defs.push_back(structural("constant", "A lazy constant: the expression in `value`.", [](const InferInput& in) {
+        return std::vector<Type>{in.attributes.constant("value")->type};
+    }));
+    defs.back().recompute = Recompute::view;
+    defs.push_back(structural("call", "Calls the function `callee`.", declared_types));
+    defs.push_back(structural("fused", "Calls the kernel function `kernel`.", declared_types));
+    defs.push_back(structural("repeat",
+                              "Calls `body` n times: carried values, per-layer families and shared values in; carried "
+                              "values and collected families out.",
+                              declared_types));
+    defs.push_back(structural("family", "A family whose members are the operands.", [](const InferInput& in) {
+        require(!in.operands.empty(), "a family has at least one member");
+        Type first = in.operand(0);
+        for (std::size_t k = 0; k < in.operands.size(); ++k)
+            require(in.operand(k) == first,
+                    fmt::format("member {} is {}, member 0 is {}", k, to_string(in.operand(k)), to_string(first)));
+        return std::vector<Type>{Type::family(static_cast<std::int64_t>(in.operands.size()), first.dtype, first.dims)};
+    }));
+    defs.back().recompute = Recompute::view;
+    defs.push_back(structural("member", "Member `index` of a family.", [](const InferInput& in) {
+        const Type& family = in.operand(0);
+        std::int64_t index = in.attributes.integer("index");
+        require(family.is_family() && index >= 0 && index < family.count,
+                fmt::format("there is no member {} in {}", index, to_string(family)));
+        return std::vector<Type>{family.member()};
+    }));
+    defs.back().recompute = Recompute::view;
+    return defs;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include "compiler/ir/parse.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/verify.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+constexpr const char* everything = R"(module "m" values
+
+func @main(
+    %x: f32[2,4] input "x" {batched},
+    %ids: i64[2] input "ids" {entries = 256, ignore = -100, source = "tokens"},
+    %w: 3 x f32[4,4] parameter "layers.{0..2}.weight",
+    %v: 2 x f32[4] parameter ["a", "b.1"] {frozen, note = "1 + weight", alias 1 = ["head"]}) -> (%y "y") {
+  %c = constant() {value = <bool[4,4] le(i64[4,4] affine 0.0 + [0.0, 1.0], i64[4,4] affine 0.0 + [1.0, 0.0])>} : bool[4,4]
+  %d = constant() {value = <f32[3] dense [1.0, 2.5, inf]>} : f32[3]
+  %y, %saved = repeat(%x, %w) {body = "layer", carried = 1, n = 3, per_layer = 1} : f32[2,4], 3 x f32[2,4] at "model.layers" "Layer" [MatMul "node \"1\"", Add "n2"]
+}
+
+func @layer(%x: f32[2,4], %w: f32[4,4]) -> (%y, %x) scope "model.layers.{0..2}" class "Layer" {
+  %y = call(%x, %w) {a = [], b = ["s"], callee = "inner", d = f32, e = 1e-05, f = -2, g = true} : f32[2,4]
+}
+
+func @inner(%x: f32[2,4], %w: f32[4,4]) -> (%x) {
+}
+)";
+
+TEST(Ir, PrintedFormReadsBack) {
+    Module m = parse_module(everything);
+    EXPECT_EQ(to_string(m), everything);
+    verify(m);
+}
+
+TEST(Ir, NamesAreMadeUniqueInOrder) {
+    Function f;
+    f.name = "f";
+    Value a = f.add_argument(Type::tensor(DType::f32, {}), "x");
+    f.add_argument(Type::tensor(DType::f32, {}), "x");
+    f.add_argument(Type::tensor(DType::f32, {}), "x_1");
+    f.results = {a};
+    EXPECT_EQ(unique_names(f), (std::vector<std::string>{"x", "x_1", "x_1_1"}));
+}
+
+TEST(Ir, NamePatterns) {
+    EXPECT_EQ(name_pattern({"l.0.w1", "l.1.w1", "l.2.w1"}), "l.{0..2}.w1");
+    EXPECT_EQ(name_pattern({"l.0.w", "l.2.w"}), "l.{0..2:2}.w");
+    EXPECT_EQ(name_pattern({"a", "b"}), "a, b");
+    EXPECT_EQ(name_pattern({"a.1"}), "a.1");
+}
+
+std::string verify_error(std::string_view text) {
+    try {
+        verify(parse_module(text));
+    } catch (const InternalError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Verify, LoopsAgreeWithTheirBodies) {
+    std::string text = everything;
+    text.replace(text.find("n = 3"), 5, "n = 4");
+    EXPECT_EQ(verify_error(text), "@main, in repeat from node \"1\": operand 1 is 3 x f32[4,4], expected 4 x f32[4,4]");
+}
+
+TEST(Verify, NothingIsPlacedBeforePlan) {
+    EXPECT_EQ(verify_error("module \"m\" values func @main(%x: f32[2] @scratch+0) -> (%x) {}"),
+              "@main: value x is placed in phase values");
+    EXPECT_EQ(verify_error("module \"m\" planned func @main(%x: f32[2]) -> (%x) {}"),
+              "@main: value x is not placed in phase planned");
+}
+
+TEST(Verify, UnknownFunction) {
+    EXPECT_EQ(
+        verify_error("module \"m\" values func @main(%x: f32[2]) -> (%y) { %y = call(%x) {callee = \"g\"} : f32[2] }"),
+        "@main, in call: there is no function @g");
+}
+
+TEST(Parse, ErrorsNameTheLine) {
+    try {
+        parse_module("module \"m\" values\nfunc @main() -> (%y) {\n}");
+        FAIL();
+    } catch (const UserError& error) {
+        EXPECT_EQ(std::string(error.what()), "line 3 of the program text: %y is used before it is defined");
+    }
+}
+
+TEST(Constant, DenseBecomesWhatItIs) {
+    EXPECT_EQ(ConstExpr::dense(Tensor::ints({3, 3, 3}))->kind, ConstExpr::Kind::splat);
+    EXPECT_EQ(ConstExpr::dense(Tensor::ints({1, 3, 5}))->kind, ConstExpr::Kind::affine);
+    EXPECT_EQ(ConstExpr::dense(Tensor::ints({1, 3, 6}))->kind, ConstExpr::Kind::dense);
+    EXPECT_EQ(ConstExpr::dense(Tensor::floats({2}, {1, 2}))->kind, ConstExpr::Kind::dense);
+}
+
+}  // namespace
+}  // namespace thunderc
