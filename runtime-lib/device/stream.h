@@ -99,14 +99,18 @@ class Stream {
 
     // Workspace of the call that runs now, aligned to 64 bytes; its content is lost with the next call. It grows with
     // the first step and then stays.
-    std::byte* workspace(std::size_t bytes);
+    std::byte* workspace(std::size_t bytes) { return grow(workspace_, bytes); }
+    // The same for the library below that call.
+    std::byte* library_workspace(std::size_t bytes) { return grow(library_workspace_, bytes); }
 
     // The place of one provider's cache; made by the provider when it is first asked for.
     std::unique_ptr<ProviderCache>& products() { return products_; }
 
   private:
+    std::byte* grow(Memory& memory, std::size_t bytes);
+
     Device& device_;
-    Memory workspace_;
+    Memory workspace_, library_workspace_;
     std::unique_ptr<ProviderCache> products_;
 };
 

@@ -9,7 +9,7 @@
 
 #include "device/check_cpu.h"
 #include "device/cpu/products.h"
-#include "device/error.h"
+#include "support/error.h"
 
 namespace thunder {
 
@@ -56,7 +56,8 @@ Memory Device::allocate(std::size_t bytes) {
     const std::size_t length = round_up(bytes, alignment);
     void* mapping = mmap(nullptr, length + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED) {
-        fail("the device has no room for an arena of " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+        fail("the device has no room for an arena of " + std::to_string(bytes) + " bytes: " + std::strerror(errno),
+             "a smaller --batch or --seq, or --recompute, needs less");
     }
     // Cut the mapping to an aligned start; what stands before and behind goes back.
     auto* base = static_cast<std::byte*>(mapping);
@@ -108,12 +109,12 @@ void Event::wait_for(std::uint64_t recording) const {
 Stream::Stream(Device& device) : device_(device) {}
 Stream::~Stream() = default;
 
-std::byte* Stream::workspace(std::size_t bytes) {
-    if (bytes > workspace_.bytes()) {
-        workspace_ = Memory();  // the old one goes first: nothing in it is kept
-        workspace_ = device_.allocate(bytes);
+std::byte* Stream::grow(Memory& memory, std::size_t bytes) {
+    if (bytes > memory.bytes()) {
+        memory = Memory();  // the old one goes first: nothing in it is kept
+        memory = device_.allocate(bytes);
     }
-    return workspace_.data();
+    return memory.data();
 }
 
 }  // namespace thunder
