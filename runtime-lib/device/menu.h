@@ -20,34 +20,34 @@ enum class Gradient : std::uint8_t { overwrite, add };
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu, tanh };
 
 struct LinearForward {
-    Output y;        // (rows, out)
-    Input x;         // (rows, in)
-    Input weight;    // (out, in)
-    Input bias;      // (out), added before the activation
-    Input residual;  // (rows, out), added after it; may be the same memory as y
+    Output y{};        // (rows, out)
+    Input x{};         // (rows, in)
+    Input weight{};    // (out, in)
+    Input bias{};      // (out), added before the activation
+    Input residual{};  // (rows, out), added after it; may be the same memory as y
     Activation activation = Activation::none;
-    Output pre_activation;  // (rows, out): what the activation read, kept for the way back
+    Output pre_activation{};  // (rows, out): what the activation read, kept for the way back
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_y = 0, ld_x = 0, ld_residual = 0;
 };
 void linear_forward(const LinearForward& call, Stream& stream);
 
 struct LinearBackwardInput {
-    Output dx;     // (rows, in): dx = dy W, or dx += dy W
-    Input dy;      // (rows, out)
-    Input weight;  // (out, in)
+    Output dx{};     // (rows, in): dx = dy W, or dx += dy W
+    Input dy{};      // (rows, out)
+    Input weight{};  // (out, in)
     Gradient gradient = Gradient::overwrite;
-    Input residual;  // (rows, in), added to the product; may be the same memory as dx
+    Input residual{};  // (rows, in), added to the product; may be the same memory as dx
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_dx = 0, ld_dy = 0, ld_residual = 0;
 };
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream);
 
 struct LinearBackwardWeight {
-    Output dweight;                           // (out, in): dyᵀ x
-    Output dbias;                             // (out): column sums of dy
-    Input dy;                                 // (rows, out)
-    Input x;                                  // (rows, in)
+    Output dweight{};                         // (out, in): dyᵀ x
+    Output dbias{};                           // (out): column sums of dy
+    Input dy{};                               // (rows, out)
+    Input x{};                                // (rows, in)
     Gradient gradient = Gradient::overwrite;  // for dweight and dbias alike
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_dy = 0, ld_x = 0;
@@ -59,9 +59,9 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream);
 
 // c[b] = op(a[b]) op(b[b]); op transposes where asked. A batch stride of 0 repeats one matrix.
 struct Matmul {
-    Output c;  // (batch, m, n)
-    Input a;   // (batch, m, k), or (batch, k, m) where transpose_a
-    Input b;   // (batch, k, n), or (batch, n, k) where transpose_b
+    Output c{};  // (batch, m, n)
+    Input a{};   // (batch, m, k), or (batch, k, m) where transpose_a
+    Input b{};   // (batch, k, n), or (batch, n, k) where transpose_b
     bool transpose_a = false, transpose_b = false;
     Gradient gradient = Gradient::overwrite;
     std::int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -75,10 +75,10 @@ void matmul(const Matmul& call, Stream& stream);
 // q: (B, T, NH, HS), k and v: (B, S, KVH, HS); the heads of one position are adjacent, ld_… is the distance between
 // positions. Query head h reads key head h / (NH / KVH). lse: (B, NH, T), the log-sum-exp of each row of scores.
 struct AttentionForward {
-    Output out;  // (B, T, NH, HS)
-    Output lse;  // (B, NH, T) f32
-    Input q, k, v;
-    Input padding;            // (B, S) boolean: true where a key may be read; null: all may
+    Output out{};  // (B, T, NH, HS)
+    Output lse{};  // (B, NH, T) f32
+    Input q{}, k{}, v{};
+    Input padding{};          // (B, S) boolean: true where a key may be read; null: all may
     bool causal = false;      // position t reads keys s <= t + (S - T)
     std::int64_t window = 0;  // with causal: and s > t + (S - T) - window; 0: no window
     float scale = 1.0F;
@@ -88,10 +88,10 @@ struct AttentionForward {
 void attention_forward(const AttentionForward& call, Stream& stream);
 
 struct AttentionBackward {
-    Output dq, dk, dv;        // like q, k, v; overwritten
-    Input dout;               // (B, T, NH, HS)
-    Input q, k, v, out, lse;  // as forward left them
-    Input padding;
+    Output dq{}, dk{}, dv{};            // like q, k, v; overwritten
+    Input dout{};                       // (B, T, NH, HS)
+    Input q{}, k{}, v{}, out{}, lse{};  // as forward left them
+    Input padding{};
     bool causal = false;
     std::int64_t window = 0;
     float scale = 1.0F;
@@ -104,18 +104,18 @@ void attention_backward(const AttentionBackward& call, Stream& stream);
 // ---- embedding -----------------------------------------------------------------------------------------------------
 
 struct EmbeddingForward {
-    Output y;      // (rows, width)
-    Input weight;  // (entries, width)
-    Input ids;     // (rows) i64 or i32, checked by the loader
+    Output y{};      // (rows, width)
+    Input weight{};  // (entries, width)
+    Input ids{};     // (rows) i64 or i32, checked by the loader
     std::int64_t rows = 0, entries = 0, width = 0;
 };
 void embedding_forward(const EmbeddingForward& call, Stream& stream);
 
 // dweight[id] is the sum over the rows with that id, in row order: the same bits at any thread count.
 struct EmbeddingBackward {
-    Output dweight;                           // (entries, width)
-    Input dy;                                 // (rows, width)
-    Input ids;                                // (rows)
+    Output dweight{};                         // (entries, width)
+    Input dy{};                               // (rows, width)
+    Input ids{};                              // (rows)
     Gradient gradient = Gradient::overwrite;  // overwrite: rows that no id names become 0
     std::int64_t rows = 0, entries = 0, width = 0;
 };
@@ -126,10 +126,10 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream);
 // *loss = sum over rows with a label other than ignore_index of log_sum_exp(logits[row]) - logits[row][label];
 // lse (rows) f32 is kept for the way back.
 struct CrossEntropyForward {
-    Output loss;   // one f32
-    Output lse;    // (rows) f32
-    Input logits;  // (rows, classes)
-    Input labels;  // (rows) i64
+    Output loss{};   // one f32
+    Output lse{};    // (rows) f32
+    Input logits{};  // (rows, classes)
+    Input labels{};  // (rows) i64
     std::int64_t ignore_index = -100;
     std::int64_t rows = 0, classes = 0;
 };
@@ -137,9 +137,9 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream);
 
 // dlogits = (softmax(logits) - one_hot(label)) * *dloss, 0 in ignored rows. May be written in place over the logits.
 struct CrossEntropyBackward {
-    Output dlogits;  // (rows, classes)
-    Input logits, labels, lse;
-    Input dloss;  // one f32, on the device
+    Output dlogits{};  // (rows, classes)
+    Input logits{}, labels{}, lse{};
+    Input dloss{};  // one f32, on the device
     std::int64_t ignore_index = -100;
     std::int64_t rows = 0, classes = 0;
 };
@@ -149,18 +149,18 @@ void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream);
 
 // y[o, i, :] = x[o, index[i], :]: numpy's take along one axis, seen as (outer, entries, inner).
 struct Gather {
-    Output y;     // (outer, count, inner)
-    Input x;      // (outer, entries, inner)
-    Input index;  // (count) i64
+    Output y{};     // (outer, count, inner)
+    Input x{};      // (outer, entries, inner)
+    Input index{};  // (count) i64
     std::int64_t outer = 1, entries = 0, count = 0, inner = 1;
 };
 void gather(const Gather& call, Stream& stream);
 
 // y[o, index[i], :] += x[o, i, :] in the order of i, after y was filled with 0.
 struct ScatterAdd {
-    Output y;     // (outer, entries, inner)
-    Input x;      // (outer, count, inner)
-    Input index;  // (count) i64
+    Output y{};     // (outer, entries, inner)
+    Input x{};      // (outer, count, inner)
+    Input index{};  // (count) i64
     std::int64_t outer = 1, entries = 0, count = 0, inner = 1;
 };
 void scatter_add(const ScatterAdd& call, Stream& stream);

@@ -1,0 +1,143 @@
+// The optimizers against torch's formulas in fp64, and the norm's fixed tree.
+#include <bit>
+#include <numeric>
+
+#include "check.h"
+#include "optim/adamw.h"
+#include "optim/global_norm.h"
+#include "optim/sgd.h"
+
+namespace thunder {
+namespace {
+
+using testing::expect_close;
+using testing::random;
+using testing::wide;
+
+constexpr std::int64_t elements = 70013;
+// two with decay, one without, holes between them
+const std::vector<ParameterSegment> segments = {{3, 20001, true}, {20016, 20031, false}, {20032, 70000, true}};
+
+StepScalars scalars_of(int step) {
+    StepScalars s;
+    s.learning_rate = 1e-3, s.beta1 = 0.9, s.beta2 = 0.999, s.eps = 1e-8, s.weight_decay = 0.1, s.momentum = 0.9;
+    s.bias_correction1 = 1 - std::pow(s.beta1, step + 1);
+    s.bias_correction2_sqrt = std::sqrt(1 - std::pow(s.beta2, step + 1));
+    s.step = step;
+    s.clip_factor = 0.5F;
+    return s;
+}
+
+TEST(AdamW, FollowsTorchOverSeveralSteps) {
+    Device device(2);
+    Stream stream(device);
+    std::vector<float> p = random(elements, 1), m(elements), v(elements);
+    std::vector<double> ep = wide(p), em(elements), ev(elements);
+    for (int step = 0; step < 4; ++step) {
+        const std::vector<float> g = random(elements, 10U + static_cast<unsigned>(step));
+        const StepScalars s = scalars_of(step);
+        adamw({.parameters = p.data(),
+               .gradients = g.data(),
+               .first_moments = m.data(),
+               .second_moments = v.data(),
+               .segments = segments,
+               .scalars = &s},
+              stream);
+        for (const ParameterSegment& segment : segments) {
+            for (std::int64_t j = segment.begin; j < segment.end; ++j) {
+                const auto i = static_cast<std::size_t>(j);
+                const double gradient = 0.5 * static_cast<double>(g[i]);
+                if (segment.decay) ep[i] *= 1 - s.learning_rate * s.weight_decay;
+                em[i] = 0.9 * em[i] + 0.1 * gradient;
+                ev[i] = 0.999 * ev[i] + 0.001 * gradient * gradient;
+                ep[i] -=
+                    s.learning_rate / s.bias_correction1 * em[i] / (std::sqrt(ev[i]) / s.bias_correction2_sqrt + s.eps);
+            }
+        }
+    }
+    // a few roundings of terms whose size is the third number; what lies between segments is untouched
+    expect_close(p, ep, 3e-7, 0.01, "p");
+    expect_close(m, em, 5e-7, 0.1, "m");
+    expect_close(v, ev, 5e-7, 0.0001, "v");
+}
+
+TEST(AdamW, SameBitsAtAnyThreadCount) {
+    const std::vector<float> p0 = random(elements, 1), g = random(elements, 2);
+    const StepScalars s = scalars_of(0);
+    testing::expect_same_bits_at_any_thread_count([&](Stream& stream) {
+        std::vector<float> p = p0, m(elements), v(elements);
+        for (int i = 0; i < 2; ++i) {
+            adamw({.parameters = p.data(),
+                   .gradients = g.data(),
+                   .first_moments = m.data(),
+                   .second_moments = v.data(),
+                   .segments = segments,
+                   .scalars = &s},
+                  stream);
+        }
+        return p;
+    });
+}
+
+TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
+    Device device(2);
+    Stream stream(device);
+    for (const bool momentum : {false, true}) {
+        std::vector<float> p = random(elements, 1), b(elements);
+        std::vector<double> ep = wide(p), eb(elements);
+        for (int step = 0; step < 3; ++step) {
+            const std::vector<float> g = random(elements, 10U + static_cast<unsigned>(step));
+            const StepScalars s = scalars_of(step);
+            sgd({.parameters = p.data(),
+                 .gradients = g.data(),
+                 .momentum_buffers = momentum ? b.data() : nullptr,
+                 .segments = segments,
+                 .scalars = &s},
+                stream);
+            for (const ParameterSegment& segment : segments) {
+                for (std::int64_t j = segment.begin; j < segment.end; ++j) {
+                    const auto i = static_cast<std::size_t>(j);
+                    const double gradient = 0.5 * static_cast<double>(g[i]) + (segment.decay ? 0.1 * ep[i] : 0.0);
+                    eb[i] = step == 0 ? gradient : 0.9 * eb[i] + gradient;
+                    ep[i] -= 1e-3 * (momentum ? eb[i] : gradient);
+                }
+            }
+        }
+        expect_close(p, ep, 3e-7, 0.01, "p");
+        if (momentum) expect_close(b, eb, 3e-7, 1.0, "buffer");
+    }
+}
+
+TEST(GlobalNorm, NormAndClipFactor) {
+    Device device(2);
+    Stream stream(device);
+    for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{15}, std::int64_t{16384}, elements}) {
+        const std::vector<float> g = random(n, 3, 0.01F);
+        double sum = 0;
+        for (const float x : g) sum += static_cast<double>(x) * static_cast<double>(x);
+        StepScalars s;
+        for (const double limit : {0.0, 1e-3, 1e3}) {
+            s.max_grad_norm = limit;
+            global_norm(&s, g.data(), n, stream);
+            EXPECT_NEAR(s.grad_norm, std::sqrt(sum), 1e-7 * std::sqrt(sum));  // one rounding to float
+            const double factor = limit == 0 ? 1 : std::min(1.0, limit / (std::sqrt(sum) + 1e-6));
+            EXPECT_NEAR(s.clip_factor, factor, 1e-7 * factor);
+        }
+    }
+}
+
+TEST(GlobalNorm, SameBitsAtAnyThreadCount) {
+    const std::vector<float> g = random(elements, 4);
+    double first = 0;
+    for (const int threads : {1, 2, 3, 5}) {
+        Device device(threads);
+        Stream stream(device);
+        double sum = 0;
+        sum_of_squares(&sum, g.data(), elements, stream);
+        if (threads == 1) first = sum;
+        EXPECT_EQ(sum, first);
+    }
+}
+
+}  // namespace
+}  // namespace thunder
