@@ -1,0 +1,192 @@
+#include "checkpoint/checkpoint.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "checkpoint/safetensors.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/philox.h"
+#include "support/text.h"
+#include "train/transfer.h"
+
+namespace thunder {
+
+namespace {
+
+constexpr std::string_view format = "thunder-checkpoint";
+constexpr std::int64_t version = 1;
+
+// What goes into the identity, as text: also what a person sees of it.
+std::string identity_text(const ProgramSpec& program) {
+    std::string text = cat(program.optimizer, " ", optimizer_states(program).size(), "\n");
+    for (const ParameterSpec& parameter : program.parameters) {
+        text += cat(parameter.name, " ", stored_name(parameter.dtype), " ", shape_text(parameter.shape), " ",
+                    parameter.trainable ? "trained" : "frozen", "\n");
+    }
+    return text;
+}
+
+std::string state_name(const std::string& state, std::string_view parameter) {
+    return cat("optimizer.", state, ".", parameter);
+}
+
+// Every tensor of a checkpoint with its place on the device.
+std::vector<DeviceTensor> tensors_of(const ProgramSpec& program, const Arenas& arenas) {
+    std::vector<DeviceTensor> tensors;
+    const auto add = [&](std::string name, const ParameterSpec& parameter, const std::byte* arena) {
+        tensors.push_back({{std::move(name), parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}},
+                           arena + parameter.offset});
+    };
+    for (const ParameterSpec& parameter : program.parameters)
+        add(std::string(parameter.name), parameter, arenas.parameters);
+    const std::vector<std::string> states = optimizer_states(program);
+    for (std::size_t i = 0; i < states.size(); ++i) {
+        for (const ParameterSpec& parameter : program.parameters) {
+            if (!parameter.trainable) continue;
+            add(state_name(states[i], parameter.name), parameter,
+                arenas.optimizer + i * optimizer_state_bytes(program));
+        }
+    }
+    return tensors;
+}
+
+template <typename T>
+T number(const SafetensorsFile& file, const std::string& key) {
+    T value{};
+    const auto at = file.metadata().find(key);
+    if (at != file.metadata().end()) {
+        const std::string& text = at->second;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc() && end == text.data() + text.size() && value >= T{0}) return value;
+    }
+    fail(cat(file.path(), ": the checkpoint does not say its ", key), "the file is damaged");
+}
+
+std::string entry(const SafetensorsFile& file, const std::string& key) {
+    const auto at = file.metadata().find(key);
+    return at == file.metadata().end() ? "" : at->second;
+}
+
+// Says in what the checkpoint's program differs, as far as its tensors tell.
+std::string difference(const SafetensorsFile& file, const ProgramSpec& program) {
+    const auto mine = [](const ParameterSpec& parameter) {
+        return cat(stored_name(parameter.dtype), " ", shape_text(parameter.shape));
+    };
+    if (const std::string theirs = entry(file, "optimizer"); theirs != program.optimizer) {
+        return cat("its optimizer is ", theirs, ", this program's is ", program.optimizer);
+    }
+    for (const ParameterSpec& parameter : program.parameters) {
+        const StoredTensor* tensor = file.find(parameter.name);
+        if (tensor == nullptr) return cat("it has no parameter ", parameter.name);
+        if (tensor->describe() != mine(parameter)) {
+            return cat("its ", parameter.name, " is ", tensor->describe(), ", this program's is ", mine(parameter));
+        }
+    }
+    for (const StoredTensor& tensor : file.tensors()) {
+        const bool known = tensor.name.starts_with("optimizer.") ||
+                           std::any_of(program.parameters.begin(), program.parameters.end(),
+                                       [&](const ParameterSpec& p) { return p.name == tensor.name; });
+        if (!known) return cat("it has a parameter ", tensor.name, ", which this program does not have");
+    }
+    return "the same parameters are not all trained in both";
+}
+
+}  // namespace
+
+std::uint64_t program_identity(const ProgramSpec& program) {
+    return hash_text(identity_text(program));
+}
+
+std::vector<std::string> optimizer_states(const ProgramSpec& program) {
+    if (program.optimizer == "adamw") return {"m", "v"};
+    if (program.arena_bytes[static_cast<std::size_t>(Arena::optimizer)] == 0) return {};
+    return {"momentum"};
+}
+
+std::size_t optimizer_state_bytes(const ProgramSpec& program) {
+    const std::size_t states = optimizer_states(program).size();
+    return states == 0 ? 0 : program.arena_bytes[static_cast<std::size_t>(Arena::optimizer)] / states;
+}
+
+std::vector<std::string> checkpoints_in(const std::string& folder) {
+    std::vector<std::pair<std::int64_t, std::string>> found;
+    for (const std::string& name : names_in(folder)) {
+        std::int64_t step = 0;
+        const std::string_view prefix = "step-";
+        if (!name.starts_with(prefix)) continue;
+        const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+        if (error == std::errc() && std::string_view(end) == ".safetensors")
+            found.emplace_back(step, join_path(folder, name));
+    }
+    std::sort(found.begin(), found.end());
+    std::vector<std::string> paths;
+    for (auto& [step, path] : found) paths.push_back(std::move(path));
+    return paths;
+}
+
+std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const Arenas& arenas,
+                             const Progress& progress, Stream& stream) {
+    make_folders(folder);
+    char name[64];
+    std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(progress.step));
+    char identity[32];
+    std::snprintf(identity, sizeof identity, "%016llx", static_cast<unsigned long long>(program_identity(program)));
+    const std::pair<std::string, std::string> metadata[] = {{"format", std::string(format)},
+                                                            {"version", cat(version)},
+                                                            {"program", std::string(program.name)},
+                                                            {"identity", identity},
+                                                            {"optimizer", std::string(program.optimizer)},
+                                                            {"step", cat(progress.step)},
+                                                            {"data_position", cat(progress.data_position)},
+                                                            {"seed", cat(progress.seed)}};
+    std::string path = join_path(folder, name);
+    save_tensors(path, tensors_of(program, arenas), metadata, stream);
+    return path;
+}
+
+void prune_checkpoints(const std::string& folder, std::int64_t keep) {
+    for (const std::string& name : names_in(folder)) {
+        if (name.starts_with("step-") && name.ends_with(".tmp")) unlink(join_path(folder, name).c_str());
+    }
+    if (keep <= 0) return;
+    const std::vector<std::string> paths = checkpoints_in(folder);
+    for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < paths.size(); ++i) unlink(paths[i].c_str());
+}
+
+Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const Arenas& arenas, Stream& stream) {
+    const SafetensorsFile file(path);
+    if (entry(file, "format") != format)
+        fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
+    if (const auto theirs = number<std::int64_t>(file, "version"); theirs != version) {
+        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ", version),
+             "go on with the program that wrote it, or start from its parameters with --init");
+    }
+    std::uint64_t identity = 0;
+    const std::string text = entry(file, "identity");
+    std::from_chars(text.data(), text.data() + text.size(), identity, 16);
+    if (identity != program_identity(program)) {
+        fail(cat(path, " is a checkpoint of another program (", entry(file, "program"),
+                 "): ", difference(file, program)),
+             "go on with the program that wrote it, or start from its parameters with --init");
+    }
+    const Progress progress{number<std::int64_t>(file, "step"), number<std::int64_t>(file, "data_position"),
+                            number<std::uint64_t>(file, "seed")};
+    const std::vector<DeviceTensor> tensors = tensors_of(program, arenas);
+    for (const DeviceTensor& tensor : tensors) {
+        const StoredTensor* stored = file.find(tensor.as.name);
+        if (stored == nullptr || stored->dtype != stored_name(tensor.as.dtype) || stored->shape != tensor.as.shape) {
+            fail(cat(path, ": the checkpoint lacks ", tensor.as.name, " ", shape_text(tensor.as.shape)),
+                 "the file is damaged");
+        }
+    }
+    for (const DeviceTensor& tensor : tensors) {
+        load_tensor(file, *file.find(tensor.as.name), tensor.as.dtype, const_cast<std::byte*>(tensor.device), stream);
+    }
+    return progress;
+}
+
+}  // namespace thunder

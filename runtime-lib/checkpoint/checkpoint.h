@@ -1,0 +1,47 @@
+// Checkpoints: a folder of files step-00001000.safetensors, each one whole: parameters under their framework names,
+// optimizer state as optimizer.<state>.<parameter>, and in the metadata the step, the position in the data, the seed
+// and what program it belongs to. Sharded checkpoints come behind the same functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/arenas.h"
+#include "train/program.h"
+
+namespace thunder {
+
+class Stream;
+
+// What a run needs beside its tensors to go on.
+struct Progress {
+    std::int64_t step = 0;           // steps that are done
+    std::int64_t data_position = 0;  // rows that they took
+    std::uint64_t seed = 0;
+};
+
+// A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,
+// and the optimizer. Where in memory they lie, the batch and the number of ranks are no part of it.
+std::uint64_t program_identity(const ProgramSpec& program);
+
+// The names of the optimizer's states, in the order in which they lie in its arena.
+std::vector<std::string> optimizer_states(const ProgramSpec& program);
+// Bytes from one state to the next in the optimizer arena.
+std::size_t optimizer_state_bytes(const ProgramSpec& program);
+
+// The checkpoints in a folder, the oldest first.
+std::vector<std::string> checkpoints_in(const std::string& folder);
+
+// Writes the next one, atomically, and returns its path.
+std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const Arenas& arenas,
+                             const Progress& progress, Stream& stream);
+
+// Removes all but the newest `keep`, and what an interrupted writer left.
+void prune_checkpoints(const std::string& folder, std::int64_t keep);
+
+// Reads one into the arenas. Another program's is refused with what differs; nothing is changed before all was checked.
+Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const Arenas& arenas, Stream& stream);
+
+}  // namespace thunder

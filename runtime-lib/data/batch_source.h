@@ -1,0 +1,51 @@
+// Where a training program's batches come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "train/options.h"
+#include "train/program.h"
+
+namespace thunder {
+
+// How the global batch of a step is cut: micro-step m of rank r takes its rows (m W + r) B ... (m W + r + 1) B, so that
+// a step is the same on every world and with any accumulation.
+struct BatchCut {
+    std::int64_t world = 1, rank = 0;
+    std::int64_t micro_steps = 1;
+    std::int64_t batch = 1;  // B, rows of one micro-batch of one rank
+
+    std::int64_t global_rows() const { return world * micro_steps * batch; }
+    std::int64_t first_row(std::int64_t micro_step) const { return (micro_step * world + rank) * batch; }
+};
+
+class BatchSource {
+  public:
+    virtual ~BatchSource() = default;
+
+    // One micro-batch of step `step` into host memory, laid out like the batch arena. `position` is the number of rows
+    // that all steps before took. Fails with a message on an id out of range.
+    virtual void load(std::int64_t step, std::int64_t position, std::int64_t micro_step,
+                      std::span<std::byte> batch) = 0;
+
+    // One line for the log.
+    virtual std::string describe() const = 0;
+};
+
+std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut);
+
+// Fixed batches (feed.cpp); windows of token files (token_windows.cpp).
+std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const std::string& path, const BatchCut& cut);
+std::unique_ptr<BatchSource> make_token_windows(const ProgramSpec& program, const Options& options,
+                                                const BatchCut& cut);
+
+// The first element that is no id the input may hold, or -1.
+std::int64_t find_bad_id(const InputSpec& input, const std::byte* values);
+// Such an element's value, and what is wrong with it: "is 300, and ids go from 0 to 255".
+std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element);
+
+}  // namespace thunder

@@ -1,0 +1,29 @@
+// What the parameters start from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "train/options.h"
+#include "train/program.h"
+
+namespace thunder {
+
+class Stream;
+
+// Elements [first, first + count) of a standard normal tensor with this name: Philox4x32-10, block = element / 4, then
+// Box-Muller in fp64 with logarithm, sine and cosine of our own, so that the bits are the same on every machine.
+void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint64_t seed, std::string_view name);
+
+// Fills the parameter arena as --init and --init-missing say. Returns lines for the log: where the values come from,
+// what was drawn, what a file held beside.
+std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, std::byte* arena,
+                                               Stream& stream);
+
+// Reads constants.safetensors of the program's folder into the constant arena.
+void read_constants(const ProgramSpec& program, const std::string& folder, std::byte* arena, Stream& stream);
+
+}  // namespace thunder

@@ -1,0 +1,119 @@
+#include "train/log.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "support/error.h"
+#include "support/file.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+// Nine digits tell any two floats apart.
+std::string digits(const char* format, double number) {
+    char buffer[64];
+    std::snprintf(buffer, sizeof buffer, format, number);
+    return buffer;
+}
+
+double tokens_per_second(const StepReport& report) {
+    return report.ms > 0 ? static_cast<double>(report.tokens) * 1000 / report.ms : 0;
+}
+
+// "665k"
+std::string short_count(double number) {
+    if (number < 1e4) return digits("%.0f", number);
+    if (number < 1e7) return digits("%.0fk", number / 1e3);
+    return digits("%.1fM", number / 1e6);
+}
+
+std::string duration(double seconds) {
+    const auto whole = static_cast<long long>(seconds + 0.5);
+    char buffer[64];
+    if (whole < 3600) {
+        std::snprintf(buffer, sizeof buffer, "%lld:%02lld", whole / 60, whole % 60);
+    } else {
+        std::snprintf(buffer, sizeof buffer, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
+    }
+    return buffer;
+}
+
+// The log as far as it is before a step.
+std::string lines_before(const std::string& path, std::int64_t step) {
+    std::string kept;
+    if (step == 0 || !is_file(path)) return kept;
+    const MappedFile file(path);
+    const std::string_view text{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = text.find('\n', begin);
+        if (end == std::string_view::npos) break;  // cut short when the run before was killed
+        const std::string line(text.substr(begin, end + 1 - begin));
+        long long number = -1;
+        if (std::sscanf(line.c_str(), "{\"step\":%lld", &number) == 1 && number >= step) break;
+        kept += line;
+        begin = end + 1;
+    }
+    return kept;
+}
+
+}  // namespace
+
+std::string json_line(const StepReport& report) {
+    return cat("{\"step\":", report.step, ",\"loss\":", digits("%.9g", report.loss),
+               ",\"grad_norm\":", digits("%.9g", report.grad_norm), ",\"lr\":", digits("%.9g", report.lr),
+               ",\"tokens\":", report.tokens, ",\"step_ms\":", digits("%.3f", report.ms),
+               ",\"tokens_per_second\":", digits("%.1f", tokens_per_second(report)), "}");
+}
+
+JsonLog::JsonLog(std::string path, std::int64_t first_step) : path_(std::move(path)) {
+    const std::string kept = lines_before(path_, first_step);
+    file_ = std::fopen(path_.c_str(), "w");
+    if (file_ == nullptr) fail_writing(path_, errno);
+    if (std::fputs(kept.c_str(), file_) < 0 || std::fflush(file_) != 0) fail_writing(path_, errno);
+}
+
+JsonLog::~JsonLog() {
+    if (file_ != nullptr) std::fclose(file_);
+}
+
+void JsonLog::write(const StepReport& report) {
+    const std::string line = json_line(report) + "\n";
+    if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) fail_writing(path_, errno);
+}
+
+Console::Console(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+Console::~Console() {
+    if (live_) std::fputs("\n", stderr);
+}
+
+void Console::line(const std::string& text) {
+    if (quiet_) return;
+    std::fprintf(stderr, "%s%s\n", live_ ? "\n" : "", text.c_str());
+    live_ = false;
+}
+
+void Console::step(const StepReport& report, std::int64_t steps) {
+    const double seconds = report.ms / 1000;
+    seconds_a_step_ = seconds_a_step_ == 0 ? seconds : 0.9 * seconds_a_step_ + 0.1 * seconds;
+    if (quiet_) return;
+    std::string text = cat("step ", report.step, "/", steps, "  loss ", digits("%.4f", report.loss), "  grad norm ",
+                           digits("%.3g", report.grad_norm), "  lr ", digits("%.2e", report.lr), "  ",
+                           digits("%.1f", report.ms), " ms  ", short_count(tokens_per_second(report)), " tokens/s");
+    if (terminal_) {
+        text += cat("  ", duration(static_cast<double>(steps - report.step - 1) * seconds_a_step_), " left");
+        std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
+        std::fflush(stderr);
+        live_ = true;
+    } else {
+        std::fprintf(stderr, "%s\n", text.c_str());
+    }
+}
+
+}  // namespace thunder

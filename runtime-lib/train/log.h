@@ -1,0 +1,53 @@
+// What a training run tells: a live line, and one line of JSON a step.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace thunder {
+
+struct StepReport {
+    std::int64_t step = 0;
+    double loss = 0, grad_norm = 0, lr = 0;
+    std::int64_t tokens = 0;  // of this step, all ranks
+    double ms = 0;
+};
+
+// {"step":0,"loss":5.5451,"grad_norm":1.23,"lr":0.001,"tokens":8192,"step_ms":12.3,"tokens_per_second":665000}
+std::string json_line(const StepReport& report);
+
+// The log file: one such line a step.
+class JsonLog {
+  public:
+    // `first_step` is where the run goes on: lines of it and of later steps, from a run that came further than its last
+    // checkpoint, are dropped. 0 begins anew.
+    JsonLog(std::string path, std::int64_t first_step);
+    JsonLog(const JsonLog&) = delete;
+    JsonLog& operator=(const JsonLog&) = delete;
+    ~JsonLog();
+
+    void write(const StepReport& report);
+
+  private:
+    std::string path_;
+    std::FILE* file_ = nullptr;
+};
+
+// Standard error: a line that is written over on a terminal, a line for each step elsewhere.
+class Console {
+  public:
+    explicit Console(bool quiet);
+    ~Console();
+    Console(const Console&) = delete;
+    Console& operator=(const Console&) = delete;
+
+    void line(const std::string& text);
+    void step(const StepReport& report, std::int64_t steps);
+
+  private:
+    bool quiet_, terminal_, live_ = false;
+    double seconds_a_step_ = 0;  // a running mean, for the time that is left
+};
+
+}  // namespace thunder

@@ -1,0 +1,324 @@
+#include "train/trainer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+#include "data/batch_source.h"
+#include "support/error.h"
+#include "support/file.h"
+#include "support/text.h"
+#include "train/init.h"
+#include "train/log.h"
+#include "train/schedule.h"
+#include "train/transfer.h"
+
+namespace thunder {
+
+namespace {
+
+volatile std::sig_atomic_t interrupted_by = 0;
+
+void on_signal(int signal) {
+    interrupted_by = signal;
+}
+
+// The first signal lets the step end; a second one ends the program at once.
+void catch_signals() {
+    interrupted_by = 0;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+}
+
+// Cores that this process may use, shared with the other ranks of its host.
+int default_threads(const Communicator& communicator) {
+    if (std::getenv("OMP_NUM_THREADS") != nullptr) return 0;
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    return communicator.ranks_on_this_host() == 1 ? 0 : std::max(1, cores / communicator.ranks_on_this_host());
+}
+
+// The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
+std::vector<ParameterSegment> make_segments(const ProgramSpec& program, Decay decay) {
+    std::vector<ParameterSegment> segments;
+    for (const ParameterSpec& parameter : program.parameters) {
+        if (!parameter.trainable) continue;
+        const auto width = size_of(parameter.dtype);
+        ParameterSegment segment{static_cast<std::int64_t>(parameter.offset / width),
+                                 static_cast<std::int64_t>((parameter.offset + parameter.bytes) / width),
+                                 decay == Decay::all || parameter.shape.size() >= 2};
+        segments.push_back(segment);
+    }
+    std::sort(segments.begin(), segments.end(),
+              [](const ParameterSegment& a, const ParameterSegment& b) { return a.begin < b.begin; });
+    std::vector<ParameterSegment> joined;
+    for (const ParameterSegment& segment : segments) {
+        if (!joined.empty() && joined.back().end == segment.begin && joined.back().decay == segment.decay) {
+            joined.back().end = segment.end;
+        } else {
+            joined.push_back(segment);
+        }
+    }
+    return joined;
+}
+
+std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
+    return program.arena_bytes[static_cast<std::size_t>(arena)];
+}
+
+std::uint64_t parameter_count(const ProgramSpec& program) {
+    std::uint64_t count = 0;
+    for (const ParameterSpec& parameter : program.parameters) count += parameter.bytes / size_of(parameter.dtype);
+    return count;
+}
+
+}  // namespace
+
+struct Trainer::State {
+    State(const ProgramSpec& p, const Options& o)
+        : program(p),
+          options(o),
+          communicator(make_communicator()),
+          console(options.quiet || communicator->rank() != 0),
+          device(options.threads > 0 ? options.threads : default_threads(*communicator)),
+          stream(device),
+          segments(make_segments(program, options.decay)) {
+        cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
+    }
+
+    bool is_first_rank() const { return communicator->rank() == 0; }
+
+    void allocate() {
+        std::byte** const places[] = {&arenas.parameters, &arenas.gradients, &arenas.optimizer, &arenas.saved,
+                                      &arenas.scratch,    &arenas.constants, &arenas.batch};
+        static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
+        for (std::size_t i = 0; i < std::size(places); ++i) {
+            memory[i] = device.allocate(program.arena_bytes[i]);
+            *places[i] = memory[i].data();
+        }
+        scalar_memory = device.allocate(sizeof(StepScalars));
+        arenas.scalars = scalar_memory.at<StepScalars>(0);
+        arenas.segments = segments;
+        host_batch.resize(arena_bytes(program, Arena::batch));
+    }
+
+    StepScalars read_scalars() {
+        StepScalars scalars;
+        from_device(&scalars, reinterpret_cast<const std::byte*>(arenas.scalars), sizeof scalars, stream);
+        return scalars;
+    }
+    void write_scalars(const StepScalars& scalars) {
+        to_device(reinterpret_cast<std::byte*>(arenas.scalars), &scalars, sizeof scalars, stream);
+    }
+
+    // Parameters and optimizer state: from a checkpoint, or from where --init says.
+    void start() {
+        read_constants(program, options.program_folder, arenas.constants, stream);
+        const std::vector<std::string> checkpoints =
+            options.checkpoint.empty() ? std::vector<std::string>{} : checkpoints_in(options.checkpoint);
+        if (options.resume) {
+            if (checkpoints.empty())
+                fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
+                     "the first run of a job starts without --resume");
+            const bool seed_asked = options.seed_given;
+            progress = read_checkpoint(checkpoints.back(), program, arenas, stream);
+            if (seed_asked && options.seed != progress.seed) {
+                fail(cat(checkpoints.back(), " was begun with --seed ", progress.seed, ", not ", options.seed),
+                     "leave --seed away");
+            }
+            options.seed = progress.seed;
+            console.line(cat("goes on from ", checkpoints.back()));
+            return;
+        }
+        if (!checkpoints.empty()) {
+            fail(cat(options.checkpoint, " holds checkpoints of another run, up to ", checkpoints.back()),
+                 "go on from them with --resume, or name another folder");
+        }
+        progress.seed = options.seed;
+        for (const std::string& line : initialise_parameters(program, options, arenas.parameters, stream))
+            console.line(line);
+    }
+
+    void save_checkpoint() {
+        if (is_first_rank()) {
+            const std::string path = write_checkpoint(options.checkpoint, program, arenas, progress, stream);
+            prune_checkpoints(options.checkpoint, options.keep);
+            console.line(cat("checkpoint ", path));
+        }
+        saved_step = progress.step;
+    }
+
+    void save_parameter_arena(const std::string& path, const std::byte* arena, bool trainable_only) {
+        if (!is_first_rank()) return;
+        std::vector<DeviceTensor> tensors;
+        for (const ParameterSpec& parameter : program.parameters) {
+            if (trainable_only && !parameter.trainable) continue;
+            tensors.push_back(
+                {{std::string(parameter.name), parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}},
+                 arena + parameter.offset});
+        }
+        const std::pair<std::string, std::string> metadata[] = {
+            {"format", "pt"}};  // what loaders of Hugging Face look for
+        save_tensors(path, tensors, metadata, stream);
+    }
+
+    const ProgramSpec& program;
+    Options options;
+    std::unique_ptr<Communicator> communicator;
+    Console console;
+    Device device;
+    Stream stream;
+    std::vector<ParameterSegment> segments;
+    std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
+    Memory scalar_memory;
+    Arenas arenas;
+    BatchCut cut;
+    std::unique_ptr<BatchSource> source;
+    std::vector<std::byte> host_batch;
+    std::optional<JsonLog> log;
+    Progress progress;
+
+    std::int64_t first_step = 0;          // of this process
+    std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
+    std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
+    std::chrono::steady_clock::time_point began;
+};
+
+Trainer::Trainer(const ProgramSpec& program, const Options& options)
+    : state_(std::make_unique<State>(program, options)) {
+    State& s = *state_;
+    s.console.line(
+        cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
+    s.allocate();
+    s.start();
+    s.source = make_batch_source(program, s.options, s.cut);
+    s.console.line(cat(s.source->describe(), "; ", s.cut.global_rows(), " rows a step"));
+    s.first_step = s.progress.step;
+    if (s.is_first_rank() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
+    if (s.first_step >= s.options.steps)
+        s.console.line(cat(s.first_step, " steps are done, --steps is ", s.options.steps, ": nothing to train"));
+    catch_signals();
+}
+
+Trainer::~Trainer() = default;
+
+const Arenas& Trainer::arenas() const {
+    return state_->arenas;
+}
+Stream& Trainer::stream() {
+    return state_->stream;
+}
+std::int64_t Trainer::micro_steps() const {
+    return state_->cut.micro_steps;
+}
+
+bool Trainer::begin_step() {
+    State& s = *state_;
+    if (interrupted_by != 0 || s.progress.step >= s.options.steps) return false;
+    s.began = std::chrono::steady_clock::now();
+    const std::int64_t step = s.progress.step;
+    const Options& o = s.options;
+    StepScalars scalars;
+    scalars.learning_rate = static_cast<float>(learning_rate(o, step));
+    scalars.beta1 = static_cast<float>(o.beta1);
+    scalars.beta2 = static_cast<float>(o.beta2);
+    scalars.eps = static_cast<float>(o.eps);
+    scalars.weight_decay = static_cast<float>(o.weight_decay);
+    scalars.momentum = static_cast<float>(o.momentum);
+    scalars.bias_correction1 = static_cast<float>(1 - std::pow(o.beta1, static_cast<double>(step + 1)));
+    scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(o.beta2, static_cast<double>(step + 1))));
+    scalars.max_grad_norm = static_cast<float>(o.grad_clip);
+    scalars.seed = o.seed;
+    scalars.step = step;
+    s.write_scalars(scalars);
+    s.loaded_micro_step = -1;
+    return true;
+}
+
+void Trainer::load_batch(std::int64_t micro_step) {
+    State& s = *state_;
+    if (s.loaded_micro_step == micro_step) return;
+    s.source->load(s.progress.step, s.progress.data_position, micro_step, s.host_batch);
+    to_device(s.arenas.batch, s.host_batch.data(), s.host_batch.size(), s.stream);
+    s.loaded_micro_step = micro_step;
+}
+
+void Trainer::set_loss_gradient() {
+    State& s = *state_;
+    StepScalars scalars = s.read_scalars();
+    if (s.program.weighted_loss) {
+        s.communicator->all_reduce_sum({&scalars.loss_weight, 1});
+        if (!(scalars.loss_weight > 0)) {
+            fail(cat("the batch of step ", s.progress.step,
+                     " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
+                 "look at the labels of this step");
+        }
+        scalars.dloss = 1 / scalars.loss_weight;
+    } else {
+        scalars.dloss = 1 / static_cast<float>(s.cut.micro_steps * s.cut.world);
+    }
+    s.write_scalars(scalars);
+}
+
+void Trainer::gradients_are_ready() {
+    State& s = *state_;
+    if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
+    s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, true);
+}
+
+void Trainer::end_step() {
+    State& s = *state_;
+    s.stream.synchronize();
+    StepScalars scalars = s.read_scalars();
+    s.communicator->all_reduce_sum({&scalars.loss_sum, 1});
+    StepReport report;
+    report.step = s.progress.step;
+    report.loss = static_cast<double>(scalars.loss_sum) * static_cast<double>(scalars.dloss);
+    report.grad_norm = scalars.grad_norm;
+    report.lr = learning_rate(s.options, report.step);
+    report.tokens = s.program.tokens * s.cut.micro_steps * s.cut.world;
+    report.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - s.began).count();
+    const std::string help =
+        "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
+    if (!std::isfinite(report.loss)) fail(cat("the loss is ", report.loss, " at step ", report.step), help);
+    if (!std::isfinite(report.grad_norm))
+        fail(cat("the gradient's norm is ", report.grad_norm, " at step ", report.step, ", where the loss is ",
+                 report.loss),
+             help);
+    if (s.log) s.log->write(report);
+    s.console.step(report, s.options.steps);
+
+    ++s.progress.step;
+    s.progress.data_position += s.cut.global_rows();
+    if (s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0) s.save_checkpoint();
+}
+
+int Trainer::finish() {
+    State& s = *state_;
+    const int signal = interrupted_by;
+    const bool trained = s.progress.step > s.first_step;
+    if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
+    if (signal != 0) {
+        s.console.line(cat("interrupted after ", count_text(static_cast<std::uint64_t>(s.progress.step), "step")));
+        return 128 + signal;
+    }
+    if (!s.options.save.empty()) {
+        s.save_parameter_arena(s.options.save, s.arenas.parameters, false);
+        s.console.line(cat("parameters in ", s.options.save));
+    }
+    return 0;
+}
+
+}  // namespace thunder

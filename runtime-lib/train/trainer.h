@@ -1,0 +1,47 @@
+// Everything of a training run that does not depend on the model: memory, batches, schedule, logs, checkpoints. The
+// program's train.cpp is the loop over it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "device/menu.h"
+#include "device/stream.h"
+#include "train/arenas.h"
+#include "train/options.h"
+#include "train/program.h"
+
+namespace thunder {
+
+class Trainer {
+  public:
+    // Takes the memory, then reads or draws the parameters, or goes on from a checkpoint.
+    Trainer(const ProgramSpec& program, const Options& options);
+    Trainer(const Trainer&) = delete;
+    Trainer& operator=(const Trainer&) = delete;
+    ~Trainer();
+
+    const Arenas& arenas() const;
+    Stream& stream();
+
+    // False when all steps are done, or the run was interrupted. Otherwise sets the step's scalars.
+    bool begin_step();
+    std::int64_t micro_steps() const;
+    // Puts a micro-batch of this step, this rank's rows of it, into the batch arena.
+    void load_batch(std::int64_t micro_step);
+    // The weight of the step's loss is known: seeds the backward pass with its inverse.
+    void set_loss_gradient();
+    // All gradients are there: writes them to a file in the first step, if asked.
+    void gradients_are_ready();
+    // Logs the step; writes a checkpoint when it is time.
+    void end_step();
+
+    // Writes what is written at the end. The program's exit status: 0, or 128 + the signal that interrupted it.
+    int finish();
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace thunder

@@ -1,0 +1,33 @@
+// Trains the model: one step is the weight of its loss, forward and backward for each micro-batch, and an update.
+#include "device/check_cpu.h"  // tells a CPU that lacks what this was built for
+#include "model.h"             // Model: forward, backward and update of this graph; PROGRAM: its parameters and inputs
+#include "support/error.h"     // what was thrown becomes one message
+#include "train/options.h"     // the command line
+#include "train/trainer.h"     // memory, batches, schedule, log, checkpoints
+
+int main(int argc, char** argv) try {
+    thunder::check_cpu();
+    const auto options = thunder::parse_options(argc, argv, PROGRAM, THUNDERC_PROGRAM_DIR);
+    if (!options) return 0;  // --help
+    thunder::Trainer trainer(PROGRAM, *options);
+    Model model(trainer.arenas(), trainer.stream());
+
+    while (trainer.begin_step()) {
+        // A mean over the step's tokens needs their number before the first backward pass.
+        for (std::int64_t micro = 0; PROGRAM.weighted_loss && micro < trainer.micro_steps(); ++micro) {
+            trainer.load_batch(micro);
+            model.loss_weight();
+        }
+        trainer.set_loss_gradient();
+        for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
+            trainer.load_batch(micro);
+            model.forward_backward(micro == 0 ? thunder::Gradient::overwrite : thunder::Gradient::add);
+        }
+        trainer.gradients_are_ready();
+        model.update();
+        trainer.end_step();
+    }
+    return trainer.finish();
+} catch (...) {
+    return thunder::report_error();
+}
