@@ -143,6 +143,13 @@ void AtomicFile::commit() {
     }
 }
 
+void check_writable(const std::string& path) {
+    if (path.empty()) return;
+    if (is_folder(path)) fail_writing(path, EISDIR);
+    if (!is_folder(folder_of(path))) fail_writing(path, ENOENT);
+    if (access(folder_of(path).c_str(), W_OK) != 0) fail_writing(path, errno);
+}
+
 bool is_file(const std::string& path) {
     struct stat status {};
     return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);

@@ -56,6 +56,9 @@ class AtomicFile {
 // "cannot write out/a.bin: No space left on device", with help that fits the error.
 [[noreturn]] void fail_writing(const std::string& path, int error);
 
+// Fails as writing the file would, as far as that can be told before; "" passes.
+void check_writable(const std::string& path);
+
 bool is_file(const std::string& path);
 bool is_folder(const std::string& path);
 // Makes the folder and those above it that do not exist.

@@ -78,6 +78,10 @@ std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
     return program.arena_bytes[static_cast<std::size_t>(arena)];
 }
 
+std::string not_finite(double number) {
+    return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+}
+
 std::uint64_t parameter_count(const ProgramSpec& program) {
     std::uint64_t count = 0;
     for (const ParameterSpec& parameter : program.parameters) count += parameter.bytes / size_of(parameter.dtype);
@@ -201,9 +205,14 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     State& s = *state_;
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
+    // What is wrong with the batches or with where results go is said before gigabytes are read.
+    s.source = make_batch_source(program, s.options, s.cut);
+    if (s.is_first_rank()) {
+        for (const std::string& path : {s.options.save, s.options.dump_gradients}) check_writable(path);
+    }
     s.allocate();
     s.start();
-    s.source = make_batch_source(program, s.options, s.cut);
+    if (s.options.seed != options.seed) s.source = make_batch_source(program, s.options, s.cut);
     s.console.line(cat(s.source->describe(), "; ", s.cut.global_rows(), " rows a step"));
     s.first_step = s.progress.step;
     if (s.is_first_rank() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
@@ -292,10 +301,10 @@ void Trainer::end_step() {
     report.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - s.began).count();
     const std::string help =
         "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
-    if (!std::isfinite(report.loss)) fail(cat("the loss is ", report.loss, " at step ", report.step), help);
+    if (!std::isfinite(report.loss)) fail(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
     if (!std::isfinite(report.grad_norm))
-        fail(cat("the gradient's norm is ", report.grad_norm, " at step ", report.step, ", where the loss is ",
-                 report.loss),
+        fail(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
+                 ", where the loss is ", report.loss),
              help);
     if (s.log) s.log->write(report);
     s.console.step(report, s.options.steps);

@@ -1,0 +1,249 @@
+#include <set>
+
+#include "data/batch_source.h"
+#include "data/permutation.h"
+#include "data/token_file.h"
+#include "helpers.h"
+
+namespace thunder {
+namespace {
+
+using TokenFileTest = InFolder;
+
+void pack(const std::string& path, std::uint64_t vocabulary, const std::vector<std::uint32_t>& ids) {
+    TokenFileWriter writer(path, vocabulary);
+    // In uneven portions, as a tokenizer would hand them over.
+    for (std::size_t begin = 0, n = 1; begin < ids.size(); begin += n, n = n % 7 + 1) {
+        writer.append(std::span(ids).subspan(begin, std::min(n, ids.size() - begin)));
+    }
+    writer.commit();
+}
+
+std::vector<std::uint32_t> numbers(std::size_t count, std::uint32_t modulus) {
+    std::vector<std::uint32_t> ids(count);
+    for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<std::uint32_t>(i) % modulus;
+    return ids;
+}
+
+TEST_F(TokenFileTest, GivesBackWhatWasWritten) {
+    for (const auto& [vocabulary, width] :
+         {std::pair<std::uint64_t, std::uint32_t>{256, 1}, {257, 2}, {65536, 2}, {65537, 4}, {1ULL << 32, 4}}) {
+        const auto last = static_cast<std::uint32_t>(vocabulary - 1);
+        std::vector<std::uint32_t> ids = {0, 1, last, 5, last};
+        pack(path("x.bin"), vocabulary, ids);
+        const TokenFile file(path("x.bin"));
+        EXPECT_EQ(file.width(), width);
+        EXPECT_EQ(file.vocabulary(), vocabulary);
+        ASSERT_EQ(file.count(), ids.size());
+        for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(file[i], ids[i]);
+        file.verify();
+        EXPECT_EQ(std::filesystem::file_size(path("x.bin")), 64 + ids.size() * width);
+    }
+    EXPECT_EQ(files(), std::vector<std::string>{"x.bin"});
+}
+
+TEST_F(TokenFileTest, RefusesWhatIsCutOrChanged) {
+    pack(path("x.bin"), 300, numbers(20, 300));
+    const std::string whole = read_file(path("x.bin"));
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+        write_file(path("y.bin"), whole.substr(0, length));
+        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")); }), "") << length;
+    }
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        std::string changed = whole;
+        changed[at] = static_cast<char>(changed[at] ^ 0x10);
+        write_file(path("y.bin"), changed);
+        EXPECT_NE(error_of([&] { TokenFile(path("y.bin")).verify(); }), "") << at;
+    }
+    const std::string name = path("y.bin");
+    write_file(name, whole.substr(0, 99));
+    EXPECT_EQ(error_of([&] { TokenFile file(name); }),
+              cat("error: ", name,
+                  " is truncated: it should hold 20 tokens and holds 17\nhelp: copy it again, or pack it again"));
+    write_file(name, whole + "xx");
+    EXPECT_EQ(error_of([&] { TokenFile file(name); }),
+              cat("error: ", name,
+                  " is damaged: it should hold 20 tokens and holds 21\nhelp: copy it again, or pack it again"));
+    write_file(name, "some text that nobody packed, long enough to have a header in it.");
+    EXPECT_EQ(error_of([&] { TokenFile file(name); }),
+              cat("error: ", name,
+                  " is not a file of packed tokens\nhelp: thunderc data pack FILE... -o corpus.bin makes one"));
+    std::string other = whole;
+    other[8] = 2;
+    write_file(name, other);
+    EXPECT_EQ(error_of([&] { TokenFile file(name); }),
+              cat("error: ", name,
+                  " has version 2 of the token format, and this program reads version 1\nhelp: pack it again"));
+    other = whole;
+    other[24] = 1;
+    write_file(name, other);
+    EXPECT_EQ(error_of([&] { TokenFile file(name); }),
+              cat("error: ", name, " is damaged: its header is not what was written\nhelp: pack it again"));
+    EXPECT_EQ(
+        error_of([&] {
+            pack(name, 5, {1, 2, 5});
+        }),
+        cat("error: ", name, ": token 2 is 5, and the vocabulary has 5\nhelp: name the tokenizer's whole vocabulary"));
+}
+
+TEST(ChecksumTest, DoesNotDependOnPortions) {
+    const std::string text = "an odd number of bytes, read in two portions of every length";
+    Checksum whole;
+    whole.add(text.data(), text.size());
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+        Checksum parts;
+        parts.add(text.data(), cut);
+        parts.add(text.data() + cut, text.size() - cut);
+        EXPECT_EQ(parts.value(), whole.value()) << cut;
+    }
+    Checksum shorter;
+    shorter.add(text.data(), text.size() - 1);
+    EXPECT_NE(shorter.value(), whole.value());
+}
+
+TEST(PermutationTest, IsOne) {
+    for (const std::uint64_t n : {1, 2, 3, 4, 5, 16, 17, 100, 1000, 4096, 4097}) {
+        std::set<std::uint64_t> seen;
+        const Permutation order(n, 1, 0);
+        for (std::uint64_t i = 0; i < n; ++i) seen.insert(order(i));
+        EXPECT_EQ(seen.size(), n);
+        EXPECT_LT(*seen.rbegin(), n);
+    }
+    // Where the first of 1000 goes, over 2000 seeds: no half of the range is favoured (five standard errors).
+    int low = 0;
+    for (std::uint64_t seed = 0; seed < 2000; ++seed) low += Permutation(1000, seed, 0)(0) < 500;
+    EXPECT_NEAR(low, 1000, 5 * 22.4);
+    int fixed = 0;
+    for (std::uint64_t i = 0; i < 1000; ++i) fixed += Permutation(1000, 1, 0)(i) == Permutation(1000, 1, 1)(i);
+    EXPECT_LT(fixed, 10);  // epochs differ: one in common is expected
+}
+
+// ---- batches -------------------------------------------------------------------------------------------------------
+
+constexpr std::int64_t B = 2, T = 4;
+constexpr std::int64_t tokens_shape[] = {B, T}, whole_shape[] = {T}, mask_shape[] = {B, T};
+constexpr InputSpec windows_inputs[] = {
+    {"input_ids", DType::i64, tokens_shape, 0, 64, true, 100, 0, "tokens"},
+    {"labels", DType::i32, tokens_shape, 64, 32, true, 100, -100, "next_tokens"},
+    {"attention_mask", DType::boolean, mask_shape, 96, 8, true, -1, 0, "ones"},
+    {"position_ids", DType::i64, whole_shape, 128, 32, false, -1, 0, "positions"},
+};
+
+ProgramSpec windows_program() {
+    ProgramSpec spec{};
+    spec.name = "tiny";
+    spec.inputs = windows_inputs;
+    spec.batch = B;
+    spec.arena_bytes[static_cast<std::size_t>(Arena::batch)] = 160;
+    return spec;
+}
+
+template <typename X>
+std::vector<std::int64_t> values(const std::vector<std::byte>& batch, std::size_t offset, std::size_t count) {
+    std::vector<std::int64_t> out;
+    for (std::size_t i = 0; i < count; ++i) out.push_back(reinterpret_cast<const X*>(batch.data() + offset)[i]);
+    return out;
+}
+
+using TokenWindowsTest = InFolder;
+
+TEST_F(TokenWindowsTest, FeedEachWindowOnceAnEpoch) {
+    std::filesystem::create_directory(path("corpus"));
+    // Tokens count on from file to file, so that a window is known by its first token. 33 tokens are 8 windows of 4.
+    std::vector<std::uint32_t> ids = numbers(54, 100);
+    pack(path("corpus/a.bin"), 100, {ids.begin(), ids.begin() + 33});
+    pack(path("corpus/b.bin"), 100, {ids.begin() + 33, ids.end()});
+    pack(path("corpus/c.bin"), 100, {});
+    write_file(path("corpus/notes.txt"), "not tokens");
+    const ProgramSpec program = windows_program();
+    Options options;
+    options.data = path("corpus");
+    options.seed = 5;
+    const auto source = make_batch_source(program, options, {1, 0, 1, B});
+    EXPECT_EQ(source->describe(), cat("54 tokens from ", options.data, " (3 files), 13 windows of 4"));
+
+    std::vector<std::byte> batch(160);
+    std::vector<std::int64_t> order;
+    for (std::int64_t step = 0; step < 13; ++step) {
+        source->load(step, step * B, 0, batch);
+        const auto input = values<std::int64_t>(batch, 0, B * T), labels = values<std::int32_t>(batch, 64, B * T);
+        EXPECT_EQ(values<std::uint8_t>(batch, 96, B * T), std::vector<std::int64_t>(B * T, 1));
+        EXPECT_EQ(values<std::int64_t>(batch, 128, T), (std::vector<std::int64_t>{0, 1, 2, 3}));
+        for (std::size_t i = 0; i < B * T; ++i) {
+            EXPECT_EQ(labels[i], input[i] + 1);
+            if (i % T > 0) EXPECT_EQ(input[i], input[i - 1] + 1);
+        }
+        order.push_back(input[0]);
+        order.push_back(input[T]);
+    }
+    const std::set<std::int64_t> all = {0, 4, 8, 12, 16, 20, 24, 28, 33, 37, 41, 45, 49};
+    EXPECT_EQ(std::set<std::int64_t>(order.begin(), order.begin() + 13), all);
+    EXPECT_EQ(std::set<std::int64_t>(order.begin() + 13, order.end()), all);
+    EXPECT_NE(std::vector(order.begin(), order.begin() + 13), std::vector(order.begin() + 13, order.end()));
+
+    // The same rows whatever the cut: here by two ranks with two micro-steps of two rows.
+    std::vector<std::int64_t> cut_order(8);
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+        const auto part = make_batch_source(program, options, {2, rank, 2, B});
+        for (std::int64_t micro = 0; micro < 2; ++micro) {
+            part->load(0, 0, micro, batch);
+            for (std::int64_t row = 0; row < B; ++row)
+                cut_order[static_cast<std::size_t>((micro * 2 + rank) * B + row)] =
+                    values<std::int64_t>(batch, 0, B * T)[static_cast<std::size_t>(row * T)];
+        }
+    }
+    EXPECT_EQ(cut_order, std::vector(order.begin(), order.begin() + 8));
+
+    options.seed = 6;
+    const auto other = make_batch_source(program, options, {1, 0, 1, B});
+    std::vector<std::int64_t> other_order;
+    for (std::int64_t step = 0; step < 6; ++step) {
+        other->load(step, step * B, 0, batch);
+        other_order.push_back(values<std::int64_t>(batch, 0, 1)[0]);
+        other_order.push_back(values<std::int64_t>(batch, 0, B * T)[T]);
+    }
+    EXPECT_NE(other_order, std::vector(order.begin(), order.begin() + 12));
+}
+
+TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
+    ProgramSpec program = windows_program();
+    Options options;
+    const BatchCut cut{1, 0, 1, B};
+    const auto error = [&] { return error_of([&] { make_batch_source(program, options, cut); }); };
+    options.data = path("x.bin");
+    EXPECT_EQ(error(), cat("error: no such file: ", options.data));
+    pack(options.data, 100, numbers(4, 100));
+    EXPECT_EQ(error(), cat("error: ", options.data,
+                           " holds 4 tokens, and one window takes 5\nhelp: pack more text, or write the program with a "
+                           "smaller --seq"));
+    pack(options.data, 101, numbers(50, 100));
+    EXPECT_EQ(error(), cat("error: ", options.data,
+                           " has a vocabulary of 101, and ids of input_ids go from 0 to 99\nhelp: the tokens were "
+                           "packed for another model"));
+    pack(options.data, 100, numbers(50, 100));
+    EXPECT_EQ(error(), "");
+
+    const std::string help = "\nhelp: --map x=tokens|next_tokens|ones|positions, or --feed FILE";
+    const std::int64_t odd[] = {B, T + 1};
+    InputSpec inputs[] = {windows_inputs[0], {"x", DType::f32, mask_shape, 64, 32, true, -1, 0, ""}};
+    program.inputs = inputs;
+    EXPECT_EQ(error(), cat("error: --data does not say what the input x [2, 4] is fed with", help));
+    options.map = {{"x", "tokens"}};
+    EXPECT_EQ(error(), cat("error: the input x is [2, 4] of type f32: tokens cannot feed it", help));
+    options.map = {{"x", "ones"}};
+    EXPECT_EQ(error(), "");
+    inputs[1] = {"x", DType::i64, odd, 64, 80, true, 100, 0, "tokens"};
+    options.map.clear();
+    EXPECT_EQ(error(), cat("error: the input x [2, 5] does not have the 4 positions of the inputs before it", help));
+    options.map = {{"input_ids", "ones"}, {"x", "ones"}};
+    EXPECT_EQ(error(), "error: none of the inputs takes tokens\nhelp: --map INPUT=tokens, or --feed FILE");
+
+    std::filesystem::create_directory(path("empty"));
+    options.data = path("empty");
+    options.map = {{"x", "ones"}};
+    EXPECT_EQ(error(), cat("error: the folder ", options.data,
+                           " has no .bin file\nhelp: thunderc data pack FILE... -o corpus.bin makes one"));
+}
+
+}  // namespace
+}  // namespace thunder

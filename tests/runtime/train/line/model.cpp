@@ -1,0 +1,64 @@
+#include "model.h"
+
+#include <cstring>
+
+#include "device/stream.h"
+#include "optim/global_norm.h"
+#include "optim/sgd.h"
+
+namespace {
+
+using thunder::DType;
+using thunder::ParameterSpec;
+
+constexpr std::int64_t B = 2, D = 3;
+constexpr std::size_t WEIGHT = 0, BIAS = 64, PARAMETERS = 128;
+constexpr std::size_t X = 0, USE = 64, KIND = 128, OFFSET = 192, TARGET = 256, BATCH = 320;
+constexpr std::int64_t row[] = {1, D}, one[] = {1}, points[] = {B, D}, rows[] = {B}, offset[] = {D};
+
+constexpr ParameterSpec parameters[] = {
+    {"weight", DType::f32, row, WEIGHT, D * 4, true, ParameterSpec::Init::normal, {}, ""},
+    {"bias", DType::f32, one, BIAS, 4, true, ParameterSpec::Init::zeros, {}, ""},
+};
+constexpr thunder::InputSpec inputs[] = {
+    {"x", DType::f32, points, X, B* D * 4, true, -1, 0, ""},
+    {"use", DType::boolean, rows, USE, B, true, -1, 0, ""},
+    {"kind", DType::i32, rows, KIND, B * 4, true, 2, 0, ""},
+    {"offset", DType::f32, offset, OFFSET, D * 4, false, -1, 0, ""},
+    {"target", DType::f32, rows, TARGET, B * 4, true, -1, 0, ""},
+};
+
+}  // namespace
+
+const thunder::ProgramSpec PROGRAM = {
+    "line", "sgd", parameters, {}, inputs, {PARAMETERS, PARAMETERS, PARAMETERS, 0, 0, 0, BATCH}, B, B, false, 1, 0};
+
+void Model::forward_backward(thunder::Gradient gradient) {
+    const auto input = [&](std::size_t offset) { return reinterpret_cast<const float*>(arenas_.batch + offset); };
+    const auto* weight = reinterpret_cast<const float*>(arenas_.parameters + WEIGHT);
+    const auto* bias = reinterpret_cast<const float*>(arenas_.parameters + BIAS);
+    const auto* kind = reinterpret_cast<const std::int32_t*>(arenas_.batch + KIND);
+    auto* dweight = reinterpret_cast<float*>(arenas_.gradients + WEIGHT);
+    auto* dbias = reinterpret_cast<float*>(arenas_.gradients + BIAS);
+    if (gradient == thunder::Gradient::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
+    for (std::int64_t b = 0; b < B; ++b) {
+        if (arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0}) continue;
+        float y = *bias * static_cast<float>(1 - kind[b]);
+        for (std::int64_t d = 0; d < D; ++d) y += weight[d] * (input(X)[b * D + d] + input(OFFSET)[d]);
+        const float error = y - input(TARGET)[b], dy = 2 * error / B * arenas_.scalars->dloss;
+        arenas_.scalars->loss_sum += error * error / B;
+        for (std::int64_t d = 0; d < D; ++d) dweight[d] += dy * (input(X)[b * D + d] + input(OFFSET)[d]);
+        *dbias += dy * static_cast<float>(1 - kind[b]);
+    }
+}
+
+void Model::update() {
+    const auto* gradients = reinterpret_cast<const float*>(arenas_.gradients);
+    thunder::global_norm(arenas_.scalars, gradients, PARAMETERS / 4, stream_);
+    thunder::sgd({.parameters = reinterpret_cast<float*>(arenas_.parameters),
+                  .gradients = gradients,
+                  .momentum_buffers = reinterpret_cast<float*>(arenas_.optimizer),
+                  .segments = arenas_.segments,
+                  .scalars = arenas_.scalars},
+                 stream_);
+}

@@ -1,0 +1,22 @@
+// The other kind of program: a straight line through points, its loss a plain mean without a weight, SGD with momentum;
+// inputs of other types, one of them without a batch dimension.
+#pragma once
+
+#include "device/menu.h"
+#include "train/arenas.h"
+#include "train/program.h"
+
+extern const thunder::ProgramSpec PROGRAM;
+
+// loss = mean over rows of (use ? (weight . (x + offset) + bias - target)^2 : 0)
+class Model {
+  public:
+    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+    void loss_weight() {}
+    void forward_backward(thunder::Gradient gradient);
+    void update();
+
+  private:
+    thunder::Arenas arenas_;
+    thunder::Stream& stream_;
+};

@@ -1,0 +1,298 @@
+#include "train/options.h"
+
+#include "helpers.h"
+#include "train/schedule.h"
+
+namespace thunder {
+namespace {
+
+constexpr std::int64_t shape[] = {2, 4};
+constexpr InputSpec inputs[] = {{"input_ids", DType::i64, shape, 0, 64, true, 10, 0, "tokens"}};
+
+ProgramSpec program() {
+    ProgramSpec spec{};
+    spec.name = "tiny";
+    spec.optimizer = "adamw";
+    spec.inputs = inputs;
+    spec.default_grad_accum = 3;
+    return spec;
+}
+
+std::optional<Options> parse(std::vector<std::string> words, const std::string& folder = "") {
+    words.insert(words.begin(), "train");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return parse_options(static_cast<int>(argv.size()), argv.data(), program(), folder);
+}
+
+std::string parse_error(const std::vector<std::string>& words, int* status = nullptr, const std::string& folder = "") {
+    try {
+        parse(words, folder);
+    } catch (const Error& error) {
+        if (status != nullptr) *status = error.exit_code();
+        return error.what();
+    }
+    return "";
+}
+
+TEST(OptionsTest, HasDefaults) {
+    const Options o = *parse({"--feed", "f"});
+    EXPECT_EQ(o.feed, "f");
+    EXPECT_EQ(o.grad_accum, 3);  // the program's
+    EXPECT_EQ(o.min_lr, o.lr / 10);
+    EXPECT_EQ(o.warmup, 10);  // a tenth of 100 steps
+    EXPECT_EQ(parse({"--feed", "f", "--steps", "5000"})->warmup, 100);
+    EXPECT_EQ(parse({"--feed", "f", "--warmup", "0"})->warmup, 0);
+}
+
+TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
+    const std::vector<std::pair<std::string, std::string>> given = {{"data", "d"},         {"map", "input_ids=ones"},
+                                                                    {"init", "i"},         {"init-missing", "random"},
+                                                                    {"init-std", "0.5"},   {"seed", "9"},
+                                                                    {"steps", "8"},        {"lr", "1e-2"},
+                                                                    {"min-lr", "0"},       {"warmup", "2"},
+                                                                    {"schedule", "wsd"},   {"weight-decay", "0.25"},
+                                                                    {"decay", "all"},      {"beta1", "0.5"},
+                                                                    {"beta2", "0.75"},     {"eps", "1e-6"},
+                                                                    {"momentum", "0.125"}, {"grad-clip", "0"},
+                                                                    {"grad-accum", "4"},   {"log", "l"},
+                                                                    {"checkpoint", "c"},   {"checkpoint-every", "3"},
+                                                                    {"keep", "2"},         {"dump-gradients", "g"},
+                                                                    {"save", "s"},         {"threads", "6"}};
+    std::vector<std::string> apart, joined;
+    for (const auto& [name, value] : given) {
+        apart.insert(apart.end(), {"--" + name, value});
+        joined.push_back("--" + name + "=" + value);
+    }
+    for (std::vector<std::string> words : {apart, joined}) {
+        words.insert(words.end(), {"--resume", "--quiet"});
+        const Options o = *parse(words);
+        EXPECT_EQ(o.data, "d");
+        EXPECT_EQ(o.map, (std::vector<std::pair<std::string, std::string>>{{"input_ids", "ones"}}));
+        EXPECT_EQ(o.init, "i");
+        EXPECT_TRUE(o.init_missing_random);
+        EXPECT_EQ(o.init_std, 0.5);
+        EXPECT_EQ(o.seed, 9U);
+        EXPECT_EQ(o.steps, 8);
+        EXPECT_EQ(o.lr, 0.01);
+        EXPECT_EQ(o.min_lr, 0);
+        EXPECT_EQ(o.warmup, 2);
+        EXPECT_EQ(o.schedule, Schedule::wsd);
+        EXPECT_EQ(o.weight_decay, 0.25);
+        EXPECT_EQ(o.decay, Decay::all);
+        EXPECT_EQ(o.beta1, 0.5);
+        EXPECT_EQ(o.beta2, 0.75);
+        EXPECT_EQ(o.eps, 1e-6);
+        EXPECT_EQ(o.momentum, 0.125);
+        EXPECT_EQ(o.grad_clip, 0);
+        EXPECT_EQ(o.grad_accum, 4);
+        EXPECT_EQ(o.log, "l");
+        EXPECT_EQ(o.checkpoint, "c");
+        EXPECT_EQ(o.checkpoint_every, 3);
+        EXPECT_EQ(o.keep, 2);
+        EXPECT_TRUE(o.resume);
+        EXPECT_EQ(o.dump_gradients, "g");
+        EXPECT_EQ(o.save, "s");
+        EXPECT_EQ(o.threads, 6);
+        EXPECT_TRUE(o.quiet);
+    }
+}
+
+TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
+    const std::pair<std::vector<std::string>, std::string> cases[] = {
+        {{}, "error: nothing to train on\nhelp: --data PATH for packed tokens, or --feed FILE for fixed batches"},
+        {{"--feed", "f", "--data", "d"}, "error: --data and --feed exclude each other\nhelp: leave one of them away"},
+        {{"--feed", "f", "--stepz", "3"}, "error: unknown option --stepz\nhelp: did you mean --steps?"},
+        {{"--feed", "f", "--warm-up=3"}, "error: unknown option --warm-up\nhelp: did you mean --warmup?"},
+        {{"--feed", "f", "--frobnicate"}, "error: unknown option --frobnicate\nhelp: train --help lists the options"},
+        {{"feed"}, "error: unexpected argument \"feed\"\nhelp: options begin with --; train --help lists them"},
+        {{"--feed", "f", "-q"},
+         "error: unexpected argument \"-q\"\nhelp: options begin with --; train --help lists them"},
+        {{"--feed"}, "error: --feed needs a value: --feed FILE"},
+        {{"--log", "--quiet"}, "error: --log needs a value: --log FILE"},
+        {{"--feed", ""}, "error: --feed takes a name, not \"\""},
+        {{"--feed", "f", "--quiet=yes"}, "error: --quiet takes no value"},
+        {{"--feed", "f", "--steps", "3.5"}, "error: --steps takes a whole number of 0 or more, not \"3.5\""},
+        {{"--feed", "f", "--steps", "-1"}, "error: --steps takes a whole number of 0 or more, not \"-1\""},
+        {{"--feed", "f", "--lr", "fast"}, "error: --lr takes a number of 0 or more, not \"fast\""},
+        {{"--feed", "f", "--lr", "nan"}, "error: --lr takes a number of 0 or more, not \"nan\""},
+        {{"--feed", "f", "--beta1", "1"}, "error: --beta1 takes a number from 0 to below 1, not \"1\""},
+        {{"--feed", "f", "--grad-accum", "0"}, "error: --grad-accum takes a whole number of 1 or more, not \"0\""},
+        {{"--feed", "f", "--threads", "5000"}, "error: --threads takes a whole number from 1 to 4096, not \"5000\""},
+        {{"--feed", "f", "--schedule", "cos"},
+         "error: --schedule takes one of cosine, linear, constant, wsd, not \"cos\""},
+        {{"--feed", "f", "--decay", "none"}, "error: --decay takes one of matrices, all, not \"none\""},
+        {{"--feed", "f", "--init-missing", "zero"}, "error: --init-missing takes one of random, not \"zero\""},
+        {{"--feed", "f", "--init", "random", "--init-missing", "random"},
+         "error: --init-missing is about files, and --init random reads none\nhelp: leave it away"},
+        {{"--feed", "f", "--map", "input_ids=ones"},
+         "error: --map says how --data feeds the inputs, and there is no --data\nhelp: train --help says what there "
+         "is"},
+        {{"--data", "d", "--map", "input_ids"}, "error: --map takes INPUT=ROLE, not \"input_ids\""},
+        {{"--data", "d", "--map", "input_ids=zeros"},
+         "error: --map takes one of tokens, next_tokens, ones, positions as a role, not \"zeros\""},
+        {{"--data", "d", "--map", "ids=ones"},
+         "error: --map names ids, which is not an input of tiny\nhelp: the inputs are input_ids"},
+        {{"--feed", "f", "--resume"},
+         "error: --resume needs to know where the checkpoints are\nhelp: add --checkpoint DIR"},
+        {{"--feed", "f", "--checkpoint-every", "3"},
+         "error: --checkpoint-every needs a place to write to\nhelp: add --checkpoint DIR"},
+        {{"--feed", "f", "--keep", "3"},
+         "error: --keep is about checkpoints, and none are written\nhelp: add --checkpoint DIR"},
+    };
+    for (const auto& [words, expected] : cases) {
+        int status = 0;
+        EXPECT_EQ(parse_error(words, &status), expected);
+        EXPECT_EQ(status, 2) << expected;
+    }
+}
+
+using TrainJsonTest = InFolder;
+
+TEST_F(TrainJsonTest, GivesDefaultsThatTheCommandLineReplaces) {
+    write_file(
+        path("train.json"),
+        R"({"model":"tiny","defaults":{"lr":0.125,"steps":7,"schedule":"linear","feed":"from.json","quiet":true,"resume":false}})");
+    Options o = *parse({"--lr", "0.25"}, folder_.string());
+    EXPECT_EQ(o.lr, 0.25);
+    EXPECT_EQ(o.steps, 7);
+    EXPECT_EQ(o.schedule, Schedule::linear);
+    EXPECT_EQ(o.feed, "from.json");
+    EXPECT_TRUE(o.quiet);
+    EXPECT_FALSE(o.resume);
+    o = *parse({"--data", "d"}, folder_.string());
+    EXPECT_EQ(o.data, "d");
+    EXPECT_EQ(o.feed, "");  // the command line's --data takes its place
+}
+
+TEST_F(TrainJsonTest, SaysWhatIsWrongInIt) {
+    const std::string json = path("train.json");
+    const std::pair<std::string, std::string> cases[] = {
+        {R"({"defaults":{"lrr":1}})", cat("error: ", json, ": lrr is not an option\nhelp: did you mean lr?")},
+        {R"({"defaults":{"lr":"x"}})", cat("error: ", json, ": lr takes a number of 0 or more, not \"x\"")},
+        {R"({"defaults":{"lr":[1]}})", cat("error: ", json, ": lr is neither a number nor a string")},
+        {R"({"defaults":{"quiet":1}})", cat("error: ", json, ": quiet takes true or false, not \"1\"")},
+        {R"({"defaults":[]})", cat("error: ", json, ": defaults is not an object")},
+        {R"({"defaults":)", cat("error: ", json, " is not valid JSON at byte 13, at \"\\\"defaults\\\":\"")},
+    };
+    for (const auto& [text, expected] : cases) {
+        write_file(json, text);
+        int status = 0;
+        EXPECT_EQ(parse_error({"--feed", "f"}, &status, folder_.string()), expected);
+        EXPECT_EQ(status, 1) << expected;
+    }
+}
+
+TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
+    const std::string help = help_text(program());
+    for (const char* option : {"--data PATH",
+                               "--map INPUT=ROLE",
+                               "--feed FILE",
+                               "--init WHERE",
+                               "--init-missing random",
+                               "--init-std X",
+                               "--seed N",
+                               "--steps N",
+                               "--lr X",
+                               "--min-lr X",
+                               "--warmup N",
+                               "--schedule NAME",
+                               "--weight-decay X",
+                               "--decay WHICH",
+                               "--beta1 X",
+                               "--beta2 X",
+                               "--eps X",
+                               "--grad-clip X",
+                               "--grad-accum N",
+                               "--log FILE",
+                               "--checkpoint DIR",
+                               "--checkpoint-every N",
+                               "--keep K",
+                               "--resume",
+                               "--dump-gradients FILE",
+                               "--save FILE",
+                               "--threads N",
+                               "--quiet",
+                               "--help",
+                               "(default: 3)",
+                               "input_ids [2, 4], from --data: tokens"}) {
+        EXPECT_NE(help.find(option), std::string::npos) << option << "\n" << help;
+    }
+    EXPECT_EQ(help.find("momentum"), std::string::npos);  // AdamW has none
+    std::size_t begin = 0;
+    for (std::size_t end; (end = help.find('\n', begin)) != std::string::npos; begin = end + 1)
+        EXPECT_LE(end - begin, 100U) << help.substr(begin, end - begin);
+}
+
+TEST(ScheduleTest, FollowsTheTable) {
+    // Computed with Python's floats from the definitions: 20 steps, 4 of warm-up, from 1e-3 to 1e-4.
+    const std::pair<Schedule, std::vector<double>> tables[] = {
+        {Schedule::cosine,
+         {0.00025,
+          0.0005,
+          0.00075,
+          0.001,
+          0.001,
+          0.0009913533761814538,
+          0.000965745789630079,
+          0.0009241613255361454,
+          0.0008681980515339464,
+          0.000800006604858821,
+          0.0007222075445642905,
+          0.0006377906449072579,
+          0.00055,
+          0.0004622093550927423,
+          0.0003777924554357096,
+          0.00029999339514117913,
+          0.00023180194846605365,
+          0.0001758386744638546,
+          0.00013425421036992097,
+          0.00010864662381854631}},
+        {Schedule::linear, {0.00025,    0.0005,     0.00075,    0.001,      0.001,      0.00094375, 0.0008875,
+                            0.00083125, 0.000775,   0.00071875, 0.0006625,  0.00060625, 0.00055,    0.00049375,
+                            0.0004375,  0.00038125, 0.000325,   0.00026875, 0.0002125,  0.00015625}},
+        {Schedule::constant, {0.00025, 0.0005, 0.00075, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001,
+                              0.001,   0.001,  0.001,   0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001}},
+        {Schedule::wsd, {0.00025, 0.0005, 0.00075, 0.001, 0.001, 0.001, 0.001, 0.001,    0.001,   0.001,
+                         0.001,   0.001,  0.001,   0.001, 0.001, 0.001, 0.001, 0.000775, 0.00055, 0.000325}},
+    };
+    Options o;
+    o.steps = 20;
+    o.warmup = 4;
+    o.lr = 1e-3;
+    o.min_lr = 1e-4;
+    for (const auto& [schedule, table] : tables) {
+        o.schedule = schedule;
+        for (std::int64_t step = 0; step < 20; ++step) {
+            // A few roundings of fp64 in another order.
+            EXPECT_NEAR(learning_rate(o, step), table[static_cast<std::size_t>(step)], 1e-18)
+                << static_cast<int>(schedule) << " step " << step;
+        }
+    }
+}
+
+TEST(ScheduleTest, HasNoHolesAtTheEdges) {
+    Options o;
+    o.lr = 1;
+    o.min_lr = 0;
+    for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::constant, Schedule::wsd}) {
+        o.schedule = schedule;
+        for (const std::int64_t steps : {0, 1, 2, 10}) {
+            for (const std::int64_t warmup : {0, 1, 10, 20}) {
+                o.steps = steps;
+                o.warmup = warmup;
+                for (std::int64_t step = 0; step < steps + 2; ++step) {
+                    EXPECT_GE(learning_rate(o, step), 0);
+                    EXPECT_LE(learning_rate(o, step), 1);
+                }
+            }
+        }
+        o.steps = 10;
+        o.warmup = 0;
+        EXPECT_EQ(learning_rate(o, 0), 1);
+        EXPECT_NEAR(learning_rate(o, 10), schedule == Schedule::constant ? 1 : 0, 1e-16);
+    }
+}
+
+}  // namespace
+}  // namespace thunder

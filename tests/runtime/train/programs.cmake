@@ -1,0 +1,14 @@
+# Whole programs that the tests run: the loop that every generated program has, over models written by hand. They look for
+# their files in the folder in which they are started.
+function(add_program name model)
+    add_executable(${name} ${CMAKE_CURRENT_LIST_DIR}/../../../templates/train.cpp ${CMAKE_CURRENT_LIST_DIR}/train/${model}/model.cpp)
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/train/${model})
+    target_link_libraries(${name} PRIVATE thunder_runtime)
+    target_compile_definitions(${name} PRIVATE THUNDERC_PROGRAM_DIR="." ${ARGN})
+    target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
+    add_dependencies(runtime_train_tests ${name})
+endfunction()
+add_program(words_train words)
+add_program(words_half_train words WORDS_BATCH=2)
+add_program(line_train line)
+target_compile_definitions(runtime_train_tests PRIVATE PROGRAMS="${CMAKE_CURRENT_BINARY_DIR}")

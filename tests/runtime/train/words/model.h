@@ -1,0 +1,23 @@
+// A program like those that thunderc writes, by hand and in plain loops: the smallest model with ids, a weighted loss,
+// a tied name, a frozen parameter, one that an exporter folded, and a constant table. It drives the trainer in tests.
+#pragma once
+
+#include "device/menu.h"
+#include "train/arenas.h"
+#include "train/program.h"
+
+extern const thunder::ProgramSpec PROGRAM;
+
+// logits[v] = sum over d of (embed[id] * (scale * frozen) + table)[d] * head[v][d] + bias[v]; cross entropy with
+// labels.
+class Model {
+  public:
+    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+    void loss_weight();
+    void forward_backward(thunder::Gradient gradient);
+    void update();
+
+  private:
+    thunder::Arenas arenas_;
+    thunder::Stream& stream_;
+};
