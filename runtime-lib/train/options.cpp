@@ -269,18 +269,18 @@ void check(const Options& o, const ProgramSpec& program) {
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder) {
     const std::vector<Flag> flags = make_flags();
-    for (int i = 1; i < argc; ++i) {
-        if (std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h") {
-            std::fputs(help_text(program).c_str(), stdout);
-            return std::nullopt;
-        }
-    }
     Options options;
     options.program_folder = program_folder;
     options.grad_accum = program.default_grad_accum;
     const std::string defaults = join_path(program_folder, "train.json");
     if (!program_folder.empty() && is_file(defaults)) read_defaults(defaults, flags, options);
 
+    for (int i = 1; i < argc; ++i) {
+        if (std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h") {
+            std::fputs(help_text(program, options).c_str(), stdout);
+            return std::nullopt;
+        }
+    }
     bool mapped = false, fed = false;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
@@ -323,21 +323,22 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     return options;
 }
 
-std::string help_text(const ProgramSpec& program) {
-    const Options o;
-    const std::pair<std::string, std::string> defaults[] = {{"init-std", cat(o.init_std)},
-                                                            {"seed", cat(o.seed)},
-                                                            {"steps", cat(o.steps)},
-                                                            {"lr", cat(o.lr)},
-                                                            {"schedule", "cosine"},
-                                                            {"weight-decay", cat(o.weight_decay)},
-                                                            {"decay", "matrices"},
-                                                            {"beta1", cat(o.beta1)},
-                                                            {"beta2", cat(o.beta2)},
-                                                            {"eps", cat(o.eps)},
-                                                            {"momentum", cat(o.momentum)},
-                                                            {"grad-clip", cat(o.grad_clip)},
-                                                            {"grad-accum", cat(program.default_grad_accum)}};
+std::string help_text(const ProgramSpec& program, const Options& o) {
+    const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
+    const std::pair<std::string, std::string> defaults[] = {
+        {"init-std", cat(o.init_std)},
+        {"seed", cat(o.seed)},
+        {"steps", cat(o.steps)},
+        {"lr", cat(o.lr)},
+        {"schedule", schedules[static_cast<std::size_t>(o.schedule)]},
+        {"weight-decay", cat(o.weight_decay)},
+        {"decay", o.decay == Decay::all ? "all" : "matrices"},
+        {"beta1", cat(o.beta1)},
+        {"beta2", cat(o.beta2)},
+        {"eps", cat(o.eps)},
+        {"momentum", cat(o.momentum)},
+        {"grad-clip", cat(o.grad_clip)},
+        {"grad-accum", cat(o.grad_accum)}};
     const bool adam = program.optimizer == "adamw";
     std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
     std::string group;

@@ -60,7 +60,7 @@ struct Options {
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder);
 
-// What --help prints.
-std::string help_text(const ProgramSpec& program);
+// What --help prints, with these defaults.
+std::string help_text(const ProgramSpec& program, const Options& defaults);
 
 }  // namespace thunder

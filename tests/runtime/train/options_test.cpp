@@ -184,7 +184,10 @@ TEST_F(TrainJsonTest, SaysWhatIsWrongInIt) {
 }
 
 TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
-    const std::string help = help_text(program());
+    Options defaults;
+    defaults.grad_accum = 3;
+    defaults.schedule = Schedule::wsd;
+    const std::string help = help_text(program(), defaults);
     for (const char* option : {"--data PATH",
                                "--map INPUT=ROLE",
                                "--feed FILE",
@@ -215,6 +218,7 @@ TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
                                "--quiet",
                                "--help",
                                "(default: 3)",
+                               "(default: wsd)",
                                "input_ids [2, 4], from --data: tokens"}) {
         EXPECT_NE(help.find(option), std::string::npos) << option << "\n" << help;
     }

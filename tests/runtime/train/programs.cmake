@@ -1,8 +1,8 @@
 # Whole programs that the tests run: the loop that every generated program has, over models written by hand. They look for
 # their files in the folder in which they are started.
 function(add_program name model)
-    add_executable(${name} ${CMAKE_CURRENT_LIST_DIR}/../../../templates/train.cpp ${CMAKE_CURRENT_LIST_DIR}/train/${model}/model.cpp)
-    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/train/${model})
+    add_executable(${name} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../../templates/train.cpp ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${model}/model.cpp)
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${model})
     target_link_libraries(${name} PRIVATE thunder_runtime)
     target_compile_definitions(${name} PRIVATE THUNDERC_PROGRAM_DIR="." ${ARGN})
     target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
