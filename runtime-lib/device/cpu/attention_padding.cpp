@@ -1,0 +1,90 @@
+#include "device/cpu/attention_padding.h"
+
+#include <cstring>
+
+#include "device/cpu/require.h"
+#include "device/cpu/tile.h"
+#include "device/parallel.h"
+
+namespace thunder {
+
+namespace {
+
+// The copies lie in the workspace of the library below, since the call on them uses its own.
+struct Copies {
+    Stream& stream;
+    std::int64_t HS, wide;
+    float* next;
+
+    const float* in(const Input& from, std::int64_t positions, std::int64_t heads, std::int64_t ld) {
+        float* to = take(positions * heads);
+        const auto* source = static_cast<const float*>(from.data);
+        parallel_rows(positions, heads * wide, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i)
+                tile::pack_rows(to + i * heads * wide, wide, source + i * ld, HS, heads, HS);
+        });
+        return to;
+    }
+    float* take(std::int64_t rows) {
+        float* to = next;
+        next += rows * wide;
+        return to;
+    }
+    void out(const Output& to, const float* from, std::int64_t positions, std::int64_t heads, std::int64_t ld) const {
+        auto* target = static_cast<float*>(to.data);
+        parallel_rows(positions, heads * wide, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                for (std::int64_t h = 0; h < heads; ++h) {
+                    std::memcpy(target + i * ld + h * HS, from + (i * heads + h) * wide,
+                                static_cast<std::size_t>(HS) * sizeof(float));
+                }
+            }
+        });
+    }
+};
+
+Copies copies(Stream& stream, std::int64_t HS, std::int64_t rows) {
+    const std::int64_t wide = tile::padded(HS);
+    return {stream, HS, wide,
+            reinterpret_cast<float*>(stream.library_workspace(static_cast<std::size_t>(rows * wide) * sizeof(float)))};
+}
+
+}  // namespace
+
+void attention_forward_padded(const AttentionForward& call, Stream& stream) {
+    const std::int64_t queries = call.B * call.T, keys = call.B * call.S;
+    Copies c = copies(stream, call.HS, 2 * queries * call.NH + 2 * keys * call.KVH);
+    AttentionForward wide = call;
+    wide.q = c.in(call.q, queries, call.NH, or_dense(call.ld_q, call.NH * call.HS));
+    wide.k = c.in(call.k, keys, call.KVH, or_dense(call.ld_k, call.KVH * call.HS));
+    wide.v = c.in(call.v, keys, call.KVH, or_dense(call.ld_v, call.KVH * call.HS));
+    float* out = c.take(queries * call.NH);
+    wide.out = out;
+    wide.HS = c.wide;
+    wide.ld_q = wide.ld_k = wide.ld_v = wide.ld_out = 0;
+    attention_forward(wide, stream);
+    c.out(call.out, out, queries, call.NH, or_dense(call.ld_out, call.NH * call.HS));
+}
+
+void attention_backward_padded(const AttentionBackward& call, Stream& stream) {
+    const std::int64_t queries = call.B * call.T, keys = call.B * call.S;
+    Copies c = copies(stream, call.HS, 4 * queries * call.NH + 4 * keys * call.KVH);
+    AttentionBackward wide = call;
+    wide.q = c.in(call.q, queries, call.NH, or_dense(call.ld_q, call.NH * call.HS));
+    wide.k = c.in(call.k, keys, call.KVH, or_dense(call.ld_k, call.KVH * call.HS));
+    wide.v = c.in(call.v, keys, call.KVH, or_dense(call.ld_v, call.KVH * call.HS));
+    wide.out = c.in(call.out, queries, call.NH, or_dense(call.ld_out, call.NH * call.HS));
+    wide.dout = c.in(call.dout, queries, call.NH, or_dense(call.ld_dout, call.NH * call.HS));
+    float* dq = c.take(queries * call.NH);
+    float* dk = c.take(keys * call.KVH);
+    float* dv = c.take(keys * call.KVH);
+    wide.dq = dq, wide.dk = dk, wide.dv = dv;
+    wide.HS = c.wide;
+    wide.ld_q = wide.ld_k = wide.ld_v = wide.ld_out = wide.ld_dq = wide.ld_dk = wide.ld_dv = wide.ld_dout = 0;
+    attention_backward(wide, stream);
+    c.out(call.dq, dq, queries, call.NH, or_dense(call.ld_dq, call.NH * call.HS));
+    c.out(call.dk, dk, keys, call.KVH, or_dense(call.ld_dk, call.KVH * call.HS));
+    c.out(call.dv, dv, keys, call.KVH, or_dense(call.ld_dv, call.KVH * call.HS));
+}
+
+}  // namespace thunder

@@ -1,0 +1,12 @@
+// Heads whose size is no multiple of a vector: attention over copies whose heads are, with zeros behind each. Zeros
+// change neither scores nor sums.
+#pragma once
+
+#include "device/menu.h"
+
+namespace thunder {
+
+void attention_forward_padded(const AttentionForward& call, Stream& stream);
+void attention_backward_padded(const AttentionBackward& call, Stream& stream);
+
+}  // namespace thunder
