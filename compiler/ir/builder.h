@@ -50,7 +50,8 @@ class Builder {
     Value sum_to(Value a, const Dims& dims);  // sums what broadcasting from `dims` repeated
     Value cast(Value a, DType dtype);         // a itself where it is of that type
 
-    const Type& type(Value v) const { return function_->type(v); }
+    // By value: emitting moves the function's own.
+    Type type(Value v) const { return function_->type(v); }
     Function& function() { return *function_; }
 
   private:

@@ -58,7 +58,7 @@ struct VjpInput {
     Value result(std::size_t i = 0) const { return op.results[i]; }
     Value cotangent(std::size_t i = 0) const { return cotangents[i]; }
     bool wants(std::size_t i) const { return i < wanted.size() && wanted[i]; }
-    const Type& type(Value v) const { return b.type(v); }
+    Type type(Value v) const { return b.type(v); }
 };
 // A cotangent for each operand, of the operand's type; none for zero or not wanted.
 using VjpResult = std::vector<Value>;
@@ -148,6 +148,8 @@ struct OpDef {
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     bool commutative = false;
     std::vector<std::string> result_names;  // suffixes: {"y", "rstd"}; empty: one result
+    // How many of the last results are statistics that only the op's own VJP reads: they never have a cotangent.
+    std::size_t statistics = 0;
 
     std::vector<Sample> samples;
     std::vector<ShapeErrorSample> errors;

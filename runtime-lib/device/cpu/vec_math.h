@@ -11,6 +11,7 @@
 
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 
@@ -36,6 +37,20 @@ inline float min(float a, float b) {
 }
 inline float max(float a, float b) {
     return a > b || a != a ? a : b;
+}
+
+// Of integers, for indices and masks in generated kernels.
+template <std::integral T>
+inline T abs(T x) {
+    return x < 0 ? -x : x;
+}
+template <std::integral T>
+inline T min(T a, T b) {
+    return a < b ? a : b;
+}
+template <std::integral T>
+inline T max(T a, T b) {
+    return a > b ? a : b;
 }
 
 inline float sqrt(float x) {
@@ -314,3 +329,8 @@ inline float softplus(float x) {
 }
 
 }  // namespace thunder::math
+
+// Generated kernels call these functions by the name of the file that holds them.
+namespace thunder {
+namespace vec_math = math;
+}

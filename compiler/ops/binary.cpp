@@ -1,0 +1,227 @@
+// Elementwise arithmetic and logic of two tensors, with numpy's broadcasting: an operand that was repeated gets the sum
+// of the cotangents of its repetitions.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compiler/ops/dense.h"
+#include "compiler/ops/rules.h"
+
+namespace thunderc {
+namespace {
+
+enum class Takes { numbers, floats, booleans };
+
+struct BinaryRow {
+    const char* name;
+    const char* summary;
+    const char* formula;
+    const char* source;
+    double (*evaluate)(const double*);
+    IntegerFunction integer;
+    const char* code;
+    const char* text;
+    int precedence;
+    bool commutative;
+    Takes takes;
+    // The cotangents before they are summed to the operands' shapes; none for zero.
+    Value (*da)(const VjpInput& in, Value a, Value b, Value dy);
+    Value (*db)(const VjpInput& in, Value a, Value b, Value dy);
+    double low, high;  // where samples lie; of the second operand as well
+};
+
+Value zero_like(const VjpInput& in, Value x) {
+    return in.b.scalar(in.type(x).dtype, 0);
+}
+
+// dy where `compare` holds between x and y, half of it where they are equal, else 0: torch's rule for ties of maximum.
+Value winner(const VjpInput& in, const char* compare, Value x, Value other, Value dy) {
+    Builder& b = in.b;
+    Value tie = b.op("select", {b.op("eq", {x, other}), b.mul(dy, 0.5), zero_like(in, dy)});
+    return b.op("select", {b.op(compare, {x, other}), dy, tie});
+}
+
+std::int64_t power(std::int64_t base, std::int64_t exponent) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+    std::int64_t result = 1;
+    for (; exponent > 0; exponent /= 2, base *= base)
+        if (exponent % 2 == 1) result *= base;
+    return result;
+}
+
+const BinaryRow rows[] = {
+    {"add", "Sum, element by element.", "y = a + b; da = dy, db = dy", "ONNX Add",
+     [](const double* x) { return x[0] + x[1]; }, [](const std::int64_t* x) { return x[0] + x[1]; }, "{0} + {1}",
+     "{0} + {1}", 2, true, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
+     [](const VjpInput&, Value, Value, Value dy) { return dy; }, -1, 1},
+    {"sub", "Difference, element by element.", "y = a - b; da = dy, db = -dy", "ONNX Sub",
+     [](const double* x) { return x[0] - x[1]; }, [](const std::int64_t* x) { return x[0] - x[1]; }, "{0} - {1}",
+     "{0} - {1}", 2, false, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
+     [](const VjpInput& in, Value, Value, Value dy) { return in.b.neg(dy); }, -1, 1},
+    {"mul", "Product, element by element.", "y = a b; da = dy b, db = dy a", "ONNX Mul",
+     [](const double* x) { return x[0] * x[1]; }, [](const std::int64_t* x) { return x[0] * x[1]; }, "{0} * {1}",
+     "{0} * {1}", 3, true, Takes::numbers, [](const VjpInput& in, Value, Value b, Value dy) { return in.b.mul(dy, b); },
+     [](const VjpInput& in, Value a, Value, Value dy) { return in.b.mul(dy, a); }, -1, 1},
+    {"div", "Quotient, element by element; of integers, towards zero.", "y = a / b; da = dy / b, db = -dy y / b",
+     "ONNX Div", [](const double* x) { return x[0] / x[1]; },
+     [](const std::int64_t* x) { return x[1] == 0 ? 0 : x[0] / x[1]; }, "{0} / {1}", "{0} / {1}", 3, false,
+     Takes::numbers, [](const VjpInput& in, Value, Value b, Value dy) { return in.b.div(dy, b); },
+     [](const VjpInput& in, Value, Value b, Value dy) { return in.b.neg(in.b.div(in.b.mul(dy, in.result()), b)); }, 0.4,
+     2},
+    {"pow", "Power, element by element.",
+     "y = aᵇ; da = dy b aᵇ⁻¹ (0 where b = 0), db = dy y log a (0 where a = 0 and b >= 0)",
+     "ONNX Pow; torch.pow's gradient", [](const double* x) { return std::pow(x[0], x[1]); },
+     [](const std::int64_t* x) { return power(x[0], x[1]); }, "vec_math::pow({0}, {1})", "pow({0}, {1})", 4, false,
+     Takes::numbers,
+     [](const VjpInput& in, Value a, Value b, Value dy) {
+         Value zero = zero_like(in, dy);
+         Value slope = in.b.mul(b, in.b.op("pow", {a, in.b.add(b, -1)}));
+         return in.b.op("select", {in.b.op("eq", {b, zero}), zero, in.b.mul(dy, slope)});
+     },
+     [](const VjpInput& in, Value a, Value b, Value dy) {
+         Value zero = zero_like(in, dy);
+         Value flat = in.b.op("and", {in.b.op("eq", {a, zero}), in.b.op("ge", {b, zero})});
+         return in.b.op("select", {flat, zero, in.b.mul(dy, in.b.mul(in.result(), in.b.op("log", {a})))});
+     },
+     0.3, 2},
+    {"max", "The larger one, element by element; not a number where either is not.",
+     "y = max(a, b); da = dy where a > b, dy / 2 where a = b, else 0; db likewise",
+     "ONNX Max; torch.maximum's gradient at ties",
+     [](const double* x) { return x[0] < x[1] || std::isnan(x[1]) ? x[1] : x[0]; },
+     [](const std::int64_t* x) { return std::max(x[0], x[1]); }, "vec_math::max({0}, {1})", "max({0}, {1})", 4, true,
+     Takes::numbers, [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "gt", a, b, dy); },
+     [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "gt", b, a, dy); }, -1, 1},
+    {"min", "The smaller one, element by element; not a number where either is not.",
+     "y = min(a, b); da = dy where a < b, dy / 2 where a = b, else 0; db likewise",
+     "ONNX Min; torch.minimum's gradient at ties",
+     [](const double* x) { return x[1] < x[0] || std::isnan(x[1]) ? x[1] : x[0]; },
+     [](const std::int64_t* x) { return std::min(x[0], x[1]); }, "vec_math::min({0}, {1})", "min({0}, {1})", 4, true,
+     Takes::numbers, [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "lt", a, b, dy); },
+     [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "lt", b, a, dy); }, -1, 1},
+    {"and", "Logical conjunction, element by element.", "y = a ∧ b", "ONNX And",
+     [](const double* x) { return x[0] != 0 && x[1] != 0 ? 1.0 : 0.0; },
+     [](const std::int64_t* x) { return static_cast<std::int64_t>(x[0] != 0 && x[1] != 0); }, "{0} && {1}",
+     "{0} and {1}", 0, true, Takes::booleans, nullptr, nullptr, 0, 1},
+    {"or", "Logical disjunction, element by element.", "y = a ∨ b", "ONNX Or",
+     [](const double* x) { return x[0] != 0 || x[1] != 0 ? 1.0 : 0.0; },
+     [](const std::int64_t* x) { return static_cast<std::int64_t>(x[0] != 0 || x[1] != 0); }, "{0} || {1}",
+     "{0} or {1}", 0, true, Takes::booleans, nullptr, nullptr, 0, 1},
+    {"xor", "Exclusive disjunction, element by element.", "y = (a ≠ b)", "ONNX Xor",
+     [](const double* x) { return (x[0] != 0) != (x[1] != 0) ? 1.0 : 0.0; },
+     [](const std::int64_t* x) { return static_cast<std::int64_t>((x[0] != 0) != (x[1] != 0)); }, "{0} != {1}",
+     "{0} xor {1}", 1, true, Takes::booleans, nullptr, nullptr, 0, 1},
+};
+
+std::vector<Type> infer_binary(const InferInput& in, Takes takes) {
+    require_operands(in, 2);
+    for (std::size_t k = 0; k < 2; ++k) {
+        if (takes == Takes::booleans) boolean_operand(in, k);
+        if (takes == Takes::numbers) number_operand(in, k);
+        if (takes == Takes::floats) float_operand(in, k);
+    }
+    require_same_dtype(in.operand(0), in.operand(1));
+    return {Type::tensor(in.operand(0).dtype, require_broadcast(in.operand(0).dims, in.operand(1).dims))};
+}
+
+void add_arithmetic_samples(OpDef& def, const BinaryRow& row) {
+    auto x = [&](Dims dims) { return f32(std::move(dims), row.low, row.high); };
+    def.samples = {
+        {"same", {x({3, 5}), x({3, 5})}, {}},
+        {"row", {x({3, 5}), x({5})}, {}},
+        {"outer", {x({3, 1}), x({1, 5})}, {}},
+        {"column_of_three", {x({1, 3, 1}), x({2, 1, 7})}, {}},
+        {"scalar", {x({}), x({2, 2})}, {}},
+        {"scalars", {x({}), x({})}, {}},
+        {"special",
+         {f32_of({6}, {0, -0.0, 1, -1, INFINITY, NAN}, false), f32_of({6, 1}, {0, -0.0, 1, 2, INFINITY, NAN}, false)},
+         {}},
+        {"integers", {i64_of({2, 1}, {-7, 1000003}), i64_of({3}, {1, 2, 3})}, {}}};
+    def.errors = {
+        {{f32_type({2, 3}), f32_type({4})}, {}, "shapes [2,3] and [4] do not broadcast"},
+        {{f32_type({2}), i64_type({2})}, {}, "operands of one element type expected, f32[2] and i64[2] given"},
+        {{bool_type({2}), bool_type({2})}, {}, "operand 0 is to hold numbers, bool[2] given"},
+        {{f32_type({2})}, {}, "2 operands expected, 1 given"}};
+}
+
+OpDef binary(const BinaryRow& row) {
+    OpDef def;
+    def.name = row.name;
+    def.level = OpLevel::primitive;
+    def.summary = row.summary;
+    def.formula = row.formula;
+    def.source = row.source;
+    def.commutative = row.commutative;
+    def.infer = [takes = row.takes](const InferInput& in) { return infer_binary(in, takes); };
+    Elementwise rule{row.evaluate, row.code, row.text, row.precedence};
+    def.elementwise = rule;
+    def.reference = [rule, integer = row.integer](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
+        return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};
+    };
+    def.in_place = {{0, 0}, {0, 1}};
+    if (row.takes == Takes::booleans) {
+        def.not_differentiable = "its result is boolean";
+        def.samples = {{"table", {bool_of({2, 1}, {0, 1}), bool_of({2}, {0, 1})}, {}},
+                       {"same", {bool_of({4}, {0, 1, 0, 1}), bool_of({4}, {0, 0, 1, 1})}, {}}};
+        def.errors = {{{bool_type({2, 3}), bool_type({2})}, {}, "shapes [2,3] and [2] do not broadcast"},
+                      {{bool_type({2}), f32_type({2})}, {}, "operand 1 is to be boolean, f32[2] given"}};
+        return def;
+    }
+    def.vjp = [da = row.da, db = row.db](const VjpInput& in) {
+        Value a = in.operand(0), b = in.operand(1), dy = in.cotangent();
+        VjpResult d(2);
+        if (in.wants(0)) d[0] = in.b.sum_to(da(in, a, b, dy), in.type(a).dims);
+        if (in.wants(1)) d[1] = in.b.sum_to(db(in, a, b, dy), in.type(b).dims);
+        return d;
+    };
+    add_arithmetic_samples(def, row);
+    return def;
+}
+
+// Remainder with the divisor's sign, as Python and torch.remainder have it: a - b ⌊a / b⌋.
+OpDef mod() {
+    OpDef def;
+    def.name = "mod";
+    def.level = OpLevel::imported;
+    def.summary = "Remainder with the sign of the divisor, element by element.";
+    def.formula = "y = a - b ⌊a / b⌋; da = dy, db = -dy ⌊a / b⌋";
+    def.source = "ONNX Mod (fmod = 0), torch.remainder";
+    def.infer = [](const InferInput& in) { return infer_binary(in, Takes::numbers); };
+    Elementwise rule{[](const double* x) { return x[0] - x[1] * std::floor(x[0] / x[1]); },
+                     "{0} - {1} * std::floor({0} / {1})", "{0} mod {1}", 2};
+    def.reference = [rule](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
+        auto integer = [](const std::int64_t* v) -> std::int64_t {
+            if (v[1] == 0) return 0;
+            std::int64_t r = v[0] % v[1];
+            return r != 0 && (r < 0) != (v[1] < 0) ? r + v[1] : r;
+        };
+        return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};
+    };
+    def.decompose = [](Builder& b, const Op& op) {
+        Value x = op.operands[0], y = op.operands[1];
+        DType dtype = b.type(x).dtype;
+        if (is_float(dtype)) return std::vector<Value>{b.sub(x, b.mul(y, b.op("floor", {b.div(x, y)})))};
+        // Integer division goes towards zero: add the divisor where the remainder has the other sign.
+        Value r = b.sub(x, b.mul(y, b.div(x, y)));
+        Value zero = b.scalar(dtype, 0);
+        Value other_sign = b.op("xor", {b.op("lt", {r, zero}), b.op("lt", {y, zero})});
+        Value fix = b.op("and", {b.op("ne", {r, zero}), other_sign});
+        return std::vector<Value>{b.op("select", {fix, b.add(r, y), r})};
+    };
+    def.in_place = {{0, 0}, {0, 1}};
+    def.samples = {{"floats", {f32({3, 5}, 2.1, 2.9), f32({5}, 0.8, 0.95)}, {}},
+                   {"signs", {f32_of({4}, {7.5, -7.5, 7.5, -7.5}), f32_of({4}, {2, 2, -2, -2})}, {}},
+                   {"integers", {i64_of({4}, {7, -7, 7, -7}), i64_of({2, 1}, {3, -3})}, {}}};
+    def.errors = {{{f32_type({2, 3}), f32_type({4})}, {}, "shapes [2,3] and [4] do not broadcast"}};
+    return def;
+}
+
+}  // namespace
+
+std::vector<OpDef> define_binary() {
+    std::vector<OpDef> defs;
+    for (const BinaryRow& row : rows) defs.push_back(binary(row));
+    defs.push_back(mod());
+    return defs;
+}
+
+}  // namespace thunderc

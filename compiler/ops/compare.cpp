@@ -1,0 +1,237 @@
+// Comparisons, the choice between two tensors, and conversion between element types.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compiler/ops/dense.h"
+#include "compiler/ops/rules.h"
+
+namespace thunderc {
+namespace {
+
+struct CompareRow {
+    const char* name;
+    const char* summary;
+    const char* onnx;
+    const char* sign;  // as C++ and formulas write it
+    double (*evaluate)(const double*);
+    IntegerFunction integer;
+    bool commutative;
+};
+
+#define THUNDERC_COMPARE(sign)                                                \
+#sign,                                                                    \
+        [](const double*                                                      \
+               x) { return x[0] sign x[1] ? 1.0 : 0.0; },                     \
+                                                       [](const std::int64_t* \
+                                                              x) { return static_cast<std::int64_t>(x[0] sign x[1]); }
+
+const CompareRow rows[] = {
+    {"eq", "Whether two elements are equal.", "Equal", THUNDERC_COMPARE(==), true},
+    {"ne", "Whether two elements differ.", "Not of Equal", THUNDERC_COMPARE(!=), true},
+    {"lt", "Whether the first element is less.", "Less", THUNDERC_COMPARE(<), false},
+    {"le", "Whether the first element is less or equal.", "LessOrEqual", THUNDERC_COMPARE(<=), false},
+    {"gt", "Whether the first element is greater.", "Greater", THUNDERC_COMPARE(>), false},
+    {"ge", "Whether the first element is greater or equal.", "GreaterOrEqual", THUNDERC_COMPARE(>=), false},
+};
+#undef THUNDERC_COMPARE
+
+OpDef compare(const CompareRow& row) {
+    OpDef def;
+    def.name = row.name;
+    def.level = OpLevel::primitive;
+    def.summary = row.summary;
+    def.formula = fmt::format("y = (a {} b)", row.sign);
+    def.source = fmt::format("ONNX {}", row.onnx);
+    def.not_differentiable = "its result is boolean";
+    def.commutative = row.commutative;
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 2);
+        tensor_operand(in, 0);
+        tensor_operand(in, 1);
+        require_same_dtype(in.operand(0), in.operand(1));
+        return std::vector<Type>{bool_type(require_broadcast(in.operand(0).dims, in.operand(1).dims))};
+    };
+    // The definition keeps views of these texts, so they must live as long as the registry.
+    static std::vector<std::string> texts(std::size(rows));
+    std::string& text = texts[static_cast<std::size_t>(&row - rows)];
+    text = fmt::format("{{0}} {} {{1}}", row.sign);
+    Elementwise rule{row.evaluate, text, text, 1};
+    def.elementwise = rule;
+    def.reference = [rule, integer = row.integer](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
+        return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};
+    };
+    def.samples = {
+        {"outer", {f32_of({3, 1}, {-1, 0.5, 2}), f32_of({4}, {-1, 0, 0.5, 3})}, {}},
+        {"special", {f32_of({4}, {0, INFINITY, NAN, -INFINITY}), f32_of({4, 1}, {-0.0, INFINITY, NAN, 1})}, {}},
+        {"integers", {i64_of({3}, {9007199254740992, 5, -1}), i64_of({3}, {9007199254740991, 5, -2})}, {}},
+        {"booleans", {bool_of({2}, {0, 1}), bool_of({2, 1}, {0, 1})}, {}}};
+    def.errors = {
+        {{f32_type({2, 3}), f32_type({4})}, {}, "shapes [2,3] and [4] do not broadcast"},
+        {{f32_type({2}), i64_type({2})}, {}, "operands of one element type expected, f32[2] and i64[2] given"}};
+    return def;
+}
+
+OpDef select() {
+    OpDef def;
+    def.name = "select";
+    def.level = OpLevel::primitive;
+    def.summary = "An element of the second operand where the first is true, else one of the third.";
+    def.formula = "y = a where c, else b; da = dy where c, else 0; db = 0 where c, else dy";
+    def.source = "ONNX Where";
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 3);
+        const Type& condition = boolean_operand(in, 0);
+        const Type& a = tensor_operand(in, 1);
+        const Type& b = tensor_operand(in, 2);
+        require_same_dtype(a, b);
+        return std::vector<Type>{
+            Type::tensor(a.dtype, require_broadcast(condition.dims, require_broadcast(a.dims, b.dims)))};
+    };
+    Elementwise rule{[](const double* x) { return x[0] != 0 ? x[1] : x[2]; }, "{0} ? {1} : {2}", "{0} ? {1} : {2}", 0};
+    def.elementwise = rule;
+    def.reference = [rule](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
+        auto integer = [](const std::int64_t* v) { return v[0] != 0 ? v[1] : v[2]; };
+        return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};
+    };
+    def.vjp = [](const VjpInput& in) {
+        Value c = in.operand(0), dy = in.cotangent();
+        Value zero = in.b.scalar(in.type(dy).dtype, 0);
+        VjpResult d(3);
+        if (in.wants(1)) d[1] = in.b.sum_to(in.b.op("select", {c, dy, zero}), in.type(in.operand(1)).dims);
+        if (in.wants(2)) d[2] = in.b.sum_to(in.b.op("select", {c, zero, dy}), in.type(in.operand(2)).dims);
+        return d;
+    };
+    def.in_place = {{0, 1}, {0, 2}};
+    def.samples = {
+        {"same", {bool_of({2, 3}, {1, 0, 0, 1, 1, 0}), f32({2, 3}), f32({2, 3})}, {}},
+        {"masked", {bool_of({1, 3}, {1, 0, 1}), f32({2, 3}), f32({})}, {}},
+        {"outer", {bool_of({2, 1, 1}, {1, 0}), f32({3, 1}), f32({5})}, {}},
+        {"infinite", {bool_of({2}, {1, 0}), f32({2}), f32_of({}, {-INFINITY}, false)}, {}},
+        {"integers", {bool_of({2}, {1, 0}), i64_of({2}, {9007199254740991, 1}), i64_of({}, {-9007199254740991})}, {}}};
+    def.errors = {{{f32_type({2}), f32_type({2}), f32_type({2})}, {}, "operand 0 is to be boolean, f32[2] given"},
+                  {{bool_type({2}), f32_type({2}), i64_type({2})},
+                   {},
+                   "operands of one element type expected, f32[2] and i64[2] given"},
+                  {{bool_type({2}), f32_type({3}), f32_type({3})}, {}, "shapes [2] and [3] do not broadcast"}};
+    return def;
+}
+
+OpDef cast() {
+    OpDef def;
+    def.name = "cast";
+    def.level = OpLevel::primitive;
+    def.summary = "Conversion to the element type `dtype`; to integers towards zero, to booleans by comparison with 0.";
+    def.formula = "y = dtype(x); dx = dtype of x(dy) between floating point types";
+    def.source = "ONNX Cast";
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 1);
+        return std::vector<Type>{Type::tensor(in.attributes.dtype("dtype"), tensor_operand(in, 0).dims)};
+    };
+    Elementwise rule{[](const double* x) { return x[0]; }, "static_cast<{t}>({0})", "{0}", 4};
+    def.elementwise = rule;
+    def.reference = [rule](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
+        auto integer = [](const std::int64_t* v) { return v[0]; };
+        // Between integers the value stays, to booleans it is compared.
+        return std::vector<Tensor>{apply_elementwise(
+            rule, y[0].dtype == DType::boolean ? nullptr : static_cast<IntegerFunction>(integer), x, y[0])};
+    };
+    def.vjp = [](const VjpInput& in) {
+        const Type x = in.type(in.operand(0));
+        return VjpResult{is_float(x.dtype) ? in.b.cast(in.cotangent(), x.dtype) : Value{}};
+    };
+    def.in_place = {{0, 0}};
+    def.samples = {{"narrow", {f32({2, 3})}, {{"dtype", DType::bf16}}},
+                   {"wide", {f32({})}, {{"dtype", DType::f64}}},
+                   {"to_integers", {f32_of({5}, {-1.7, 1.7, 0, 3, -0.2}, false)}, {{"dtype", DType::i64}}},
+                   {"to_booleans", {f32_of({3}, {0, 0.1, NAN}, false)}, {{"dtype", DType::boolean}}},
+                   {"integers_to_booleans", {i64_of({3}, {0, 2, -1})}, {{"dtype", DType::boolean}}},
+                   {"from_integers", {i64_of({2}, {-3, 9007199254740991})}, {{"dtype", DType::f32}}},
+                   {"between_integers", {i64_of({2}, {-3, 7})}, {{"dtype", DType::i32}}},
+                   {"from_booleans", {bool_of({2}, {0, 1})}, {{"dtype", DType::f32}}}};
+    def.samples.front().tolerance_reason =
+        "the reference keeps fp64 and so casts exactly; central differences as elsewhere";
+    def.errors = {{{}, {{"dtype", DType::f32}}, "1 operand expected, 0 given"}};
+    return def;
+}
+
+// clip has its own gradient, because torch's is 1 on the bounds, where that of min and max would be a half.
+OpDef clip() {
+    OpDef def;
+    def.name = "clip";
+    def.level = OpLevel::imported;
+    def.summary = "Each element limited to low <= y <= high; either bound may be absent.";
+    def.formula =
+        "y = min(max(x, low), high); dx = dy where low <= x <= high, else 0; dlow = Σ dy where x < low, dhigh = Σ dy "
+        "where x > high";
+    def.source = "ONNX Clip; torch.clamp's gradient";
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 1, 3);
+        const Type& x = number_operand(in, 0);
+        for (std::size_t k = 1; k < 3; ++k) {
+            if (!in.has(k)) continue;
+            require_same_dtype(x, tensor_operand(in, k));
+            require(require_broadcast(x.dims, in.operand(k).dims) == x.dims,
+                    fmt::format("a bound of shape {} is larger than {}", brackets(in.operand(k).dims), to_string(x)));
+        }
+        return std::vector<Type>{x};
+    };
+    auto bound = [](const Op& op, std::size_t k) { return k < op.operands.size() && op.operands[k]; };
+    def.reference = [bound](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
+        Tensor out = x[0];
+        for (std::size_t k = 1; k < 3; ++k) {
+            if (!bound(op, k)) continue;
+            Tensor limit = broadcast_tensor(x[k], y[0].dims);
+            for (std::int64_t e = 0; e < out.size(); ++e) {
+                bool beyond = k == 1 ? out.at(e) < limit.at(e) : out.at(e) > limit.at(e);
+                if (beyond) out.set(e, limit.at(e));
+            }
+        }
+        return std::vector<Tensor>{out};
+    };
+    def.vjp = [bound](const VjpInput& in) {
+        Builder& b = in.b;
+        Value x = in.operand(0), dy = in.cotangent();
+        Value zero = b.scalar(in.type(dy).dtype, 0);
+        VjpResult d(in.op.operands.size());
+        const char* inside[] = {"", "ge", "le"};
+        const char* outside[] = {"", "lt", "gt"};
+        Value dx = dy;
+        for (std::size_t k = 1; k < 3; ++k) {
+            if (!bound(in.op, k)) continue;
+            Value limit = in.operand(k);
+            dx = b.op("select", {b.op(inside[k], {x, limit}), dx, zero});
+            if (in.wants(k))
+                d[k] = b.sum_to(b.op("select", {b.op(outside[k], {x, limit}), dy, zero}), in.type(limit).dims);
+        }
+        if (in.wants(0)) d[0] = dx;
+        return d;
+    };
+    def.decompose = [bound](Builder& b, const Op& op) {
+        Value y = op.operands[0];
+        if (bound(op, 1)) y = b.op("max", {y, op.operands[1]});
+        if (bound(op, 2)) y = b.op("min", {y, op.operands[2]});
+        return std::vector<Value>{y};
+    };
+    def.in_place = {{0, 0}};
+    def.samples = {{"both", {f32({3, 5}), f32_of({}, {-0.4}), f32_of({}, {0.55})}, {}},
+                   {"rows", {f32({2, 3}), f32_of({3}, {-0.5, 0.1, 2})}, {}},
+                   {"high", {f32({4}), absent(), f32_of({1}, {0.2})}, {}},
+                   {"integers", {i64_of({3}, {-3, 0, 7}), i64_of({}, {-1}), i64_of({}, {5})}, {}}};
+    def.errors = {{{f32_type({2}), i64_type({})}, {}, "operands of one element type expected, f32[2] and i64[] given"},
+                  {{f32_type({1}), f32_type({2})}, {}, "a bound of shape [2] is larger than f32[1]"}};
+    return def;
+}
+
+}  // namespace
+
+std::vector<OpDef> define_compare() {
+    std::vector<OpDef> defs;
+    for (const CompareRow& row : rows) defs.push_back(compare(row));
+    defs.push_back(select());
+    defs.push_back(cast());
+    defs.push_back(clip());
+    return defs;
+}
+
+}  // namespace thunderc

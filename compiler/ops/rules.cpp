@@ -1,0 +1,99 @@
+#include "compiler/ops/rules.h"
+
+#include <fmt/format.h>
+
+namespace thunderc {
+
+void require_operands(const InferInput& in, std::size_t count) {
+    require_operands(in, count, count);
+}
+
+void require_operands(const InferInput& in, std::size_t least, std::size_t most) {
+    std::string wanted = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+    require(in.operands.size() >= least && in.operands.size() <= most,
+            fmt::format("{} operand{} expected, {} given", wanted, wanted == "1" ? "" : "s", in.operands.size()));
+}
+
+const Type& tensor_operand(const InferInput& in, std::size_t index) {
+    const Type& type = in.operand(index);
+    require(type.is_tensor(), fmt::format("operand {} is to be a tensor, {} given", index, to_string(type)));
+    return type;
+}
+
+const Type& float_operand(const InferInput& in, std::size_t index) {
+    const Type& type = tensor_operand(in, index);
+    require(is_float(type.dtype), fmt::format("operand {} is to be floating point, {} given", index, to_string(type)));
+    return type;
+}
+
+const Type& number_operand(const InferInput& in, std::size_t index) {
+    const Type& type = tensor_operand(in, index);
+    require(type.dtype != DType::boolean,
+            fmt::format("operand {} is to hold numbers, {} given", index, to_string(type)));
+    return type;
+}
+
+const Type& integer_operand(const InferInput& in, std::size_t index) {
+    const Type& type = tensor_operand(in, index);
+    require(is_integer(type.dtype), fmt::format("operand {} is to hold integers, {} given", index, to_string(type)));
+    return type;
+}
+
+const Type& boolean_operand(const InferInput& in, std::size_t index) {
+    const Type& type = tensor_operand(in, index);
+    require(type.dtype == DType::boolean, fmt::format("operand {} is to be boolean, {} given", index, to_string(type)));
+    return type;
+}
+
+void require_same_dtype(const Type& a, const Type& b) {
+    require(a.dtype == b.dtype,
+            fmt::format("operands of one element type expected, {} and {} given", to_string(a), to_string(b)));
+}
+
+Dims require_broadcast(const Dims& a, const Dims& b) {
+    std::optional<Dims> dims = broadcast(a, b);
+    require(dims.has_value(), fmt::format("shapes {} and {} do not broadcast", brackets(a), brackets(b)));
+    return *dims;
+}
+
+std::size_t require_axis(std::int64_t axis, const Type& type) {
+    std::optional<std::int64_t> normal = normalize_axis(axis, type.rank());
+    require(normal.has_value(), fmt::format("{} has no axis {}", to_string(type), axis));
+    return static_cast<std::size_t>(*normal);
+}
+
+std::vector<bool> require_axes(const Dims& axes, const Type& type) {
+    std::vector<bool> meant(type.dims.size(), false);
+    for (std::int64_t axis : axes) {
+        std::size_t d = require_axis(axis, type);
+        require(!meant[d], fmt::format("axis {} is named twice", axis));
+        meant[d] = true;
+    }
+    return meant;
+}
+
+std::string brackets(const Dims& dims) {
+    return fmt::format("[{}]", to_string(dims));
+}
+
+SampleOperand f32(Dims dims, double low, double high) {
+    return {f32_type(std::move(dims)), low, high, true, {}, false};
+}
+
+SampleOperand f32_of(Dims dims, std::vector<double> values, bool differentiable) {
+    return {f32_type(std::move(dims)), -1, 1, differentiable, std::move(values), false};
+}
+
+SampleOperand i64_of(Dims dims, std::vector<double> values) {
+    return {i64_type(std::move(dims)), 0, 0, false, std::move(values), false};
+}
+
+SampleOperand bool_of(Dims dims, std::vector<double> values) {
+    return {bool_type(std::move(dims)), 0, 0, false, std::move(values), false};
+}
+
+SampleOperand absent() {
+    return {Type{}, 0, 0, false, {}, true};
+}
+
+}  // namespace thunderc
