@@ -1,0 +1,105 @@
+// Softmax and its logarithm along one axis. The largest value is subtracted first, so that nothing overflows; on the
+// way back nothing is read but the result.
+//
+//   softmax:      y = e^(x - m) / Σ e^(x - m), m = max x;   dx = y (dy - Σ dy y)
+//   log_softmax:  y = x - m - log Σ e^(x - m);              dx = dy - e^y Σ dy
+//
+// A row of -inf alone has no softmax: not a number, as in torch.
+#include <cmath>
+
+#include "compiler/ops/dense.h"
+#include "compiler/ops/rules.h"
+
+namespace thunderc {
+namespace {
+
+std::int64_t axis_of(const Op& op, const Type& x) {
+    return static_cast<std::int64_t>(require_axis(op.attributes.integer("axis"), x));
+}
+
+std::vector<Tensor> reference(const Op& op, const Tensor& x, bool logarithm) {
+    auto axis = static_cast<std::size_t>(axis_of(op, x.type));
+    std::int64_t n = x.type.dims[axis], inner = dense_strides(x.type.dims)[axis];
+    Tensor out(x.type);
+    for (std::int64_t line = 0; n > 0 && line < x.size() / n; ++line) {
+        std::int64_t base = line / inner * inner * n + line % inner;
+        auto at = [&](std::int64_t i) { return static_cast<std::size_t>(base + i * inner); };
+        double largest = -INFINITY, sum = 0;
+        for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, x.f[at(i)]);
+        for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x.f[at(i)] - largest);
+        for (std::int64_t i = 0; i < n; ++i) {
+            double shifted = x.f[at(i)] - largest;
+            out.f[at(i)] = logarithm ? shifted - std::log(sum) : std::exp(shifted) / sum;
+        }
+    }
+    return {std::move(out)};
+}
+
+OpDef softmax_like(std::string name, bool logarithm) {
+    OpDef def;
+    def.name = std::move(name);
+    def.level = OpLevel::composite;
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 1);
+        const Type& x = float_operand(in, 0);
+        require_axis(in.attributes.integer("axis"), x);
+        return std::vector<Type>{x};
+    };
+    def.reference = [logarithm](const Op& op, std::span<const Tensor> x, std::span<const Type>) {
+        return reference(op, x[0], logarithm);
+    };
+    def.decompose = [logarithm](Builder& b, const Op& op) {
+        Value x = op.operands[0];
+        Dims axes = {axis_of(op, b.type(x))};
+        Value largest = b.op("reduce_max", {x}, {{"axes", axes}, {"keep_dims", true}});
+        Value shifted = b.sub(x, largest);
+        Value e = b.op("exp", {shifted});
+        Value sum = b.reduce_sum(e, axes, true);
+        return std::vector<Value>{logarithm ? b.sub(shifted, b.op("log", {sum})) : b.div(e, sum)};
+    };
+    auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };
+    def.samples = {{"rows", {f32({3, 5}, -3, 3)}, along(-1)},
+                   {"columns", {f32({2, 4, 3}, -3, 3)}, along(1)},
+                   {"one", {f32({3, 1})}, along(1)},
+                   {"large", {f32_of({2, 3}, {1000, 999, 998, -1000, -1001, -1000})}, along(1)},
+                   {"masked", {f32_of({2, 3}, {0.5, -INFINITY, 1, -INFINITY, -INFINITY, 2}, false)}, along(1)}};
+    def.errors = {{{f32_type({2, 3})}, along(2), "f32[2,3] has no axis 2"},
+                  {{i64_type({2, 3})}, along(1), "operand 0 is to be floating point, i64[2,3] given"}};
+    return def;
+}
+
+OpDef softmax() {
+    OpDef def = softmax_like("softmax", false);
+    def.summary = "Exponentials along `axis`, divided by their sum.";
+    def.formula = "y = eˣ / Σ eˣ; dx = y (dy - Σ dy y)";
+    def.source = "ONNX Softmax";
+    def.vjp = [](const VjpInput& in) {
+        Builder& b = in.b;
+        Value y = in.result(), weighted = b.mul(in.cotangent(), y);
+        Value sum = b.reduce_sum(weighted, {axis_of(in.op, b.type(y))}, true);
+        return VjpResult{b.sub(weighted, b.mul(y, sum))};
+    };
+    return def;
+}
+
+OpDef log_softmax() {
+    OpDef def = softmax_like("log_softmax", true);
+    def.summary = "The logarithm of the softmax along `axis`.";
+    def.formula = "y = x - log Σ eˣ; dx = dy - e^y Σ dy";
+    def.source = "ONNX LogSoftmax";
+    def.vjp = [](const VjpInput& in) {
+        Builder& b = in.b;
+        Value y = in.result(), dy = in.cotangent();
+        Value sum = b.reduce_sum(dy, {axis_of(in.op, b.type(y))}, true);
+        return VjpResult{b.sub(dy, b.mul(b.op("exp", {y}), sum))};
+    };
+    return def;
+}
+
+}  // namespace
+
+std::vector<OpDef> define_softmax() {
+    return {softmax(), log_softmax()};
+}
+
+}  // namespace thunderc
