@@ -29,6 +29,7 @@ inline std::string read_file(const std::filesystem::path& path) {
 }
 
 inline void write_file(const std::filesystem::path& path, const std::string& text) {
+    std::filesystem::remove(path);  // some file systems flush a file that is cut and written again
     std::ofstream(path, std::ios::binary) << text;
 }
 

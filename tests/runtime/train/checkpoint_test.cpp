@@ -1,0 +1,195 @@
+// Checkpoints: a run that goes on is the run that was never interrupted, bit for bit; what does not belong is refused.
+#include "data/token_file.h"
+#include "program_test.h"
+
+namespace thunder {
+namespace {
+
+const std::string flags = "--feed feed.safetensors --steps 8 --lr 0.1 --warmup 3 --seed 4 --quiet";
+
+class CheckpointTest : public ProgramTest {
+  protected:
+    CheckpointTest() { write_feed("feed.safetensors", 3, 4); }
+
+    void expect_failure(const Outcome& outcome, const std::string& error, int status = 1) const {
+        EXPECT_EQ(outcome.status, status);
+        EXPECT_EQ(outcome.err, error + "\n");
+    }
+};
+
+TEST_F(CheckpointTest, AResumedRunIsTheUninterruptedOne) {
+    expect_success(run("words_train", flags + " --log whole.jsonl --save whole.safetensors"));
+    expect_success(run("words_train", flags + " --log run.jsonl --checkpoint c --checkpoint-every 3"));
+    EXPECT_EQ(std::filesystem::exists(path("c/step-00000003.safetensors")), true);
+    const std::string last = read_file(path("c/step-00000008.safetensors"));
+    // As if the machine had gone down in step 7, after the log's line of step 6 and half of the next.
+    std::filesystem::remove(path("c/step-00000008.safetensors"));
+    const std::string log = read_file(path("run.jsonl"));
+    const std::size_t seven = log.find("{\"step\":7");
+    write_file(path("run.jsonl"), log.substr(0, seven + 20));
+    expect_success(
+        run("words_train",
+            flags + " --log run.jsonl --checkpoint c --checkpoint-every 3 --resume --save resumed.safetensors"));
+    EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors")));
+    EXPECT_EQ(read_file(path("c/step-00000008.safetensors")), last);
+    EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
+}
+
+TEST_F(CheckpointTest, TheOrderOfTheDataGoesOn) {
+    TokenFileWriter writer(path("corpus.bin"), V);
+    for (std::uint32_t i = 0; i < 500; ++i) writer.append(std::vector<std::uint32_t>{i * i % 11});
+    writer.commit();
+    const std::string data =
+        "--data corpus.bin --steps 30 --lr 0.1 --quiet";  // 83 windows, 120 rows: into the second epoch
+    expect_success(run("words_train", data + " --seed 4 --log whole.jsonl"));
+    expect_success(run("words_train", data + " --seed 4 --log run.jsonl --checkpoint c --checkpoint-every 10"));
+    for (const char* name : {"c/step-00000020.safetensors", "c/step-00000030.safetensors"})
+        std::filesystem::remove(path(name));
+    // The seed is the checkpoint's: it is not named again.
+    expect_success(run("words_train", data + " --log run.jsonl --checkpoint c --resume"));
+    EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
+    // Another batch on each rank, the same steps: a checkpoint belongs to the parameters, not to how rows are cut.
+    std::filesystem::remove(path("c/step-00000030.safetensors"));
+    expect_success(run("words_half_train", data + " --grad-accum 2 --log run.jsonl --checkpoint c --resume"));
+    EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
+}
+
+TEST_F(CheckpointTest, KeepsTheNewest) {
+    expect_success(run("words_train", flags + " --checkpoint c --checkpoint-every 2 --keep 2"));
+    EXPECT_EQ(files(), (std::vector<std::string>{"c/step-00000006.safetensors", "c/step-00000008.safetensors",
+                                                 "constants.safetensors", "feed.safetensors"}));
+}
+
+TEST_F(CheckpointTest, SaysWhenNothingIsLeftToDo) {
+    expect_success(run("words_train", flags + " --checkpoint c --save a.safetensors"));
+    const Outcome again = run(
+        "words_train", "--feed feed.safetensors --steps 8 --checkpoint c --resume --save b.safetensors --threads 1");
+    EXPECT_EQ(again.status, 0);
+    EXPECT_NE(again.err.find("goes on from c/step-00000008.safetensors\n"), std::string::npos) << again.err;
+    EXPECT_NE(again.err.find("8 steps are done, --steps is 8: nothing to train\n"), std::string::npos) << again.err;
+    EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors")));
+}
+
+TEST_F(CheckpointTest, ASignalEndsTheRunAfterItsStep) {
+    // Waits until steps are done, then sends the signal; the run has no end of its own.
+    const std::string command = cat(PROGRAMS,
+                                    "/words_train --feed feed.safetensors --steps 1000000000 --schedule constant "
+                                    "--warmup 0 --log run.jsonl --checkpoint c --quiet & pid=$!; "
+                                    "while ! grep -q '\"step\":5,' run.jsonl 2>/dev/null; do sleep 0.01; done; kill -");
+    for (const auto& [name, status] : {std::pair<const char*, int>{"TERM", 143}, {"INT", 130}}) {
+        const Outcome outcome = shell(cat(command, name, " $pid; wait $pid"));
+        EXPECT_EQ(outcome.status, status) << outcome.err;
+        EXPECT_EQ(outcome.err, "");
+        const auto log = read_log("run.jsonl");
+        char last[64];
+        std::snprintf(last, sizeof last, "c/step-%08zu.safetensors", log.size());  // every step in the log is in it
+        EXPECT_TRUE(std::filesystem::exists(path(last))) << last;
+        std::filesystem::remove_all(path("c"));
+        std::filesystem::remove(path("run.jsonl"));
+    }
+}
+
+TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string resume = "--feed feed.safetensors --steps 9 --quiet --checkpoint c --resume",
+                      file = "c/step-00000008.safetensors";
+    const std::string help = "\nhelp: go on with the program that wrote it, or start from its parameters with --init";
+    const std::string whole = read_file(path(file));
+
+    expect_failure(run("words_train", resume + " --seed 5"),
+                   cat("error: ", file, " was begun with --seed 4, not 5\nhelp: leave --seed away"));
+    expect_failure(run("words_train", flags + " --checkpoint c"),
+                   cat("error: c holds checkpoints of another run, up to ", file,
+                       "\nhelp: go on from them with --resume, or name another folder"));
+    expect_failure(
+        run("words_train", flags + " --checkpoint none --resume"),
+        "error: there is no checkpoint in none to go on from\nhelp: the first run of a job starts without --resume");
+
+    write_tensors(
+        path("line.safetensors"),
+        {floats("x_0", {2, 3}, std::vector<float>(6)), tensor<std::uint8_t>("use_0", DType::boolean, {2}, {1, 1}),
+         longs("kind_0", {2}, {0, 0}), floats("offset_0", {3}, {0, 0, 0}), floats("target_0", {2}, {1, 1})});
+    expect_failure(
+        run("line_train", "--feed line.safetensors --quiet --checkpoint c --resume"),
+        cat("error: ", file,
+            " is a checkpoint of another program (words): its optimizer is adamw, this program's is sgd", help));
+
+    // The same model with one parameter of another shape, name or number, as another export would have it.
+    const auto changed = [&](const std::string& from, const std::string& to) {
+        std::string text = whole;
+        text.replace(text.find(from), from.size(), to);
+        const std::size_t identity = text.find("\"identity\":\"") + 12;
+        text[identity] = text[identity] == '0' ? '1' : '0';
+        write_file(path(file), text);
+        return run("words_train", resume);
+    };
+    expect_failure(changed("\"model.head.weight\":{\"dtype\":\"F32\",\"shape\":[11,8]",
+                           "\"model.head.weight\":{\"dtype\":\"F32\",\"shape\":[8,11]"),
+                   cat("error: ", file,
+                       " is a checkpoint of another program (words): its model.head.weight is F32 [8, 11], this "
+                       "program's is F32 [11, 8]",
+                       help));
+    expect_failure(changed("model.head.weight", "model.tail.weight"),
+                   cat("error: ", file,
+                       " is a checkpoint of another program (words): it has no parameter model.head.weight", help));
+    expect_failure(
+        changed("\"seed\"", "\"seed\""),
+        cat("error: ", file,
+            " is a checkpoint of another program (words): the same parameters are not all trained in both", help));
+
+    const auto same_program = [&](const std::string& from, const std::string& to) {
+        std::string text = whole;
+        text.replace(text.find(from), from.size(), to);
+        write_file(path(file), text);
+        return run("words_train", resume);
+    };
+    expect_failure(
+        same_program("\"version\":\"1\"", "\"version\":\"2\""),
+        cat("error: ", file, " has version 2 of the checkpoint format, and this program reads version 1", help));
+    expect_failure(
+        same_program("optimizer.v.model.head.bias", "optimizer.w.model.head.bias"),
+        cat("error: ", file, ": the checkpoint lacks optimizer.v.model.head.bias [11]\nhelp: the file is damaged"));
+    expect_failure(same_program("\"step\":\"8\"", "\"step\":\"x\""),
+                   cat("error: ", file, ": the checkpoint does not say its step\nhelp: the file is damaged"));
+
+    std::filesystem::remove(path(file));
+    expect_success(run("words_train", flags + " --save c/step-00000008.safetensors"));
+    expect_failure(
+        run("words_train", resume),
+        cat("error: ", file, " is not a checkpoint of a training run\nhelp: weights alone are read with --init"));
+}
+
+TEST_F(CheckpointTest, RefusesATruncatedOne) {
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string file = "c/step-00000008.safetensors", whole = read_file(path(file));
+    std::uint64_t header = 0;
+    std::memcpy(&header, whole.data(), 8);
+    write_file(path(file), whole.substr(0, whole.size() - 100));
+    expect_failure(run("words_train", flags + " --checkpoint c --resume"),
+                   cat("error: ", file, " is truncated: tensor optimizer.v.model.norm.one_plus_weight ends at byte ",
+                       whole.size() - 8 - header, " of the data, and there are ", whole.size() - 108 - header,
+                       "\nhelp: copy or download the file again"));
+    for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{8}, std::size_t{9}, std::size_t{500},
+                                     static_cast<std::size_t>(header), whole.size() / 2, whole.size() - 1}) {
+        write_file(path(file), whole.substr(0, length));
+        EXPECT_EQ(run("words_train", flags + " --checkpoint c --resume").status, 1) << length;
+    }
+}
+
+TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string before = read_file(path("c/step-00000008.safetensors"));
+    // Files may have 4 blocks of 512 bytes (or 1024, as the shell counts): less than a checkpoint takes.
+    const Outcome outcome =
+        shell(cat("ulimit -f 4; ", PROGRAMS,
+                  "/words_train --feed feed.safetensors --steps 9 --quiet --checkpoint c --resume --keep 1"));
+    expect_failure(outcome,
+                   "error: cannot write c/step-00000009.safetensors: File too large\nhelp: make room there, or name a "
+                   "place on another disk");
+    EXPECT_EQ(files(),
+              (std::vector<std::string>{"c/step-00000008.safetensors", "constants.safetensors", "feed.safetensors"}));
+    EXPECT_EQ(read_file(path("c/step-00000008.safetensors")), before);
+}
+
+}  // namespace
+}  // namespace thunder

@@ -1,0 +1,211 @@
+// What parameters start from: drawn, an export's weights, a file, a Hugging Face folder.
+#include <cmath>
+
+#include "program_test.h"
+#include "train/init.h"
+
+namespace thunder {
+namespace {
+
+class WeightsTest : public ProgramTest {
+  protected:
+    WeightsTest() { write_feed("feed.safetensors", 1, 4); }
+
+    static TestTensor ramp(const std::string& name, std::vector<std::int64_t> shape, float start) {
+        std::size_t count = 1;
+        for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+        std::vector<float> values(count);
+        for (std::size_t i = 0; i < count; ++i) values[i] = start + static_cast<float>(i) / 8;
+        return floats(name, std::move(shape), values);
+    }
+    static std::vector<TestTensor> all(const std::string& prefix = "model.") {
+        return {ramp(prefix + "embed.weight", {V, D}, 1), ramp(prefix + "head.weight", {V, D}, 20),
+                ramp(prefix + "head.bias", {V}, 40), ramp(prefix + "norm.one_plus_weight", {D}, 50),
+                ramp(prefix + "frozen.weight", {D}, 60)};
+    }
+    static std::vector<TestTensor> without(std::vector<TestTensor> tensors, const std::string& name) {
+        std::erase_if(tensors, [&](const TestTensor& t) { return t.name == name; });
+        return tensors;
+    }
+
+    Outcome start(const std::string& how) const {
+        return run("words_train", "--feed feed.safetensors --steps 0 --save out.safetensors --quiet " + how);
+    }
+    void expect_loaded(const std::string& how) const {
+        std::filesystem::remove(path("out.safetensors"));
+        expect_success(start(how));
+        for (const TestTensor& wanted : all()) {
+            const std::vector<float> values = read_floats(path("out.safetensors"), wanted.name);
+            EXPECT_EQ(std::string(reinterpret_cast<const char*>(values.data()), values.size() * 4), wanted.bytes)
+                << wanted.name << " " << how;
+        }
+    }
+    void expect_failure(const std::string& how, const std::string& error) const {
+        const Outcome outcome = start(how);
+        EXPECT_EQ(outcome.status, 1);
+        EXPECT_EQ(outcome.err, error + "\n");
+    }
+};
+
+TEST_F(WeightsTest, AreDrawnByName) {
+    expect_success(start("--seed 5 --init-std 0.5"));
+    std::vector<float> expected(V * D);
+    random_normal(expected.data(), 0, expected.size(), 5, "model.head.weight");
+    for (float& x : expected) x *= 0.5F;
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.weight"), expected);
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.norm.one_plus_weight"), std::vector<float>(D, 1));
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.bias"), std::vector<float>(V, 0));
+    const std::string one = read_file(path("out.safetensors"));
+    expect_success(start("--seed 5 --init-std 0.5 --threads 2"));
+    EXPECT_EQ(read_file(path("out.safetensors")), one);
+    const Outcome told = run("words_train", "--feed feed.safetensors --steps 0 --seed 5 --init-std 0.5");
+    EXPECT_NE(told.err.find("5 parameters drawn: norm scales 1, biases 0, all else N(0, 0.5) with seed 5\n"),
+              std::string::npos)
+        << told.err;
+}
+
+TEST_F(WeightsTest, ComeFromTheExportByDefault) {
+    write_tensors(path("weights.safetensors"), all());
+    expect_loaded("");
+    expect_success(start("--init random"));
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.bias"), std::vector<float>(V, 0));
+}
+
+TEST_F(WeightsTest, ComeFromAFileWithOrWithoutAWrapper) {
+    write_tensors(path("same.safetensors"), all());
+    write_tensors(path("bare.safetensors"), all(""));
+    write_tensors(path("wrapped.safetensors"), all("_orig_mod.model."));
+    for (const char* file : {"same", "bare", "wrapped"}) expect_loaded(cat("--init ", file, ".safetensors"));
+}
+
+TEST_F(WeightsTest, ComeFromAFolderOfHuggingFace) {
+    std::filesystem::create_directories(path("whole"));
+    write_tensors(path("whole/model.safetensors"), all());
+    expect_loaded("--init whole");
+
+    std::filesystem::create_directories(path("shards"));
+    std::vector<TestTensor> tensors = all();
+    write_tensors(path("shards/a.safetensors"), {tensors[0], tensors[1]});
+    tensors.erase(tensors.begin(), tensors.begin() + 2);
+    tensors.push_back(ramp("model.rotary.inv_freq", {4}, 0));
+    write_tensors(path("shards/b.safetensors"), tensors);
+    const std::string index =
+        R"({"metadata":{"total_size":1},"weight_map":{"model.embed.weight":"a.safetensors","model.head.weight":"a.safetensors",)"
+        R"("model.head.bias":"b.safetensors","model.norm.one_plus_weight":"b.safetensors","model.frozen.weight":"b.safetensors","model.rotary.inv_freq":"b.safetensors"}})";
+    write_file(path("shards/model.safetensors.index.json"), index);
+    expect_loaded("--init shards");
+    const Outcome told = run("words_train", "--feed feed.safetensors --steps 0 --init shards");
+    EXPECT_NE(told.err.find("parameters from shards\nnot used from there: model.rotary.inv_freq\n"), std::string::npos)
+        << told.err;
+
+    std::filesystem::remove(path("shards/b.safetensors"));
+    expect_failure("--init shards", "error: no such file: shards/b.safetensors");
+    write_tensors(path("shards/b.safetensors"), without(tensors, "model.head.bias"));
+    expect_failure(
+        "--init shards",
+        "error: shards/model.safetensors.index.json says that model.head.bias is in b.safetensors, and it is not");
+    write_file(path("shards/model.safetensors.index.json"), R"({"weight_map":{"x":"../../etc/passwd"}})");
+    expect_failure("--init shards", "error: shards/model.safetensors.index.json: the entry of x is not a file's name");
+    write_file(path("shards/model.safetensors.index.json"), "{}");
+    expect_failure("--init shards", "error: shards/model.safetensors.index.json has no weight_map");
+
+    std::filesystem::create_directories(path("old"));
+    expect_failure("--init old",
+                   "error: --init old: the folder has neither model.safetensors nor "
+                   "model.safetensors.index.json\nhelp: it holds nothing");
+    write_file(path("old/config.json"), "{}");
+    expect_failure("--init old",
+                   "error: --init old: the folder has neither model.safetensors nor "
+                   "model.safetensors.index.json\nhelp: it holds config.json");
+    write_file(path("old/pytorch_model.bin"), "");
+    expect_failure("--init old",
+                   "error: --init old: the folder has neither model.safetensors nor model.safetensors.index.json\n"
+                   "help: its weights are in PyTorch's pickle format: save them with save_pretrained(..., "
+                   "safe_serialization=True)");
+}
+
+TEST_F(WeightsTest, AreConverted) {
+    std::vector<TestTensor> tensors = without(all(), "model.head.bias");
+    std::vector<std::uint16_t> halves(V);
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = bf16_from_f32(static_cast<float>(i));
+    tensors.push_back(tensor("model.head.bias", DType::bf16, {V}, halves));
+    write_tensors(path("x.safetensors"), tensors);
+    expect_success(start("--init x.safetensors"));
+    const std::vector<float> bias = read_floats(path("out.safetensors"), "model.head.bias");
+    for (std::size_t i = 0; i < bias.size(); ++i) EXPECT_EQ(bias[i], static_cast<float>(i));
+}
+
+TEST_F(WeightsTest, OfATieAreOne) {
+    // The tied name alone will do; both will do where they agree.
+    std::vector<TestTensor> tensors = all();
+    tensors[0].name = "model.tied.weight";
+    write_tensors(path("tied.safetensors"), tensors);
+    expect_loaded("--init tied.safetensors");
+    tensors.push_back(all()[0]);
+    write_tensors(path("both.safetensors"), tensors);
+    expect_loaded("--init both.safetensors");
+    tensors.back().bytes[5] ^= 1;
+    write_tensors(path("differ.safetensors"), tensors);
+    expect_failure(
+        "--init differ.safetensors",
+        "error: differ.safetensors: model.embed.weight and model.tied.weight differ, and in the program they are one "
+        "parameter\n"
+        "help: the file's model does not tie them; export that model, or remove one of the two from the file");
+}
+
+TEST_F(WeightsTest, ThatAreMissingAreNamedOrDrawn) {
+    std::vector<TestTensor> tensors = without(without(all(), "model.norm.one_plus_weight"), "model.head.weight");
+    tensors.push_back(ramp("model.norm.weight", {D}, 0));
+    write_tensors(path("x.safetensors"), tensors);
+    expect_failure(
+        "--init x.safetensors",
+        "error: x.safetensors lacks 2 parameters of the program: model.head.weight, model.norm.one_plus_weight; "
+        "model.norm.one_plus_weight is no tensor of the checkpoint: the exporter stored 1 + model.norm.weight\n"
+        "help: it holds model.embed.weight, model.frozen.weight, model.head.bias, model.norm.weight; --init-missing "
+        "random draws what is missing");
+    expect_success(start("--init x.safetensors --init-missing random --seed 5 --init-std 1"));
+    std::vector<float> expected(V * D);
+    random_normal(expected.data(), 0, expected.size(), 5, "model.head.weight");
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.weight"), expected);
+    const Outcome told =
+        run("words_train", "--feed feed.safetensors --steps 0 --init x.safetensors --init-missing random");
+    EXPECT_NE(told.err.find("parameters from x.safetensors\n2 parameters drawn: norm scales 1, biases 0, all else N(0, "
+                            "0.02) with seed 0\nnot used from there: model.norm.weight\n"),
+              std::string::npos)
+        << told.err;
+}
+
+TEST_F(WeightsTest, OfOtherShapesOrTypesAreRefused) {
+    const auto with = [&](TestTensor changed) {
+        std::vector<TestTensor> tensors = without(all(), changed.name);
+        tensors.push_back(std::move(changed));
+        write_tensors(path("x.safetensors"), tensors);
+        return std::string("--init x.safetensors");
+    };
+    expect_failure(with(ramp("model.head.weight", {V, D + 1}, 0)),
+                   "error: x.safetensors: model.head.weight is F32 [11, 9], and the program's parameter "
+                   "model.head.weight is F32 [11, 8]\n"
+                   "help: the file belongs to a model of other sizes");
+    expect_failure(with(ramp("model.head.weight", {D, V}, 0)),
+                   "error: x.safetensors: model.head.weight is F32 [8, 11], and the program's parameter "
+                   "model.head.weight is F32 [11, 8]\n"
+                   "help: the two are transposed: the file is of another model, or was written by another framework");
+    expect_failure(
+        with(longs("model.head.bias", {V}, std::vector<std::int64_t>(V))),
+        "error: x.safetensors: model.head.bias is I64 [11], and the program's parameter model.head.bias is F32 [11]\n"
+        "help: the file belongs to a model of other sizes");
+    expect_failure("--init none.safetensors", "error: no such file: none.safetensors");
+    std::filesystem::remove(path("constants.safetensors"));
+    expect_failure("--init random", "error: no such file: ./constants.safetensors");
+    write_tensors(path("constants.safetensors"), {ramp("tabel", {D}, 0)});
+    expect_failure("--init random",
+                   "error: ./constants.safetensors lacks the table table\nhelp: it is not the file that was written "
+                   "with this program: write the program again");
+    write_tensors(path("constants.safetensors"), {ramp("table", {D + 1}, 0)});
+    expect_failure("--init random",
+                   "error: ./constants.safetensors: table is F32 [9], and the program's table is F32 [8]\nhelp: the "
+                   "file belongs to a model of other sizes");
+}
+
+}  // namespace
+}  // namespace thunder
