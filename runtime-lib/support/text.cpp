@@ -42,6 +42,12 @@ std::string piece(float number) {
     return shortest(number);
 }
 
+std::string digits(const char* format, double number) {
+    char buffer[64];
+    std::snprintf(buffer, sizeof buffer, format, number);
+    return buffer;
+}
+
 std::string shape_text(std::span<const std::int64_t> shape) {
     std::string text = "[";
     for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
@@ -58,9 +64,7 @@ std::string bytes_text(std::uint64_t bytes) {
     double amount = static_cast<double>(bytes) / 1000;
     std::size_t unit = 0;
     for (; amount >= 999.95 && unit < 3; ++unit) amount /= 1000;
-    char buffer[32];
-    std::snprintf(buffer, sizeof buffer, "%.1f %s", amount, units[unit]);
-    return buffer;
+    return cat(digits("%.1f", amount), " ", units[unit]);
 }
 
 std::string list_text(std::span<const std::string> names, std::size_t limit) {

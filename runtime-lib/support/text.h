@@ -31,6 +31,9 @@ std::string cat(const Pieces&... pieces) {
     return text;
 }
 
+// A number as printf writes it: digits("%.2f", 1.5).
+std::string digits(const char* format, double number);
+
 // "[2, 32]"
 std::string shape_text(std::span<const std::int64_t> shape);
 

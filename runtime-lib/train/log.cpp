@@ -15,13 +15,6 @@ namespace thunder {
 
 namespace {
 
-// Nine digits tell any two floats apart.
-std::string digits(const char* format, double number) {
-    char buffer[64];
-    std::snprintf(buffer, sizeof buffer, format, number);
-    return buffer;
-}
-
 double tokens_per_second(const StepReport& report) {
     return report.ms > 0 ? static_cast<double>(report.tokens) * 1000 / report.ms : 0;
 }
@@ -65,6 +58,7 @@ std::string lines_before(const std::string& path, std::int64_t step) {
 }  // namespace
 
 std::string json_line(const StepReport& report) {
+    // Nine digits tell any two floats apart.
     return cat("{\"step\":", report.step, ",\"loss\":", digits("%.9g", report.loss),
                ",\"grad_norm\":", digits("%.9g", report.grad_norm), ",\"lr\":", digits("%.9g", report.lr),
                ",\"tokens\":", report.tokens, ",\"step_ms\":", digits("%.3f", report.ms),

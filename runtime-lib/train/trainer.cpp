@@ -203,6 +203,7 @@ struct Trainer::State {
 Trainer::Trainer(const ProgramSpec& program, const Options& options)
     : state_(std::make_unique<State>(program, options)) {
     State& s = *state_;
+    std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
     // What is wrong with the batches or with where results go is said before gigabytes are read.
@@ -304,7 +305,7 @@ void Trainer::end_step() {
     if (!std::isfinite(report.loss)) fail(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
     if (!std::isfinite(report.grad_norm))
         fail(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
-                 ", where the loss is ", report.loss),
+                 ", where the loss is ", digits("%.6g", report.loss)),
              help);
     if (s.log) s.log->write(report);
     s.console.step(report, s.options.steps);

@@ -112,11 +112,10 @@ TEST_F(ErrorsTest, OfNumbersThatAreNone) {
     feed(0, 1e30F);
     expect_failure("line_train", run_it, "error: the loss is inf at step 0" + help);
     feed(1e30F, 1e15F);  // an error of 1e15 that is squared, times an input of 1e30
-    expect_failure("line_train", run_it,
-                   "error: the gradient's norm is inf at step 0, where the loss is 5.000000075316429e+29" + help);
+    expect_failure("line_train", run_it, "error: the gradient's norm is inf at step 0, where the loss is 5e+29" + help);
     // A learning rate that diverges: the log has every step before, and no checkpoint holds what went wrong.
     feed(0, 1);
-    expect_failure("line_train", run_it + "--lr 1e9 --grad-clip 0 --log run.jsonl --checkpoint c",
+    expect_failure("line_train", run_it + "--lr 1e6 --grad-clip 0 --log run.jsonl --checkpoint c",
                    "error: the loss is inf at step 3" + help);
     EXPECT_EQ(read_log("run.jsonl").size(), 3U);
     EXPECT_EQ(std::filesystem::exists(path("c")), false);
