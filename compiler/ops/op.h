@@ -108,7 +108,7 @@ struct SampleOperand {
 struct Sample {
     std::string name;
     std::vector<SampleOperand> operands;
-    Attributes attributes;
+    Attributes attributes = {};
     double tolerance = 1e-6;  // of gradients against central differences in fp64, relative
     std::string tolerance_reason =
         "central differences with step 1e-5: truncation 1e-10, cancellation 1e-11 of the function's size";

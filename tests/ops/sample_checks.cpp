@@ -220,7 +220,7 @@ std::string empty_fields(const OpDef& def) {
                  "as many sample values as elements");
         if (def.infer) {
             std::size_t results = result_types(def, sample).size();
-            need(results == 1 || def.result_names.size() == results, "result_names");
+            need(results == 1 || def.result_names.size() >= results, "result_names");  // attributes may add results
             need(def.statistics < results, "statistics below the number of results");
         }
     }

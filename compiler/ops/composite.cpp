@@ -1,0 +1,84 @@
+#include "compiler/ops/composite.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace thunderc {
+
+Dims leading_dims(const Dims& dims) {
+    return dims.empty() ? Dims{} : Dims(dims.begin(), dims.end() - 1);
+}
+
+std::int64_t row_count(const Dims& dims) {
+    return element_count(leading_dims(dims));
+}
+
+std::int64_t last_dim(const Dims& dims) {
+    return dims.empty() ? 1 : dims.back();
+}
+
+std::string dims_text(const Dims& dims) {
+    return "(" + to_string(dims) + ")";
+}
+
+DType statistics_dtype(DType dtype) {
+    return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+
+bool has_operand(const Op& op, std::size_t i) {
+    return static_cast<bool>(operand_or_none(op, i));
+}
+
+Value operand_or_none(const Op& op, std::size_t i) {
+    return i < op.operands.size() ? op.operands[i] : Value{};
+}
+
+Attributes without(Attributes attributes, std::initializer_list<std::string_view> names) {
+    for (std::string_view name : names) attributes.erase(name);
+    return attributes;
+}
+
+Value add_optional(Builder& b, Value a, Value other) {
+    if (!a) return other;
+    return other ? b.add(a, other) : a;
+}
+
+CallField operand_field(std::string name, std::size_t index, std::string stride_field, std::size_t row_dims) {
+    return {std::move(name), CallField::Kind::operand, index, "", std::move(stride_field), row_dims};
+}
+
+CallField result_field(std::string name, std::size_t index, std::string stride_field, std::size_t row_dims) {
+    return {std::move(name), CallField::Kind::result, index, "", std::move(stride_field), row_dims};
+}
+
+CallField literal_field(std::string name, std::int64_t value) {
+    return literal_field(std::move(name), std::to_string(value));
+}
+
+CallField literal_field(std::string name, std::string value) {
+    return {std::move(name), CallField::Kind::literal, 0, std::move(value), "", 1};
+}
+
+std::string float_literal(double value) {
+    std::string text = fmt::format("{}", static_cast<float>(value));
+    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+    return text + "F";
+}
+
+Value matmul(Builder& b, Value x, Value y, bool transpose_x, bool transpose_y) {
+    return b.op("matmul", {x, y}, {{"transpose_a", transpose_x}, {"transpose_b", transpose_y}});
+}
+
+Value keep_dim(Builder& b, Value statistic) {
+    Dims dims = b.type(statistic).dims;
+    dims.push_back(1);
+    return b.reshape(statistic, dims);
+}
+
+Value mean_of_rows(Builder& b, Value v) {
+    const Type type = b.type(v);
+    return b.mul(b.reduce_sum(v, {type.rank() - 1}, true), 1.0 / static_cast<double>(last_dim(type.dims)));
+}
+
+}  // namespace thunderc

@@ -1,0 +1,37 @@
+// Small helpers that the definitions of composites share.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/ops/op.h"
+#include "compiler/ops/rules.h"
+
+namespace thunderc {
+
+Dims leading_dims(const Dims& dims);            // all but the last
+std::int64_t row_count(const Dims& dims);       // their product: rows of a matrix (rows, last)
+std::int64_t last_dim(const Dims& dims);        // 1 for a scalar
+std::string dims_text(const Dims& dims);        // "(2,32,64)", as messages write shapes
+DType statistics_dtype(DType dtype);            // statistics of a row are kept in f32, in f64 for f64
+bool has_operand(const Op& op, std::size_t i);  // present and not none
+Value operand_or_none(const Op& op, std::size_t i);
+Attributes without(Attributes attributes, std::initializer_list<std::string_view> names);
+
+// a + b where both are there, else the one that is.
+Value add_optional(Builder& b, Value a, Value other);
+
+// ---- fields of menu calls ----
+CallField operand_field(std::string name, std::size_t index, std::string stride_field = {}, std::size_t row_dims = 1);
+CallField result_field(std::string name, std::size_t index, std::string stride_field = {}, std::size_t row_dims = 1);
+CallField literal_field(std::string name, std::int64_t value);
+CallField literal_field(std::string name, std::string value);
+std::string float_literal(double value);  // "0.125F"
+
+// ---- pieces of decompositions ----
+Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transpose_y = false);
+Value keep_dim(Builder& b, Value statistic);  // (...) -> (..., 1)
+Value mean_of_rows(Builder& b, Value v);      // (..., n) -> (..., 1)
+
+}  // namespace thunderc

@@ -1,0 +1,536 @@
+// Linear layers, y = x Wᵀ, with what a product can do on the way: bias, activation, residual, and several products of
+// one input.
+#include "compiler/ops/linear.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/ops/activations.h"
+#include "compiler/ops/composite.h"
+
+namespace thunderc {
+
+std::size_t linear_products(std::size_t operand_count) {
+    return operand_count <= 4 ? 1 : 1 + (operand_count - 3) / 2;
+}
+
+std::size_t backward_input_products(std::size_t operand_count) {
+    return operand_count <= 3 ? 1 : operand_count - 2;
+}
+
+std::vector<std::vector<Value>> adjacent_values(const Op& op) {
+    std::vector<std::vector<Value>> groups;
+    auto add = [&groups](std::vector<Value> group) {
+        if (group.size() > 1) groups.push_back(std::move(group));
+    };
+    if (op.name == "linear") {
+        std::vector<Value> weights, biases;
+        for (std::size_t k = 0; k < linear_products(op.operands.size()); ++k) {
+            weights.push_back(op.operands[linear_weight(k)]);
+            if (has_operand(op, linear_bias(k))) biases.push_back(op.operands[linear_bias(k)]);
+        }
+        add(std::move(weights));
+        add(std::move(biases));
+    } else if (op.name == "linear_backward_input") {
+        std::vector<Value> weights;
+        for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k)
+            weights.push_back(op.operands[backward_input_weight(k)]);
+        add(std::move(weights));
+    } else if (op.name == "linear_backward_weight") {
+        std::size_t n = op.attributes.boolean("bias", false) ? op.results.size() / 2 : op.results.size();
+        auto split = [&](const std::vector<Value>& values, std::size_t from) {
+            if (values.size() < from + n) return;
+            add({values.begin() + static_cast<std::ptrdiff_t>(from),
+                 values.begin() + static_cast<std::ptrdiff_t>(from + n)});
+        };
+        split(op.results, 0);
+        split(op.results, n);
+        split(op.operands, backward_weight_before);
+        split(op.operands, backward_weight_before + n);
+    }
+    return groups;
+}
+
+namespace {
+
+// x as a matrix of rows.
+Value as_matrix(Builder& b, Value x) {
+    const Dims dims = b.type(x).dims;
+    return b.reshape(x, {row_count(dims), last_dim(dims)});
+}
+
+Dims with_last(Dims dims, std::int64_t last) {
+    dims.back() = last;
+    return dims;
+}
+
+// Slices of the last dimension as wide as each weight is high.
+std::vector<Value> split_columns(Builder& b, Value v, const Dims& widths) {
+    std::vector<Value> out;
+    std::int64_t begin = 0;
+    for (std::int64_t width : widths) {
+        out.push_back(b.slice(v, b.type(v).rank() - 1, begin, begin + width));
+        begin += width;
+    }
+    return out;
+}
+
+std::string mismatch(const char* what, const Dims& is, const char* than, const Dims& wanted) {
+    return fmt::format("{} is {}, {} {}", what, dims_text(is), than, dims_text(wanted));
+}
+
+// ---- forward
+// ----------------------------------------------------------------------------------------------------------------
+
+std::vector<Type> infer_linear(const InferInput& in) {
+    const Type& x = in.operand(0);
+    require(x.rank() >= 1, "x is a scalar");
+    const std::size_t n = linear_products(in.operands.size());
+    std::int64_t out = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+        const Type& w = in.operand(linear_weight(k));
+        require(w.rank() == 2 && w.dims[1] == x.dims.back(),
+                fmt::format("the weight is {}, x is {}: the weight is (out, in), and in is the last dimension of x",
+                            dims_text(w.dims), dims_text(x.dims)));
+        require(w.dtype == x.dtype, fmt::format("the weight is {}, x is {}", name_of(w.dtype), name_of(x.dtype)));
+        require(in.has(linear_bias(k)) == in.has(linear_bias(0)),
+                "some of the products have a bias and some have none");
+        if (in.has(linear_bias(k)))
+            require(in.operand(linear_bias(k)).dims == Dims{w.dims[0]},
+                    mismatch("the bias", in.operand(linear_bias(k)).dims, "one value for each output is", {w.dims[0]}));
+        out += w.dims[0];
+    }
+    Type y = Type::tensor(x.dtype, with_last(x.dims, out));
+    if (in.has(linear_residual))
+        require(in.operand(linear_residual) == y,
+                mismatch("the residual", in.operand(linear_residual).dims, "the product is", y.dims));
+    std::string activation = in.attributes.string("activation", "none");
+    require(is_activation(activation), fmt::format("there is no activation {}", activation));
+    if (in.attributes.boolean("keep_pre_activation", false)) return {y, y};
+    return {y};
+}
+
+std::vector<Tensor> reference_linear(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+    const Tensor& x = operands[0];
+    const std::int64_t rows = row_count(x.type.dims), in = last_dim(x.type.dims), out = last_dim(results[0].dims);
+    std::vector<Tensor> result(results.begin(), results.end());
+    const std::string activation = op.attributes.string("activation", "none");
+    std::int64_t column = 0;
+    for (std::size_t k = 0; k < linear_products(op.operands.size()); ++k) {
+        const Tensor& w = operands[linear_weight(k)];
+        for (std::int64_t o = 0; o < w.type.dims[0]; ++o, ++column) {
+            for (std::int64_t r = 0; r < rows; ++r) {
+                double sum = has_operand(op, linear_bias(k)) ? operands[linear_bias(k)].at(o) : 0;
+                for (std::int64_t i = 0; i < in; ++i) sum += x.at(r * in + i) * w.at(o * in + i);
+                if (result.size() > 1) result[1].set(r * out + column, sum);
+                sum = activation_value(activation, sum);
+                if (has_operand(op, linear_residual)) sum += operands[linear_residual].at(r * out + column);
+                result[0].set(r * out + column, sum);
+            }
+        }
+    }
+    return result;
+}
+
+std::vector<Value> decompose_linear(Builder& b, const Op& op) {
+    Value x = as_matrix(b, op.operands[0]);
+    std::vector<Value> parts;
+    std::int64_t out = 0;
+    for (std::size_t k = 0; k < linear_products(op.operands.size()); ++k) {
+        Value w = op.operands[linear_weight(k)];
+        Value y = matmul(b, x, w, false, true);
+        if (has_operand(op, linear_bias(k))) y = b.add(y, op.operands[linear_bias(k)]);
+        parts.push_back(y);
+        out += b.type(w).dims[0];
+    }
+    Value y = parts.size() == 1 ? parts[0] : b.op("concat", parts, {{"axis", std::int64_t{1}}});
+    Value pre = b.reshape(y, with_last(b.type(op.operands[0]).dims, out));
+    y = activation_in_primitives(b, pre, op.attributes.string("activation", "none"));
+    if (has_operand(op, linear_residual)) y = b.add(y, op.operands[linear_residual]);
+    if (op.attributes.boolean("keep_pre_activation", false)) return {y, pre};
+    return {y};
+}
+
+VjpResult vjp_linear(const VjpInput& in) {
+    Builder& b = in.b;
+    const Op& op = in.op;
+    VjpResult result(op.operands.size());
+    const std::string activation = op.attributes.string("activation", "none");
+    const bool keeps = op.results.size() > 1;
+    if (in.wants(linear_residual)) result[linear_residual] = in.cotangent();
+    Value d = in.cotangent();
+    if (d && activation != "none") {
+        Value pre;
+        if (keeps) {
+            pre = in.result(1);
+        } else {
+            std::vector<Value> operands = op.operands;
+            if (operands.size() > linear_residual) operands[linear_residual] = {};
+            pre = b.op("linear", operands, without(op.attributes, {"activation"}));
+        }
+        d = activation_backward(b, d, pre, activation);
+    }
+    if (keeps && in.cotangents[1]) d = add_optional(b, d, in.cotangents[1]);
+    if (!d) return result;
+
+    const std::size_t n = linear_products(op.operands.size());
+    std::vector<Value> weights;
+    Dims widths;
+    bool want_weights = false, want_biases = false;
+    for (std::size_t k = 0; k < n; ++k) {
+        weights.push_back(op.operands[linear_weight(k)]);
+        widths.push_back(b.type(weights.back()).dims[0]);
+        want_weights = want_weights || in.wants(linear_weight(k));
+        want_biases = want_biases || (has_operand(op, linear_bias(k)) && in.wants(linear_bias(k)));
+    }
+    Attributes attributes;
+    if (op.attributes.boolean("adjacent_weights", false)) attributes.set("adjacent_weights", true);
+    if (in.wants(0)) {
+        std::vector<Value> operands = {d, weights[0]};
+        if (n > 1) operands.push_back({});  // no residual
+        operands.insert(operands.end(), weights.begin() + 1, weights.end());
+        result[0] = b.op("linear_backward_input", operands, attributes);
+    }
+    if (want_weights) {
+        if (want_biases) attributes.set("bias", true);
+        if (n > 1) attributes.set("outs", widths);
+        std::vector<Value> gradients = b.emit("linear_backward_weight", {d, op.operands[0]}, attributes);
+        for (std::size_t k = 0; k < n; ++k) {
+            if (in.wants(linear_weight(k))) result[linear_weight(k)] = gradients[k];
+            if (want_biases && in.wants(linear_bias(k))) result[linear_bias(k)] = gradients[n + k];
+        }
+    } else if (want_biases) {
+        Value sums = b.sum_to(d, {last_dim(b.type(d).dims)});
+        std::vector<Value> parts = split_columns(b, sums, widths);
+        for (std::size_t k = 0; k < n; ++k)
+            if (in.wants(linear_bias(k))) result[linear_bias(k)] = parts[k];
+    }
+    return result;
+}
+
+MenuCall call_linear(const Op& op, const Function& f) {
+    const Type& x = f.type(op.operands[0]);
+    const Type& y = f.type(op.results[0]);
+    const auto leading = static_cast<std::size_t>(x.rank() - 1);
+    MenuCall call{"linear_forward", {}, "y = x Wᵀ"};
+    call.fields = {result_field("y", 0, "ld_y", leading), operand_field("x", 0, "ld_x", leading),
+                   operand_field("weight", 1)};
+    if (has_operand(op, linear_bias(0))) {
+        call.fields.push_back(operand_field("bias", linear_bias(0)));
+        call.comment += " + bias";
+    }
+    const std::string activation = op.attributes.string("activation", "none");
+    if (activation != "none") {
+        call.fields.push_back(literal_field("activation", "Activation::" + activation));
+        call.comment = fmt::format("y = {}({})", activation, call.comment.substr(4));
+    }
+    if (has_operand(op, linear_residual)) {
+        call.fields.push_back(operand_field("residual", linear_residual, "ld_residual", leading));
+        call.comment += " + residual";
+    }
+    if (op.results.size() > 1) call.fields.push_back(result_field("pre_activation", 1));
+    call.fields.push_back(literal_field("rows", row_count(x.dims)));
+    call.fields.push_back(literal_field("in", last_dim(x.dims)));
+    call.fields.push_back(literal_field("out", last_dim(y.dims)));
+    return call;
+}
+
+// ---- backward: the input
+// -------------------------------------------------------------------------------------------------------
+
+std::vector<Type> infer_backward_input(const InferInput& in) {
+    const Type& dy = in.operand(0);
+    require(dy.rank() >= 1, "dy is a scalar");
+    std::int64_t out = 0;
+    for (std::size_t k = 0; k < backward_input_products(in.operands.size()); ++k) {
+        const Type& w = in.operand(backward_input_weight(k));
+        require(w.rank() == 2 && w.dims[1] == in.operand(1).dims[1] && w.dtype == dy.dtype,
+                fmt::format("the weight is {}, dy is {}", to_string(w), to_string(dy)));
+        out += w.dims[0];
+    }
+    require(out == dy.dims.back(), fmt::format("dy has {} columns, the weights have {} rows", dy.dims.back(), out));
+    Type dx = Type::tensor(dy.dtype, with_last(dy.dims, in.operand(1).dims[1]));
+    if (in.has(backward_input_residual))
+        require(in.operand(backward_input_residual) == dx,
+                mismatch("the residual", in.operand(backward_input_residual).dims, "the product is", dx.dims));
+    return {dx};
+}
+
+std::vector<Tensor> reference_backward_input(const Op& op, std::span<const Tensor> operands,
+                                             std::span<const Type> results) {
+    const Tensor& dy = operands[0];
+    Tensor dx(results[0]);
+    const std::int64_t rows = row_count(dx.type.dims), in = last_dim(dx.type.dims), out = last_dim(dy.type.dims);
+    std::int64_t column = 0;
+    for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k) {
+        const Tensor& w = operands[backward_input_weight(k)];
+        for (std::int64_t o = 0; o < w.type.dims[0]; ++o, ++column)
+            for (std::int64_t r = 0; r < rows; ++r)
+                for (std::int64_t i = 0; i < in; ++i)
+                    dx.set(r * in + i, dx.at(r * in + i) + dy.at(r * out + column) * w.at(o * in + i));
+    }
+    if (has_operand(op, backward_input_residual))
+        for (std::int64_t i = 0; i < dx.size(); ++i) dx.set(i, dx.at(i) + operands[backward_input_residual].at(i));
+    return {dx};
+}
+
+std::vector<Value> decompose_backward_input(Builder& b, const Op& op) {
+    Value dy = as_matrix(b, op.operands[0]);
+    std::vector<Value> weights;
+    Dims widths;
+    for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k) {
+        weights.push_back(op.operands[backward_input_weight(k)]);
+        widths.push_back(b.type(weights.back()).dims[0]);
+    }
+    std::vector<Value> parts = split_columns(b, dy, widths);
+    Value dx;
+    for (std::size_t k = 0; k < parts.size(); ++k) dx = add_optional(b, dx, matmul(b, parts[k], weights[k]));
+    dx = b.reshape(dx, with_last(b.type(op.operands[0]).dims, b.type(weights[0]).dims[1]));
+    return {add_optional(b, dx, operand_or_none(op, backward_input_residual))};
+}
+
+MenuCall call_backward_input(const Op& op, const Function& f) {
+    const Type& dy = f.type(op.operands[0]);
+    const Type& dx = f.type(op.results[0]);
+    const auto leading = static_cast<std::size_t>(dy.rank() - 1);
+    MenuCall call{"linear_backward_input", {}, "dx = dy W"};
+    call.fields = {result_field("dx", 0, "ld_dx", leading), operand_field("dy", 0, "ld_dy", leading),
+                   operand_field("weight", 1)};
+    if (has_operand(op, backward_input_residual)) {
+        call.fields.push_back(operand_field("residual", backward_input_residual, "ld_residual", leading));
+        call.comment += " + residual";
+    }
+    call.fields.push_back(literal_field("rows", row_count(dx.dims)));
+    call.fields.push_back(literal_field("in", last_dim(dx.dims)));
+    call.fields.push_back(literal_field("out", last_dim(dy.dims)));
+    return call;
+}
+
+// ---- backward: the weights
+// -----------------------------------------------------------------------------------------------------
+
+std::vector<Type> infer_backward_weight(const InferInput& in) {
+    const Type& dy = in.operand(0);
+    const Type& x = in.operand(1);
+    require(dy.rank() >= 1 && leading_dims(dy.dims) == leading_dims(x.dims) && dy.rank() == x.rank(),
+            mismatch("dy", dy.dims, "x is", x.dims));
+    Dims outs = {dy.dims.back()};
+    if (in.attributes.has("outs")) outs = in.attributes.integers("outs");
+    std::int64_t sum = 0;
+    std::vector<Type> results;
+    for (std::int64_t out : outs) {
+        results.push_back(Type::tensor(dy.dtype, {out, x.dims.back()}));
+        sum += out;
+    }
+    require(sum == dy.dims.back(), fmt::format("dy has {} columns, the weights have {} rows", dy.dims.back(), sum));
+    if (in.attributes.boolean("bias", false))
+        for (std::int64_t out : outs) results.push_back(Type::tensor(dy.dtype, {out}));
+    if (in.operands.size() > backward_weight_before) {
+        require(in.operands.size() == backward_weight_before + results.size(),
+                fmt::format("{} gradients are to be added to, there are {}",
+                            in.operands.size() - backward_weight_before, results.size()));
+        for (std::size_t r = 0; r < results.size(); ++r)
+            require(in.operand(backward_weight_before + r) == results[r],
+                    mismatch("the gradient before", in.operand(backward_weight_before + r).dims, "the product is",
+                             results[r].dims));
+    }
+    return results;
+}
+
+std::vector<Tensor> reference_backward_weight(const Op& op, std::span<const Tensor> operands,
+                                              std::span<const Type> results) {
+    const Tensor& dy = operands[0];
+    const Tensor& x = operands[1];
+    const std::int64_t rows = row_count(x.type.dims), in = last_dim(x.type.dims), out = last_dim(dy.type.dims);
+    std::vector<Tensor> result;
+    for (std::size_t r = 0; r < results.size(); ++r) {
+        result.emplace_back(results[r]);
+        if (operands.size() > backward_weight_before) result.back() = operands[backward_weight_before + r];
+    }
+    const std::size_t n = op.attributes.boolean("bias", false) ? results.size() / 2 : results.size();
+    std::int64_t column = 0;
+    for (std::size_t k = 0; k < n; ++k) {
+        for (std::int64_t o = 0; o < results[k].dims[0]; ++o, ++column) {
+            for (std::int64_t r = 0; r < rows; ++r) {
+                const double d = dy.at(r * out + column);
+                for (std::int64_t i = 0; i < in; ++i)
+                    result[k].set(o * in + i, result[k].at(o * in + i) + d * x.at(r * in + i));
+                if (n < results.size()) result[n + k].set(o, result[n + k].at(o) + d);
+            }
+        }
+    }
+    return result;
+}
+
+std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
+    Value dy = as_matrix(b, op.operands[0]);
+    Value x = as_matrix(b, op.operands[1]);
+    Dims outs = {last_dim(b.type(dy).dims)};
+    if (op.attributes.has("outs")) outs = op.attributes.integers("outs");
+    std::vector<Value> parts = split_columns(b, dy, outs);
+    std::vector<Value> results;
+    for (Value part : parts) results.push_back(matmul(b, part, x, true, false));
+    if (op.attributes.boolean("bias", false))
+        for (Value part : parts) results.push_back(b.reduce_sum(part, {0}));
+    for (std::size_t r = 0; r < results.size(); ++r)
+        if (Value before = operand_or_none(op, backward_weight_before + r)) results[r] = b.add(before, results[r]);
+    return results;
+}
+
+MenuCall call_backward_weight(const Op& op, const Function& f) {
+    const Type& dy = f.type(op.operands[0]);
+    const Type& x = f.type(op.operands[1]);
+    const auto leading = static_cast<std::size_t>(dy.rank() - 1);
+    const bool adds = op.operands.size() > backward_weight_before;
+    MenuCall call{"linear_backward_weight", {}, adds ? "dW += dyᵀ x" : "dW = dyᵀ x"};
+    call.fields = {result_field("dweight", 0)};
+    if (op.attributes.boolean("bias", false)) {
+        call.fields.push_back(result_field("dbias", op.results.size() / 2));
+        call.comment += adds ? ", dbias += column sums of dy" : ", dbias = column sums of dy";
+    }
+    call.fields.push_back(operand_field("dy", 0, "ld_dy", leading));
+    call.fields.push_back(operand_field("x", 1, "ld_x", leading));
+    if (adds) call.fields.push_back(literal_field("gradient", "Gradient::add"));
+    call.fields.push_back(literal_field("rows", row_count(x.dims)));
+    call.fields.push_back(literal_field("in", last_dim(x.dims)));
+    call.fields.push_back(literal_field("out", last_dim(dy.dims)));
+    return call;
+}
+
+double product_flops(const Op& op, const Function& f, std::size_t rows_of, std::size_t other) {
+    const Dims& a = f.type(op.operands[rows_of]).dims;
+    return 2.0 * static_cast<double>(row_count(a)) * static_cast<double>(last_dim(a)) * static_cast<double>(other);
+}
+
+}  // namespace
+
+std::vector<OpDef> define_linear() {
+    const std::string again = "a gradient of first order only: its decomposition can be differentiated";
+
+    OpDef linear;
+    linear.name = "linear";
+    linear.level = OpLevel::composite;
+    linear.summary =
+        "x (..., in) times the transposes of weights (out, in), side by side in the last dimension; bias, activation "
+        "and residual on the way.";
+    linear.formula =
+        "y = activation(x Wᵀ + bias) + residual. dpre = activation'(pre) dy; dx = dpre W; dW = dpreᵀ x; dbias = column "
+        "sums of dpre; "
+        "dresidual = dy";
+    linear.source = "torch.nn.Linear";
+    linear.infer = infer_linear;
+    linear.reference = reference_linear;
+    linear.vjp = vjp_linear;
+    linear.decompose = decompose_linear;
+    linear.call = call_linear;
+    linear.flops = [](const Op& op, const Function& f) {
+        return product_flops(op, f, 0, static_cast<std::size_t>(last_dim(f.type(op.results[0]).dims)));
+    };
+    linear.recompute = Recompute::expensive;
+    linear.in_place = {{0, linear_residual}};
+    linear.result_names = {"y", "pre_activation"};
+    auto activation = [](const char* name, bool keep = false) {
+        Attributes a{{"activation", std::string(name)}};
+        if (keep) a.set("keep_pre_activation", true);
+        return a;
+    };
+    linear.samples = {
+        {.name = "plain", .operands = {f32({2, 3, 5}), f32({4, 5})}},
+        {.name = "vector", .operands = {f32({5}), f32({3, 5}), f32({3})}},
+        {.name = "bias and residual", .operands = {f32({3, 4}), f32({7, 4}), f32({7}), f32({3, 7})}},
+        {.name = "gelu", .operands = {f32({3, 4}), f32({5, 4}), f32({5})}, .attributes = activation("gelu")},
+        {.name = "gelu_tanh, kept",
+         .operands = {f32({3, 4}), f32({5, 4}), f32({5})},
+         .attributes = activation("gelu_tanh", true)},
+        {.name = "silu and residual",
+         .operands = {f32({3, 4}), f32({5, 4}), absent(), f32({3, 5})},
+         .attributes = activation("silu")},
+        {.name = "tanh", .operands = {f32({3, 4}), f32({5, 4})}, .attributes = activation("tanh")},
+        // positive operands keep pre-activations away from the kink at 0, where differences do not converge
+        {.name = "relu, active",
+         .operands = {f32({3, 4}, 0.1, 1), f32({5, 4}, 0.1, 1)},
+         .attributes = activation("relu", true)},
+        {.name = "relu, inactive",
+         .operands = {f32({3, 4}, 0.1, 1), f32({5, 4}, -1, -0.1)},
+         .attributes = activation("relu")},
+        {.name = "three products",
+         .operands = {f32({2, 3, 4}), f32({4, 4}), absent(), absent(), f32({2, 4}), absent(), f32({3, 4})}},
+        {.name = "two products with biases",
+         .operands = {f32({3, 4}), f32({5, 4}), f32({5}), f32({3, 8}), f32({3, 4}), f32({3})}},
+    };
+    linear.errors = {
+        {{f32_type({2, 4}), f32_type({3, 5})},
+         {},
+         "the weight is (3,5), x is (2,4): the weight is (out, in), and in is the last dimension of x"},
+        {{f32_type({2, 4}), f32_type({3, 4}), f32_type({4})}, {}, "the bias is (4), one value for each output is (3)"},
+        {{f32_type({2, 4}), f32_type({3, 4}), std::nullopt, f32_type({2, 4})},
+         {},
+         "the residual is (2,4), the product is (2,3)"},
+        {{f32_type({2, 4}), f32_type({3, 4})}, activation("softplus"), "there is no activation softplus"},
+    };
+
+    OpDef input;
+    input.name = "linear_backward_input";
+    input.level = OpLevel::composite;
+    input.summary =
+        "The cotangent of a linear layer's input: dy (..., out) times weights (out, in), with an optional residual "
+        "added.";
+    input.formula = "dx = dy W + residual";
+    input.source = "the VJP of linear";
+    input.infer = infer_backward_input;
+    input.reference = reference_backward_input;
+    input.not_differentiable = again;
+    input.decompose = decompose_backward_input;
+    input.call = call_backward_input;
+    input.flops = [](const Op& op, const Function& f) {
+        return product_flops(op, f, 0, static_cast<std::size_t>(last_dim(f.type(op.results[0]).dims)));
+    };
+    input.recompute = Recompute::expensive;
+    input.in_place = {{0, backward_input_residual}};
+    input.samples = {
+        {.name = "plain", .operands = {f32({2, 3, 5}), f32({5, 4})}},
+        {.name = "residual", .operands = {f32({3, 5}), f32({5, 4}), f32({3, 4})}},
+        {.name = "three products", .operands = {f32({2, 3, 9}), f32({4, 4}), absent(), f32({2, 4}), f32({3, 4})}},
+    };
+    input.errors = {{{f32_type({2, 4}), f32_type({3, 5})}, {}, "dy has 4 columns, the weights have 3 rows"}};
+
+    OpDef weight;
+    weight.name = "linear_backward_weight";
+    weight.level = OpLevel::composite;
+    weight.summary =
+        "The cotangents of a linear layer's weights and biases: dy (..., out) and x (..., in) give dW (out, in), "
+        "overwritten or added to.";
+    weight.formula = "dW = before + dyᵀ x; dbias = before + column sums of dy";
+    weight.source = "the VJP of linear";
+    weight.infer = infer_backward_weight;
+    weight.reference = reference_backward_weight;
+    weight.not_differentiable = again;
+    weight.decompose = decompose_backward_weight;
+    weight.call = call_backward_weight;
+    weight.flops = [](const Op& op, const Function& f) {
+        return product_flops(op, f, 1, static_cast<std::size_t>(last_dim(f.type(op.operands[0]).dims)));
+    };
+    weight.recompute = Recompute::expensive;
+    weight.result_names = {"dw"};
+    for (std::size_t r = 1; r < 16; ++r) weight.result_names.push_back(std::to_string(r));
+    for (std::size_t r = 0; r < 16; ++r) weight.in_place.emplace_back(r, backward_weight_before + r);
+    weight.samples = {
+        {.name = "plain", .operands = {f32({2, 3, 5}), f32({2, 3, 4})}},
+        {.name = "bias", .operands = {f32({3, 5}), f32({3, 4})}, .attributes = {{"bias", true}}},
+        {.name = "added to",
+         .operands = {f32({3, 5}), f32({3, 4}), f32({5, 4}), f32({5})},
+         .attributes = {{"bias", true}}},
+        {.name = "three products", .operands = {f32({3, 9}), f32({3, 4})}, .attributes = {{"outs", Dims{4, 2, 3}}}},
+        {.name = "two products with biases, added to",
+         .operands = {f32({3, 6}), f32({3, 4}), f32({4, 4}), f32({2, 4}), f32({4}), f32({2})},
+         .attributes = {{"outs", Dims{4, 2}}, {"bias", true}}},
+    };
+    weight.errors = {
+        {{f32_type({2, 4}), f32_type({3, 5})}, {}, "dy is (2,4), x is (3,5)"},
+        {{f32_type({2, 4}), f32_type({2, 5})}, {{"outs", Dims{2, 3}}}, "dy has 4 columns, the weights have 5 rows"},
+    };
+    return {linear, input, weight};
+}
+
+}  // namespace thunderc
