@@ -1,0 +1,63 @@
+#include "compiler/transforms/raise_embedding.h"
+
+#include <utility>
+
+#include "compiler/transforms/pattern.h"
+#include "compiler/transforms/rewrite.h"
+
+namespace thunderc {
+namespace {
+
+// Ids base, base + 1, … along one dimension.
+bool counts_up(const ConstExpr& ids) {
+    if (ids.kind != ConstExpr::Kind::affine) return false;
+    for (std::size_t d = 0; d < ids.step.size(); ++d)
+        if (ids.type.dims[d] != 1 && (ids.step[d] != 1 || ids.type.dims[d] != ids.type.elements())) return false;
+    return true;
+}
+
+void raise(Function& f, Report& report) {
+    Rewriter rewriter(f);
+    Definitions d(f, rewriter.old_ops());
+    Builder& b = rewriter.builder();
+    for (const Op& op : rewriter.old_ops()) {
+        if (op.name != "gather" || !d.is_parameter(op.operands[0])) {
+            rewriter.keep(op);
+            continue;
+        }
+        const Type& table = d.type(op.operands[0]);
+        const Type& ids = d.type(op.operands[1]);
+        const char* why = table.rank() != 2         ? "the table is not a matrix"
+                          : axis_of(op, table) != 0 ? "rows are not taken along dimension 0"
+                          : !is_integer(ids.dtype)  ? "the ids are not integers"
+                                                    : nullptr;
+        if (why != nullptr) {
+            report.declined("embedding", where(op.provenance), why);
+            rewriter.keep(op);
+            continue;
+        }
+        b.set_provenance(op.provenance);
+        Value weight = rewriter.now(op.operands[0]), y;
+        ConstPtr known = d.constant(op.operands[1]);
+        if (known && counts_up(*known)) {
+            auto begin = static_cast<std::int64_t>(known->base);
+            y = b.reshape(b.slice(weight, 0, begin, begin + ids.elements()), d.type(op.results[0]).dims);
+            report.done("embedding", where(op.provenance), "a slice of the table: the ids are consecutive");
+        } else {
+            y = b.emit("embedding", {weight, rewriter.now(op.operands[1])}, {}, f.info(op.results[0]).name)[0];
+            report.done("embedding", where(op.provenance), replaced_text(op.provenance));
+        }
+        rewriter.replace(op, std::vector<Value>{y});
+    }
+    rewriter.finish();
+}
+
+}  // namespace
+
+Module raise_embedding(Module module, Report& report) {
+    for (Function& f : module.functions)
+        if (f.kind.empty()) raise(f, report);
+    return module;
+}
+
+}  // namespace thunderc

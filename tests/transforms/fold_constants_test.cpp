@@ -1,0 +1,145 @@
+#include "compiler/transforms/fold_constants.h"
+
+#include <cmath>
+
+#include "compiler/analysis/constant_fold.h"
+#include "compiler/analysis/constant_value.h"
+#include "tests/transforms/pass_test.h"
+
+namespace thunderc {
+namespace {
+
+std::string fold(std::string_view text) {
+    return after_pass(fold_constants, text);
+}
+
+TEST(FoldConstants, ShapeArithmeticBecomesNumbers) {
+    EXPECT_EQ(fold(R"(
+func @main(%x: f32[2,3] input "x") -> (%s, %x) {
+  %a = constant() {value = <i64[1] splat 2.0>} : i64[1]
+  %b = constant() {value = <i64[2] affine 3.0 + [-4.0]>} : i64[2]
+  %c = concat(%a, %b) {axis = 0} : i64[3]
+  %d = slice(%c) {axis = 0, begin = 1, end = 3, step = 1} : i64[2]
+  %s = mul(%d, %a) : i64[2]
+}
+)"),
+              text(R"(
+func @main(%x: f32[2,3] input "x") -> (%s, %x) {
+  %s = constant() {value = <i64[2] affine 6.0 + [-8.0]>} : i64[2]
+}
+)"));
+}
+
+// Nothing of 4096 x 4096 elements is ever made: this would take minutes and gigabytes.
+TEST(FoldConstants, CausalMaskStaysAPredicate) {
+    EXPECT_EQ(fold(R"(
+func @main(%x: f32[1,1,4096,4096] input "x") -> (%y) {
+  %i = constant() {value = <i64[4096] affine 0.0 + [1.0]>} : i64[4096]
+  %t = reshape(%i) {dims = [1, 1, 4096, 1]} : i64[1,1,4096,1]
+  %s = reshape(%i) {dims = [1, 1, 1, 4096]} : i64[1,1,1,4096]
+  %le = le(%s, %t) : bool[1,1,4096,4096]
+  %one = constant() {value = <bool[] splat 1.0>} : bool[]
+  %eq = eq(%one, %one) : bool[]
+  %and = and(%eq, %le) : bool[1,1,4096,4096]
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %inf = constant() {value = <f32[] splat -inf>} : f32[]
+  %mask = select(%and, %zero, %inf) : f32[1,1,4096,4096]
+  %y = add(%x, %mask) : f32[1,1,4096,4096]
+}
+)"),
+              text(R"(
+func @main(%x: f32[1,1,4096,4096] input "x") -> (%y) {
+  %mask = constant() {value = <f32[1,1,4096,4096] select(bool[1,1,4096,4096] le(i64[1,1,4096,4096] affine 0.0 + [0.0, 0.0, 0.0, 1.0], i64[1,1,4096,4096] affine 0.0 + [0.0, 0.0, 1.0, 0.0]), f32[1,1,4096,4096] splat 0.0, f32[1,1,4096,4096] splat -inf)>} : f32[1,1,4096,4096]
+  %y = add(%x, %mask) : f32[1,1,4096,4096]
+}
+)"));
+}
+
+// (1 - mask) * least, as older frameworks write additive masks.
+TEST(FoldConstants, ArithmeticOnAPredicateSelects) {
+    EXPECT_EQ(fold(R"(
+func @main(%x: f32[90,90] input "x") -> (%y) {
+  %t = constant() {value = <i64[90,1] affine 0.0 + [1.0, 0.0]>} : i64[90,1]
+  %s = constant() {value = <i64[90] affine 0.0 + [1.0]>} : i64[90]
+  %le = le(%s, %t) : bool[90,90]
+  %f = cast(%le) {dtype = f32} : f32[90,90]
+  %one = constant() {value = <f32[] splat 1.0>} : f32[]
+  %n = sub(%one, %f) : f32[90,90]
+  %least = constant() {value = <f32[] splat -1024.0>} : f32[]
+  %mask = mul(%n, %least) : f32[90,90]
+  %y = add(%x, %mask) : f32[90,90]
+}
+)"),
+              text(R"(
+func @main(%x: f32[90,90] input "x") -> (%y) {
+  %mask = constant() {value = <f32[90,90] select(bool[90,90] le(i64[90,90] affine 0.0 + [0.0, 1.0], i64[90,90] affine 0.0 + [1.0, 0.0]), f32[90,90] splat -0.0, f32[90,90] splat -1024.0)>} : f32[90,90]
+  %y = add(%x, %mask) : f32[90,90]
+}
+)"));
+}
+
+TEST(FoldConstants, ArgumentsAreNotFolded) {
+    constexpr const char* ir = R"(
+func @main(%w: f32[4] parameter "w") -> (%y) {
+  %one = constant() {value = <f32[] splat 1.0>} : f32[]
+  %y = add(%w, %one) : f32[4]
+}
+)";
+    EXPECT_EQ(fold(ir), text(ir));
+}
+
+// Rotary tables have no lazy form; they are rounded after each op, as f32 arithmetic does it.
+TEST(FoldConstants, TablesAreDenseAndRounded) {
+    Module m = parse_module(R"(module "m" values
+func @main(%x: f32[100,2] input "x") -> (%y) {
+  %i = constant() {value = <i64[100,1] affine 0.0 + [1.0, 0.0]>} : i64[100,1]
+  %t = cast(%i) {dtype = f32} : f32[100,1]
+  %f = constant() {value = <f32[2] dense [1.0, 0.10000000149011612]>} : f32[2]
+  %a = mul(%t, %f) : f32[100,2]
+  %c = cos(%a) : f32[100,2]
+  %y = mul(%x, %c) : f32[100,2]
+}
+)");
+    Report report;
+    m = fold_constants(std::move(m), report);
+    verify(m);
+    ASSERT_EQ(m.main().ops.size(), 2u);
+    ConstPtr c = m.main().ops[0].attributes.constant("value");
+    ASSERT_EQ(c->kind, ConstExpr::Kind::dense);
+    const float tenth = 0.1F;
+    for (int t = 0; t < 100; ++t) {
+        EXPECT_EQ(c->data->at(2 * t), static_cast<float>(std::cos(static_cast<double>(t))));
+        EXPECT_EQ(c->data->at(2 * t + 1),
+                  static_cast<float>(std::cos(static_cast<double>(static_cast<float>(t) * tenth))));
+    }
+}
+
+// Every view of an affine expression against the same view of its elements.
+TEST(ConstantFold, ViewsOfAffineExpressionsAreExact) {
+    ConstPtr e = ConstExpr::affine(Type::tensor(DType::i64, {4, 1, 6}), 5, {12, 0, 2});  // one run: 5, 7, 9, ...
+    for (const Dims& dims : {Dims{24}, Dims{2, 2, 6}, Dims{4, 6}, Dims{8, 3}, Dims{1, 4, 2, 1, 3}}) {
+        ConstPtr r = reshape_constant(e, dims);
+        EXPECT_EQ(r->kind, ConstExpr::Kind::affine) << to_string(dims);
+        EXPECT_EQ(materialize(*r).i, materialize(*e).i) << to_string(dims);
+    }
+    ConstPtr t = transpose_constant(e, {2, 0, 1});
+    EXPECT_EQ(t->kind, ConstExpr::Kind::affine);
+    for (std::int64_t i = 0; i < 6; ++i)
+        for (std::int64_t j = 0; j < 4; ++j) EXPECT_EQ(materialize(*t).at(i * 4 + j), 5 + 12 * j + 2 * i);
+    // A transposed expression is no run any more: its reshape has to be written out, and still be right.
+    ConstPtr flat = reshape_constant(t, {24});
+    EXPECT_EQ(flat->kind, ConstExpr::Kind::dense);
+    EXPECT_EQ(materialize(*flat).i, materialize(*t).i);
+    ConstPtr b = broadcast_constant(e, {2, 4, 3, 6});
+    EXPECT_EQ(b->kind, ConstExpr::Kind::affine);
+    EXPECT_EQ(materialize(*b).at(((1 * 4 + 3) * 3 + 2) * 6 + 5), 5 + 36 + 10);
+}
+
+TEST(ConstantFold, LargeTablesAreNotRepeated) {
+    ConstPtr table = ConstExpr::dense(Tensor::floats({3}, {1, 5, 2}));
+    EXPECT_EQ(broadcast_constant(table, {1 << 21, 3}), nullptr);
+    EXPECT_NE(broadcast_constant(table, {1 << 10, 3}), nullptr);
+}
+
+}  // namespace
+}  // namespace thunderc
