@@ -60,6 +60,13 @@ CallField literal_field(std::string name, std::string value) {
     return {std::move(name), CallField::Kind::literal, 0, std::move(value), "", 1};
 }
 
+void gradient_field(MenuCall& call, const Op& op, std::size_t before, std::size_t results) {
+    if (!has_operand(op, before)) return;
+    const std::size_t first = before + results;
+    call.fields.push_back(has_operand(op, first) ? operand_field("gradient", first)
+                                                 : literal_field("gradient", std::string("Gradient::add")));
+}
+
 std::string float_literal(double value) {
     std::string text = fmt::format("{}", static_cast<float>(value));
     if (text.find_first_of(".en") == std::string::npos) text += ".0";
@@ -68,6 +75,11 @@ std::string float_literal(double value) {
 
 Value matmul(Builder& b, Value x, Value y, bool transpose_x, bool transpose_y) {
     return b.op("matmul", {x, y}, {{"transpose_a", transpose_x}, {"transpose_b", transpose_y}});
+}
+
+Value add_before(Builder& b, Value before, Value d, Value first) {
+    Value sum = b.add(before, d);
+    return first ? b.op("select", {first, d, sum}) : sum;
 }
 
 Value keep_dim(Builder& b, Value statistic) {

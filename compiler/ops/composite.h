@@ -27,10 +27,15 @@ CallField operand_field(std::string name, std::size_t index, std::string stride_
 CallField result_field(std::string name, std::size_t index, std::string stride_field = {}, std::size_t row_dims = 1);
 CallField literal_field(std::string name, std::int64_t value);
 CallField literal_field(std::string name, std::string value);
+// Whether the call overwrites a gradient or adds to it, where operands `before` … (results many) and then perhaps
+// `first` are there: Gradient::add, or the operand `first`, which the generated program passes as a Gradient.
+void gradient_field(MenuCall& call, const Op& op, std::size_t before, std::size_t results);
 std::string float_literal(double value);  // "0.125F"
 
 // ---- pieces of decompositions ----
 Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transpose_y = false);
+// first ? d : before + d; without `first` before + d.
+Value add_before(Builder& b, Value before, Value d, Value first);
 Value keep_dim(Builder& b, Value statistic);  // (...) -> (..., 1)
 Value mean_of_rows(Builder& b, Value v);      // (..., n) -> (..., 1)
 

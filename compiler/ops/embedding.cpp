@@ -87,10 +87,10 @@ OpDef embedding_backward() {
     def.summary =
         "The cotangent of an embedding's table (entries, width): rows of dy (..., width) summed by ids (...), "
         "overwritten or added to.";
-    def.formula = "dw[e] = before[e] + sum of dy[i] where ids[i] = e";
+    def.formula = "dw[e] = before[e] + sum of dy[i] where ids[i] = e; nothing is before where `first` holds";
     def.source = "the VJP of embedding";
     def.infer = [](const InferInput& in) {
-        require_operands(in, 2, 3);
+        require_operands(in, 2, 4);
         const Type &dy = float_operand(in, 0), &ids = integer_operand(in, 1);
         require(dy.rank() >= 1 && leading_dims(dy.dims) == ids.dims,
                 fmt::format("dy is {}, ids are {}", dims_text(dy.dims), dims_text(ids.dims)));
@@ -98,12 +98,13 @@ OpDef embedding_backward() {
         if (in.has(2))
             require(in.operand(2) == dw,
                     fmt::format("the gradient before is {}, the sum is {}", to_string(in.operand(2)), to_string(dw)));
+        if (in.has(3)) require(boolean_operand(in, 3).rank() == 0, "first is to be bool[]");
         return std::vector<Type>{dw};
     };
     def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
         const Tensor &dy = operands[0], &ids = operands[1];
         Tensor dw(types[0]);
-        if (has_operand(op, 2)) dw = operands[2];
+        if (has_operand(op, 2) && !(has_operand(op, 3) && operands[3].at(0) != 0)) dw = operands[2];
         const std::int64_t width = types[0].dims[1];
         for (std::int64_t i = 0; i < ids.size(); ++i) {
             const std::int64_t id = checked_id(ids, i, types[0].dims[0]);
@@ -116,14 +117,14 @@ OpDef embedding_backward() {
     def.decompose = [](Builder& b, const Op& op) {
         Value dw = b.op("scatter_add", {op.operands[1], op.operands[0]},
                         {{"axis", std::int64_t{0}}, {"entries", op.attributes.integer("entries")}});
-        return std::vector<Value>{has_operand(op, 2) ? b.add(op.operands[2], dw) : dw};
+        return std::vector<Value>{has_operand(op, 2) ? add_before(b, op.operands[2], dw, operand_or_none(op, 3)) : dw};
     };
     def.call = [](const Op& op, const Function& f) {
         const Type &dy = f.type(op.operands[0]), &ids = f.type(op.operands[1]);
         const bool adds = has_operand(op, 2);
         MenuCall call{"embedding_backward", {}, adds ? "dW += rows of dy by id" : "dW = rows of dy by id"};
         call.fields = {result_field("dweight", 0), operand_field("dy", 0), operand_field("ids", 1)};
-        if (adds) call.fields.push_back(literal_field("gradient", std::string("Gradient::add")));
+        gradient_field(call, op, 2, 1);
         emb_fields(call, ids.dims, op.attributes.integer("entries"), dy.dims.back());
         return call;
     };
@@ -137,6 +138,10 @@ OpDef embedding_backward() {
          .operands = {f32({3, 2}), i64_of({3}, {1, 1, 0}), f32({4, 2})},
          .attributes = {{"entries", std::int64_t{4}}}},
     };
+    Sample first = def.samples.back();
+    first.name = "first micro-step";
+    first.operands.push_back(bool_of({}, {1}));
+    def.samples.push_back(first);
     def.errors = {{{f32_type({5, 3}), i64_type({2})}, {{"entries", std::int64_t{4}}}, "dy is (5,3), ids are (2)"}};
     return def;
 }

@@ -327,13 +327,17 @@ std::vector<Type> infer_backward_weight(const InferInput& in) {
     if (in.attributes.boolean("bias", false))
         for (std::int64_t out : outs) results.push_back(Type::tensor(dy.dtype, {out}));
     if (in.operands.size() > backward_weight_before) {
-        require(in.operands.size() == backward_weight_before + results.size(),
-                fmt::format("{} gradients are to be added to, there are {}",
-                            in.operands.size() - backward_weight_before, results.size()));
+        const std::size_t before = in.operands.size() - backward_weight_before;
+        require(before == results.size() || before == results.size() + 1,
+                fmt::format("{} gradients and a flag at most are to be added to, {} operands given", results.size(),
+                            before));
         for (std::size_t r = 0; r < results.size(); ++r)
             require(in.operand(backward_weight_before + r) == results[r],
                     mismatch("the gradient before", in.operand(backward_weight_before + r).dims, "the product is",
                              results[r].dims));
+        if (before > results.size())
+            require(in.operand(backward_weight_before + results.size()) == Type::tensor(DType::boolean, {}),
+                    "first is to be bool[]");
     }
     return results;
 }
@@ -343,10 +347,11 @@ std::vector<Tensor> reference_backward_weight(const Op& op, std::span<const Tens
     const Tensor& dy = operands[0];
     const Tensor& x = operands[1];
     const std::int64_t rows = row_count(x.type.dims), in = last_dim(x.type.dims), out = last_dim(dy.type.dims);
+    const bool first = has_operand(op, backward_weight_before + results.size()) && operands.back().at(0) != 0;
     std::vector<Tensor> result;
     for (std::size_t r = 0; r < results.size(); ++r) {
         result.emplace_back(results[r]);
-        if (operands.size() > backward_weight_before) result.back() = operands[backward_weight_before + r];
+        if (operands.size() > backward_weight_before && !first) result.back() = operands[backward_weight_before + r];
     }
     const std::size_t n = op.attributes.boolean("bias", false) ? results.size() / 2 : results.size();
     std::int64_t column = 0;
@@ -373,8 +378,10 @@ std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
     for (Value part : parts) results.push_back(matmul(b, part, x, true, false));
     if (op.attributes.boolean("bias", false))
         for (Value part : parts) results.push_back(b.reduce_sum(part, {0}));
+    Value first = operand_or_none(op, backward_weight_before + results.size());
     for (std::size_t r = 0; r < results.size(); ++r)
-        if (Value before = operand_or_none(op, backward_weight_before + r)) results[r] = b.add(before, results[r]);
+        if (Value before = operand_or_none(op, backward_weight_before + r))
+            results[r] = add_before(b, before, results[r], first);
     return results;
 }
 
@@ -391,7 +398,7 @@ MenuCall call_backward_weight(const Op& op, const Function& f) {
     }
     call.fields.push_back(operand_field("dy", 0, "ld_dy", leading));
     call.fields.push_back(operand_field("x", 1, "ld_x", leading));
-    if (adds) call.fields.push_back(literal_field("gradient", "Gradient::add"));
+    gradient_field(call, op, backward_weight_before, op.results.size());
     call.fields.push_back(literal_field("rows", row_count(x.dims)));
     call.fields.push_back(literal_field("in", last_dim(x.dims)));
     call.fields.push_back(literal_field("out", last_dim(dy.dims)));
@@ -501,7 +508,7 @@ std::vector<OpDef> define_linear() {
     weight.summary =
         "The cotangents of a linear layer's weights and biases: dy (..., out) and x (..., in) give dW (out, in), "
         "overwritten or added to.";
-    weight.formula = "dW = before + dyᵀ x; dbias = before + column sums of dy";
+    weight.formula = "dW = before + dyᵀ x; dbias = before + column sums of dy; nothing is before where `first` holds";
     weight.source = "the VJP of linear";
     weight.infer = infer_backward_weight;
     weight.reference = reference_backward_weight;
@@ -521,6 +528,10 @@ std::vector<OpDef> define_linear() {
         {.name = "added to",
          .operands = {f32({3, 5}), f32({3, 4}), f32({5, 4}), f32({5})},
          .attributes = {{"bias", true}}},
+        {.name = "added to, first micro-step",
+         .operands = {f32({3, 5}), f32({3, 4}), f32({5, 4}), f32({5}), bool_of({}, {1})},
+         .attributes = {{"bias", true}}},
+        {.name = "added to, later micro-step", .operands = {f32({3, 5}), f32({3, 4}), f32({5, 4}), bool_of({}, {0})}},
         {.name = "three products", .operands = {f32({3, 9}), f32({3, 4})}, .attributes = {{"outs", Dims{4, 2, 3}}}},
         {.name = "two products with biases, added to",
          .operands = {f32({3, 6}), f32({3, 4}), f32({4, 4}), f32({2, 4}), f32({4}), f32({2})},

@@ -4,8 +4,10 @@
 //
 //   linear(x, w, bias?, residual?, w1, bias1?, w2, bias2?, …)      y: the products side by side in the last dimension
 //   linear_backward_input(dy, w, residual?, w1, w2, …)
-//   linear_backward_weight(dy, x, before…)                         results: dw, dw1, …, then dbias, dbias1, …; before
-//   in this order
+//   linear_backward_weight(dy, x, before…, first?)                 results: dw, dw1, …, then dbias, dbias1, …
+//
+// The gradients before stand in the order of the results and are added to; with `first` (bool[]) they are overwritten
+// where that holds. A result lies where its gradient before lies: the call has no field for the latter.
 //
 // The menu sees several products as one over weights that lie side by side: `adjacent_values` says what has to.
 #pragma once

@@ -1,0 +1,14 @@
+// Attention without a matrix of scores in memory.
+#include "compiler/executors/executor.h"
+
+namespace thunderc {
+
+Executor attention_executor() {
+    return {"attention", "scaled dot-product attention in blocks, forward and backward",
+            [](const Op& op, const Function& function) -> std::optional<std::string> {
+                if (op.name != "sdpa" && op.name != "sdpa_backward") return "";
+                return not_f32(op, function);
+            }};
+}
+
+}  // namespace thunderc

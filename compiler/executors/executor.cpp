@@ -1,0 +1,46 @@
+#include "compiler/executors/executor.h"
+
+#include <fmt/format.h>
+
+#include "compiler/support/error.h"
+
+namespace thunderc {
+
+const std::vector<Executor>& all_executors() {
+    static const std::vector<Executor> all = {products_executor(),  attention_executor(), cross_entropy_executor(),
+                                              embedding_executor(), optimizer_executor(), fused_executor(),
+                                              reference_executor()};
+    return all;
+}
+
+std::vector<std::string> default_executors() {
+    std::vector<std::string> names;
+    for (const Executor& e : all_executors())
+        if (e.name != "reference") names.push_back(e.name);
+    return names;
+}
+
+const Executor& executor(const std::string& name) {
+    std::string names;
+    for (const Executor& e : all_executors()) {
+        if (e.name == name) return e;
+        names += (names.empty() ? "" : ", ") + e.name;
+    }
+    Diagnostic d;
+    d.message = fmt::format("there is no executor {}", name);
+    d.help = fmt::format("executors are {}", names);
+    throw UsageError(std::move(d));
+}
+
+std::optional<std::string> not_f32(const Op& op, const Function& function) {
+    for (const std::vector<Value>* values : {&op.operands, &op.results})
+        for (Value v : *values) {
+            if (!v) continue;
+            const DType dtype = function.type(v).dtype;
+            if (is_float(dtype) && dtype != DType::f32)
+                return fmt::format("{} operands: the menu's calls are of f32", name_of(dtype));
+        }
+    return std::nullopt;
+}
+
+}  // namespace thunderc

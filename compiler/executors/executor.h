@@ -1,0 +1,46 @@
+// Who carries out a composite: an executor claims it as one call of the runtime's menu, or says why it does not.
+//
+// The order of executors is the user's (`--executors`); the first one that claims an op has it. What none claims is
+// decomposed into primitives, and those become kernels. Nothing here knows how a call is printed: that stands in the
+// op's definition.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+struct Executor {
+    std::string name;  // "products": the word of --executors and of the attribute `executor`
+    std::string summary;
+    // Why the executor leaves the op to others; nullopt: it claims it. An empty reason: the op is none of its business.
+    std::function<std::optional<std::string>(const Op&, const Function&)> declines;
+};
+
+// One for each file of this folder.
+Executor products_executor();
+Executor attention_executor();
+Executor cross_entropy_executor();
+Executor embedding_executor();
+Executor optimizer_executor();
+Executor fused_executor();
+Executor reference_executor();
+
+// All there are, in the default order.
+const std::vector<Executor>& all_executors();
+
+// Without `reference`, which stands for claiming nothing.
+std::vector<std::string> default_executors();
+
+// Throws UsageError that lists the names where there is none of that name.
+const Executor& executor(const std::string& name);
+
+// Whether all floats among the op's operands and results are f32, which is what the menu computes in; the reason where
+// not.
+std::optional<std::string> not_f32(const Op& op, const Function& function);
+
+}  // namespace thunderc

@@ -1,0 +1,16 @@
+// What ends a step, over whole arenas instead of tensor by tensor.
+#include "compiler/executors/executor.h"
+
+namespace thunderc {
+
+Executor optimizer_executor() {
+    return {"optimizer",
+            "the norm of the gradients, clipping, AdamW and SGD, by the runtime's own loops over the arenas",
+            [](const Op& op, const Function& function) -> std::optional<std::string> {
+                if (op.name != "adamw" && op.name != "sgd" && op.name != "global_norm" && op.name != "clip_factor")
+                    return "";
+                return not_f32(op, function);
+            }};
+}
+
+}  // namespace thunderc

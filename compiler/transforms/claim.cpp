@@ -1,0 +1,117 @@
+#include "compiler/transforms/claim.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/executors/executor.h"
+#include "compiler/ops/op.h"
+#include "compiler/support/error.h"
+#include "compiler/transforms/rewrite.h"
+
+namespace thunderc {
+namespace {
+
+class FunctionClaimer {
+  public:
+    FunctionClaimer(Function& function, const std::vector<const Executor*>& executors, Report& report)
+        : f_(function), executors_(executors), report_(report) {}
+
+    void run() {
+        std::vector<Op> ops = std::exchange(f_.ops, {});
+        for (Op& op : ops) place(std::move(op));
+        for (Value& v : f_.results) v = now(v);
+        remove_dead_ops(f_);
+    }
+
+  private:
+    Value now(Value v) const {
+        if (!v || v.index >= now_.size() || !now_[v.index]) return v;
+        return now_[v.index];
+    }
+
+    void stand_for(Value old, Value by) {
+        if (old == by) return;
+        if (now_.size() <= old.index) now_.resize(old.index + 1);
+        now_[old.index] = by;
+    }
+
+    void place(Op op) {
+        for (Value& v : op.operands) v = now(v);
+        const OpDef& def = op_def(op.name);
+        if (def.level == OpLevel::structural || !def.decompose || claimed(op, def)) {
+            f_.ops.push_back(std::move(op));
+            return;
+        }
+        decompose(op, def);
+    }
+
+    bool claimed(Op& op, const OpDef& def) {
+        if (def.level == OpLevel::primitive) return false;
+        const std::string where = op.provenance.scope.empty() ? "@" + f_.name : op.provenance.scope;
+        for (const Executor* e : executors_) {
+            std::optional<std::string> reason = e->declines(op, f_);
+            if (!reason) {
+                op.attributes.set("executor", e->name);
+                report_.done(op.name, where, e->name);
+                return true;
+            }
+            if (!reason->empty()) report_.declined(op.name, where, fmt::format("{}: {}", e->name, *reason));
+        }
+        return false;
+    }
+
+    void decompose(const Op& op, const OpDef& def) {
+        const std::size_t start = f_.ops.size();
+        Builder b(f_);
+        b.set_provenance(op.provenance);
+        std::vector<Value> results = def.decompose(b, op);
+        check(results.size() == op.results.size(),
+              fmt::format("the decomposition of {} has {} results, {} are expected", op.name, results.size(),
+                          op.results.size()));
+        std::vector<Op> produced(std::make_move_iterator(f_.ops.begin() + static_cast<std::ptrdiff_t>(start)),
+                                 std::make_move_iterator(f_.ops.end()));
+        f_.ops.resize(start);
+        for (std::size_t r = 0; r < results.size(); ++r) {
+            stand_for(op.results[r], results[r]);
+            // a new value takes the name that the old one had; an operand that is passed through keeps its own
+            for (const Op& made : produced)
+                for (Value v : made.results)
+                    if (v == results[r]) f_.info(v).name = f_.info(op.results[r]).name;
+        }
+        // A primitive whose decomposition is itself is in its last form.
+        if (def.level == OpLevel::primitive && produced.size() == 1 && produced[0].name == op.name) {
+            f_.ops.push_back(std::move(produced[0]));
+            return;
+        }
+        for (Op& made : produced) {
+            if (made.name == op.name)
+                f_.ops.push_back(std::move(made));
+            else
+                place(std::move(made));
+        }
+        for (Value v : op.results) stand_for(v, now(now(v)));
+    }
+
+    Function& f_;
+    const std::vector<const Executor*>& executors_;
+    Report& report_;
+    std::vector<Value> now_;  // by replaced value
+};
+
+}  // namespace
+
+Module claim(Module module, const std::vector<std::string>& executors, Report& report) {
+    check(module.phase == Module::Phase::values, "executors claim before the plan");
+    std::vector<const Executor*> list;
+    for (const std::string& name : executors) {
+        const Executor& e = executor(name);
+        if (e.name == "reference") break;
+        list.push_back(&e);
+    }
+    for (Function& f : module.functions)
+        if (!f.kind.starts_with("kernel:")) FunctionClaimer(f, list, report).run();
+    return module;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,24 @@
+// Executors claim composites; what none claims is decomposed into primitives.
+//
+//     %y = linear(%x, %w) : f32[4,8]                        %y = linear(%x, %w) {executor = "products"} : f32[4,8]
+//     %n, %rstd = rms_norm(%y, %s) {eps = 1e-05} …     =>   %mul = mul(%y, %y) …
+//
+// Executors are asked in the given order; the first that claims an op has it, and the op keeps its form with the
+// attribute `executor`. `reference` claims nothing and ends the list. Ops without a decomposition stay as they are.
+// Decompositions are followed down to primitives; values keep the names and ops the provenance of what they replace,
+// and what is dead then is dropped.
+//
+// Requires: values. Guarantees: composites and imported ops that are left carry `executor`; primitives that the menu
+// carries out (matmul, gather, scatter_add) are in the form that it takes. Leaves kernel functions alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/transforms/pass_manager.h"
+
+namespace thunderc {
+
+Module claim(Module module, const std::vector<std::string>& executors, Report& report);
+
+}  // namespace thunderc
