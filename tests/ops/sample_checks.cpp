@@ -372,6 +372,7 @@ std::string in_place_problem(const OpDef& def, const Sample& sample) {
     std::vector<Tensor> before = run_reference(def, sample, operands);
     for (auto [result, operand] : def.in_place) {
         if (operand >= operands.size() || sample.operands[operand].absent) continue;
+        if (result >= before.size()) continue;  // attributes may add results
         if (operands[operand].size() != before.at(result).size()) continue;
         for (std::int64_t k = 0; k < std::min<std::int64_t>(operands[operand].size(), 16); ++k) {
             std::vector<Tensor> changed = operands;
