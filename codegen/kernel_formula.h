@@ -1,0 +1,24 @@
+// The formula of a kernel, for comments: "y = x * rsqrt(mean(x^2) + 1e-05) * weight".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/analysis/kernel_description.h"
+
+namespace thunderc {
+
+// input_names and output_names: of the kernel's parameters.
+std::string kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
+                           const std::vector<std::string>& output_names);
+
+// Fills {0}, {1}, ... and {t} of an elementwise op's text; operands that bind less tightly than the text get
+// parentheses.
+struct ExpressionText {
+    std::string text;
+    int precedence = 4;  // 4: an atom or a call
+};
+std::string fill_template(std::string_view form, int precedence, const std::vector<ExpressionText>& operands,
+                          std::string_view type);
+
+}  // namespace thunderc

@@ -1,0 +1,176 @@
+#include "codegen/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace thunderc {
+namespace {
+
+struct Break {
+    std::size_t at = 0;   // the next line begins here
+    int depth = 1 << 20;  // open parentheses
+};
+
+// Where a statement of more than `room` columns is best broken: after a comma or before an operator, outside of
+// strings, where the fewest parentheses are open, and of those places the last. 0 where there is none.
+std::size_t break_position(std::string_view text, std::size_t room) {
+    static constexpr std::string_view operators[] = {"+ ", "- ", "* ", "/ ", "? ", ": ", "&& ", "|| ", "= ", "<< "};
+    Break best;
+    int depth = 0;
+    bool quoted = false;
+    for (std::size_t k = 0; k < text.size(); ++k) {
+        const char c = text[k];
+        if (c == '"' && (k == 0 || text[k - 1] != '\\')) quoted = !quoted;
+        if (quoted) continue;
+        if (c == '(' || c == '{' || c == '[') ++depth;
+        if (c == ')' || c == '}' || c == ']') --depth;
+        if (c != ' ' || k < 16) continue;
+        if (k > room) break;
+        bool breaks = text[k - 1] == ',' || text[k - 1] == ';';
+        for (std::string_view op : operators) {
+            breaks = breaks || (op != "= " && text.substr(k + 1, op.size()) == op);
+            breaks = breaks || (op == "= " && k >= 2 && text.substr(k - 1, 2) == op);
+        }
+        if (breaks && depth <= best.depth) best = {k + 1, depth};
+    }
+    return best.at;
+}
+
+}  // namespace
+
+void SourceText::line(std::string_view text) {
+    if (text.empty()) {
+        text_ += '\n';
+        return;
+    }
+    std::string_view rest = text;
+    std::size_t indent = margin();
+    while (indent + rest.size() > width && rest.find("//") == std::string_view::npos) {
+        const std::size_t at = break_position(rest, width - indent);
+        if (at == 0) break;
+        std::string_view head = rest.substr(0, at);
+        while (!head.empty() && head.back() == ' ') head.remove_suffix(1);
+        text_ += std::string(indent, ' ');
+        text_ += head;
+        text_ += '\n';
+        rest = rest.substr(at);
+        indent = margin() + 4;
+    }
+    text_ += std::string(indent, ' ');
+    text_ += rest;
+    text_ += '\n';
+}
+
+void SourceText::blank() {
+    if (text_.size() >= 2 && text_.compare(text_.size() - 2, 2, "\n\n") == 0) return;
+    if (!text_.empty()) text_ += '\n';
+}
+
+void SourceText::comment(std::string_view text) {
+    const std::string start = std::string(margin(), ' ') + "//";
+    std::string current = start;
+    std::size_t k = 0;
+    while (k < text.size()) {
+        std::size_t end = text.find_first_of(" \n", k);
+        if (end == std::string_view::npos) end = text.size();
+        const std::string_view word = text.substr(k, end - k);
+        if (current.size() + 1 + word.size() > width && current != start) {
+            text_ += current + "\n";
+            current = start;
+        }
+        if (!word.empty()) {
+            current += ' ';
+            current += word;
+        }
+        if (end < text.size() && text[end] == '\n') {
+            text_ += current + "\n";
+            current = start;
+        }
+        k = end + 1;
+    }
+    text_ += current + "\n";
+}
+
+void SourceText::banner(std::string_view title) {
+    std::string text = fmt::format("{}// ---- {} ", std::string(margin(), ' '), title);
+    if (text.size() < width) text += std::string(width - text.size(), '-');
+    text_ += text + "\n";
+}
+
+void SourceText::open(std::string_view text) {
+    line(text);
+    indent();
+}
+
+void SourceText::close(std::string_view text) {
+    outdent();
+    line(text);
+}
+
+void SourceText::append(const SourceText& other) {
+    append_lines(other.str());
+}
+
+void SourceText::append_lines(std::string_view text) {
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size() - 1);
+        std::string_view one = text.substr(0, end + 1);
+        if (one != "\n") text_ += std::string(margin(), ' ');
+        text_ += one;
+        text.remove_prefix(end + 1);
+    }
+    if (!text_.empty() && text_.back() != '\n') text_ += '\n';
+}
+
+std::string identifier(std::string_view text) {
+    static const std::set<std::string, std::less<>> keywords = {
+        "alignas",  "and",    "asm",      "auto",     "bool",     "break",    "case",     "catch",   "char",
+        "class",    "const",  "continue", "default",  "delete",   "do",       "double",   "else",    "enum",
+        "export",   "extern", "false",    "float",    "for",      "friend",   "goto",     "if",      "inline",
+        "int",      "long",   "new",      "not",      "nullptr",  "operator", "or",       "private", "public",
+        "register", "return", "short",    "signed",   "sizeof",   "static",   "struct",   "switch",  "template",
+        "this",     "throw",  "true",     "try",      "typename", "union",    "using",    "virtual", "void",
+        "volatile", "while",  "xor",      "unsigned", "typedef",  "concept",  "requires", "char8_t", "co_await"};
+    std::string out;
+    for (char c : text) {
+        const bool good = std::isalnum(static_cast<unsigned char>(c)) != 0 && static_cast<unsigned char>(c) < 128;
+        if (good) {
+            out += c;
+        } else if (!out.empty() && out.back() != '_') {
+            out += '_';
+        }
+    }
+    while (!out.empty() && out.back() == '_') out.pop_back();
+    if (out.empty()) return "x";
+    if (std::isdigit(static_cast<unsigned char>(out.front())) != 0) out = "x" + out;
+    if (keywords.count(out) != 0) out += "_";
+    return out;
+}
+
+std::string unique_identifier(std::string_view wanted, std::vector<std::string>& taken) {
+    std::string name = identifier(wanted);
+    const std::string base = name;
+    for (int k = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++k)
+        name = fmt::format("{}_{}", base, k);
+    taken.push_back(name);
+    return name;
+}
+
+std::string float_literal_text(double value) {
+    const auto narrow = static_cast<float>(value);
+    if (std::isnan(narrow)) return "std::numeric_limits<float>::quiet_NaN()";
+    if (std::isinf(narrow)) {
+        return narrow > 0 ? "std::numeric_limits<float>::infinity()" : "-std::numeric_limits<float>::infinity()";
+    }
+    if (narrow == std::numeric_limits<float>::lowest()) return "std::numeric_limits<float>::lowest()";
+    std::string text = fmt::format("{}", narrow);
+    if (text.find_first_of(".e") == std::string::npos) text += ".0";
+    return text + "F";
+}
+
+}  // namespace thunderc

@@ -1,0 +1,45 @@
+// Writes source text: indentation, lines of at most 120 columns, comments.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace thunderc {
+
+class SourceText {
+  public:
+    static constexpr std::size_t width = 120;
+
+    // One statement. Where it is too long it goes on in the next line, four columns further in, broken where the fewest
+    // parentheses are open.
+    void line(std::string_view text);
+    void blank();                             // never two in a row
+    void comment(std::string_view text);      // "// ...", broken between words
+    void banner(std::string_view title);      // "// ---- title -------..." up to the width
+    void open(std::string_view text);         // a line, then one level deeper
+    void close(std::string_view text = "}");  // one level back, then a line
+    void indent() { ++depth_; }
+    void outdent() { --depth_; }
+    void append(const SourceText& other);      // its lines, at this depth
+    void append_lines(std::string_view text);  // text of several lines, as it is, at this depth
+
+    bool empty() const { return text_.empty(); }
+    const std::string& str() const { return text_; }
+
+  private:
+    std::size_t margin() const { return 4 * depth_; }
+
+    std::string text_;
+    std::size_t depth_ = 0;
+};
+
+// Letters, digits and underscores; begins with none of the digits; no keyword of C++. "x" where nothing is left.
+std::string identifier(std::string_view text);
+// A name that is not yet among `taken`: x, x_2, x_3, ...; it is added.
+std::string unique_identifier(std::string_view wanted, std::vector<std::string>& taken);
+
+// A literal of C++: 0.5F, 1e-05F, std::numeric_limits<float>::infinity().
+std::string float_literal_text(double value);
+
+}  // namespace thunderc

@@ -1,0 +1,110 @@
+#include "compiler/analysis/views.h"
+
+#include <cstddef>
+
+namespace thunderc {
+namespace {
+
+// numpy's rule for reshaping without a copy: runs of dimensions of equally many elements, each contiguous in itself.
+std::optional<Dims> reshaped_strides(const Dims& strides, const Dims& from, const Dims& to) {
+    Dims source, source_strides;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+        if (from[d] == 1) continue;
+        source.push_back(from[d]);
+        source_strides.push_back(strides[d]);
+    }
+    Dims result(to.size(), 0);
+    std::size_t i = 0, j = 0;
+    while (i < source.size() && j < to.size()) {
+        std::size_t i_end = i + 1, j_end = j + 1;
+        std::int64_t a = source[i], b = to[j];
+        while (a != b) {
+            if (a < b) {
+                if (i_end == source.size()) return std::nullopt;
+                a *= source[i_end++];
+            } else {
+                if (j_end == to.size()) return std::nullopt;
+                b *= to[j_end++];
+            }
+        }
+        for (std::size_t d = i; d + 1 < i_end; ++d) {
+            if (source_strides[d] != source_strides[d + 1] * source[d + 1]) return std::nullopt;
+        }
+        std::int64_t stride = source_strides[i_end - 1];
+        for (std::size_t d = j_end; d-- > j;) {
+            result[d] = stride;
+            stride *= to[d];
+        }
+        i = i_end;
+        j = j_end;
+    }
+    std::int64_t stride = 1;
+    for (std::size_t d = to.size(); d-- > j;) result[d] = stride;  // dimensions of one element
+    return result;
+}
+
+}  // namespace
+
+bool is_view(const Op& op) {
+    return op.name == "reshape" || op.name == "transpose" || op.name == "slice" || op.name == "broadcast_to";
+}
+
+std::optional<ViewLayout> view_layout(const Function& function, const Op& op, const ViewLayout& operand) {
+    const Dims& from = function.type(op.operands[0]).dims;
+    const Dims& to = function.type(op.results[0]).dims;
+    ViewLayout layout = operand;
+    if (op.name == "reshape") {
+        auto strides = reshaped_strides(operand.strides, from, to);
+        if (!strides) return std::nullopt;
+        layout.strides = std::move(*strides);
+        return layout;
+    }
+    if (op.name == "transpose") {
+        const Dims permutation = op.attributes.integers("permutation");
+        for (std::size_t d = 0; d < to.size(); ++d) {
+            layout.strides[d] = operand.strides[static_cast<std::size_t>(permutation[d])];
+        }
+        return layout;
+    }
+    if (op.name == "slice") {
+        const auto axis = static_cast<std::size_t>(
+            *normalize_axis(op.attributes.integer("axis"), static_cast<std::int64_t>(from.size())));
+        layout.offset += op.attributes.integer("begin") * operand.strides[axis];
+        layout.strides[axis] *= op.attributes.integer("step", 1);
+        return layout;
+    }
+    if (op.name == "broadcast_to" && element_count(from) == element_count(to)) {
+        layout.strides.insert(layout.strides.begin(), to.size() - from.size(), 1);
+        return layout;
+    }
+    return std::nullopt;
+}
+
+ViewLayout dense_layout(const Dims& dims) {
+    return {dense_strides(dims), 0};
+}
+
+bool is_dense(const ViewLayout& layout, const Dims& dims) {
+    return row_stride(layout, dims, 0).has_value();
+}
+
+std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dims, std::size_t row_dims) {
+    std::int64_t inner = 1;
+    for (std::size_t d = dims.size(); d-- > row_dims;) {
+        if (dims[d] != 1 && layout.strides[d] != inner) return std::nullopt;
+        inner *= dims[d];
+    }
+    std::int64_t stride = 0, expected = 0;
+    for (std::size_t d = row_dims; d-- > 0;) {
+        if (dims[d] == 1) continue;
+        if (expected == 0) {
+            stride = layout.strides[d];
+        } else if (layout.strides[d] != expected) {
+            return std::nullopt;
+        }
+        expected = layout.strides[d] * dims[d];
+    }
+    return stride == 0 ? inner : stride;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,31 @@
+// Where the elements of a view lie in the memory of what it views.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// Element strides for each dimension, and the element that index 0 stands for.
+struct ViewLayout {
+    Dims strides;
+    std::int64_t offset = 0;
+    bool operator==(const ViewLayout&) const = default;
+};
+
+// reshape, transpose, slice, broadcast_to: ops that move nothing where who reads them can follow strides.
+bool is_view(const Op& op);
+
+// The layout of a view's result in its operand's memory; none where a reshape needs a copy, and for broadcasts, whose
+// elements are not apart.
+std::optional<ViewLayout> view_layout(const Function& function, const Op& op, const ViewLayout& operand);
+
+ViewLayout dense_layout(const Dims& dims);
+// Row-major without gaps; dimensions of one element do not count.
+bool is_dense(const ViewLayout& layout, const Dims& dims);
+// The leading dimensions fold into rows of one stride, and each row is dense: what a call with a row stride takes. The
+// stride; none where it is not so.
+std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dims, std::size_t row_dims);
+
+}  // namespace thunderc

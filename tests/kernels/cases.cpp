@@ -1,0 +1,366 @@
+#include "cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <random>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ops/op.h"
+#include "compiler/transforms/fuse.h"
+
+namespace thunderc::testing {
+namespace {
+
+using Values = std::vector<Value>;
+using Body = std::function<Values(Builder&, const Values&)>;
+
+Tensor random_tensor(const Type& type, std::uint64_t seed, double low = -1.5, double high = 1.5) {
+    std::mt19937_64 engine(seed);
+    std::uniform_real_distribution<double> uniform(low, high);
+    Tensor t(type);
+    for (std::int64_t k = 0; k < t.size(); ++k) {
+        const double value = uniform(engine);
+        t.set(k, type.dtype == DType::boolean ? (value > (low + high) / 2 ? 1 : 0)
+                 : is_float(type.dtype)       ? static_cast<double>(static_cast<float>(value))
+                                              : std::floor(value * 4));
+    }
+    return t;
+}
+
+KernelCase make_case(std::string name, const std::vector<std::pair<std::string, Type>>& arguments, const Body& body,
+                     double tolerance = 2e-6) {
+    KernelCase c;
+    c.name = std::move(name);
+    c.tolerance = tolerance;
+    c.module.name = c.name;
+    Function f;
+    f.name = "main";
+    Values values;
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
+        values.push_back(f.add_argument(arguments[k].second, arguments[k].first));
+        c.arguments.push_back(random_tensor(arguments[k].second, 1000 + k));
+    }
+    f.argument_info.clear();
+    Builder b(f);
+    f.results = body(b, values);
+    c.module.functions.push_back(std::move(f));
+    return c;
+}
+
+Type f32(Dims dims) {
+    return Type::tensor(DType::f32, std::move(dims));
+}
+
+// ---- patterns
+// --------------------------------------------------------------------------------------------------------------
+
+Value mean_last(Builder& b, Value x) {
+    const Dims dims = b.type(x).dims;
+    const std::int64_t axis = static_cast<std::int64_t>(dims.size()) - 1;
+    return b.mul(b.reduce_sum(x, {axis}, true), 1.0 / static_cast<double>(dims.back()));
+}
+
+Value without_last(Builder& b, Value x) {
+    Dims dims = b.type(x).dims;
+    dims.pop_back();
+    return b.reshape(x, dims);
+}
+
+Value with_one(Builder& b, Value x) {
+    Dims dims = b.type(x).dims;
+    dims.push_back(1);
+    return b.reshape(x, dims);
+}
+
+Value over_rows(Builder& b, Value x) {
+    return b.sum_to(x, {b.type(x).dims.back()});
+}
+
+Values rms_norm_forward(Builder& b, const Values& v) {
+    Value rstd = b.op("rsqrt", {b.add(mean_last(b, b.mul(v[0], v[0])), 1e-5)});
+    return {b.mul(b.mul(v[0], rstd), v[1]), without_last(b, rstd)};
+}
+
+Values rms_norm_backward(Builder& b, const Values& v) {  // dy, x, weight, rstd
+    Value rstd = with_one(b, v[3]);
+    Value xn = b.mul(v[1], rstd), g = b.mul(v[0], v[2]);
+    Value dx = b.mul(rstd, b.sub(g, b.mul(xn, mean_last(b, b.mul(g, xn)))));
+    return {dx, over_rows(b, b.mul(v[0], xn))};
+}
+
+Values layer_norm_forward(Builder& b, const Values& v) {  // x, weight, bias
+    Value mean = mean_last(b, v[0]);
+    Value centred = b.sub(v[0], mean);
+    Value rstd = b.op("rsqrt", {b.add(mean_last(b, b.mul(centred, centred)), 1e-5)});
+    return {b.add(b.mul(b.mul(centred, rstd), v[1]), v[2]), without_last(b, mean), without_last(b, rstd)};
+}
+
+Values layer_norm_backward(Builder& b, const Values& v) {  // dy, x, weight, mean, rstd
+    Value rstd = with_one(b, v[4]);
+    Value xn = b.mul(b.sub(v[1], with_one(b, v[3])), rstd), g = b.mul(v[0], v[2]);
+    Value dx = b.mul(rstd, b.sub(b.sub(g, mean_last(b, g)), b.mul(xn, mean_last(b, b.mul(g, xn)))));
+    return {dx, over_rows(b, b.mul(v[0], xn)), over_rows(b, v[0])};
+}
+
+Values softmax(Builder& b, const Values& v) {
+    const std::int64_t axis = b.type(v[0]).rank() - 1;
+    Value most = b.op("reduce_max", {v[0]}, {{"axes", Dims{axis}}, {"keep_dims", true}});
+    Value e = b.op("exp", {b.sub(v[0], most)});
+    return {b.div(e, b.reduce_sum(e, {axis}, true))};
+}
+
+// gate and up side by side in one product
+Values swiglu_forward(Builder& b, const Values& v) {
+    const std::int64_t h = b.type(v[0]).dims.back() / 2;
+    Value gate = b.slice(v[0], 1, 0, h), up = b.slice(v[0], 1, h, 2 * h);
+    return {b.mul(b.mul(gate, b.op("sigmoid", {gate})), up)};
+}
+
+Values swiglu_backward(Builder& b, const Values& v) {  // gate_up, dy
+    const std::int64_t h = b.type(v[1]).dims.back();
+    Value gate = b.slice(v[0], 1, 0, h), up = b.slice(v[0], 1, h, 2 * h);
+    Value s = b.op("sigmoid", {gate});
+    Value silu = b.mul(gate, s);
+    Value dgate = b.mul(b.mul(v[1], up), b.add(s, b.sub(silu, b.mul(silu, s))));
+    return {b.op("concat", {dgate, b.mul(v[1], silu)}, {{"axis", std::int64_t{1}}})};
+}
+
+// x (B, T, NH, HS), tables (T, HS): x cos + (-x2, x1) sin
+Value rotate(Builder& b, Value x, Value cos, Value sin) {
+    const Dims dims = b.type(x).dims;
+    const std::int64_t half = dims[3] / 2;
+    Value turned =
+        b.op("concat", {b.neg(b.slice(x, 3, half, 2 * half)), b.slice(x, 3, 0, half)}, {{"axis", std::int64_t{3}}});
+    auto table = [&](Value t) { return b.reshape(t, {1, dims[1], 1, dims[3]}); };
+    return b.add(b.mul(x, table(cos)), b.mul(turned, table(sin)));
+}
+
+Values gelu(Builder& b, const Values& v) {
+    Value t = b.op("erf", {b.mul(v[0], 0.70710678118654752)});
+    return {b.mul(b.mul(v[0], 0.5), b.add(t, 1.0))};
+}
+
+std::vector<KernelCase> pattern_cases() {
+    std::vector<KernelCase> cases;
+    // Widths below, at and past the 32 lanes of a row's sum, and rows below and past the 16 of a block of partial sums.
+    for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {1, 3}, {3, 17}, {65, 65}, {17, 64}, {130, 3}, {33, 32}}) {
+        const std::string size = fmt::format("{}_{}", rows, width);
+        const Type x = f32({rows, width}), w = f32({width}), s = f32({rows});
+        cases.push_back(make_case("rms_norm_forward_" + size, {{"x", x}, {"weight", w}}, rms_norm_forward));
+        cases.push_back(make_case("rms_norm_backward_" + size, {{"dy", x}, {"x", x}, {"weight", w}, {"rstd", s}},
+                                  rms_norm_backward));
+        cases.push_back(
+            make_case("layer_norm_forward_" + size, {{"x", x}, {"weight", w}, {"bias", w}}, layer_norm_forward));
+        cases.push_back(make_case("layer_norm_backward_" + size,
+                                  {{"dy", x}, {"x", x}, {"weight", w}, {"mean", s}, {"rstd", s}}, layer_norm_backward));
+        cases.push_back(make_case("softmax_" + size, {{"x", x}}, softmax));
+        cases.push_back(make_case("bias_sum_" + size, {{"dy", x}},
+                                  [](Builder& b, const Values& v) { return Values{over_rows(b, v[0])}; }));
+        cases.push_back(make_case("swiglu_forward_" + size, {{"gate_up", f32({rows, 2 * width})}}, swiglu_forward));
+        cases.push_back(
+            make_case("swiglu_backward_" + size, {{"gate_up", f32({rows, 2 * width})}, {"dy", x}}, swiglu_backward));
+        cases.push_back(make_case("gelu_" + size, {{"x", x}}, gelu));
+        cases.push_back(make_case("transpose_" + size, {{"x", x}}, [](Builder& b, const Values& v) {
+            return Values{b.transpose(v[0], {1, 0})};
+        }));
+        cases.push_back(make_case("sum_" + size, {{"x", x}}, [](Builder& b, const Values& v) {
+            return Values{b.reduce_sum(b.mul(v[0], v[0]), {0, 1})};
+        }));
+        cases.push_back(make_case("max_of_columns_" + size, {{"x", x}}, [](Builder& b, const Values& v) {
+            return Values{b.op("reduce_max", {v[0]}, {{"axes", Dims{0}}, {"keep_dims", false}})};
+        }));
+    }
+    cases.push_back(
+        make_case("rms_norm_three_dims", {{"x", f32({2, 9, 12})}, {"weight", f32({12})}}, rms_norm_forward));
+    cases.push_back(make_case("rotary_heads", {{"x", f32({2, 5, 18})}, {"cos", f32({5, 6})}, {"sin", f32({5, 6})}},
+                              [](Builder& b, const Values& v) {
+                                  Value heads = b.reshape(v[0], {2, 5, 3, 6});
+                                  return Values{b.reshape(rotate(b, heads, v[1], v[2]), {2, 5, 18})};
+                              }));
+    // queries and keys of one merged product, other numbers of heads, and the order attention wants
+    cases.push_back(make_case("rotary_merged", {{"qkv", f32({2, 7, 48})}, {"cos", f32({7, 8})}, {"sin", f32({7, 8})}},
+                              [](Builder& b, const Values& v) {
+                                  Value q = b.reshape(b.slice(v[0], 2, 0, 32), {2, 7, 4, 8});
+                                  Value k = b.reshape(b.slice(v[0], 2, 32, 48), {2, 7, 2, 8});
+                                  return Values{b.transpose(rotate(b, q, v[1], v[2]), {0, 2, 1, 3}),
+                                                b.transpose(rotate(b, k, v[1], v[2]), {0, 2, 1, 3})};
+                              }));
+    cases.push_back(make_case("heads_apart", {{"x", f32({2, 40, 3, 65})}}, [](Builder& b, const Values& v) {
+        return Values{b.transpose(v[0], {0, 2, 3, 1})};
+    }));
+    cases.push_back(make_case("pad_and_cut", {{"x", f32({3, 10})}}, [](Builder& b, const Values& v) {
+        Value padded = b.op("pad", {v[0]}, {{"low", Dims{0, 2}}, {"high", Dims{1, 0}}, {"value", -100.0}});
+        return Values{b.mul(padded, 2.0), b.op("exp", {b.slice(v[0], 1, 1, 10, 3)})};
+    }));
+    cases.push_back(make_case("middle_sum", {{"x", f32({3, 20, 5})}}, [](Builder& b, const Values& v) {
+        return Values{b.op("exp", {b.reduce_sum(v[0], {1})})};
+    }));
+    cases.push_back(make_case("outer_and_inner_sum", {{"x", f32({6, 20, 7})}}, [](Builder& b, const Values& v) {
+        return Values{b.reduce_sum(v[0], {0, 2})};
+    }));
+    cases.push_back(make_case("groups_sum", {{"x", f32({3, 2, 4, 5})}}, [](Builder& b, const Values& v) {
+        return Values{b.mul(b.reduce_sum(v[0], {1}), 0.5),
+                      b.op("reduce_max", {v[0]}, {{"axes", Dims{2}}, {"keep_dims", true}})};
+    }));
+    cases.push_back(make_case("causal_scores", {{"scores", f32({2, 9, 9})}}, [](Builder& b, const Values& v) {
+        const Type index = Type::tensor(DType::i64, {9, 9});
+        ConstPtr later =
+            ConstExpr::elementwise(Type::tensor(DType::boolean, {9, 9}), "gt",
+                                   {ConstExpr::affine(index, 0, {0, 1}), ConstExpr::affine(index, 0, {1, 0})});
+        Value mask = b.constant(
+            ConstExpr::select(later, ConstExpr::splat(f32({9, 9}), -INFINITY), ConstExpr::splat(f32({9, 9}), 0)));
+        return softmax(b, {b.add(v[0], mask)});
+    }));
+    // a gradient that is added to what was there, unless it is the first
+    cases.push_back(make_case("accumulate_bias",
+                              {{"dy", f32({50, 6})}, {"before", f32({6})}, {"first", Type::tensor(DType::boolean, {})}},
+                              [](Builder& b, const Values& v) {
+                                  Value sum = over_rows(b, v[0]);
+                                  return Values{b.op("select", {v[2], sum, b.add(v[1], sum)})};
+                              }));
+    // a loss: a masked sum and its weight, in one kernel
+    cases.push_back(make_case(
+        "masked_loss", {{"x", f32({300, 70})}, {"y", f32({300, 70})}, {"labels", Type::tensor(DType::i64, {300})}},
+        [](Builder& b, const Values& v) {
+            Value error = b.sub(v[0], v[1]);
+            Value row = b.reduce_sum(b.mul(error, error), {1});
+            Value valid = b.op("ge", {v[2], b.scalar(DType::i64, 0)});
+            Value loss = b.reduce_sum(b.op("select", {valid, row, b.scalar(DType::f32, 0)}), {0});
+            return Values{b.mul(loss, 0.5), b.reduce_sum(b.cast(valid, DType::f32), {0}), row};
+        }));
+    cases.push_back(
+        make_case("integer_sum", {{"labels", Type::tensor(DType::i64, {5, 40})}}, [](Builder& b, const Values& v) {
+            return Values{b.reduce_sum(v[0], {0, 1}), b.reduce_sum(v[0], {0})};
+        }));
+    // Of the same extents in rows and columns: which is meant follows from what is computed.
+    cases.push_back(make_case("square_backward",
+                              {{"dy", f32({20, 20})}, {"x", f32({20, 20})}, {"weight", f32({20})}, {"rstd", f32({20})}},
+                              rms_norm_backward));
+    cases.push_back(make_case("residual_norm", {{"x", f32({9, 40})}, {"attn", f32({9, 40})}, {"weight", f32({40})}},
+                              [](Builder& b, const Values& v) {
+                                  Value h = b.add(v[0], v[1]);
+                                  Values out = rms_norm_forward(b, {h, v[2]});
+                                  out.push_back(h);
+                                  return out;
+                              }));
+    return cases;
+}
+
+// ---- every sample of every op
+// ------------------------------------------------------------------------------------------------
+
+// Appends the op, or what it decomposes into, until only primitives are left.
+Values lower(Builder& b, const Op& op) {
+    const OpDef& def = op_def(op.name);
+    if (def.level == OpLevel::primitive || def.level == OpLevel::structural || !def.decompose)
+        return b.clone(op, op.operands, b.function());
+    Function trial = b.function();
+    Builder inner(trial);
+    const std::size_t before = trial.ops.size(), values = trial.values.size();
+    const Values results = def.decompose(inner, op);
+    std::map<Value, Value> moved;
+    auto mapped = [&](Value v) { return v && v.index >= values ? moved.at(v) : v; };
+    for (std::size_t k = before; k < trial.ops.size(); ++k) {
+        Op one = trial.ops[k];
+        for (Value& v : one.operands) v = mapped(v);
+        const Values old = one.results;
+        Values fresh;
+        if (op_def(one.name).level == OpLevel::primitive || op_def(one.name).level == OpLevel::structural ||
+            !op_def(one.name).decompose) {
+            fresh = b.clone(one, one.operands, trial);
+        } else {
+            // Its result types are needed while it is decomposed: it stands in the function, and is dead when that is
+            // done.
+            Op copy = one;
+            copy.results = b.clone(one, one.operands, trial);
+            fresh = lower(b, copy);
+            std::erase_if(b.function().ops, [&](const Op& o) { return o.results == copy.results; });
+        }
+        for (std::size_t r = 0; r < old.size(); ++r) moved[old[r]] = fresh[r];
+    }
+    Values out;
+    for (Value v : results) out.push_back(mapped(v));
+    return out;
+}
+
+std::string identifier_of(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+    return text;
+}
+
+bool runs_on_cpu(const Type& type) {
+    return type.is_tensor() && type.elements() > 0 && type.dtype != DType::f64 && type.dtype != DType::f16 &&
+           type.dtype != DType::bf16;
+}
+
+std::optional<KernelCase> sample_case(const OpDef& def, const Sample& sample) {
+    KernelCase c;
+    c.name = identifier_of(def.name + "_sample_" + sample.name);
+    c.module.name = c.name;
+    c.fuse = def.level != OpLevel::primitive;
+    // Ops are written for the f32 of training; some samples put infinities and cancellation in.
+    c.tolerance = 1e-5;
+    Function f;
+    f.name = "main";
+    Op op;
+    op.name = def.name;
+    op.attributes = sample.attributes;
+    std::vector<std::optional<Type>> types;
+    for (std::size_t k = 0; k < sample.operands.size(); ++k) {
+        const SampleOperand& operand = sample.operands[k];
+        if (operand.absent) {
+            op.operands.push_back({});
+            types.push_back(std::nullopt);
+            continue;
+        }
+        if (!runs_on_cpu(operand.type)) return std::nullopt;
+        op.operands.push_back(f.add_argument(operand.type, fmt::format("x{}", k)));
+        types.push_back(operand.type);
+        Tensor t = random_tensor(operand.type, 77 + k, operand.low, operand.high);
+        for (std::size_t i = 0; i < operand.values.size(); ++i) {
+            t.set(static_cast<std::int64_t>(i), is_float(operand.type.dtype)
+                                                    ? static_cast<double>(static_cast<float>(operand.values[i]))
+                                                    : operand.values[i]);
+        }
+        c.arguments.push_back(std::move(t));
+    }
+    f.argument_info.clear();
+    for (const Type& type : def.infer({types, op.attributes})) {
+        if (!runs_on_cpu(type)) return std::nullopt;
+        op.results.push_back(f.add_value(type, "y"));
+    }
+    Builder b(f);
+    f.results = lower(b, op);
+    for (const Op& o : f.ops) {
+        for (Value v : o.results) {
+            if (!runs_on_cpu(f.type(v))) return std::nullopt;
+        }
+    }
+    c.module.functions.push_back(std::move(f));
+    return c;
+}
+
+}  // namespace
+
+std::vector<KernelCase> kernel_cases() {
+    std::vector<KernelCase> cases = pattern_cases();
+    for (const OpDef* def : all_ops()) {
+        if (def->level == OpLevel::structural) continue;
+        for (const Sample& sample : def->samples) {
+            if (auto c = sample_case(*def, sample)) cases.push_back(std::move(*c));
+        }
+    }
+    return cases;
+}
+
+Module fused(const KernelCase& c) {
+    Report report;
+    return fuse(c.module, {.fuse = c.fuse}, report);
+}
+
+}  // namespace thunderc::testing

@@ -1,0 +1,29 @@
+// The programs that the tests of printed kernels run: built from primitives at awkward sizes, and every sample of every
+// op.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+#include "compiler/ir/tensor.h"
+
+namespace thunderc::testing {
+
+struct KernelCase {
+    std::string name;  // an identifier
+    Module module;     // before fusion: main alone, of primitives
+    std::vector<Tensor> arguments;
+    double tolerance = 2e-6;  // relative to the greatest magnitude of the result (or 1); see kernels_test.cpp
+    bool fuse = true;
+};
+
+inline void PrintTo(const KernelCase& c, std::ostream* out) { *out << c.name; }
+
+std::vector<KernelCase> kernel_cases();
+
+// The module after fusion, as the generator and the tests both see it.
+Module fused(const KernelCase& c);
+
+}  // namespace thunderc::testing

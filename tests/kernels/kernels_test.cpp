@@ -1,0 +1,206 @@
+// Printed, compiled kernels against the fp64 evaluator of the program before fusion.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "cases.h"
+#include "codegen/kernels_cpu.h"
+#include "compiler/analysis/evaluate.h"
+#include "compiler/ir/print.h"
+#include "compiler/ir/verify.h"
+#include "compiler/ops/op.h"
+#include "kernel_table.h"
+
+std::map<std::string, KernelCall>& kernel_table() {
+    static std::map<std::string, KernelCall> table;
+    return table;
+}
+bool list_kernel(const std::string& name, KernelCall call) {
+    return kernel_table().emplace(name, call).second;
+}
+
+namespace thunderc::testing {
+namespace {
+
+// A tensor as the program would hold it, with canaries around it.
+class Bytes {
+  public:
+    explicit Bytes(const Type& type) : type_(type), data_(type.bytes() + 2 * guard, std::byte{0x5a}) {}
+    explicit Bytes(const Tensor& t) : Bytes(t.type) {
+        for (std::int64_t k = 0; k < t.size(); ++k) {
+            switch (type_.dtype) {
+                case DType::f32: put(k, static_cast<float>(t.at(k))); break;
+                case DType::i64: put(k, t.i[static_cast<std::size_t>(k)]); break;
+                case DType::i32: put(k, static_cast<std::int32_t>(t.i[static_cast<std::size_t>(k)])); break;
+                case DType::boolean: put(k, t.at(k) != 0); break;
+                default: ADD_FAILURE() << "a type that kernels do not hold";
+            }
+        }
+    }
+    void* data() { return data_.data() + guard; }
+    Tensor tensor() const {
+        Tensor t(type_);
+        for (std::int64_t k = 0; k < t.size(); ++k) {
+            switch (type_.dtype) {
+                case DType::f32: t.set(k, static_cast<double>(get<float>(k))); break;
+                case DType::i64: t.i[static_cast<std::size_t>(k)] = get<std::int64_t>(k); break;
+                case DType::i32: t.i[static_cast<std::size_t>(k)] = get<std::int32_t>(k); break;
+                default: t.set(k, get<bool>(k) ? 1 : 0);
+            }
+        }
+        return t;
+    }
+    bool intact() const {
+        for (std::size_t k = 0; k < guard; ++k) {
+            if (data_[k] != std::byte{0x5a} || data_[data_.size() - 1 - k] != std::byte{0x5a}) return false;
+        }
+        return true;
+    }
+    std::vector<std::byte> bytes() const { return data_; }
+
+  private:
+    static constexpr std::size_t guard = 64;
+    template <typename T>
+    void put(std::int64_t k, T value) {
+        std::memcpy(data_.data() + guard + static_cast<std::size_t>(k) * sizeof(T), &value, sizeof(T));
+    }
+    template <typename T>
+    T get(std::int64_t k) const {
+        T value;
+        std::memcpy(&value, data_.data() + guard + static_cast<std::size_t>(k) * sizeof(T), sizeof(T));
+        return value;
+    }
+    Type type_;
+    std::vector<std::byte> data_;
+};
+
+// Runs main op by op: kernels compiled, everything else by its reference. In place: results of kernels over their
+// operands wherever the description allows it.
+std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, bool in_place) {
+    omp_set_num_threads(threads);
+    thunder::Device device(threads);
+    thunder::Stream stream(device);
+    const Function& f = module.main();
+    std::map<Value, Tensor> values;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) values[f.arguments[k]] = c.arguments[k];
+    for (const Op& op : f.ops) {
+        std::vector<Tensor> operands;
+        for (Value v : op.operands) operands.push_back(v ? values.at(v) : Tensor());
+        std::vector<Type> types;
+        for (Value v : op.results) types.push_back(f.type(v));
+        if (op.name != "fused") {
+            std::vector<Tensor> results;
+            if (op.name == "constant") {
+                Module one;
+                Function g;
+                g.name = "main";
+                Builder b(g);
+                g.results = {b.constant(op.attributes.constant("value"))};
+                one.functions.push_back(g);
+                results = evaluate(one, one.main(), std::span<const Tensor>());
+            } else {
+                results = op_def(op.name).reference(op, operands, types);
+            }
+            for (std::size_t r = 0; r < results.size(); ++r) values[op.results[r]] = results[r];
+            continue;
+        }
+        const std::string name = op.attributes.string("kernel");
+        const auto kernel = kernel_table().find(c.name + "." + name);
+        if (kernel == kernel_table().end()) {
+            ADD_FAILURE() << "the kernel " << name << " was not printed";
+            return {};
+        }
+        std::vector<Bytes> inputs, outputs;
+        for (const Tensor& t : operands) inputs.emplace_back(t);
+        for (const Type& t : types) outputs.emplace_back(t);
+        std::vector<void*> in, out;
+        for (Bytes& bytes : inputs) in.push_back(bytes.data());
+        for (Bytes& bytes : outputs) out.push_back(bytes.data());
+        std::vector<std::size_t> lies_over(outputs.size(), inputs.size());
+        if (in_place) {
+            std::vector<bool> taken(inputs.size(), false);
+            for (const auto& [r, o] : in_place_pairs(describe_kernel(*module.find(name)))) {
+                if (lies_over[r] != inputs.size() || taken[o]) continue;
+                lies_over[r] = o;
+                taken[o] = true;
+                out[r] = in[o];
+            }
+        }
+        kernel->second(out.data(), in.data(), stream);
+        for (std::size_t r = 0; r < outputs.size(); ++r) {
+            Bytes& bytes = lies_over[r] == inputs.size() ? outputs[r] : inputs[lies_over[r]];
+            EXPECT_TRUE(bytes.intact()) << name << " writes past its output";
+            values[op.results[r]] = bytes.tensor();
+        }
+        for (std::size_t o = 0; o < inputs.size(); ++o) {
+            EXPECT_TRUE(inputs[o].intact()) << name << " writes past an input";
+            if (std::find(lies_over.begin(), lies_over.end(), o) == lies_over.end()) {
+                EXPECT_EQ(inputs[o].bytes(), Bytes(operands[o]).bytes()) << name << " writes an input";
+            }
+        }
+    }
+    std::vector<Tensor> results;
+    for (Value v : f.results) results.push_back(values.at(v));
+    return results;
+}
+
+// f32 against fp64: one rounding is 6e-8 of the value. Sums of a few dozen terms and polynomials of 2 to 3 ulp stay
+// within 2e-6 of the greatest element; a wrong index or factor is off by far more.
+void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, double tolerance,
+                 const std::string& what) {
+    // What is beyond f32 is infinite in it.
+    auto rounded = [tolerance](const Tensor& t, std::int64_t k) {
+        return t.floating() && tolerance > 0 ? static_cast<double>(static_cast<float>(t.at(k))) : t.at(k);
+    };
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t r = 0; r < expected.size(); ++r) {
+        ASSERT_EQ(actual[r].type, expected[r].type);
+        double scale = 1;
+        for (std::int64_t k = 0; k < expected[r].size(); ++k) {
+            const double e = rounded(expected[r], k);
+            if (std::isfinite(e)) scale = std::max(scale, std::abs(e));
+        }
+        for (std::int64_t k = 0; k < expected[r].size(); ++k) {
+            const double a = actual[r].at(k);
+            const double e = rounded(expected[r], k);
+            if (std::isnan(e) || std::isinf(e)) {
+                ASSERT_TRUE(std::isnan(e) ? std::isnan(a) : a == e)
+                    << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
+            } else {
+                ASSERT_LE(std::abs(a - e), tolerance * scale)
+                    << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
+            }
+        }
+    }
+}
+
+std::vector<std::vector<std::byte>> bits(const std::vector<Tensor>& tensors) {
+    std::vector<std::vector<std::byte>> out;
+    for (const Tensor& t : tensors) out.push_back(Bytes(t).bytes());
+    return out;
+}
+
+class Kernels : public ::testing::TestWithParam<KernelCase> {};
+
+TEST_P(Kernels, ComputeWhatTheProgramDid) {
+    const KernelCase& c = GetParam();
+    const Module module = fused(c);
+    verify(module);
+    SCOPED_TRACE(to_string(module));
+    const std::vector<Tensor> expected = evaluate(c.module, c.module.main(), c.arguments);
+    // fusion keeps the ops and their order: the same bits
+    expect_near(evaluate(module, module.main(), c.arguments), expected, 0, "the evaluator on the fused program");
+    const std::vector<Tensor> one = run(c, module, 1, false);
+    expect_near(one, expected, c.tolerance, "one thread");
+    EXPECT_EQ(bits(run(c, module, 3, false)), bits(one)) << "three threads give other bits";
+    EXPECT_EQ(bits(run(c, module, 2, true)), bits(one)) << "in place gives other bits";
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, Kernels, ::testing::ValuesIn(kernel_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace thunderc::testing

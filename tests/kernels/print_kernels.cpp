@@ -1,0 +1,50 @@
+// Writes the kernels of all cases, and a table of functions that call them: the test links what this prints.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <vector>
+
+#include "cases.h"
+#include "codegen/kernels_cpu.h"
+
+int main(int argc, char** argv) {
+    using namespace thunderc;
+    if (argc < 2) {
+        std::cerr << "usage: print_kernels FILE.cpp...\n";
+        return 2;
+    }
+    const auto files = static_cast<std::size_t>(argc - 1);
+    std::vector<std::ofstream> out;
+    for (int k = 1; k < argc; ++k) {
+        out.emplace_back(argv[k]);
+        out.back() << kernels_cpu_prologue() << "#include \"kernel_table.h\"\n\nusing namespace thunder;\n\n";
+    }
+    std::size_t next = 0;
+    for (const testing::KernelCase& c : testing::kernel_cases()) {
+        std::ofstream& file = out[next++ % files];
+        const Module module = testing::fused(c);
+        file << fmt::format("namespace case_{} {{\n\n", c.name);
+        std::string table;
+        for (const Function& function : module.functions) {
+            if (!function.kind.starts_with("kernel:")) continue;
+            const PrintedKernel kernel = print_kernel_cpu(describe_kernel(function), {}, "a test's ops");
+            file << kernel.declaration << kernel.definition << "\n";
+            std::string arguments;
+            for (const KernelArgument& a : kernel.arguments) {
+                arguments += fmt::format("to({}[{}]), ", a.output ? "outputs" : "inputs", a.index);
+            }
+            table += fmt::format(
+                "[[maybe_unused]] const bool listed_{1} = list_kernel(\"{0}.{1}\", [](void* const* outputs, void* "
+                "const* inputs, "
+                "thunder::Stream& stream) {{ (void)outputs; (void)inputs; {1}({2}stream); }});\n",
+                c.name, function.name, arguments);
+        }
+        file << table << "\n}  // namespace\n\n";
+    }
+    for (std::ofstream& file : out) {
+        file.close();
+        if (!file) return 1;
+    }
+    return 0;
+}
