@@ -1,0 +1,302 @@
+// What ends a training step: the norm of all gradients, clipping by it, and the optimizers.
+//
+// The ops take all tensors at once, in groups of equal length: parameters, gradients, states; then scalars of StepScalars.
+// Weight decay applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says so.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compiler/ops/multi_tensor.h"
+#include "compiler/ops/rules.h"
+
+namespace thunderc {
+namespace {
+
+struct Groups {
+    std::size_t groups = 0;    // of tensors: parameters, gradients, states
+    std::size_t scalars = 0;
+
+    std::size_t tensors(std::size_t operands) const { return (operands - scalars) / groups; }
+};
+
+constexpr Groups adamw_groups = {4, 9};
+Groups sgd_groups(const Attributes& attributes) {
+    return attributes.boolean("momentum") ? Groups{3, 5} : Groups{2, 4};
+}
+
+// Tensors of a group have the types of the parameters; the results are parameters and states, in this order.
+std::vector<Type> infer_update(const InferInput& in, const Groups& g, const std::vector<std::string>& group_names,
+                               const std::vector<std::string>& scalar_names) {
+    const std::size_t operands = in.operands.size();
+    require(operands > g.scalars && (operands - g.scalars) % g.groups == 0,
+            fmt::format("{} operands given: groups of equal length and {} scalars expected", operands, g.scalars));
+    const std::size_t count = g.tensors(operands);
+    std::vector<Type> results;
+    for (std::size_t group = 0; group < g.groups; ++group)
+        for (std::size_t t = 0; t < count; ++t) {
+            const Type& parameter = in.operand(t);
+            const Type& type = in.operand(group * count + t);
+            require(type == parameter, fmt::format("{} {} is {}, the parameter is {}", group_names[group], t,
+                                                   to_string(type), to_string(parameter)));
+            if (group != 1) results.push_back(parameter);
+        }
+    for (std::size_t k = 0; k + 1 < g.scalars; ++k) require_scalar(in, operands - g.scalars + k, scalar_names[k]);
+    require_flag(in, operands - 1, "decay_all");
+    return results;
+}
+
+bool decays(const Type& parameter, bool all) {
+    return all || parameter.rank() >= 2;
+}
+
+// ---- AdamW -----------------------------------------------------------------------------------------------------------------
+
+OpDef adamw() {
+    OpDef def;
+    def.name = "adamw";
+    def.level = OpLevel::composite;
+    def.summary =
+        "AdamW on all parameters at once: (parameters, gradients, first moments, second moments, learning_rate, beta1, "
+        "beta2, eps, weight_decay, bias_correction1, bias_correction2_sqrt, clip_factor, decay_all) -> (parameters, "
+        "first moments, second moments).";
+    def.formula =
+        "g = clip_factor gradient; p (1 - learning_rate weight_decay) where it decays; m = m + (1 - beta1) (g - m); "
+        "v = beta2 v + (1 - beta2) g g; p - learning_rate / bias_correction1 m / (sqrt(v) / bias_correction2_sqrt + "
+        "eps)";
+    def.source = "torch.optim.AdamW; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019";
+    def.infer = [](const InferInput& in) {
+        return infer_update(in, adamw_groups, {"parameter", "gradient", "first moment", "second moment"},
+                            {"learning_rate", "beta1", "beta2", "eps", "weight_decay", "bias_correction1",
+                             "bias_correction2_sqrt", "clip_factor"});
+    };
+    def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
+        const std::size_t count = adamw_groups.tensors(operands.size());
+        const std::span<const Tensor> s = operands.subspan(4 * count);
+        const double lr = s[0].at(0), beta1 = s[1].at(0), beta2 = s[2].at(0), eps = s[3].at(0), decay = s[4].at(0),
+                     correction1 = s[5].at(0), correction2_sqrt = s[6].at(0), clip = s[7].at(0);
+        std::vector<Tensor> out(3 * count);
+        for (std::size_t t = 0; t < count; ++t) {
+            Tensor p = operands[t], m = operands[2 * count + t], v = operands[3 * count + t];
+            const bool decayed = decays(p.type, s[8].at(0) != 0);
+            for (std::int64_t k = 0; k < p.size(); ++k) {
+                const double g = clip * operands[count + t].at(k);
+                if (decayed) p.set(k, p.at(k) * (1 - lr * decay));
+                m.set(k, m.at(k) + (1 - beta1) * (g - m.at(k)));
+                v.set(k, beta2 * v.at(k) + (1 - beta2) * g * g);
+                p.set(k, p.at(k) - lr / correction1 * m.at(k) / (std::sqrt(v.at(k)) / correction2_sqrt + eps));
+            }
+            out[t] = std::move(p);
+            out[count + t] = std::move(m);
+            out[2 * count + t] = std::move(v);
+        }
+        return out;
+    };
+    def.not_differentiable = "the update of a step is not differentiated";
+    def.decompose = [](Builder& b, const Op& op) {
+        const std::size_t count = adamw_groups.tensors(op.operands.size());
+        const std::span<const Value> s(op.operands.data() + 4 * count, adamw_groups.scalars);
+        Value one = b.scalar(DType::f32, 1);
+        Value kept = b.sub(one, b.mul(s[0], s[4]));
+        Value step_size = b.div(s[0], s[5]);
+        std::vector<Value> out(3 * count);
+        for (std::size_t t = 0; t < count; ++t) {
+            const Type type = b.type(op.operands[t]);
+            std::vector<Value> operands;
+            for (std::size_t group = 0; group < 4; ++group) operands.push_back(op.operands[group * count + t]);
+            std::vector<Value> updated = for_each_member(b, operands, 3, [&](const std::vector<Value>& x) {
+                Value g = b.mul(x[1], s[7]);
+                Value p = b.mul(x[0], type.rank() >= 2 ? kept : b.op("select", {s[8], kept, one}));
+                Value m = b.add(x[2], b.mul(b.sub(g, x[2]), b.sub(one, s[1])));
+                Value v = b.add(b.mul(x[3], s[2]), b.mul(b.mul(g, g), b.sub(one, s[2])));
+                Value divisor = b.add(b.div(b.op("sqrt", {v}), s[6]), s[3]);
+                return std::vector<Value>{b.sub(p, b.div(b.mul(m, step_size), divisor)), m, v};
+            });
+            for (std::size_t r = 0; r < 3; ++r) out[r * count + t] = updated[r];
+        }
+        return out;
+    };
+    auto scalars = [](double decay_all) {
+        return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}),   f32_of({}, {0.999}),
+                                          f32_of({}, {1e-8}),  f32_of({}, {0.1}),   f32_of({}, {0.19}),
+                                          f32_of({}, {0.045}), f32_of({}, {0.5}),   bool_of({}, {decay_all})};
+    };
+    Sample one{"one matrix", {f32({2, 3}), f32({2, 3}), f32({2, 3}), f32({2, 3}, 0, 1)}, {}};
+    for (SampleOperand& s : scalars(0)) one.operands.push_back(s);
+    Sample two{"a vector that decays, and a matrix",
+               {f32({3}), f32({2, 2}), f32({3}), f32({2, 2}), f32({3}), f32({2, 2}), f32({3}, 0, 1), f32({2, 2}, 0, 1)},
+               {}};
+    for (SampleOperand& s : scalars(1)) two.operands.push_back(s);
+    def.samples = {one, two};
+    const std::optional<Type> scalar = f32_type({});
+    def.errors = {{{f32_type({2}), f32_type({3}), f32_type({2}), f32_type({2}), scalar, scalar, scalar, scalar, scalar,
+                    scalar, scalar, scalar, bool_type({})},
+                   {},
+                   "gradient 0 is f32[3], the parameter is f32[2]"},
+                  {{f32_type({2}), scalar},
+                   {},
+                   "2 operands given: groups of equal length and 9 scalars expected"}};
+    return def;
+}
+
+// ---- SGD -------------------------------------------------------------------------------------------------------------------
+
+OpDef sgd() {
+    OpDef def;
+    def.name = "sgd";
+    def.level = OpLevel::composite;
+    def.summary =
+        "SGD on all parameters at once: (parameters, gradients, momentum buffers, learning_rate, momentum, weight_decay, "
+        "clip_factor, decay_all) -> (parameters, momentum buffers); without buffers and momentum where the attribute "
+        "`momentum` is false.";
+    def.formula =
+        "g = clip_factor gradient + weight_decay p where it decays; b = momentum b + g, b = 0 at the start; p - "
+        "learning_rate b (g where there is no momentum)";
+    def.source = "torch.optim.SGD without dampening and without Nesterov's variant";
+    def.infer = [](const InferInput& in) {
+        if (in.attributes.boolean("momentum"))
+            return infer_update(in, sgd_groups(in.attributes), {"parameter", "gradient", "momentum buffer"},
+                                {"learning_rate", "momentum", "weight_decay", "clip_factor"});
+        return infer_update(in, sgd_groups(in.attributes), {"parameter", "gradient"},
+                            {"learning_rate", "weight_decay", "clip_factor"});
+    };
+    def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
+        const bool momentum = op.attributes.boolean("momentum");
+        const Groups groups = sgd_groups(op.attributes);
+        const std::size_t count = groups.tensors(operands.size());
+        const std::span<const Tensor> s = operands.subspan(groups.groups * count);
+        const double lr = s[0].at(0), factor = momentum ? s[1].at(0) : 0;
+        const std::span<const Tensor> rest = s.subspan(momentum ? 2 : 1);
+        const double decay = rest[0].at(0), clip = rest[1].at(0);
+        std::vector<Tensor> out((groups.groups - 1) * count);
+        for (std::size_t t = 0; t < count; ++t) {
+            Tensor p = operands[t];
+            Tensor buffer = momentum ? operands[2 * count + t] : Tensor(p.type);
+            const bool decayed = decays(p.type, rest[2].at(0) != 0);
+            for (std::int64_t k = 0; k < p.size(); ++k) {
+                const double g = clip * operands[count + t].at(k) + (decayed ? decay * p.at(k) : 0);
+                buffer.set(k, factor * buffer.at(k) + g);
+                p.set(k, p.at(k) - lr * buffer.at(k));
+            }
+            out[t] = std::move(p);
+            if (momentum) out[count + t] = std::move(buffer);
+        }
+        return out;
+    };
+    def.not_differentiable = "the update of a step is not differentiated";
+    def.decompose = [](Builder& b, const Op& op) {
+        const bool momentum = op.attributes.boolean("momentum");
+        const Groups groups = sgd_groups(op.attributes);
+        const std::size_t count = groups.tensors(op.operands.size());
+        const std::span<const Value> s(op.operands.data() + groups.groups * count, groups.scalars);
+        const std::span<const Value> rest = s.subspan(momentum ? 2 : 1);
+        Value zero = b.scalar(DType::f32, 0);
+        std::vector<Value> out((groups.groups - 1) * count);
+        for (std::size_t t = 0; t < count; ++t) {
+            const Type type = b.type(op.operands[t]);
+            std::vector<Value> operands;
+            for (std::size_t group = 0; group < groups.groups; ++group)
+                operands.push_back(op.operands[group * count + t]);
+            std::vector<Value> updated = for_each_member(b, operands, groups.groups - 1, [&](const std::vector<Value>& x) {
+                Value decay = type.rank() >= 2 ? rest[0] : b.op("select", {rest[2], rest[0], zero});
+                Value g = b.add(b.mul(x[1], rest[1]), b.mul(x[0], decay));
+                if (momentum) g = b.add(b.mul(x[2], s[1]), g);
+                std::vector<Value> result = {b.sub(x[0], b.mul(g, s[0]))};
+                if (momentum) result.push_back(g);
+                return result;
+            });
+            for (std::size_t r = 0; r < updated.size(); ++r) out[r * count + t] = updated[r];
+        }
+        return out;
+    };
+    def.samples = {{"plain",
+                    {f32({2, 3}), f32({2, 3}), f32_of({}, {0.1}), f32_of({}, {0.01}), f32_of({}, {0.5}), bool_of({}, {0})},
+                    {{"momentum", false}}},
+                   {"momentum",
+                    {f32({4}), f32({4}), f32({4}), f32_of({}, {0.1}), f32_of({}, {0.9}), f32_of({}, {0.01}),
+                     f32_of({}, {1}), bool_of({}, {1})},
+                    {{"momentum", true}}}};
+    def.errors = {{{f32_type({2}), f32_type({2}), f32_type({}), f32_type({}), f32_type({}), f32_type({})},
+                   {{"momentum", false}},
+                   "decay_all is f32[], bool[] expected"}};
+    return def;
+}
+
+// ---- the norm of all gradients -----------------------------------------------------------------------------------------------
+
+OpDef global_norm() {
+    OpDef def;
+    def.name = "global_norm";
+    def.level = OpLevel::composite;
+    def.summary = "The Euclidean norm of all operands taken as one vector.";
+    def.formula = "y = sqrt(sum of x^2 over all elements of all operands)";
+    def.source = "torch.nn.utils.clip_grad_norm_ with norm_type = 2";
+    def.infer = [](const InferInput& in) {
+        require(!in.operands.empty(), "there are no gradients");
+        for (std::size_t k = 0; k < in.operands.size(); ++k)
+            require(is_float(in.operand(k).dtype), fmt::format("operand {} is {}", k, to_string(in.operand(k))));
+        return std::vector<Type>{Type::tensor(DType::f32, {})};
+    };
+    def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
+        double sum = 0;
+        for (const Tensor& t : operands)
+            for (double x : t.f) sum += x * x;
+        return std::vector<Tensor>{Tensor::scalar(DType::f32, std::sqrt(sum))};
+    };
+    def.not_differentiable = "gradients are not differentiated again";
+    def.decompose = [](Builder& b, const Op& op) {
+        Value sum;
+        for (Value v : op.operands) {
+            const Type type = b.type(v);
+            for (std::int64_t k = 0; k < (type.is_family() ? type.count : 1); ++k) {
+                Value x = type.is_family() ? b.op("member", {v}, {{"index", k}}) : v;
+                x = b.cast(x, DType::f32);
+                Dims axes;
+                for (std::int64_t d = 0; d < type.rank(); ++d) axes.push_back(d);
+                Value squares = b.reduce_sum(b.mul(x, x), axes);
+                sum = sum ? b.add(sum, squares) : squares;
+            }
+        }
+        return std::vector<Value>{b.op("sqrt", {sum})};
+    };
+    def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
+    def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};
+    return def;
+}
+
+OpDef clip_factor() {
+    OpDef def;
+    def.name = "clip_factor";
+    def.level = OpLevel::composite;
+    def.summary = "What gradients of norm f32[] are multiplied with so that it is at most max_norm; 1 where max_norm is 0.";
+    def.formula = "y = min(1, max_norm / (norm + 1e-6)); 1 where max_norm = 0";
+    def.source = "torch.nn.utils.clip_grad_norm_";
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 2);
+        require_scalar(in, 0, "norm");
+        require_scalar(in, 1, "max_norm");
+        return std::vector<Type>{in.operand(0)};
+    };
+    def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
+        const double norm = operands[0].at(0), most = operands[1].at(0);
+        return std::vector<Tensor>{Tensor::scalar(DType::f32, most == 0 ? 1 : std::min(1.0, most / (norm + 1e-6)))};
+    };
+    def.not_differentiable = "gradients are not differentiated again";
+    def.decompose = [](Builder& b, const Op& op) {
+        Value one = b.scalar(DType::f32, 1), zero = b.scalar(DType::f32, 0);
+        Value factor = b.op("min", {one, b.div(op.operands[1], b.add(op.operands[0], 1e-6))});
+        return std::vector<Value>{b.op("select", {b.op("eq", {op.operands[1], zero}), one, factor})};
+    };
+    def.samples = {{"above", {f32_of({}, {3}), f32_of({}, {1})}, {}},
+                   {"below", {f32_of({}, {0.5}), f32_of({}, {1})}, {}},
+                   {"off", {f32_of({}, {3}), f32_of({}, {0})}, {}}};
+    def.errors = {{{f32_type({2}), f32_type({})}, {}, "norm is f32[2], f32[] expected"}};
+    return def;
+}
+
+}  // namespace
+
+std::vector<OpDef> define_optimizer() {
+    return {adamw(), sgd(), global_norm(), clip_factor()};
+}
+
+}  // namespace thunderc

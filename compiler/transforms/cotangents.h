@@ -1,0 +1,52 @@
+// The cotangents that a walk from the results to the arguments of a function collects.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "compiler/ir/builder.h"
+
+namespace thunderc {
+
+// a + b; member by member for families.
+Value add_values(Builder& b, Value a, Value other);
+
+// Zeros of that type; a family's members are one value.
+Value zeros(Builder& b, const Type& type);
+
+// Contributions are summed when they are read, in the order in which they came. Gradients of a family may come whole or
+// for single members.
+class Cotangents {
+  public:
+    // The last `seeds` values of the function are cotangents that are given; they keep their names.
+    Cotangents(Builder& b, std::size_t seeds)
+        : b_(b), slots_(b.function().values.size() - seeds), seeds_(seeds) {}
+
+    void add(Value v, Value contribution) { slots_[v.index].whole.push_back(contribution); }
+    void add_member(Value v, std::int64_t index, Value contribution) {
+        slots_[v.index].members[index].push_back(contribution);
+    }
+    bool has(Value v) const { return !slots_[v.index].whole.empty() || !slots_[v.index].members.empty(); }
+
+    Value read(Value v);                              // none where there is none
+    Value read_member(Value v, std::int64_t index);   // of a family; none where there is none
+    void replace(Value v, Value sum) { slots_[v.index] = {{sum}, {}}; }
+
+  private:
+    struct Slot {
+        std::vector<Value> whole;
+        std::map<std::int64_t, std::vector<Value>> members;
+    };
+
+    Value fold(std::vector<Value>& contributions);
+    void name_after(Value cotangent, Value v);
+
+    Builder& b_;
+    std::vector<Slot> slots_;   // by value, forward values only
+    std::size_t seeds_;
+    std::set<Value> named_;   // cotangents whose name says already what they are
+};
+
+}  // namespace thunderc

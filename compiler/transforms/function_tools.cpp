@@ -1,0 +1,96 @@
+#include "compiler/transforms/function_tools.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "compiler/support/error.h"
+
+namespace thunderc {
+
+void remove_dead_ops(Function& function) {
+    Mask used(function.values.size(), false);
+    for (Value v : function.results) used[v.index] = true;
+    std::vector<bool> keep(function.ops.size(), false);
+    for (std::size_t k = function.ops.size(); k-- > 0;) {
+        const Op& op = function.ops[k];
+        for (Value v : op.results) keep[k] = keep[k] || used[v.index];
+        if (!keep[k]) continue;
+        for (Value v : op.operands)
+            if (v) used[v.index] = true;
+    }
+    std::size_t to = 0;
+    for (std::size_t k = 0; k < function.ops.size(); ++k) {
+        if (!keep[k]) continue;
+        if (to != k) function.ops[to] = std::move(function.ops[k]);
+        ++to;
+    }
+    function.ops.resize(to);
+}
+
+void compact_values(Function& function) {
+    std::vector<ValueInfo> values;
+    std::vector<Value> to(function.values.size());
+    auto define = [&](Value& v) {
+        to[v.index] = {static_cast<std::uint32_t>(values.size())};
+        values.push_back(std::move(function.info(v)));
+        v = to[v.index];
+    };
+    for (Value& v : function.arguments) define(v);
+    for (Op& op : function.ops) {
+        for (Value& v : op.operands)
+            if (v) v = to[v.index];
+        for (Value& v : op.results) define(v);
+    }
+    for (Value& v : function.results) v = to[v.index];
+    for (ValueInfo& info : values)
+        if (info.placement.view_of) info.placement.view_of = to[info.placement.view_of.index];
+    function.values = std::move(values);
+}
+
+void remove_unreached_functions(Module& module, std::size_t entries) {
+    std::set<std::string> reached;
+    std::vector<const Function*> open;
+    for (std::size_t k = 0; k < entries && k < module.functions.size(); ++k) open.push_back(&module.functions[k]);
+    while (!open.empty()) {
+        const Function* f = open.back();
+        open.pop_back();
+        if (!reached.insert(f->name).second) continue;
+        for (const Op& op : f->ops)
+            for (const char* attribute : {"callee", "body", "kernel"})
+                if (op.attributes.has(attribute))
+                    if (const Function* g = module.find(op.attributes.string(attribute))) open.push_back(g);
+    }
+    std::erase_if(module.functions, [&](const Function& f) { return !reached.contains(f.name); });
+}
+
+void substitute(Function& function, const std::map<Value, Value>& replacements) {
+    if (replacements.empty()) return;
+    auto replace = [&](Value& v) {
+        for (auto at = replacements.find(v); at != replacements.end(); at = replacements.find(v)) v = at->second;
+    };
+    for (Op& op : function.ops)
+        for (Value& v : op.operands) replace(v);
+    for (Value& v : function.results) replace(v);
+}
+
+std::string unique_value_name(const Function& function, const std::string& wanted) {
+    std::set<std::string> taken;
+    for (const ValueInfo& info : function.values) taken.insert(info.name);
+    std::string name = wanted;
+    for (int k = 1; taken.contains(name); ++k) name = fmt::format("{}_{}", wanted, k);
+    return name;
+}
+
+const Function& callee(const Module& module, const Op& op) {
+    const std::string name = op.attributes.string(op.name == "repeat" ? "body" : "callee");
+    const Function* function = module.find(name);
+    check(function != nullptr, fmt::format("there is no function @{}", name));
+    return *function;
+}
+
+bool is_call(const Op& op) {
+    return op.name == "call" || op.name == "repeat";
+}
+
+}  // namespace thunderc

@@ -1,0 +1,35 @@
+// What several transforms do to a function: drop what is dead, replace values, copy ops over.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+using Mask = std::vector<bool>;   // by value, argument, result or operand of one function or op
+
+// Drops ops none of whose results is used. Before plan every op is pure, so nothing else can be lost.
+void remove_dead_ops(Function& function);
+
+// Drops functions that none of the first `entries` functions reaches; the order of the others stays.
+void remove_unreached_functions(Module& module, std::size_t entries = 1);
+
+// Drops the entries of values that nothing defines; the others are numbered in the order of definition.
+void compact_values(Function& function);
+
+// Replaces uses of values, in operands and results; follows chains (a to b, b to c).
+void substitute(Function& function, const std::map<Value, Value>& replacements);
+
+// `wanted`, or with the least number behind it that makes it differ from the names of the function's values.
+std::string unique_value_name(const Function& function, const std::string& wanted);
+
+// The function that a call or repeat names; InternalError where there is none.
+const Function& callee(const Module& module, const Op& op);
+
+bool is_call(const Op& op);     // call or repeat
+
+}  // namespace thunderc
