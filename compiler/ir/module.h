@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -112,7 +113,7 @@ std::string name_pattern(const std::vector<std::string>& names);
 
 struct Function {
     std::string name;
-    std::vector<ValueInfo> values;
+    std::deque<ValueInfo> values;  // references to types stay valid while values are added
     std::vector<Value> arguments;
     std::vector<ArgInfo> argument_info;  // as long as arguments in entry functions, else empty
     std::vector<Op> ops;

@@ -394,7 +394,9 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
         if (!is_shared(k) || !joint.gradients[k]) continue;
         Value before = f.add_value(f.type(f.arguments[k]), "d" + f.info(f.arguments[k]).name + "_sum");
         signature.first.push_back(before);
-        gradient(k, add_values(b, before, joint.gradients[k]));
+        Value sum = add_values(b, before, joint.gradients[k]);
+        f.info(sum).name = "d" + f.info(f.arguments[k]).name;
+        gradient(k, sum);
     }
     for (std::size_t k = shape.loop ? shape.carried : 0; k < f.arguments.size(); ++k)
         if (!is_shared(k) && joint.gradients[k]) gradient(k, joint.gradients[k]);

@@ -29,7 +29,7 @@ void remove_dead_ops(Function& function) {
 }
 
 void compact_values(Function& function) {
-    std::vector<ValueInfo> values;
+    std::deque<ValueInfo> values;
     std::vector<Value> to(function.values.size());
     auto define = [&](Value& v) {
         to[v.index] = {static_cast<std::uint32_t>(values.size())};

@@ -1,0 +1,171 @@
+#include "compiler/analysis/gradient_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/support/error.h"
+#include "compiler/transforms/function_tools.h"
+
+namespace thunderc {
+namespace {
+
+// SplitMix64 (Steele, Lea and Flood, 2014): small, and the same everywhere, which <random>'s distributions are not.
+class Random {
+  public:
+    explicit Random(std::uint64_t seed) : state_(seed) {}
+
+    std::uint64_t bits() {
+        std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+        return z ^ (z >> 31);
+    }
+    double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
+    std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n)); }
+    double normal() {   // Box and Muller, 1958
+        double radius = std::sqrt(-2 * std::log(1 - uniform()));
+        return radius * std::cos(2 * 3.14159265358979323846 * uniform());
+    }
+
+  private:
+    std::uint64_t state_;
+};
+
+double value_of(const ArgInfo& info, const Type& type, std::int64_t index, Random& random) {
+    const bool integer = !is_float(type.dtype);
+    if (info.kind == ArgInfo::Kind::scalar || info.source == "ones") return 1;
+    if (info.source == "positions") return static_cast<double>(index % (type.dims.empty() ? 1 : type.dims.back()));
+    if (integer && info.entries > 0) {
+        if (info.ignore_index != 0 && random.below(8) == 0) return static_cast<double>(info.ignore_index);
+        return static_cast<double>(random.below(info.entries));
+    }
+    if (integer) return static_cast<double>(random.below(2));
+    if (info.kind != ArgInfo::Kind::parameter) return random.normal();
+    if (type.rank() <= 1) return 1 + 0.3 * random.normal();
+    return random.normal() / std::sqrt(static_cast<double>(type.dims.back()));
+}
+
+struct Point {   // one element of one parameter
+    std::size_t argument, member;
+    std::int64_t index;
+};
+
+class Checker {
+  public:
+    Checker(const Module& module, std::span<const Members> arguments)
+        : module_(module), arguments_(arguments.begin(), arguments.end()), loss_(module.main()) {
+        loss_.results.resize(1);
+        loss_.result_names.clear();
+        remove_dead_ops(loss_);
+        const Function& main = module.main();
+        for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+            const ArgInfo& info = main.argument_info.at(k);
+            if (info.kind == ArgInfo::Kind::scalar && info.names == std::vector<std::string>{"dloss"})
+                scale_ = arguments[k].at(0).at(0);
+            if (info.kind == ArgInfo::Kind::parameter && info.trainable && is_float(main.type(main.arguments[k]).dtype))
+                trainable_.push_back(k);
+        }
+        std::vector<Members> results = evaluate(module, main, arguments_);
+        check(results.size() > trainable_.size(), "a gradient is missing");
+        gradients_.assign(results.end() - static_cast<std::ptrdiff_t>(trainable_.size()), results.end());
+        for (const Members& members : gradients_)
+            for (const Tensor& t : members)
+                for (double x : t.f) norm_ += x * x;
+        norm_ = std::sqrt(norm_);
+    }
+
+    std::vector<GradientCheck> run(const GradientCheckOptions& options) {
+        std::vector<GradientCheck> out;
+        Random random(options.seed);
+        for (std::int64_t d = 0; d < options.directions; ++d) {
+            std::vector<Members> direction = gradients_;
+            double length = 0;
+            for (Members& members : direction)
+                for (Tensor& t : members)
+                    for (double& x : t.f) {
+                        x = random.normal();
+                        length += x * x;
+                    }
+            length = std::sqrt(length);
+            double actual = 0;
+            for (std::size_t p = 0; p < direction.size(); ++p)
+                for (std::size_t m = 0; m < direction[p].size(); ++m)
+                    for (std::size_t k = 0; k < direction[p][m].f.size(); ++k) {
+                        direction[p][m].f[k] /= length;
+                        actual += direction[p][m].f[k] * gradients_[p][m].f[k];
+                    }
+            out.push_back(compare(fmt::format("direction {}", d), direction, actual, options.step));
+        }
+        const Function& main = module_.main();
+        for (std::size_t p = 0; p < trainable_.size(); ++p)
+            for (std::size_t m = 0; m < gradients_[p].size(); ++m)
+                for (std::int64_t k = 0; k < options.elements; ++k) {
+                    std::vector<Members> direction = gradients_;
+                    for (Members& members : direction)
+                        for (Tensor& t : members) std::fill(t.f.begin(), t.f.end(), 0.0);
+                    const std::int64_t index = random.below(gradients_[p][m].size());
+                    direction[p][m].set(index, 1);
+                    const std::string& name = main.argument_info[trainable_[p]].names.at(m);
+                    out.push_back(compare(fmt::format("{}[{}]", name, index), direction, gradients_[p][m].at(index),
+                                          options.step));
+                }
+        return out;
+    }
+
+  private:
+    double loss_at(const std::vector<Members>& direction, double step) {
+        std::vector<Members> arguments = arguments_;
+        for (std::size_t p = 0; p < trainable_.size(); ++p)
+            for (std::size_t m = 0; m < direction[p].size(); ++m)
+                for (std::size_t k = 0; k < direction[p][m].f.size(); ++k)
+                    arguments[trainable_[p]][m].f[k] += step * direction[p][m].f[k];
+        return scale_ * evaluate(module_, loss_, std::span<const Members>(arguments)).at(0).at(0).at(0);
+    }
+
+    GradientCheck compare(std::string what, const std::vector<Members>& direction, double actual, double h) {
+        GradientCheck out;
+        out.what = std::move(what);
+        out.actual = actual;
+        // Fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h.
+        out.expected = (8 * (loss_at(direction, h) - loss_at(direction, -h)) -
+                        (loss_at(direction, 2 * h) - loss_at(direction, -2 * h))) /
+                       (12 * h);
+        out.error = std::abs(out.actual - out.expected) /
+                    (std::abs(out.actual) + std::abs(out.expected) + 1e-6 * norm_ + 1e-300);
+        return out;
+    }
+
+    const Module& module_;
+    std::vector<Members> arguments_;
+    Function loss_;
+    double scale_ = 1, norm_ = 0;
+    std::vector<std::size_t> trainable_;   // arguments
+    std::vector<Members> gradients_;       // of these
+};
+
+}  // namespace
+
+std::vector<Members> random_arguments(const Function& main, std::uint64_t seed) {
+    Random random(seed);
+    std::vector<Members> out;
+    for (std::size_t a = 0; a < main.arguments.size(); ++a) {
+        const Type& type = main.type(main.arguments[a]);
+        const ArgInfo& info = main.argument_info.at(a);
+        out.emplace_back();
+        for (std::int64_t m = 0; m < (type.is_family() ? type.count : 1); ++m) {
+            Tensor t(type.member());
+            for (std::int64_t k = 0; k < t.size(); ++k) t.set(k, value_of(info, type, k, random));
+            out.back().push_back(std::move(t));
+        }
+    }
+    return out;
+}
+
+std::vector<GradientCheck> check_gradients(const Module& module, std::span<const Members> arguments,
+                                           const GradientCheckOptions& options) {
+    return Checker(module, arguments).run(options);
+}
+
+}  // namespace thunderc

@@ -1,0 +1,305 @@
+#include "compiler/transforms/differentiate.h"
+
+#include <cmath>
+
+#include "compiler/analysis/gradient_check.h"
+#include "compiler/support/error.h"
+#include "tests/transforms/transform_text.h"
+
+namespace thunderc {
+namespace {
+
+constexpr const char* mlp = R"(
+func @main(
+    %x: f32[4,3] input "x" {batched},
+    %y: f32[4,2] input "y" {batched},
+    %w1: f32[3,5] parameter "fc1.weight",
+    %b1: f32[5] parameter "fc1.bias",
+    %w2: f32[5,2] parameter "fc2.weight") -> (%loss "loss") {
+  %h = matmul(%x, %w1) {transpose_a = false, transpose_b = false} : f32[4,5]
+  %hb = add(%h, %b1) : f32[4,5]
+  %a = tanh(%hb) : f32[4,5]
+  %o = matmul(%a, %w2) {transpose_a = false, transpose_b = false} : f32[4,2]
+  %d = sub(%o, %y) : f32[4,2]
+  %s = mul(%d, %d) : f32[4,2]
+  %loss = reduce_sum(%s) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)";
+
+Module gradients(const std::string& text, RecomputePolicy policy = RecomputePolicy::none) {
+    Report report;
+    DifferentiateOptions options;
+    options.recompute = policy;
+    Module module = differentiate(parsed(text), options, report);
+    verify(module);
+    return module;
+}
+
+void expect_right_gradients(const Module& module, std::uint64_t seed = 7) {
+    const std::vector<Members> arguments = random_arguments(module.main(), seed);
+    for (const GradientCheck& c : check_gradients(module, arguments))
+        EXPECT_LT(c.error, 1e-7) << c.what << ": " << c.actual << ", by differences " << c.expected;
+}
+
+TEST(Differentiate, GivesAGradientForEachTrainableParameter) {
+    const Module module = gradients(mlp);
+    EXPECT_EQ(module.main().result_names, (std::vector<std::string>{"loss", "dw1", "db1", "dw2"}));
+    EXPECT_EQ(module.main().argument_info.back().names, std::vector<std::string>{"dloss"});
+    expect_right_gradients(module);
+}
+
+TEST(Differentiate, AStraightProgramReadsWell) {
+    EXPECT_EQ(text_of(gradients(R"(
+func @main(
+    %x: f32[4,3] input "x",
+    %w: f32[3,5] parameter "w") -> (%loss "loss") {
+  %h = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,5]
+  %a = exp(%h) : f32[4,5]
+  %loss = reduce_sum(%a) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)")),
+              R"(func @main(
+    %x: f32[4,3] input "x",
+    %w: f32[3,5] parameter "w",
+    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dw "dw") {
+  %h = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,5]
+  %a = exp(%h) : f32[4,5]
+  %loss = reduce_sum(%a) {axes = [0, 1], keep_dims = false} : f32[]
+  %reshape = reshape(%dloss) {dims = [1, 1]} : f32[1,1]
+  %da = broadcast_to(%reshape) {dims = [4, 5]} : f32[4,5]
+  %dh = mul(%da, %a) : f32[4,5]
+  %dw = matmul(%x, %dh) {transpose_a = true, transpose_b = false} : f32[3,5]
+}
+)");
+}
+
+TEST(Differentiate, RecomputesInPlaceWhereAsked) {
+    for (RecomputePolicy policy : {RecomputePolicy::selective, RecomputePolicy::block}) {
+        const Module module = gradients(mlp, policy);
+        expect_right_gradients(module);
+        const Module plain = gradients(mlp);
+        const std::vector<Members> arguments = random_arguments(plain.main(), 3);
+        expect_same_bits(evaluate(module, module.main(), std::span<const Members>(arguments)),
+                         evaluate(plain, plain.main(), std::span<const Members>(arguments)));
+        EXPECT_GT(module.main().ops.size(), plain.main().ops.size());   // tanh is there twice
+    }
+}
+
+TEST(Differentiate, SumsGradientsOfATiedParameter) {
+    const Module module = gradients(R"(
+func @main(
+    %ids: i64[2,3] input "ids" {batched, entries = 7},
+    %w: f32[7,4] parameter "embed.weight",
+    %labels: i64[6] input "labels" {entries = 7, ignore = -100}) -> (%loss "loss", %n "weight") {
+  %e = embedding(%w, %ids) : f32[2,3,4]
+  %t = tanh(%e) : f32[2,3,4]
+  %l = linear(%t, %w) : f32[2,3,7]
+  %r = reshape(%l) {dims = [6,7]} : f32[6,7]
+  %loss, %lse = cross_entropy(%r, %labels) {ignore_index = -100} : f32[], f32[6]
+  %n = cross_entropy_weight(%labels) {ignore_index = -100} : f32[]
+}
+)");
+    EXPECT_EQ(module.main().result_names, (std::vector<std::string>{"loss", "weight", "dw"}));
+    expect_right_gradients(module);
+}
+
+TEST(Differentiate, FreezesWhatTheLossDoesNotDependOn) {
+    Report report;
+    const Module module = differentiate(parsed(R"(
+func @main(
+    %x: f32[3] input "x",
+    %w: f32[3] parameter "used",
+    %u: f32[3] parameter "unused",
+    %f: f32[3] parameter "frozen" {frozen}) -> (%loss "loss") {
+  %a = mul(%x, %w) : f32[3]
+  %b = mul(%a, %f) : f32[3]
+  %c = mul(%b, %u) : f32[3]
+  %loss = reduce_sum(%b) {axes = [0], keep_dims = false} : f32[]
+}
+)"),
+                                        {}, report);
+    verify(module);
+    EXPECT_EQ(module.main().result_names, (std::vector<std::string>{"loss", "dw"}));
+    EXPECT_FALSE(module.main().argument_info[2].trainable);
+    ASSERT_FALSE(report.notes.empty());
+    EXPECT_EQ(report.notes.back().where, "unused");
+    EXPECT_EQ(report.notes.back().text, "the loss does not depend on it: it is left as it is");
+    expect_right_gradients(module);
+}
+
+TEST(Differentiate, AGraphWithoutALossIsTheUsersFault) {
+    try {
+        gradients(R"(
+func @main(%x: f32[3] input "x", %w: f32[3] parameter "w") -> (%y "y") {
+  %y = mul(%x, %w) : f32[3]
+}
+)");
+        FAIL() << "no error";
+    } catch (const UserError& error) {
+        EXPECT_EQ(error.diagnostic().text(),
+                  "error: the graph does not end in a scalar loss\n"
+                  "  expected: f32[] as the first result\n"
+                  "  found: f32[3]\n"
+                  "help: export the model with its loss, or add one with --loss\n");
+    }
+}
+
+TEST(Differentiate, TakesACotangentForEachResultOfALibraryFunction) {
+    Report report;
+    DifferentiateOptions options;
+    options.cotangent_for_each_result = true;
+    options.wanted = [](const ArgInfo&) { return true; };
+    const Module module = differentiate(parsed(R"(
+func @main(%x: f32[3] input "x", %w: f32[3] parameter "w") -> (%y "y", %z "z") {
+  %y = mul(%x, %w) : f32[3]
+  %z = exp(%x) : f32[3]
+}
+)"),
+                                        options, report);
+    verify(module);
+    EXPECT_EQ(module.main().result_names, (std::vector<std::string>{"y", "z", "dx", "dw"}));
+    EXPECT_EQ(module.main().argument_info[2].names, std::vector<std::string>{"dy"});
+    EXPECT_EQ(module.main().argument_info[3].names, std::vector<std::string>{"dz"});
+    const Tensor x = Tensor::floats({3}, {1, 2, 3}), w = Tensor::floats({3}, {4, 5, 6}), dy = Tensor::floats({3}, {1, 0, 2}),
+                 dz = Tensor::floats({3}, {0, 1, 0});
+    const std::vector<Tensor> out = evaluate(module, module.main(), std::vector<Tensor>{x, w, dy, dz});
+    EXPECT_EQ(out[2].f, (std::vector<double>{4, std::exp(2.0), 12}));
+    EXPECT_EQ(out[3].f, (std::vector<double>{1, 0, 6}));
+}
+
+// ---- calls and loops -------------------------------------------------------------------------------------------------------
+
+constexpr const char* layer = R"(
+func @layer(%x: f32[2,6,8], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%y) {
+  %n, %rstd = rms_norm(%x, %norm) {eps = 0.00001} : f32[2,6,8], f32[2,6]
+  %s = mul(%n, %scale) : f32[2,6,8]
+  %u = linear(%s, %up) : f32[2,6,16]
+  %a = silu(%u) : f32[2,6,16]
+  %d = linear(%a, %down) : f32[2,6,8]
+  %y = add(%x, %d) : f32[2,6,8]
+}
+)";
+
+const std::string rolled = std::string(R"(
+func @main(
+    %x: f32[2,6,8] input "x" {batched},
+    %embed: f32[8,8] parameter "embed",
+    %norm: 3 x f32[8] parameter "layers.{0..2}.norm",
+    %up: 3 x f32[16,8] parameter "layers.{0..2}.up",
+    %down: 3 x f32[8,16] parameter "layers.{0..2}.down",
+    %scale: f32[8] parameter "scale") -> (%loss "loss") {
+  %h = linear(%x, %embed) : f32[2,6,8]
+  %y = repeat(%h, %norm, %up, %down, %scale) {body = "layer", carried = 1, n = 3, per_layer = 3, reverse = false} : f32[2,6,8]
+  %z = mul(%y, %scale) : f32[2,6,8]
+  %q = mul(%z, %z) : f32[2,6,8]
+  %loss = reduce_sum(%q) {axes = [0, 1, 2], keep_dims = false} : f32[]
+}
+)") + layer;
+
+const std::string calls = std::string(R"(
+func @main(
+    %x: f32[2,6,8] input "x" {batched},
+    %embed: f32[8,8] parameter "embed",
+    %norm: 3 x f32[8] parameter "layers.{0..2}.norm",
+    %up: 3 x f32[16,8] parameter "layers.{0..2}.up",
+    %down: 3 x f32[8,16] parameter "layers.{0..2}.down",
+    %scale: f32[8] parameter "scale") -> (%loss "loss") {
+  %h = linear(%x, %embed) : f32[2,6,8]
+  %norm0 = member(%norm) {index = 0} : f32[8]
+  %up0 = member(%up) {index = 0} : f32[16,8]
+  %down0 = member(%down) {index = 0} : f32[8,16]
+  %y0 = call(%h, %norm0, %up0, %down0, %scale) {callee = "layer"} : f32[2,6,8]
+  %norm1 = member(%norm) {index = 1} : f32[8]
+  %up1 = member(%up) {index = 1} : f32[16,8]
+  %down1 = member(%down) {index = 1} : f32[8,16]
+  %y1 = call(%y0, %norm1, %up1, %down1, %scale) {callee = "layer"} : f32[2,6,8]
+  %norm2 = member(%norm) {index = 2} : f32[8]
+  %up2 = member(%up) {index = 2} : f32[16,8]
+  %down2 = member(%down) {index = 2} : f32[8,16]
+  %y2 = call(%y1, %norm2, %up2, %down2, %scale) {callee = "layer"} : f32[2,6,8]
+  %z = mul(%y2, %scale) : f32[2,6,8]
+  %q = mul(%z, %z) : f32[2,6,8]
+  %loss = reduce_sum(%q) {axes = [0, 1, 2], keep_dims = false} : f32[]
+}
+)") + layer;
+
+class DifferentiateLoop : public testing::TestWithParam<RecomputePolicy> {};
+
+TEST_P(DifferentiateLoop, LoopsAndCallsGiveEqualBits) {
+    const Module a = gradients(rolled, GetParam());
+    const Module b = gradients(calls, GetParam());
+    const std::vector<Members> arguments = random_arguments(a.main(), 11);
+    expect_same_bits(evaluate(a, a.main(), std::span<const Members>(arguments)),
+                     evaluate(b, b.main(), std::span<const Members>(arguments)));
+    expect_right_gradients(a);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, DifferentiateLoop,
+                         testing::Values(RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::block));
+
+// Saved are the input of the layer, the statistic of its norm and what goes into silu. The normed input (with the kept
+// statistic), its product with the scale and the result of silu are computed again.
+TEST(Differentiate, SavesDeliberately) {
+    EXPECT_EQ(text_of(gradients(rolled)), R"(func @main(
+    %x: f32[2,6,8] input "x" {batched},
+    %embed: f32[8,8] parameter "embed",
+    %norm: 3 x f32[8] parameter "layers.{0..2}.norm",
+    %up: 3 x f32[16,8] parameter "layers.{0..2}.up",
+    %down: 3 x f32[8,16] parameter "layers.{0..2}.down",
+    %scale: f32[8] parameter "scale",
+    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dembed "dembed", %dnorm "dnorm", %dup "dup", %ddown "ddown", %dscale_1 "dscale") {
+  %h = linear(%x, %embed) : f32[2,6,8]
+  %y, %x_1, %rstd, %u = repeat(%h, %norm, %up, %down, %scale) {body = "layer_forward", carried = 1, n = 3, per_layer = 3, reverse = false} : f32[2,6,8], 3 x f32[2,6,8], 3 x f32[2,6], 3 x f32[2,6,16]
+  %z = mul(%y, %scale) : f32[2,6,8]
+  %q = mul(%z, %z) : f32[2,6,8]
+  %loss = reduce_sum(%q) {axes = [0, 1, 2], keep_dims = false} : f32[]
+  %reshape = reshape(%dloss) {dims = [1, 1, 1]} : f32[1,1,1]
+  %dq = broadcast_to(%reshape) {dims = [2, 6, 8]} : f32[2,6,8]
+  %mul = mul(%dq, %z) : f32[2,6,8]
+  %mul_1 = mul(%dq, %z) : f32[2,6,8]
+  %dz = add(%mul, %mul_1) : f32[2,6,8]
+  %dy = mul(%dz, %scale) : f32[2,6,8]
+  %mul_2 = mul(%dz, %y) : f32[2,6,8]
+  %dscale = reduce_sum(%mul_2) {axes = [0, 1], keep_dims = false} : f32[8]
+  %dh, %dscale_1, %dnorm, %dup, %ddown = repeat(%dy, %dscale, %x_1, %rstd, %u, %norm, %up, %down, %scale) {body = "layer_backward", carried = 2, n = 3, per_layer = 6, reverse = true} : f32[2,6,8], f32[8], 3 x f32[8], 3 x f32[16,8], 3 x f32[8,16]
+  %dembed = linear_backward_weight(%dh, %x) : f32[8,8]
+}
+func @layer_forward(%x: f32[2,6,8], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%y, %x, %rstd, %u) {
+  %n, %rstd = rms_norm(%x, %norm) {eps = 1e-05} : f32[2,6,8], f32[2,6]
+  %s = mul(%n, %scale) : f32[2,6,8]
+  %u = linear(%s, %up) : f32[2,6,16]
+  %a = silu(%u) : f32[2,6,16]
+  %d = linear(%a, %down) : f32[2,6,8]
+  %y = add(%x, %d) : f32[2,6,8]
+}
+func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd: f32[2,6], %u: f32[2,6,16], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%dx, %dscale_1, %dnorm, %dup, %ddown) {
+  %da = linear_backward_input(%dy, %down) : f32[2,6,16]
+  %a = silu(%u) : f32[2,6,16]
+  %ddown = linear_backward_weight(%dy, %a) : f32[8,16]
+  %du = silu_backward(%da, %u) : f32[2,6,16]
+  %ds = linear_backward_input(%du, %up) : f32[2,6,8]
+  %reshape = reshape(%rstd) {dims = [2, 6, 1]} : f32[2,6,1]
+  %mul = mul(%x, %reshape) : f32[2,6,8]
+  %mul_1 = mul(%mul, %norm) : f32[2,6,8]
+  %s = mul(%mul_1, %scale) : f32[2,6,8]
+  %dup = linear_backward_weight(%du, %s) : f32[16,8]
+  %dn = mul(%ds, %scale) : f32[2,6,8]
+  %mul_2 = mul(%ds, %mul_1) : f32[2,6,8]
+  %dscale = reduce_sum(%mul_2) {axes = [0, 1], keep_dims = false} : f32[8]
+  %rms_norm_backward, %dnorm = rms_norm_backward(%dn, %x, %norm, %rstd) : f32[2,6,8], f32[8]
+  %dx = add(%dy, %rms_norm_backward) : f32[2,6,8]
+  %dscale_1 = add(%dscale_sum, %dscale) : f32[8]
+}
+)");
+}
+
+TEST(Differentiate, SavesTheBlocksInputAlone) {
+    const Module module = gradients(rolled, RecomputePolicy::block);
+    const Function* forward = module.find("layer_forward");
+    ASSERT_NE(forward, nullptr);
+    EXPECT_EQ(forward->results.size(), 2u);
+    EXPECT_EQ(forward->results[1], forward->arguments[0]);
+}
+
+}  // namespace
+}  // namespace thunderc
