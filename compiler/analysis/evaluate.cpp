@@ -144,27 +144,41 @@ class Evaluator {
                             std::vector<Slot>& frame) const {
         const OpDef& def = op_def(op.name);
         check(static_cast<bool>(def.reference), op.name + " cannot be evaluated");
-        std::vector<Tensor> operands(op.operands.size());
-        for (std::size_t k = 0; k < operands.size(); ++k) {
+        // Ops that take families (over all tensors at once) see their members, in order.
+        std::vector<Tensor> operands;
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
             Value v = op.operands[k];
-            if (!v) continue;
-            Shared& held = frame[v.index].at(0);
+            if (!v) {
+                operands.emplace_back();
+                continue;
+            }
             // An operand that dies here, and that no other frame or later operand holds, is moved instead of copied.
             bool last = std::find(dead.begin(), dead.end(), v) != dead.end() &&
                         std::find(op.operands.begin() + static_cast<std::ptrdiff_t>(k) + 1, op.operands.end(), v) ==
                             op.operands.end();
-            operands[k] = last && held.use_count() == 1 ? std::move(*held) : *held;
+            for (Shared& held : frame[v.index])
+                operands.push_back(last && held.use_count() == 1 ? std::move(*held) : *held);
         }
         std::vector<Type> types;
-        for (Value v : op.results) types.push_back(function.type(v));
+        for (Value v : op.results) {
+            const Type& type = function.type(v);
+            types.insert(types.end(), static_cast<std::size_t>(type.is_family() ? type.count : 1), type.member());
+        }
+        std::vector<Tensor> made = def.reference(op, operands, types);
+        check(made.size() == types.size(), fmt::format("the reference of {} gives {} tensors where the shape rule says {}",
+                                                       op.name, made.size(), types.size()));
         std::vector<Slot> results;
-        for (Tensor& tensor : def.reference(op, operands, types)) {
-            const std::size_t k = results.size();
-            check(k < types.size() && tensor.type == types[k],
-                  fmt::format("the reference of {} gives {}, not what the shape rule says", op.name,
-                              to_string(tensor.type)));
-            if (options_.round_to_dtype) round_to_dtype(tensor);
-            results.push_back({std::make_shared<Tensor>(std::move(tensor))});
+        std::size_t next = 0;
+        for (Value v : op.results) {
+            results.emplace_back();
+            const Type& type = function.type(v);
+            for (std::int64_t k = 0; k < (type.is_family() ? type.count : 1); ++k, ++next) {
+                check(made[next].type == types[next],
+                      fmt::format("the reference of {} gives {}, not what the shape rule says", op.name,
+                                  to_string(made[next].type)));
+                if (options_.round_to_dtype) round_to_dtype(made[next]);
+                results.back().push_back(std::make_shared<Tensor>(std::move(made[next])));
+            }
         }
         return results;
     }

@@ -24,7 +24,7 @@ class Random {
     }
     double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
     std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n)); }
-    double normal() {   // Box and Muller, 1958
+    double normal() {  // Box and Muller, 1958
         double radius = std::sqrt(-2 * std::log(1 - uniform()));
         return radius * std::cos(2 * 3.14159265358979323846 * uniform());
     }
@@ -47,7 +47,7 @@ double value_of(const ArgInfo& info, const Type& type, std::int64_t index, Rando
     return random.normal() / std::sqrt(static_cast<double>(type.dims.back()));
 }
 
-struct Point {   // one element of one parameter
+struct Point {  // one element of one parameter
     std::size_t argument, member;
     std::int64_t index;
 };
@@ -141,8 +141,8 @@ class Checker {
     std::vector<Members> arguments_;
     Function loss_;
     double scale_ = 1, norm_ = 0;
-    std::vector<std::size_t> trainable_;   // arguments
-    std::vector<Members> gradients_;       // of these
+    std::vector<std::size_t> trainable_;  // arguments
+    std::vector<Members> gradients_;      // of these
 };
 
 }  // namespace

@@ -11,28 +11,28 @@
 
 namespace thunderc {
 
-// Values for the arguments of main: inputs that are ids lie in their range (now and then the ignored index), positions count
-// up, what is fed with ones is one; parameters are small, those of one dimension about 1; scalars are 1. The same seed
-// gives the same values on every machine.
+// Values for the arguments of main: inputs that are ids lie in their range (now and then the ignored index), positions
+// count up, what is fed with ones is one; parameters are small, those of one dimension about 1; scalars are 1. The same
+// seed gives the same values on every machine.
 std::vector<Members> random_arguments(const Function& main, std::uint64_t seed);
 
 struct GradientCheckOptions {
     std::uint64_t seed = 1;
-    std::int64_t directions = 3;   // random directions through all parameters at once
-    std::int64_t elements = 2;     // random elements of each parameter
-    double step = 1e-4;            // of differences of fourth order: truncation about step^4
+    std::int64_t directions = 3;  // random directions through all parameters at once
+    std::int64_t elements = 2;    // random elements of each parameter
+    double step = 1e-4;           // of differences of fourth order: truncation about step^4
 };
 
 struct GradientCheck {
-    std::string what;              // "direction 0", "model.norm.weight[3]"
-    double expected = 0;           // by differences
-    double actual = 0;             // by the gradients
-    double error = 0;              // |actual - expected| / (|actual| + |expected| + 1e-6 norm of all gradients)
+    std::string what;     // "direction 0", "model.norm.weight[3]"
+    double expected = 0;  // by differences
+    double actual = 0;    // by the gradients
+    double error = 0;     // |actual - expected| / (|actual| + |expected| + 1e-6 norm of all gradients)
 };
 
 // `module` is what differentiate gives: main(..., dloss) -> (loss, weight?, gradients of trainable parameters).
-// What a correct gradient shows is an error of 1e-8 or less: 1e-16 of truncation, and 1e-12 of cancellation, against the
-// function's size.
+// What a correct gradient shows is an error of 1e-8 or less: 1e-16 of truncation, and 1e-12 of cancellation, against
+// the function's size.
 std::vector<GradientCheck> check_gradients(const Module& module, std::span<const Members> arguments,
                                            const GradientCheckOptions& options = {});
 

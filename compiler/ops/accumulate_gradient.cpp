@@ -2,8 +2,8 @@
 //
 //   accumulate_gradient(before, dw, first) = dw in the first micro-step, before + dw in the others
 //
-// `first` is known to the host before the micro-step begins: generated code passes it as an enumerator, and executors make
-// it an epilogue of the product that gives dw.
+// `first` is known to the host before the micro-step begins: generated code passes it as an enumerator, and executors
+// make it an epilogue of the product that gives dw.
 #include <fmt/format.h>
 
 #include "compiler/ops/multi_tensor.h"
@@ -22,13 +22,13 @@ std::vector<OpDef> define_accumulate_gradient() {
     def.source = "gradient accumulation as torch's .grad fields do it after zero_grad(set_to_none=True)";
     def.infer = [](const InferInput& in) {
         require_operands(in, 3);
-        require(in.operand(0) == in.operand(1), fmt::format("the gradient before is {}, dw is {}",
-                                                            to_string(in.operand(0)), to_string(in.operand(1))));
+        require(in.operand(0) == in.operand(1),
+                fmt::format("the gradient before is {}, dw is {}", to_string(in.operand(0)), to_string(in.operand(1))));
         require_flag(in, 2, "first");
         return std::vector<Type>{in.operand(0)};
     };
     def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type> results) {
-        const std::size_t count = results.size();   // families come as their members
+        const std::size_t count = results.size();  // families come as their members
         const bool first = operands[2 * count].at(0) != 0;
         std::vector<Tensor> out(operands.begin() + static_cast<std::ptrdiff_t>(count),
                                 operands.begin() + static_cast<std::ptrdiff_t>(2 * count));

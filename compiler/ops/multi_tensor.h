@@ -10,8 +10,8 @@
 
 namespace thunderc {
 
-void require_flag(const InferInput& in, std::size_t index, const std::string& name);     // bool[]
-void require_scalar(const InferInput& in, std::size_t index, const std::string& name);   // f32[]
+void require_flag(const InferInput& in, std::size_t index, const std::string& name);    // bool[]
+void require_scalar(const InferInput& in, std::size_t index, const std::string& name);  // f32[]
 
 // Calls `body` with the operands, which are all of one kind; where they are families once for each member, and makes
 // families of the results.

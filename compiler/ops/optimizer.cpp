@@ -1,7 +1,8 @@
 // What ends a training step: the norm of all gradients, clipping by it, and the optimizers.
 //
-// The ops take all tensors at once, in groups of equal length: parameters, gradients, states; then scalars of StepScalars.
-// Weight decay applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says so.
+// The ops take all tensors at once, in groups of equal length: parameters, gradients, states; then scalars of
+// StepScalars. Weight decay applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says
+// so.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,7 +14,7 @@ namespace thunderc {
 namespace {
 
 struct Groups {
-    std::size_t groups = 0;    // of tensors: parameters, gradients, states
+    std::size_t groups = 0;  // of tensors: parameters, gradients, states
     std::size_t scalars = 0;
 
     std::size_t tensors(std::size_t operands) const { return (operands - scalars) / groups; }
@@ -49,7 +50,8 @@ bool decays(const Type& parameter, bool all) {
     return all || parameter.rank() >= 2;
 }
 
-// ---- AdamW -----------------------------------------------------------------------------------------------------------------
+// ---- AdamW
+// -----------------------------------------------------------------------------------------------------------------
 
 OpDef adamw() {
     OpDef def;
@@ -91,6 +93,7 @@ OpDef adamw() {
         }
         return out;
     };
+    def.result_names = {"parameter", "first_moment", "second_moment"};
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const std::size_t count = adamw_groups.tensors(op.operands.size());
@@ -116,9 +119,9 @@ OpDef adamw() {
         return out;
     };
     auto scalars = [](double decay_all) {
-        return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}),   f32_of({}, {0.999}),
-                                          f32_of({}, {1e-8}),  f32_of({}, {0.1}),   f32_of({}, {0.19}),
-                                          f32_of({}, {0.045}), f32_of({}, {0.5}),   bool_of({}, {decay_all})};
+        return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}), f32_of({}, {0.999}),
+                                          f32_of({}, {1e-8}),  f32_of({}, {0.1}), f32_of({}, {0.19}),
+                                          f32_of({}, {0.045}), f32_of({}, {0.5}), bool_of({}, {decay_all})};
     };
     Sample one{"one matrix", {f32({2, 3}), f32({2, 3}), f32({2, 3}), f32({2, 3}, 0, 1)}, {}};
     for (SampleOperand& s : scalars(0)) one.operands.push_back(s);
@@ -132,20 +135,20 @@ OpDef adamw() {
                     scalar, scalar, scalar, bool_type({})},
                    {},
                    "gradient 0 is f32[3], the parameter is f32[2]"},
-                  {{f32_type({2}), scalar},
-                   {},
-                   "2 operands given: groups of equal length and 9 scalars expected"}};
+                  {{f32_type({2}), scalar}, {}, "2 operands given: groups of equal length and 9 scalars expected"}};
     return def;
 }
 
-// ---- SGD -------------------------------------------------------------------------------------------------------------------
+// ---- SGD
+// -------------------------------------------------------------------------------------------------------------------
 
 OpDef sgd() {
     OpDef def;
     def.name = "sgd";
     def.level = OpLevel::composite;
     def.summary =
-        "SGD on all parameters at once: (parameters, gradients, momentum buffers, learning_rate, momentum, weight_decay, "
+        "SGD on all parameters at once: (parameters, gradients, momentum buffers, learning_rate, momentum, "
+        "weight_decay, "
         "clip_factor, decay_all) -> (parameters, momentum buffers); without buffers and momentum where the attribute "
         "`momentum` is false.";
     def.formula =
@@ -182,6 +185,7 @@ OpDef sgd() {
         }
         return out;
     };
+    def.result_names = {"parameter", "momentum"};
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const bool momentum = op.attributes.boolean("momentum");
@@ -196,32 +200,35 @@ OpDef sgd() {
             std::vector<Value> operands;
             for (std::size_t group = 0; group < groups.groups; ++group)
                 operands.push_back(op.operands[group * count + t]);
-            std::vector<Value> updated = for_each_member(b, operands, groups.groups - 1, [&](const std::vector<Value>& x) {
-                Value decay = type.rank() >= 2 ? rest[0] : b.op("select", {rest[2], rest[0], zero});
-                Value g = b.add(b.mul(x[1], rest[1]), b.mul(x[0], decay));
-                if (momentum) g = b.add(b.mul(x[2], s[1]), g);
-                std::vector<Value> result = {b.sub(x[0], b.mul(g, s[0]))};
-                if (momentum) result.push_back(g);
-                return result;
-            });
+            std::vector<Value> updated =
+                for_each_member(b, operands, groups.groups - 1, [&](const std::vector<Value>& x) {
+                    Value decay = type.rank() >= 2 ? rest[0] : b.op("select", {rest[2], rest[0], zero});
+                    Value g = b.add(b.mul(x[1], rest[1]), b.mul(x[0], decay));
+                    if (momentum) g = b.add(b.mul(x[2], s[1]), g);
+                    std::vector<Value> result = {b.sub(x[0], b.mul(g, s[0]))};
+                    if (momentum) result.push_back(g);
+                    return result;
+                });
             for (std::size_t r = 0; r < updated.size(); ++r) out[r * count + t] = updated[r];
         }
         return out;
     };
-    def.samples = {{"plain",
-                    {f32({2, 3}), f32({2, 3}), f32_of({}, {0.1}), f32_of({}, {0.01}), f32_of({}, {0.5}), bool_of({}, {0})},
-                    {{"momentum", false}}},
-                   {"momentum",
-                    {f32({4}), f32({4}), f32({4}), f32_of({}, {0.1}), f32_of({}, {0.9}), f32_of({}, {0.01}),
-                     f32_of({}, {1}), bool_of({}, {1})},
-                    {{"momentum", true}}}};
+    def.samples = {
+        {"plain",
+         {f32({2, 3}), f32({2, 3}), f32_of({}, {0.1}), f32_of({}, {0.01}), f32_of({}, {0.5}), bool_of({}, {0})},
+         {{"momentum", false}}},
+        {"momentum",
+         {f32({4}), f32({4}), f32({4}), f32_of({}, {0.1}), f32_of({}, {0.9}), f32_of({}, {0.01}), f32_of({}, {1}),
+          bool_of({}, {1})},
+         {{"momentum", true}}}};
     def.errors = {{{f32_type({2}), f32_type({2}), f32_type({}), f32_type({}), f32_type({}), f32_type({})},
                    {{"momentum", false}},
                    "decay_all is f32[], bool[] expected"}};
     return def;
 }
 
-// ---- the norm of all gradients -----------------------------------------------------------------------------------------------
+// ---- the norm of all gradients
+// -----------------------------------------------------------------------------------------------
 
 OpDef global_norm() {
     OpDef def;
@@ -267,7 +274,8 @@ OpDef clip_factor() {
     OpDef def;
     def.name = "clip_factor";
     def.level = OpLevel::composite;
-    def.summary = "What gradients of norm f32[] are multiplied with so that it is at most max_norm; 1 where max_norm is 0.";
+    def.summary =
+        "What gradients of norm f32[] are multiplied with so that it is at most max_norm; 1 where max_norm is 0.";
     def.formula = "y = min(1, max_norm / (norm + 1e-6)); 1 where max_norm = 0";
     def.source = "torch.nn.utils.clip_grad_norm_";
     def.infer = [](const InferInput& in) {

@@ -34,10 +34,11 @@ Value scalar_argument(Function& f, const std::string& name, DType dtype = DType:
     return f.add_argument(Type::tensor(dtype, {}), unique_value_name(f, name), scalar_info(name));
 }
 
-// What main gives: result 0 is the loss, then perhaps its weight, then a gradient for each trainable parameter in order.
+// What main gives: result 0 is the loss, then perhaps its weight, then a gradient for each trainable parameter in
+// order.
 struct MainResults {
     bool weighted = false;
-    std::vector<std::size_t> trainable;   // arguments
+    std::vector<std::size_t> trainable;  // arguments
     std::size_t first_gradient = 1;
 };
 
@@ -121,7 +122,7 @@ Function forward_backward(const Function& main, const MainResults& results) {
             f.results[k] = b.op("accumulate_gradient", {before[k], gradient, first}, {}, name + "_after");
         }
     };
-    for (Value v : main.arguments) accumulate(v);   // the gradient of a sum of parameters may be dloss itself
+    for (Value v : main.arguments) accumulate(v);  // the gradient of a sum of parameters may be dloss itself
     for (Op& op : ops) {
         b.set_provenance(op.provenance);
         const std::vector<Value> made = op.results;
@@ -206,9 +207,10 @@ Module compose_step(Module module, const StepOptions& options, Report& report) {
     std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));
     module.functions = std::move(functions);
     remove_unreached_functions(module, 3);
-    report.done("compose_step", options.optimizer,
-                fmt::format("{} trainable parameters, the loss {}", results.trainable.size(),
-                            results.weighted ? "is a mean: its weight is summed first" : "weighs 1 in each micro-step"));
+    report.done(
+        "compose_step", options.optimizer,
+        fmt::format("{} trainable parameters, the loss {}", results.trainable.size(),
+                    results.weighted ? "is a mean: its weight is summed first" : "weighs 1 in each micro-step"));
     return module;
 }
 

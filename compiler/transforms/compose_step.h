@@ -1,7 +1,7 @@
 // From a function that gives a loss and gradients to the three functions of a training step.
 //
-// Requires what differentiate leaves: main(inputs, parameters, dloss) -> (loss, weight?, gradients). Guarantees, with the
-// arguments' ArgInfo names in brackets:
+// Requires what differentiate leaves: main(inputs, parameters, dloss) -> (loss, weight?, gradients). Guarantees, with
+// the arguments' ArgInfo names in brackets:
 //
 //     forward_backward(main's own arguments,                    the first function of the module
 //                      gradients before (state "grad.<name>"), first (scalar "first_micro_step"), loss_sum)
@@ -11,9 +11,10 @@
 //            scalars of StepScalars)
 //         -> (parameters, states, grad_norm)
 //
-// Each gradient passes accumulate_gradient(before, dw, first). A loss without a weight weighs 1. A result that takes the
-// place of an argument is named (result_names) like the argument's value; the planner gives both one place. `first_micro_step` and `decay_all`
-// are booleans that the host knows. Scalars are named as the fields of the runtime's StepScalars.
+// Each gradient passes accumulate_gradient(before, dw, first). A loss without a weight weighs 1. A result that takes
+// the place of an argument is named (result_names) like the argument's value; the planner gives both one place.
+// `first_micro_step` and `decay_all` are booleans that the host knows. Scalars are named as the fields of the runtime's
+// StepScalars.
 #pragma once
 
 #include <string>
@@ -23,8 +24,8 @@
 namespace thunderc {
 
 struct StepOptions {
-    std::string optimizer = "adamw";   // or "sgd"
-    bool momentum = true;              // of sgd: whether there are momentum buffers
+    std::string optimizer = "adamw";  // or "sgd"
+    bool momentum = true;             // of sgd: whether there are momentum buffers
 };
 
 Module compose_step(Module module, const StepOptions& options, Report& report);

@@ -21,8 +21,7 @@ Value zeros(Builder& b, const Type& type);
 class Cotangents {
   public:
     // The last `seeds` values of the function are cotangents that are given; they keep their names.
-    Cotangents(Builder& b, std::size_t seeds)
-        : b_(b), slots_(b.function().values.size() - seeds), seeds_(seeds) {}
+    Cotangents(Builder& b, std::size_t seeds) : b_(b), slots_(b.function().values.size() - seeds), seeds_(seeds) {}
 
     void add(Value v, Value contribution) { slots_[v.index].whole.push_back(contribution); }
     void add_member(Value v, std::int64_t index, Value contribution) {
@@ -30,8 +29,8 @@ class Cotangents {
     }
     bool has(Value v) const { return !slots_[v.index].whole.empty() || !slots_[v.index].members.empty(); }
 
-    Value read(Value v);                              // none where there is none
-    Value read_member(Value v, std::int64_t index);   // of a family; none where there is none
+    Value read(Value v);                             // none where there is none
+    Value read_member(Value v, std::int64_t index);  // of a family; none where there is none
     void replace(Value v, Value sum) { slots_[v.index] = {{sum}, {}}; }
 
   private:
@@ -44,9 +43,9 @@ class Cotangents {
     void name_after(Value cotangent, Value v);
 
     Builder& b_;
-    std::vector<Slot> slots_;   // by value, forward values only
+    std::vector<Slot> slots_;  // by value, forward values only
     std::size_t seeds_;
-    std::set<Value> named_;   // cotangents whose name says already what they are
+    std::set<Value> named_;  // cotangents whose name says already what they are
 };
 
 }  // namespace thunderc

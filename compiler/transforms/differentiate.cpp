@@ -21,10 +21,10 @@ namespace {
 // How a function is called, as far as it decides what its backward function looks like.
 struct CallShape {
     bool loop = false;
-    std::size_t carried = 0, per_layer = 0;   // of a loop
-    Mask active;      // by argument: its cotangent is wanted
-    Mask seeded;      // by result: its cotangent is there
-    Mask available;   // by argument: backward is given it at no cost, so it need not be saved
+    std::size_t carried = 0, per_layer = 0;  // of a loop
+    Mask active;                             // by argument: its cotangent is wanted
+    Mask seeded;                             // by result: its cotangent is there
+    Mask available;                          // by argument: backward is given it at no cost, so it need not be saved
 
     auto operator<=>(const CallShape&) const = default;
 };
@@ -32,11 +32,11 @@ struct CallShape {
 // The two functions that one differentiated function becomes.
 struct Pair {
     std::string forward, backward;
-    std::vector<Type> saved_types;             // results that forward has besides the function's own
+    std::vector<Type> saved_types;  // results that forward has besides the function's own
     std::vector<std::string> saved_names;
-    std::vector<std::size_t> saved_results;    // the function's own results that backward reads
-    std::vector<std::size_t> arguments;        // what backward takes of the function's arguments, in its order
-    std::vector<std::size_t> gradients;        // the arguments that backward gives gradients of, in its order
+    std::vector<std::size_t> saved_results;  // the function's own results that backward reads
+    std::vector<std::size_t> arguments;      // what backward takes of the function's arguments, in its order
+    std::vector<std::size_t> gradients;      // the arguments that backward gives gradients of, in its order
     std::vector<Type> gradient_types;
     std::vector<std::string> gradient_names;
 };
@@ -45,8 +45,8 @@ struct Pair {
 struct Joint {
     Function f;
     std::size_t forward_ops = 0;
-    std::vector<Value> seeds;       // by result; none where not seeded. Defined by nothing: whoever splits f places them
-    std::vector<Value> gradients;   // by argument; none where there is none
+    std::vector<Value> seeds;      // by result; none where not seeded. Defined by nothing: whoever splits f places them
+    std::vector<Value> gradients;  // by argument; none where there is none
 };
 
 class Differentiator {
@@ -77,11 +77,12 @@ class Differentiator {
     Report& report_;
     Module out_;
     std::map<std::pair<std::string, CallShape>, Pair> pairs_;
-    std::map<std::string, std::string> backward_of_;   // by forward function
+    std::map<std::string, std::string> backward_of_;  // by forward function
     std::set<std::string> warned_;
 };
 
-// ---- which values depend on what is differentiated, which reach the loss ---------------------------------------------------
+// ---- which values depend on what is differentiated, which reach the loss
+// ---------------------------------------------------
 
 // Whether a gradient ends at this result of an op, because there is none to speak of.
 bool Differentiator::stops(const Function& f, const Op& op, Value result) {
@@ -107,7 +108,7 @@ Mask Differentiator::results_of_call(const Function& f, const Op& op, const Mask
         for (std::size_t k = 0; k < results.size(); ++k) {
             results[k] = inside[g.results[k].index];
             if (k >= count || !results[k] || arguments[k]) continue;
-            arguments[k] = more = true;   // what one layer makes depend comes in at the next
+            arguments[k] = more = true;  // what one layer makes depend comes in at the next
         }
         if (more) continue;
         carried.assign(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(count));
@@ -150,7 +151,8 @@ Mask Differentiator::reaching(const Function& f, const Mask& results, const Mask
     return reaches;
 }
 
-// ---- the joint function ----------------------------------------------------------------------------------------------------
+// ---- the joint function
+// ----------------------------------------------------------------------------------------------------
 
 // Ops that have no rule of their own become what they consist of, as deep as needed.
 void Differentiator::give_rules(Function& f, const Mask& active) {
@@ -158,7 +160,7 @@ void Differentiator::give_rules(Function& f, const Mask& active) {
     std::vector<Op> open(std::make_move_iterator(f.ops.rbegin()), std::make_move_iterator(f.ops.rend()));
     f.ops.clear();
     std::map<Value, Value> replaced;
-    while (!open.empty()) {   // the next op is the last
+    while (!open.empty()) {  // the next op is the last
         Op op = std::move(open.back());
         open.pop_back();
         const OpDef& def = op_def(op.name);
@@ -214,7 +216,7 @@ Joint Differentiator::join(const Function& source, const Mask& active, const Mas
         else if (f.ops[k].name == "repeat")
             pull_back_repeat(b, cotangents, k, depends);
         else
-            pull_back_op(b, cotangents, Op(f.ops[k]), depends);   // a copy: the list grows
+            pull_back_op(b, cotangents, Op(f.ops[k]), depends);  // a copy: the list grows
     }
     b.set_provenance({});
     for (std::size_t k = 0; k < f.arguments.size(); ++k)
@@ -249,7 +251,8 @@ void Differentiator::pull_back_op(Builder& b, Cotangents& cotangents, const Op& 
         if (wanted[k] && result[k]) cotangents.add(op.operands[k], result[k]);
 }
 
-// ---- calls and loops ---------------------------------------------------------------------------------------------------------
+// ---- calls and loops
+// ---------------------------------------------------------------------------------------------------------
 
 // The forward op calls the extended function and has what that saves as further results.
 void Differentiator::extend_forward(Function& f, std::size_t index, const Pair& p, bool loop) {
@@ -332,7 +335,7 @@ void Differentiator::pull_back_repeat(Builder& b, Cotangents& cotangents, std::s
     }
     auto shared = [&](std::size_t argument) { return argument >= shape.carried + shape.per_layer; };
     auto family = [&](std::size_t argument) { return argument >= shape.carried && !shared(argument); };
-    for (std::size_t k : p.gradients) {   // sums of shared values go on from what was collected so far
+    for (std::size_t k : p.gradients) {  // sums of shared values go on from what was collected so far
         if (!shared(k)) continue;
         Value sum = cotangents.read(op.operands[k]);
         operands.push_back(sum ? sum : zeros(b, f.type(op.operands[k])));
@@ -422,7 +425,8 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     return pairs_.emplace(std::move(key), std::move(p)).first->second;
 }
 
-// ---- the module ----------------------------------------------------------------------------------------------------------------
+// ---- the module
+// ----------------------------------------------------------------------------------------------------------------
 
 // Functions in the order in which main first calls them, each with its backward function behind it.
 void Differentiator::order_functions() {
@@ -449,8 +453,7 @@ Module Differentiator::run() {
     Mask active;
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const ArgInfo& info = main.argument_info.at(k);
-        bool wanted = options_.wanted ? options_.wanted(info)
-                                      : info.kind == ArgInfo::Kind::parameter && info.trainable;
+        bool wanted = options_.wanted ? options_.wanted(info) : info.kind == ArgInfo::Kind::parameter && info.trainable;
         active.push_back(wanted && is_float(main.type(main.arguments[k]).dtype));
     }
     Mask seeded;

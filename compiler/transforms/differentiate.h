@@ -1,7 +1,7 @@
 // Reverse-mode differentiation on the IR: every op's own VJP rule appends backward ops.
 //
-// Requires a `main` whose first result is a float scalar, the loss, and whose second, where there is one, is its weight.
-// Guarantees: `main` takes one more argument, the scalar `dloss` (what the loss is multiplied with before it is
+// Requires a `main` whose first result is a float scalar, the loss, and whose second, where there is one, is its
+// weight. Guarantees: `main` takes one more argument, the scalar `dloss` (what the loss is multiplied with before it is
 // differentiated), and gives, behind its own results, a gradient for each wanted argument, named "d" + the argument's
 // name; of a family it is a family. A trainable parameter that the loss does not depend on is frozen, with a warning.
 // Each function that takes part becomes two that stand side by side:
@@ -13,8 +13,8 @@
 //
 // The backward function of a loop carries cotangents of carried values and sums of gradients of shared values, and
 // collects gradients of per-layer values; the loop runs the other way round. What is saved is decided by recompute.h.
-// Sums of gradients are folded from the last use to the first, so that calls in a row and the same loop give equal bits.
-// Does not: share work between forward and backward functions, or decide where a gradient is added in place.
+// Sums of gradients are folded from the last use to the first, so that calls in a row and the same loop give equal
+// bits. Does not: share work between forward and backward functions, or decide where a gradient is added in place.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@
 
 namespace thunderc {
 
-using Mask = std::vector<bool>;   // by value, argument, result or operand of one function or op
+using Mask = std::vector<bool>;  // by value, argument, result or operand of one function or op
 
 // Drops ops none of whose results is used. Before plan every op is pure, so nothing else can be lost.
 void remove_dead_ops(Function& function);
@@ -30,6 +30,6 @@ std::string unique_value_name(const Function& function, const std::string& wante
 // The function that a call or repeat names; InternalError where there is none.
 const Function& callee(const Module& module, const Op& op);
 
-bool is_call(const Op& op);     // call or repeat
+bool is_call(const Op& op);  // call or repeat
 
 }  // namespace thunderc

@@ -53,7 +53,7 @@ class FlowNetwork {
   private:
     struct Edge {
         std::size_t to;
-        std::int64_t capacity;   // what is left; edge e ^ 1 is the same edge backwards
+        std::int64_t capacity;  // what is left; edge e ^ 1 is the same edge backwards
     };
 
     bool levels(std::size_t source, std::size_t sink) {
@@ -131,8 +131,8 @@ Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
     const std::size_t n = f.values.size();
     const std::size_t source = 2 * n;
     const std::size_t sink = 2 * n + 1;
-    FlowNetwork network(2 * n + 2);   // node v: v before it is saved; node n + v: behind that
-    Mask origin(n, false);            // what cannot be computed again
+    FlowNetwork network(2 * n + 2);  // node v: v before it is saved; node n + v: behind that
+    Mask origin(n, false);           // what cannot be computed again
     for (Value v : f.arguments) origin[v.index] = !split.available[v.index];
     for (std::size_t k = 0; k < split.forward_ops; ++k) {
         const Op& op = f.ops[k];

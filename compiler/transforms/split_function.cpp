@@ -17,7 +17,11 @@ class BackwardWriter {
   public:
     // `to_value`: by value of `from`, where it is given in `to`.
     BackwardWriter(const Function& from, std::size_t forward_ops, Function& to, std::vector<Value> to_value)
-        : from_(from), forward_ops_(forward_ops), to_(to), b_(to), to_value_(std::move(to_value)),
+        : from_(from),
+          forward_ops_(forward_ops),
+          to_(to),
+          b_(to),
+          to_value_(std::move(to_value)),
           producer_(from.values.size(), none) {
         for (std::size_t k = 0; k < from.ops.size(); ++k)
             for (Value v : from.ops[k].results) producer_[v.index] = k;
@@ -53,7 +57,8 @@ class BackwardWriter {
                 open.pop_back();
                 continue;
             }
-            check(producer_[top.index] < forward_ops_, "backward reads " + from_.info(top).name + " before it is defined");
+            check(producer_[top.index] < forward_ops_,
+                  "backward reads " + from_.info(top).name + " before it is defined");
             const Op& op = from_.ops[producer_[top.index]];
             std::size_t before = open.size();
             for (Value operand : op.operands) {
@@ -79,8 +84,8 @@ class BackwardWriter {
             if (!to_value_[op.results[k].index]) to_value_[op.results[k].index] = results[k];
     }
 
-    // A forward op again. Where some of its results are saved (the statistic of a normalisation), what it consists of is
-    // written instead, reading those.
+    // A forward op again. Where some of its results are saved (the statistic of a normalisation), what it consists of
+    // is written instead, reading those.
     void again(const Op& op) {
         bool part_saved = std::any_of(op.results.begin(), op.results.end(),
                                       [&](Value v) { return static_cast<bool>(to_value_[v.index]); });
@@ -115,7 +120,7 @@ class BackwardWriter {
             if (to_.ops[k].name != "reshape" || to_.ops[k].results[0] != made) continue;
             Value x = to_.ops[k].operands[0];
             Value reshaped = b_.reshape(saved, Dims(to_.type(x).dims));
-            if (reshaped != saved)   // it was appended last, and is read from `begin` on
+            if (reshaped != saved)  // it was appended last, and is read from `begin` on
                 std::rotate(to_.ops.begin() + static_cast<std::ptrdiff_t>(begin), to_.ops.end() - 1, to_.ops.end());
             replaced[x] = reshaped;
             return;
@@ -137,7 +142,7 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     const Mask used = BackwardWriter::needed(joint, forward_ops, signature.results);
     Mask available(joint.values.size(), false);
     for (std::size_t k = 0; k < joint.arguments.size(); ++k) available[joint.arguments[k].index] = options.available[k];
-    Mask needed(joint.values.size(), false);   // of `used`, the forward values
+    Mask needed(joint.values.size(), false);  // of `used`, the forward values
     for (Value v : joint.arguments) needed[v.index] = used[v.index];
     for (std::size_t k = 0; k < forward_ops; ++k)
         for (Value v : joint.ops[k].results) needed[v.index] = used[v.index];
@@ -155,7 +160,7 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     };
     for (Value v : signature.first) backward.arguments.push_back(give(v));
 
-    std::vector<Value> extra;   // further results of forward
+    std::vector<Value> extra;  // further results of forward
     for (std::size_t k = 0; k < joint.arguments.size(); ++k)
         if (options.arguments_pass && saved[joint.arguments[k].index]) saved[joint.arguments[k].index] = false;
     for (std::size_t k = options.first_reusable_result; k < joint.results.size(); ++k) {
@@ -224,7 +229,7 @@ void recompute_in_place(Function& joint, std::size_t forward_ops, std::vector<Va
     for (const Op& op : joint.ops)
         for (Value v : op.results) produced[v.index] = true;
     for (std::uint32_t k = 0; k < to_value.size(); ++k)
-        if (saved[k] || !produced[k]) to_value[k] = {k};   // kept; arguments and seeds are there anyway
+        if (saved[k] || !produced[k]) to_value[k] = {k};  // kept; arguments and seeds are there anyway
     BackwardWriter writer(joint, forward_ops, to, to_value);
     writer.write(used);
     for (Value& v : results) v = writer.resolve(v);

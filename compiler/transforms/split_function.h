@@ -19,18 +19,18 @@ struct BackwardSignature {
 
 struct SplitOptions {
     RecomputePolicy policy = RecomputePolicy::none;
-    Mask available;                          // by argument: backward is given it at no cost
-    bool arguments_pass = false;             // arguments that are to be saved are passed as arguments
-    std::size_t first_reusable_result = 0;   // a value to be saved that is such a result is not made a result again
+    Mask available;                         // by argument: backward is given it at no cost
+    bool arguments_pass = false;            // arguments that are to be saved are passed as arguments
+    std::size_t first_reusable_result = 0;  // a value to be saved that is such a result is not made a result again
 };
 
 struct SplitFunction {
-    Function forward;    // its own results, then what is saved
+    Function forward;  // its own results, then what is saved
     Function backward;
     std::vector<Type> saved_types;
     std::vector<std::string> saved_names;
-    std::vector<std::size_t> saved_results;   // results of the function that backward takes, before what is saved
-    std::vector<std::size_t> arguments;       // arguments of the function that backward takes
+    std::vector<std::size_t> saved_results;  // results of the function that backward takes, before what is saved
+    std::vector<std::size_t> arguments;      // arguments of the function that backward takes
 };
 
 SplitFunction split_function(const Function& joint, std::size_t forward_ops, const BackwardSignature& signature,

@@ -220,7 +220,10 @@ std::string empty_fields(const OpDef& def) {
                  "as many sample values as elements");
         if (def.infer) {
             std::size_t results = result_types(def, sample).size();
-            need(results == 1 || def.result_names.size() >= results, "result_names");  // attributes may add results
+            // Attributes may add results; ops over many tensors have as many for each name.
+            need(results == 1 || def.result_names.size() >= results ||
+                     (!def.result_names.empty() && results % def.result_names.size() == 0),
+                 "result_names");
             need(def.statistics < results, "statistics below the number of results");
         }
     }

@@ -81,7 +81,7 @@ TEST(Differentiate, RecomputesInPlaceWhereAsked) {
         const std::vector<Members> arguments = random_arguments(plain.main(), 3);
         expect_same_bits(evaluate(module, module.main(), std::span<const Members>(arguments)),
                          evaluate(plain, plain.main(), std::span<const Members>(arguments)));
-        EXPECT_GT(module.main().ops.size(), plain.main().ops.size());   // tanh is there twice
+        EXPECT_GT(module.main().ops.size(), plain.main().ops.size());  // tanh is there twice
     }
 }
 
@@ -160,14 +160,15 @@ func @main(%x: f32[3] input "x", %w: f32[3] parameter "w") -> (%y "y", %z "z") {
     EXPECT_EQ(module.main().result_names, (std::vector<std::string>{"y", "z", "dx", "dw"}));
     EXPECT_EQ(module.main().argument_info[2].names, std::vector<std::string>{"dy"});
     EXPECT_EQ(module.main().argument_info[3].names, std::vector<std::string>{"dz"});
-    const Tensor x = Tensor::floats({3}, {1, 2, 3}), w = Tensor::floats({3}, {4, 5, 6}), dy = Tensor::floats({3}, {1, 0, 2}),
-                 dz = Tensor::floats({3}, {0, 1, 0});
+    const Tensor x = Tensor::floats({3}, {1, 2, 3}), w = Tensor::floats({3}, {4, 5, 6}),
+                 dy = Tensor::floats({3}, {1, 0, 2}), dz = Tensor::floats({3}, {0, 1, 0});
     const std::vector<Tensor> out = evaluate(module, module.main(), std::vector<Tensor>{x, w, dy, dz});
     EXPECT_EQ(out[2].f, (std::vector<double>{4, std::exp(2.0), 12}));
     EXPECT_EQ(out[3].f, (std::vector<double>{1, 0, 6}));
 }
 
-// ---- calls and loops -------------------------------------------------------------------------------------------------------
+// ---- calls and loops
+// -------------------------------------------------------------------------------------------------------
 
 constexpr const char* layer = R"(
 func @layer(%x: f32[2,6,8], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%y) {

@@ -34,7 +34,8 @@ inline void expect_same_bits(const std::vector<Members>& a, const std::vector<Me
     ASSERT_EQ(a.size(), b.size());
     for (std::size_t r = 0; r < a.size(); ++r) {
         ASSERT_EQ(a[r].size(), b[r].size()) << "result " << r;
-        for (std::size_t m = 0; m < a[r].size(); ++m) EXPECT_TRUE(a[r][m] == b[r][m]) << "result " << r << ", member " << m;
+        for (std::size_t m = 0; m < a[r].size(); ++m)
+            EXPECT_TRUE(a[r][m] == b[r][m]) << "result " << r << ", member " << m;
     }
 }
 
