@@ -18,7 +18,7 @@ namespace thunder {
 namespace {
 
 constexpr std::string_view format = "thunder-checkpoint";
-constexpr std::int64_t version = 1;
+constexpr std::int64_t checkpoint_version = 1;
 
 // What goes into the identity, as text: also what a person sees of it.
 std::string identity_text(const ProgramSpec& program) {
@@ -136,7 +136,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
     char identity[32];
     std::snprintf(identity, sizeof identity, "%016llx", static_cast<unsigned long long>(program_identity(program)));
     const std::pair<std::string, std::string> metadata[] = {{"format", std::string(format)},
-                                                            {"version", cat(version)},
+                                                            {"version", cat(checkpoint_version)},
                                                             {"program", std::string(program.name)},
                                                             {"identity", identity},
                                                             {"optimizer", std::string(program.optimizer)},
@@ -161,8 +161,8 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
     const SafetensorsFile file(path);
     if (entry(file, "format") != format)
         fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
-    if (const auto theirs = number<std::int64_t>(file, "version"); theirs != version) {
-        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ", version),
+    if (const auto theirs = number<std::int64_t>(file, "version"); theirs != checkpoint_version) {
+        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ", checkpoint_version),
              "go on with the program that wrote it, or start from its parameters with --init");
     }
     std::uint64_t identity = 0;

@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "token files are little-endian, and so is this code");
 
 constexpr char magic[8] = {'t', 'h', 'u', 'n', 'd', 't', 'o', 'k'};
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t format_version = 1;
 constexpr std::size_t header_bytes = 64;
 
 struct Header {
@@ -93,7 +93,7 @@ void TokenFileWriter::append(std::span<const std::uint32_t> ids) {
 void TokenFileWriter::commit() {
     Header header{};
     std::copy(std::begin(magic), std::end(magic), header.magic.begin());
-    header.version = version;
+    header.version = format_version;
     header.width = width_;
     header.count = count_;
     header.vocabulary = vocabulary_;
@@ -110,9 +110,9 @@ TokenFile::TokenFile(const std::string& path) : file_(path) {
     if (!std::equal(std::begin(magic), std::end(magic), header.magic.begin())) {
         fail(cat(path, " is not a file of packed tokens"), "thunderc data pack FILE... -o corpus.bin makes one");
     }
-    if (header.version != version)
+    if (header.version != format_version)
         fail(cat(path, " has version ", header.version, " of the token format, and this program reads version ",
-                 version),
+                 format_version),
              "pack it again");
     const bool known_width = header.width == 1 || header.width == 2 || header.width == 4;
     if (header.header_checksum != checksum_of(header) || !known_width)
