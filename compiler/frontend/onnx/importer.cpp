@@ -1,0 +1,527 @@
+#include "compiler/frontend/onnx/importer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/frontend/onnx/dimensions.h"
+#include "compiler/frontend/onnx/model_file.h"
+#include "compiler/frontend/onnx/onnx_frontend.h"
+#include "compiler/frontend/onnx/scopes.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+// Integer tensors up to this size are shape arithmetic: they are folded at once and leave no op behind.
+constexpr std::int64_t shape_like = 64;
+// Bodies of functions within functions; ONNX forbids recursion, so more is a damaged file.
+constexpr int deepest_function = 32;
+
+// A framework's name: a module path and a leaf. Exporters' own names have none of it ("val_110"), or slashes and colons.
+bool dotted(const std::string& name) {
+    return name.find('.') != std::string::npos && name.find('/') == std::string::npos && name.find(':') == std::string::npos;
+}
+
+Module empty_module(const std::filesystem::path& path) {
+    Module module;
+    module.name = path.stem().string();
+    module.functions.emplace_back();
+    module.functions.front().name = "main";
+    return module;
+}
+
+bool default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+}  // namespace
+
+Importer::Importer(std::shared_ptr<const onnx::ModelProto> model, const std::filesystem::path& path,
+                   const CompileOptions& options, Report& report)
+    : model_(std::move(model)),
+      options_(options),
+      report_(report),
+      reader_(model_, path.parent_path()),
+      module_(empty_module(path)),
+      builder_(module_.main()),
+      integer_values_(module_.main()) {
+    for (const auto& import : model_->opset_import())
+        opsets_[default_domain(import.domain()) ? "" : import.domain()] = import.version();
+    for (const auto& function : model_->functions()) functions_[{function.domain(), function.name()}] = &function;
+}
+
+std::int64_t Importer::opset(const std::string& domain) const {
+    const auto at = opsets_.find(default_domain(domain) ? "" : domain);
+    return at == opsets_.end() ? 0 : at->second;
+}
+
+Module Importer::run() {
+    if (const std::int64_t version = opset(""); version < first_opset || version > last_opset) {
+        Diagnostic d;
+        d.message = fmt::format("the model is of opset {}, which is not supported", version);
+        d.expected = fmt::format("opset {} to {}", first_opset, last_opset);
+        d.actual = fmt::format("opset {}", version);
+        d.help = "export with torch.onnx.export(..., opset_version=20)";
+        throw UserError(std::move(d));
+    }
+    for (const auto& node : model_->graph().node())
+        for (const auto& name : node.input()) consumers_[name].push_back(&node);
+    import_inputs();
+    import_initializers(model_->graph());
+    import_nodes(model_->graph().node());
+    import_outputs();
+    describe_ids();
+    strip_wrapper();
+    return std::move(module_);
+}
+
+DType Importer::dtype(std::int32_t data_type, const std::string& what) {
+    const std::optional<DType> dtype = dtype_of(data_type);
+    if (!dtype) {
+        Diagnostic d;
+        d.message = fmt::format("{} is of type {}, which is not supported", what, data_type_name(data_type));
+        d.help = "export the model in float32 or bfloat16";
+        throw UserError(std::move(d));
+    }
+    if (computed_in_f32(data_type) && !warned_f32_) {
+        warned_f32_ = true;
+        report_.warning("precision", what,
+                        fmt::format("is {}: computed in float32", data_type == onnx::TensorProto::DOUBLE ? "float64" : "float16"));
+    }
+    return *dtype;
+}
+
+// ---- names ---------------------------------------------------------------------------------------------------------------
+
+void Importer::bind(const std::string& name, Binding binding) { names_->bindings[name] = std::move(binding); }
+
+const Binding* Importer::find(const std::string& name) const {
+    for (Names* names = names_; names != nullptr; names = names->outer)
+        if (auto at = names->bindings.find(name); at != names->bindings.end()) return &at->second;
+    return nullptr;
+}
+
+Value Importer::value(const std::string& name) {
+    auto* binding = const_cast<Binding*>(find(name));
+    if (binding == nullptr) {
+        Diagnostic d;
+        d.message = fmt::format("the value {} is used before it is computed", name);
+        d.help = "the graph is damaged: export the model again";
+        throw UserError(std::move(d));
+    }
+    if (binding->value || binding->is_sequence) return binding->value;
+    if (!binding->tensor) binding->tensor = std::make_shared<Tensor>(reader_.tensor(*binding->proto));
+    binding->value = builder_.constant(ConstExpr::dense(*binding->tensor));
+    materialised_.emplace_back(binding, binding->value);
+    return binding->value;
+}
+
+std::shared_ptr<const Tensor> Importer::constant_tensor(const std::string& name) {
+    auto* binding = const_cast<Binding*>(find(name));
+    if (binding == nullptr || binding->is_sequence) return nullptr;
+    if (!binding->tensor && binding->proto != nullptr) {
+        const Type type = reader_.type(*binding->proto);
+        if (type.elements() > IntegerValues::default_limit) return nullptr;
+        binding->tensor = std::make_shared<Tensor>(reader_.tensor(*binding->proto));
+    }
+    if (binding->tensor) return binding->tensor;
+    const Tensor* tensor = integer_values_.find(binding->value);
+    return tensor == nullptr ? nullptr : std::make_shared<Tensor>(*tensor);
+}
+
+// ---- inputs and initializers ---------------------------------------------------------------------------------------------
+
+void Importer::import_inputs() {
+    for (GraphInput& input : bind_inputs(model_->graph(), options_)) {
+        ArgInfo info;
+        info.kind = ArgInfo::Kind::input;
+        info.names = {input.name};
+        info.trainable = false;
+        info.batched = input.batched;
+        const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
+        Binding binding;
+        binding.value = module_.main().add_argument(type, input.name, std::move(info));
+        bind(input.name, std::move(binding));
+    }
+}
+
+// A float initializer is an argument until `lift_parameters` has decided. What the exporter says of it is kept as the kind:
+// parameter and constant are certain, value is not. Numbers without a name of their own (an epsilon) and integers are constants.
+void Importer::import_initializers(const onnx::GraphProto& graph) {
+    for (const auto& tensor : graph.initializer()) {
+        const Type type = reader_.type(tensor);
+        Binding binding;
+        Placeholder says = Placeholder::unknown;
+        if (is_float(type.dtype))
+            for (const auto* node : consumers_[tensor.name()])
+                if (says == Placeholder::unknown) says = placeholder_of(*node, tensor.name());
+        const bool single = type.elements() <= 1 && says != Placeholder::parameter;
+        if (!is_float(type.dtype) || (single && (says == Placeholder::buffer || !dotted(tensor.name())))) {
+            binding.proto = &tensor;
+            bind(tensor.name(), std::move(binding));
+            continue;
+        }
+        dtype(tensor.data_type(), "the initializer " + tensor.name());
+        ArgInfo info;
+        info.kind = says == Placeholder::parameter ? ArgInfo::Kind::parameter
+                    : says == Placeholder::buffer  ? ArgInfo::Kind::constant
+                                                   : ArgInfo::Kind::value;
+        info.names = {tensor.name()};
+        info.sources = {reader_.source(tensor)};
+        binding.value = module_.main().add_argument(type, tensor.name(), std::move(info));
+        bind(tensor.name(), std::move(binding));
+    }
+}
+
+void Importer::import_outputs() {
+    for (const auto& output : model_->graph().output()) {
+        const Binding* binding = find(output.name());
+        if (binding == nullptr || binding->is_sequence) {
+            Diagnostic d;
+            d.message = fmt::format("the output {} is {}", output.name(), binding == nullptr ? "never computed" : "a sequence");
+            d.help = "export the model again";
+            throw UserError(std::move(d));
+        }
+        module_.main().results.push_back(value(output.name()));
+        module_.main().result_names.push_back(output.name());
+    }
+}
+
+// ---- nodes ---------------------------------------------------------------------------------------------------------------
+
+void Importer::import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+    for (const auto& node : nodes) import_node(node);
+}
+
+void Importer::import_node(const onnx::NodeProto& node) {
+    Provenance provenance = provenance_of(node);
+    if (depth_ > 0) {   // the body of a function: what the model calls it is more telling than the body's own names
+        provenance.nodes = outer_provenance_.nodes;
+        provenance.node_ops = outer_provenance_.node_ops;
+        if (provenance.scope.empty()) {
+            provenance.scope = outer_provenance_.scope;
+            provenance.module_class = outer_provenance_.module_class;
+        }
+    }
+    builder_.set_provenance(provenance);
+    const std::size_t first_op = module_.main().ops.size();
+    const std::size_t first_value = module_.main().values.size();
+    const std::int64_t version = opset(node.domain());
+    Node view(*this, node, version);
+    try {
+        const OpImporter* importer = default_domain(node.domain()) ? find_importer(node.op_type(), version) : nullptr;
+        const bool of_model = functions_.contains({node.domain(), node.op_type()});
+        if (importer != nullptr && !of_model) {
+            if (nesting_ == 0) materialised_.clear();
+            ++nesting_;
+            importer->import(view);
+            --nesting_;
+            fold_small_outputs(node, first_op, first_value);
+            return;
+        }
+        if (import_body(node)) return;
+        if (default_domain(node.domain()) && known_operator(node.op_type()))
+            view.fail(fmt::format("the operator {} is not supported in opset {}", node.op_type(), version),
+                      "export with another opset_version, 20 for example");
+        const std::vector<std::string> similar = similar_operators(node.op_type());
+        const std::string domain = default_domain(node.domain()) ? std::string() : fmt::format(" of the domain {}", node.domain());
+        view.fail(fmt::format("the operator {}{} is not supported", node.op_type(), domain),
+                  similar.empty() ? "express it by other operators in the model, or export it as a model-local function"
+                                  : fmt::format("did you mean {}?", fmt::join(similar, " or ")));
+    } catch (UserError& error) {
+        Diagnostic& d = error.diagnostic();
+        if (d.node.empty() && !provenance.nodes.empty()) d.node = provenance.nodes.front();
+        if (d.op.empty() && !provenance.node_ops.empty()) d.op = provenance.node_ops.front();
+        if (d.module.empty()) d.module = provenance.scope;
+        throw;
+    }
+}
+
+// Shape arithmetic is folded as it is imported: a node whose outputs are small known integers leaves constants, and its ops are
+// taken back. So the module holds what computes, and not what computed shapes.
+void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value) {
+    Function& main = module_.main();
+    if (main.ops.size() == first_op) return;
+    std::vector<std::pair<std::string, std::shared_ptr<const Tensor>>> folded;
+    for (const auto& name : node.output()) {
+        if (name.empty()) continue;
+        const Binding* binding = find(name);
+        if (binding == nullptr || binding->is_sequence) return;
+        if (!binding->value) continue;   // a constant already
+        const Type& type = main.type(binding->value);
+        if (is_float(type.dtype) ? type.elements() > 1 : type.elements() > shape_like) return;
+        const Tensor* tensor = integer_values_.find(binding->value);
+        if (tensor == nullptr) return;
+        folded.emplace_back(name, std::make_shared<Tensor>(*tensor));
+    }
+    for (auto& [name, tensor] : folded) {
+        Binding binding;
+        binding.tensor = std::move(tensor);
+        bind(name, std::move(binding));
+    }
+    for (auto& [binding, value] : materialised_)
+        if (value.index >= first_value) binding->value = Value{};
+    main.ops.resize(first_op);
+    main.values.resize(first_value);
+    integer_values_.forget_from(static_cast<std::uint32_t>(first_value), first_op);
+}
+
+bool Importer::import_body(const onnx::NodeProto& node) {
+    if (const auto of_model = functions_.find({node.domain(), node.op_type()}); of_model != functions_.end()) {
+        import_function(*of_model->second, node);
+        return true;
+    }
+    if (!default_domain(node.domain())) return false;
+    std::vector<std::optional<Type>> types;
+    for (const auto& name : node.input())
+        types.push_back(name.empty() ? std::nullopt : std::optional<Type>(type(value(name))));
+    const std::optional<onnx::FunctionProto> body = schema_function(node, opset(""), types);
+    if (!body) return false;
+    import_function(*body, node);
+    return true;
+}
+
+void Importer::import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node) {
+    if (depth_ >= deepest_function) {
+        Diagnostic d;
+        d.message = fmt::format("the function {} calls itself", function.name());
+        d.help = "the model is damaged: export it again";
+        throw UserError(std::move(d));
+    }
+    Names inner;
+    for (int k = 0; k < function.input_size(); ++k) {
+        if (k >= node.input_size() || node.input(k).empty()) continue;
+        value(node.input(k));
+        inner.bindings[function.input(k)] = *find(node.input(k));
+    }
+    const std::map<std::string, std::int64_t> opsets_before = opsets_;
+    for (const auto& import : function.opset_import())
+        opsets_[default_domain(import.domain()) ? "" : import.domain()] = import.version();
+    const Provenance provenance_before = outer_provenance_;
+    if (depth_ == 0) outer_provenance_ = builder_.provenance();
+    Names* names_before = std::exchange(names_, &inner);
+    ++depth_;
+    for (const auto& original : function.node()) {
+        onnx::NodeProto resolved = original;
+        // References to the function's attributes take the call's value, or the function's default.
+        auto& attributes = *resolved.mutable_attribute();
+        for (int k = attributes.size() - 1; k >= 0; --k) {
+            const std::string wanted = attributes[k].ref_attr_name();
+            if (wanted.empty()) continue;
+            const std::string own = attributes[k].name();
+            const onnx::AttributeProto* actual = nullptr;
+            for (const auto& given : node.attribute())
+                if (given.name() == wanted) actual = &given;
+            for (const auto& fallback : function.attribute_proto())
+                if (actual == nullptr && fallback.name() == wanted) actual = &fallback;
+            if (actual == nullptr) {
+                attributes.DeleteSubrange(k, 1);
+                continue;
+            }
+            const onnx::AttributeProto copy = *actual;
+            attributes[k] = copy;
+            attributes[k].set_name(own);
+        }
+        import_node(resolved);
+    }
+    --depth_;
+    names_ = names_before;
+    outer_provenance_ = provenance_before;
+    opsets_ = opsets_before;
+    for (int k = 0; k < function.output_size() && k < node.output_size(); ++k) {
+        if (node.output(k).empty()) continue;
+        const auto at = inner.bindings.find(function.output(k));
+        if (at == inner.bindings.end()) {
+            Diagnostic d;
+            d.message = fmt::format("the function {} never computes its output {}", function.name(), function.output(k));
+            d.help = "the model is damaged: export it again";
+            throw UserError(std::move(d));
+        }
+        bind(node.output(k), at->second);
+    }
+}
+
+std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
+    Names& inner = subgraphs_.emplace_back();
+    inner.outer = names_;
+    Names* before = std::exchange(names_, &inner);
+    for (const auto& tensor : graph.initializer()) {
+        Binding binding;
+        binding.proto = &tensor;
+        bind(tensor.name(), std::move(binding));
+    }
+    import_nodes(graph.node());
+    std::vector<Binding> outputs;
+    for (const auto& output : graph.output()) {
+        value(output.name());
+        outputs.push_back(*find(output.name()));
+    }
+    names_ = before;
+    return outputs;
+}
+
+// ---- after the nodes -----------------------------------------------------------------------------------------------------
+
+// Ids look rows up in a table: its size is their range. By their usual names, inputs get a role for packed data.
+void Importer::describe_ids() {
+    Function& main = module_.main();
+    const Uses uses(main);
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        ArgInfo& info = main.argument_info[k];
+        if (info.kind != ArgInfo::Kind::input || is_float(main.type(main.arguments[k]).dtype)) continue;
+        // Through what leaves ids as they are.
+        std::vector<Value> reach = {main.arguments[k]};
+        for (std::size_t r = 0; r < reach.size(); ++r)
+            for (std::int32_t user : uses.users[reach[r].index]) {
+                const Op& op = main.ops[static_cast<std::size_t>(user)];
+                if ((op.name == "reshape" || op.name == "cast" || op.name == "transpose" || op.name == "broadcast_to") &&
+                    op.operands[0] == reach[r])
+                    reach.push_back(op.results[0]);
+                if (op.name == "gather" && op.operands[1] == reach[r] && op.attributes.integer("axis") == 0) {
+                    const std::int64_t rows = main.type(op.operands[0]).dims[0];
+                    info.entries = info.entries < 0 ? rows : std::min(info.entries, rows);
+                }
+            }
+        const std::string& name = info.names.front();
+        if (name == "input_ids" || name == "idx" || name == "tokens") info.source = "tokens";
+        if (name == "attention_mask") info.source = "ones";
+        if (name == "position_ids") info.source = "positions";
+    }
+}
+
+void Importer::strip_wrapper() {
+    const std::string prefix = wrapper_prefix(model_->graph());
+    if (prefix.empty()) return;
+    const std::string module = prefix.substr(0, prefix.size() - 1);
+    Function& main = module_.main();
+    for (ArgInfo& info : main.argument_info)
+        if (info.kind != ArgInfo::Kind::input && info.names.front().starts_with(prefix))
+            info.names.front().erase(0, prefix.size());
+    for (Op& op : main.ops) {
+        std::string& scope = op.provenance.scope;
+        if (scope == module) scope.clear();
+        if (scope.starts_with(prefix)) scope.erase(0, prefix.size());
+    }
+    report_.done("wrapper", module, fmt::format("names are without the prefix \"{}\" of the module that was wrapped for the export", prefix));
+}
+
+// ---- the view of one node ------------------------------------------------------------------------------------------------
+
+void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
+    Diagnostic d;
+    d.message = std::move(message);
+    d.help = std::move(help);
+    d.expected = std::move(expected);
+    d.actual = std::move(actual);
+    throw UserError(std::move(d));
+}
+
+Value Node::input(std::size_t i) {
+    if (!has(i)) fail(fmt::format("{} has no input {}", proto_.op_type(), i), "the graph is damaged: export the model again");
+    const std::string& name = proto_.input(static_cast<int>(i));
+    const Value v = importer_.value(name);
+    if (!v) fail(fmt::format("the input {} of {} is a sequence", i, proto_.op_type()));
+    return v;
+}
+
+const std::vector<Value>& Node::sequence(std::size_t i) {
+    const Binding* binding = has(i) ? importer_.find(proto_.input(static_cast<int>(i))) : nullptr;
+    if (binding == nullptr || !binding->is_sequence)
+        fail(fmt::format("the input {} of {} is not a sequence", i, proto_.op_type()), "the graph is damaged: export the model again");
+    return binding->sequence;
+}
+
+std::optional<Tensor> Node::known(std::size_t i) {
+    if (!has(i)) return std::nullopt;
+    const std::shared_ptr<const Tensor> tensor = importer_.constant_tensor(proto_.input(static_cast<int>(i)));
+    return tensor ? std::optional<Tensor>(*tensor) : std::nullopt;
+}
+
+std::optional<std::vector<std::int64_t>> Node::known_integers(std::size_t i) {
+    const std::optional<Tensor> tensor = known(i);
+    if (!tensor) return std::nullopt;
+    if (!tensor->floating()) return tensor->i;
+    std::vector<std::int64_t> out;
+    for (double v : tensor->f) out.push_back(static_cast<std::int64_t>(v));
+    return out;
+}
+
+std::vector<std::int64_t> Node::integers(std::size_t i, std::string_view what) {
+    std::optional<std::vector<std::int64_t>> values = known_integers(i);
+    if (!values)
+        fail(fmt::format("the {} of {} depends on the model's data; shapes are fixed when compiling", what, proto_.op_type()),
+             "export the model so that its shapes follow from the shapes of its inputs alone");
+    return *values;
+}
+
+std::int64_t Node::integer(std::size_t i, std::string_view what) {
+    const std::vector<std::int64_t> values = integers(i, what);
+    if (values.size() != 1) fail(fmt::format("the {} of {} is to be one number", what, proto_.op_type()));
+    return values[0];
+}
+
+const onnx::AttributeProto* Node::attribute(std::string_view name) const {
+    for (const auto& attribute : proto_.attribute())
+        if (attribute.name() == name) return &attribute;
+    return nullptr;
+}
+
+std::int64_t Node::integer(std::string_view name, std::int64_t otherwise) const {
+    const auto* found = attribute(name);
+    return found == nullptr ? otherwise : found->i();
+}
+
+double Node::number(std::string_view name, double otherwise) const {
+    const auto* found = attribute(name);
+    return found == nullptr ? otherwise : static_cast<double>(found->f());
+}
+
+std::string Node::string(std::string_view name, std::string otherwise) const {
+    const auto* found = attribute(name);
+    return found == nullptr ? std::move(otherwise) : found->s();
+}
+
+std::optional<std::vector<std::int64_t>> Node::integers(std::string_view name) const {
+    const auto* found = attribute(name);
+    if (found == nullptr) return std::nullopt;
+    return std::vector<std::int64_t>(found->ints().begin(), found->ints().end());
+}
+
+std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
+    const std::optional<std::int64_t> normal = normalize_axis(axis, rank);
+    if (!normal) fail(fmt::format("the axis {} of {} is out of range", axis, proto_.op_type()), {}, fmt::format("{} to {}", -rank, rank - 1), std::to_string(axis));
+    return *normal;
+}
+
+void Node::output(std::size_t i, Value v) {
+    if (!wants(i)) return;
+    Binding binding;
+    binding.value = v;
+    importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+void Node::output_constant(std::size_t i, Tensor tensor) {
+    if (!wants(i)) return;
+    Binding binding;
+    binding.tensor = std::make_shared<Tensor>(std::move(tensor));
+    importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+void Node::output_sequence(std::size_t i, std::vector<Value> values) {
+    if (!wants(i)) return;
+    Binding binding;
+    binding.sequence = std::move(values);
+    binding.is_sequence = true;
+    importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+}  // namespace thunderc::onnx_frontend
+
+namespace thunderc {
+
+Module import_onnx(const std::filesystem::path& path, const CompileOptions& options, Report& report) {
+    return onnx_frontend::Importer(onnx_frontend::read_model(path), path, options, report).run();
+}
+
+}  // namespace thunderc

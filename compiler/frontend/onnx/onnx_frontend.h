@@ -1,0 +1,15 @@
+// The ONNX frontend's entry. Protobuf is known in this folder only, and not in this header.
+#pragma once
+
+#include <filesystem>
+
+#include "compiler/ir/module.h"
+#include "compiler/pipeline.h"
+
+namespace thunderc {
+
+// See import_model. Opsets 13 to 23 of the default domain; functions of the model and function bodies of ONNX's own schemas are
+// expanded where there is no importer for the operator.
+Module import_onnx(const std::filesystem::path& path, const CompileOptions& options, Report& report);
+
+}  // namespace thunderc

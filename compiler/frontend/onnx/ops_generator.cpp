@@ -1,0 +1,113 @@
+// Operators that make constants, and If on a condition that is one.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compiler/frontend/onnx/importer.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+void constant(Node& n) {
+    if (const auto* value = n.attribute("value")) {
+        n.importer().dtype(value->t().data_type(), "the constant " + n.proto().name());
+        return n.output_constant(0, n.importer().reader().tensor(value->t()));
+    }
+    if (const auto* value = n.attribute("value_float")) return n.output_constant(0, Tensor::scalar(DType::f32, static_cast<double>(value->f())));
+    if (const auto* value = n.attribute("value_int")) {
+        Tensor out(Type::tensor(DType::i64, {}));
+        out.i[0] = value->i();
+        return n.output_constant(0, std::move(out));
+    }
+    if (const auto* value = n.attribute("value_ints"))
+        return n.output_constant(0, Tensor::ints({value->ints().begin(), value->ints().end()}));
+    if (const auto* value = n.attribute("value_floats")) {
+        const std::vector<double> values(value->floats().begin(), value->floats().end());
+        return n.output_constant(0, Tensor::floats({static_cast<std::int64_t>(values.size())}, values));
+    }
+    n.fail("a Constant of strings or of a sparse tensor is not supported", "use a dense numeric constant");
+}
+
+void constant_of_shape(Node& n) {
+    const Dims dims = n.integers(0, "shape");
+    Type type = Type::tensor(DType::f32, dims);
+    double value = 0;
+    if (const auto* given = n.attribute("value")) {
+        const Tensor one = n.importer().reader().tensor(given->t());
+        if (one.size() != 1) n.fail("the value of ConstantOfShape is to be one element");
+        type.dtype = one.type.dtype;
+        value = one.at(0);
+    }
+    n.output(0, n.b().constant(ConstExpr::splat(std::move(type), value)));
+}
+
+void range(Node& n) {
+    const std::optional<Tensor> start = n.known(0), limit = n.known(1), delta = n.known(2);
+    if (!start || !limit || !delta || start->size() != 1 || limit->size() != 1 || delta->size() != 1)
+        n.fail("the bounds of Range depend on the model's data; shapes are fixed when compiling",
+               "export the model so that its shapes follow from the shapes of its inputs alone");
+    if (delta->at(0) == 0) n.fail("Range with a step of 0");
+    const auto count = static_cast<std::int64_t>(std::max(0.0, std::ceil((limit->at(0) - start->at(0)) / delta->at(0))));
+    n.output(0, n.b().constant(ConstExpr::affine(Type::tensor(start->type.dtype, {count}), start->at(0), {delta->at(0)})));
+}
+
+void trilu(Node& n) {
+    std::int64_t k = 0;
+    if (n.has(1)) k = n.integer(1, "diagonal");
+    n.output(0, n.b().op("trilu", {n.input(0)}, {{"upper", n.integer("upper", 1) != 0}, {"k", k}}));
+}
+
+void eye_like(Node& n) {
+    const Type like = n.type(0);
+    if (like.rank() != 2) n.fail("EyeLike takes a matrix");
+    DType dtype = like.dtype;
+    if (n.attribute("dtype") != nullptr) dtype = n.importer().dtype(static_cast<std::int32_t>(n.integer("dtype", 1)), "EyeLike");
+    const Type index = Type::tensor(DType::i64, like.dims);
+    const ConstPtr diagonal = ConstExpr::elementwise(
+        Type::tensor(DType::boolean, like.dims), "eq",
+        {ConstExpr::affine(index, 0, {-1, 1}), ConstExpr::splat(index, static_cast<double>(n.integer("k", 0)))});
+    const Type type = Type::tensor(dtype, like.dims);
+    n.output(0, n.b().constant(ConstExpr::select(diagonal, ConstExpr::splat(type, 1), ConstExpr::splat(type, 0))));
+}
+
+void one_hot(Node& n) {
+    const std::int64_t depth = n.integer(1, "depth");
+    const std::optional<Tensor> values = n.known(2);   // off, on
+    if (!values || values->size() != 2) n.fail("the values of OneHot are to be constants");
+    const std::int64_t rank = n.type(0).rank();
+    const std::int64_t axis = n.axis(n.integer("axis", -1), rank + 1);
+    const Type index = n.type(0);
+    Dims positions(static_cast<std::size_t>(rank) + 1, 1);
+    positions[static_cast<std::size_t>(axis)] = depth;
+    std::vector<double> step(positions.size(), 0);
+    step[static_cast<std::size_t>(axis)] = 1;
+    Dims wide = index.dims;
+    wide.insert(wide.begin() + axis, 1);
+    const Value iota = n.b().constant(ConstExpr::affine(Type::tensor(index.dtype, positions), 0, step));
+    const Value hit = n.b().op("eq", {n.b().reshape(n.input(0), wide), iota});
+    n.output(0, n.b().op("select", {hit, n.b().scalar(values->type.dtype, values->at(1)), n.b().scalar(values->type.dtype, values->at(0))}));
+}
+
+void if_node(Node& n) {
+    const std::optional<std::vector<std::int64_t>> condition = n.known_integers(0);
+    if (!condition || condition->size() != 1)
+        n.fail("the condition of If depends on the model's data; nothing in a training step branches on data",
+               "export the model so that the branch is fixed, or compute both sides and choose with torch.where");
+    const auto* branch = n.attribute(condition->front() != 0 ? "then_branch" : "else_branch");
+    if (branch == nullptr) n.fail("If has no such branch", "the graph is damaged: export the model again");
+    const std::vector<Binding> outputs = n.importer().import_subgraph(branch->g());
+    for (std::size_t k = 0; k < outputs.size() && k < n.outputs(); ++k)
+        if (n.wants(k)) n.importer().bind(n.proto().output(static_cast<int>(k)), outputs[k]);
+}
+
+constexpr OpImporter table[] = {
+    {"Constant", 13, 23, constant}, {"ConstantOfShape", 13, 23, constant_of_shape}, {"Range", 13, 23, range},
+    {"Trilu", 14, 23, trilu},       {"EyeLike", 13, 23, eye_like},                  {"OneHot", 13, 23, one_hot},
+    {"If", 13, 23, if_node},
+};
+
+}  // namespace
+
+std::span<const OpImporter> generator_ops() { return table; }
+
+}  // namespace thunderc::onnx_frontend

@@ -1,0 +1,157 @@
+// Operators of neural networks: softmax, normalisation, activations, attention, losses.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/frontend/onnx/importer.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+void softmax(Node& n) {
+    const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
+    n.output(0, n.b().op(n.proto().op_type() == "Softmax" ? "softmax" : "log_softmax", {n.input(0)}, {{"axis", axis}}));
+}
+
+void gelu(Node& n) { n.output(0, n.b().op("gelu", {n.input(0)}, {{"approximate", n.string("approximate", "none")}})); }
+
+// Normalisation over the dimensions from `axis` on, as one over the last dimension of a reshaped tensor.
+void normalization(Node& n, std::string_view op) {
+    const Dims dims = n.type(0).dims;
+    const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
+    Dims rows(dims.begin(), dims.begin() + axis);
+    const std::int64_t size = element_count(Dims(dims.begin() + axis, dims.end()));
+    rows.push_back(size);
+    std::vector<Value> operands = {n.b().reshape(n.input(0), rows)};
+    for (std::size_t i = 1; i < 3 && (op == "layer_norm" || i < 2); ++i) {
+        if (!n.has(i)) continue;
+        const Type type = n.type(i);
+        Value v = n.input(i);
+        if (type.elements() != size) v = n.b().broadcast_to(v, Dims(dims.begin() + axis, dims.end()));
+        operands.push_back(n.b().reshape(v, {size}));
+    }
+    const std::vector<Value> results = n.b().emit(op, operands, {{"eps", n.number("epsilon", 1e-5)}});
+    n.output(0, n.b().reshape(results[0], dims));
+    for (std::size_t k = 1; k < n.outputs(); ++k)
+        if (n.wants(k)) n.fail(fmt::format("the statistics that {} can give are not supported", n.proto().op_type()), "use its first output alone");
+}
+
+void layer_normalization(Node& n) { normalization(n, "layer_norm"); }
+void rms_normalization(Node& n) { normalization(n, "rms_norm"); }
+
+// Exports for inference have none; in training mode a ratio of 0 changes nothing.
+void dropout(Node& n) {
+    double ratio = 0.5;
+    if (const auto known = n.known(1)) ratio = known->at(0);
+    bool training = false;
+    if (n.has(2)) training = n.integer(2, "training_mode") != 0;
+    if (training && ratio != 0)
+        n.fail(fmt::format("Dropout with ratio {} is not supported", ratio), "export the model in eval mode, or with dropout 0");
+    n.output(0, n.input(0));
+    if (n.wants(1)) n.output(1, n.b().splat(Type::tensor(DType::boolean, n.type(0).dims), 1));
+}
+
+// Repeats each of the heads (dimension 1) `times` times in a row: grouped queries share keys and values.
+Value repeat_heads(Node& n, Value v, std::int64_t times) {
+    if (times == 1) return v;
+    const Dims d = n.importer().type(v).dims;
+    v = n.b().reshape(v, {d[0], d[1], 1, d[2], d[3]});
+    v = n.b().broadcast_to(v, {d[0], d[1], times, d[2], d[3]});
+    return n.b().reshape(v, {d[0], d[1] * times, d[2], d[3]});
+}
+
+// softmax(scale Q Kᵀ + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads side by side.
+void attention(Node& n) {
+    if (n.has(4) || n.has(5) || n.wants(1) || n.wants(2))
+        n.fail("Attention with a cache of past keys and values is not supported", "export the model with use_cache=False");
+    if (n.wants(3)) n.fail("Attention that gives its scores is not supported", "export the model without output_attentions");
+    Builder& b = n.b();
+    const bool joined = n.type(0).rank() == 3;
+    auto split = [&](std::size_t i, std::string_view heads_name) {
+        const Value v = n.input(i);
+        const Dims d = n.type(i).dims;
+        if (!joined) return v;
+        const std::int64_t heads = n.integer(heads_name, 0);
+        if (heads <= 0 || d[2] % heads != 0) n.fail(fmt::format("Attention needs {} that divides {}", heads_name, d[2]));
+        return b.transpose(b.reshape(v, {d[0], d[1], heads, d[2] / heads}), {0, 2, 1, 3});
+    };
+    const Value q = split(0, "q_num_heads");
+    Value k = split(1, "kv_num_heads"), v = split(2, "kv_num_heads");
+    const Type type = n.importer().type(q);
+    const Dims qd = type.dims;
+    const Dims kd = n.importer().type(k).dims;
+    if (kd[1] == 0 || qd[1] % kd[1] != 0) n.fail(fmt::format("Attention has {} heads of queries on {} of keys", qd[1], kd[1]));
+    k = repeat_heads(n, k, qd[1] / kd[1]);
+    v = repeat_heads(n, v, qd[1] / kd[1]);
+    const double scale = n.number("scale", 1 / std::sqrt(static_cast<double>(qd[3])));
+    Value scores = b.op("matmul", {q, b.transpose(k, {0, 1, 3, 2})}, {{"transpose_a", false}, {"transpose_b", false}});
+    scores = b.mul(scores, scale);
+    const double minus_infinity = -std::numeric_limits<double>::infinity();
+    if (n.has(3)) {
+        Value mask = n.input(3);
+        if (n.type(3).dtype == DType::boolean)
+            mask = b.op("select", {mask, b.scalar(type.dtype, 0), b.scalar(type.dtype, minus_infinity)});
+        scores = b.add(scores, b.cast(mask, type.dtype));
+    }
+    if (n.integer("is_causal", 0) != 0) {   // position j is seen from i where j <= i
+        const Dims dims = {qd[2], kd[2]};
+        const Type index = Type::tensor(DType::i64, dims), value = Type::tensor(type.dtype, dims);
+        const ConstPtr seen = ConstExpr::elementwise(Type::tensor(DType::boolean, dims), "le",
+                                                     {ConstExpr::affine(index, 0, {0, 1}), ConstExpr::affine(index, 0, {1, 0})});
+        scores = b.add(scores, b.constant(ConstExpr::select(seen, ConstExpr::splat(value, 0), ConstExpr::splat(value, minus_infinity))));
+    }
+    if (const double cap = n.number("softcap", 0); cap > 0) scores = b.mul(b.op("tanh", {b.mul(scores, 1 / cap)}), cap);
+    const Value p = b.op("softmax", {scores}, {{"axis", std::int64_t{3}}});
+    Value y = b.op("matmul", {p, v}, {{"transpose_a", false}, {"transpose_b", false}});
+    if (joined) {
+        const Dims d = n.importer().type(y).dims;
+        y = b.reshape(b.transpose(y, {0, 2, 1, 3}), {d[0], d[2], d[1] * d[3]});
+    }
+    n.output(0, y);
+}
+
+// Logits (N, C, d…) and labels (N, d…) as rows: (N d…, C) and (N d…).
+void softmax_cross_entropy(Node& n) {
+    if (n.has(2)) n.fail("SoftmaxCrossEntropyLoss with a weight for each class is not supported", "leave the class weights out");
+    const std::string reduction = n.string("reduction", "mean");
+    if (reduction == "none")
+        n.fail("SoftmaxCrossEntropyLoss with reduction \"none\" is not supported", "use the reduction \"mean\" or \"sum\"");
+    Builder& b = n.b();
+    const Type logits = n.type(0);
+    const auto rank = static_cast<std::size_t>(logits.rank());
+    const std::int64_t classes = logits.dims[1];
+    Dims permutation = {0};
+    for (std::size_t d = 2; d < rank; ++d) permutation.push_back(static_cast<std::int64_t>(d));
+    permutation.push_back(1);
+    const std::int64_t rows = logits.elements() / classes;
+    const Value x = b.reshape(b.transpose(n.input(0), permutation), {rows, classes});
+    const Value labels = b.reshape(n.input(1), {rows});
+    // Without an attribute nothing is ignored: every label is a class, so a number that is none will do.
+    const Attributes attributes = {{"ignore_index", n.integer("ignore_index", -100)}};
+    Value loss = b.emit("cross_entropy", {x, labels}, attributes)[0];
+    if (reduction == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
+    n.output(0, b.cast(loss, logits.dtype));
+    if (n.wants(1)) {
+        const Value log_probabilities = b.op("log_softmax", {n.input(0)}, {{"axis", std::int64_t{1}}});
+        n.output(1, log_probabilities);
+    }
+}
+
+constexpr OpImporter table[] = {
+    {"Softmax", 13, 23, softmax},
+    {"LogSoftmax", 13, 23, softmax},
+    {"Gelu", 20, 23, gelu},
+    {"LayerNormalization", 17, 23, layer_normalization},
+    {"RMSNormalization", 23, 23, rms_normalization},
+    {"Dropout", 13, 23, dropout},
+    {"Attention", 23, 23, attention},
+    {"SoftmaxCrossEntropyLoss", 13, 23, softmax_cross_entropy},
+};
+
+}  // namespace
+
+std::span<const OpImporter> nn_ops() { return table; }
+
+}  // namespace thunderc::onnx_frontend

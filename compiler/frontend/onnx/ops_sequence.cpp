@@ -1,0 +1,82 @@
+// Sequences of tensors whose length is known: they exist while importing only.
+#include <fmt/format.h>
+
+#include "compiler/frontend/onnx/importer.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+void construct(Node& n) {
+    std::vector<Value> values;
+    for (std::size_t i = 0; i < n.inputs(); ++i) values.push_back(n.input(i));
+    n.output_sequence(0, std::move(values));
+}
+
+// `split` is absent (parts of 1), one size for all parts, or a size for each.
+void split(Node& n) {
+    const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
+    const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
+    std::vector<std::int64_t> sizes;
+    bool drop = false;
+    if (!n.has(1)) {
+        sizes.assign(static_cast<std::size_t>(size), 1);
+        drop = n.integer("keepdims", 1) == 0;
+    } else if (n.type(1).dims.empty()) {
+        const std::int64_t part = n.integer(1, "size");
+        if (part <= 0) n.fail("SplitToSequence with parts of no elements");
+        for (std::int64_t begin = 0; begin < size; begin += part) sizes.push_back(std::min(part, size - begin));
+    } else {
+        sizes = n.integers(1, "sizes");
+    }
+    std::vector<Value> parts;
+    std::int64_t begin = 0;
+    for (std::int64_t part : sizes) {
+        if (part < 0 || begin + part > size) n.fail("the sizes of SplitToSequence do not add up", {}, std::to_string(size), to_string(sizes));
+        Value v = n.b().slice(n.input(0), axis, begin, begin + part);
+        if (drop) {
+            Dims dims = n.importer().type(v).dims;
+            dims.erase(dims.begin() + axis);
+            v = n.b().reshape(v, dims);
+        }
+        parts.push_back(v);
+        begin += part;
+    }
+    n.output_sequence(0, std::move(parts));
+}
+
+void at(Node& n) {
+    const std::vector<Value> values = n.sequence(0);
+    const auto length = static_cast<std::int64_t>(values.size());
+    std::int64_t k = n.integer(1, "position");
+    if (k < 0) k += length;
+    if (k < 0 || k >= length) n.fail(fmt::format("SequenceAt asks for element {} of {}", k, length));
+    n.output(0, values[static_cast<std::size_t>(k)]);
+}
+
+void length(Node& n) { n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.sequence(0).size()))); }
+
+void concat(Node& n) {
+    std::vector<Value> values = n.sequence(0);
+    if (values.empty()) n.fail("ConcatFromSequence of an empty sequence");
+    const bool stack = n.integer("new_axis", 0) != 0;
+    const std::int64_t rank = n.importer().type(values[0]).rank() + (stack ? 1 : 0);
+    const std::int64_t axis = n.axis(n.integer("axis", 0), rank);
+    if (stack)
+        for (Value& v : values) {
+            Dims dims = n.importer().type(v).dims;
+            dims.insert(dims.begin() + axis, 1);
+            v = n.b().reshape(v, dims);
+        }
+    n.output(0, values.size() == 1 ? values[0] : n.b().op("concat", std::move(values), {{"axis", axis}}));
+}
+
+constexpr OpImporter table[] = {
+    {"SequenceConstruct", 13, 23, construct}, {"SplitToSequence", 13, 23, split}, {"SequenceAt", 13, 23, at},
+    {"SequenceLength", 13, 23, length},       {"ConcatFromSequence", 13, 23, concat},
+};
+
+}  // namespace
+
+std::span<const OpImporter> sequence_ops() { return table; }
+
+}  // namespace thunderc::onnx_frontend

@@ -1,0 +1,286 @@
+// Operators that move data or ask for its shape. Their shape operands are evaluated here: every shape is static afterwards.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/frontend/onnx/importer.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+void shape(Node& n) {
+    const Dims dims = n.type(0).dims;
+    const auto rank = static_cast<std::int64_t>(dims.size());
+    auto bound = [rank](std::int64_t k) { return std::clamp<std::int64_t>(k < 0 ? k + rank : k, 0, rank); };
+    const std::int64_t begin = bound(n.integer("start", 0));
+    const std::int64_t end = std::max(begin, bound(n.integer("end", rank)));
+    n.output_constant(0, Tensor::ints({dims.begin() + begin, dims.begin() + end}));
+}
+
+void size(Node& n) { n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.type(0).elements()))); }
+
+void identity(Node& n) { n.output(0, n.input(0)); }
+
+void reshape(Node& n) {
+    const Dims from = n.type(0).dims;
+    Dims dims = n.integers(1, "shape");
+    const bool allow_zero = n.integer("allowzero", 0) != 0;
+    const std::int64_t total = element_count(from);
+    std::int64_t known = 1;
+    std::size_t open = dims.size();
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d] == 0 && !allow_zero) {
+            if (d >= from.size()) n.fail("Reshape keeps a dimension that its input does not have");
+            dims[d] = from[d];
+        }
+        if (dims[d] == -1) {
+            if (open != dims.size()) n.fail("Reshape leaves two dimensions open");
+            open = d;
+        } else {
+            known *= dims[d];
+        }
+    }
+    if (open != dims.size()) dims[open] = known == 0 ? 0 : total / known;
+    if (element_count(dims) != total)
+        n.fail("Reshape changes the number of elements", "where the exported shapes are baked in, leave --batch and --seq out",
+               fmt::format("{} elements: [{}]", total, to_string(from)), fmt::format("[{}]", to_string(dims)));
+    n.output(0, n.b().reshape(n.input(0), dims));
+}
+
+void flatten(Node& n) {
+    const Dims from = n.type(0).dims;
+    const auto rank = static_cast<std::int64_t>(from.size());
+    std::int64_t axis = n.integer("axis", 1);
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis > rank) n.fail(fmt::format("the axis {} of Flatten is out of range", axis));
+    const std::int64_t rows = element_count(Dims(from.begin(), from.begin() + axis));
+    const std::int64_t columns = element_count(Dims(from.begin() + axis, from.end()));
+    n.output(0, n.b().reshape(n.input(0), {rows, columns}));
+}
+
+void unsqueeze(Node& n) {
+    const Dims from = n.type(0).dims;
+    const std::vector<std::int64_t> axes = n.integers(1, "axes");
+    const auto rank = static_cast<std::int64_t>(from.size() + axes.size());
+    std::vector<bool> added(static_cast<std::size_t>(rank), false);
+    for (std::int64_t axis : axes) added[static_cast<std::size_t>(n.axis(axis, rank))] = true;
+    Dims dims;
+    std::size_t next = 0;
+    for (bool one : added) dims.push_back(one || next >= from.size() ? 1 : from[next++]);
+    n.output(0, n.b().reshape(n.input(0), dims));
+}
+
+void squeeze(Node& n) {
+    const Dims from = n.type(0).dims;
+    std::vector<bool> gone(from.size(), false);
+    if (n.has(1)) {
+        for (std::int64_t axis : n.integers(1, "axes")) gone[static_cast<std::size_t>(n.axis(axis, n.type(0).rank()))] = true;
+    } else {
+        for (std::size_t d = 0; d < from.size(); ++d) gone[d] = from[d] == 1;
+    }
+    Dims dims;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+        if (gone[d] && from[d] != 1) n.fail(fmt::format("Squeeze removes dimension {}, which is not 1", d), {}, "1", std::to_string(from[d]));
+        if (!gone[d]) dims.push_back(from[d]);
+    }
+    n.output(0, n.b().reshape(n.input(0), dims));
+}
+
+void transpose(Node& n) {
+    const auto rank = static_cast<std::size_t>(n.type(0).rank());
+    Dims permutation(rank);
+    std::iota(permutation.rbegin(), permutation.rend(), 0);
+    if (const auto given = n.integers("perm")) permutation = *given;
+    n.output(0, n.b().transpose(n.input(0), permutation));
+}
+
+void expand(Node& n) {
+    const Dims from = n.type(0).dims;
+    const std::vector<std::int64_t> to = n.integers(1, "shape");
+    const std::optional<Dims> dims = broadcast(from, to);
+    if (!dims) n.fail("Expand cannot broadcast its input", {}, fmt::format("[{}]", to_string(to)), fmt::format("[{}]", to_string(from)));
+    n.output(0, n.b().broadcast_to(n.input(0), *dims));
+}
+
+// One axis of Slice. A negative step counts down from begin, which is a gather.
+Value slice_axis(Node& n, Value v, std::int64_t axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
+    const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
+    if (step == 0) n.fail("Slice with a step of 0");
+    if (begin < 0) begin += size;
+    if (end < 0 && end > std::numeric_limits<std::int64_t>::min() + size) end += size;
+    if (step > 0) {
+        begin = std::clamp<std::int64_t>(begin, 0, size);
+        end = std::clamp<std::int64_t>(end, begin, size);
+        const std::int64_t count = (end - begin + step - 1) / step;
+        return n.b().slice(v, axis, begin, step == 1 ? end : begin + (count - 1) * step + (count > 0 ? 1 : 0), step);
+    }
+    begin = std::clamp<std::int64_t>(begin, 0, size - 1);
+    end = std::clamp<std::int64_t>(end, -1, size - 1);
+    const std::int64_t count = begin > end ? (begin - end - step - 1) / -step : 0;
+    const Value indices = n.b().constant(
+        ConstExpr::affine(Type::tensor(DType::i64, {count}), static_cast<double>(begin), {static_cast<double>(step)}));
+    return n.b().op("gather", {v, indices}, {{"axis", axis}});
+}
+
+void slice(Node& n) {
+    Value v = n.input(0);
+    const std::int64_t rank = n.type(0).rank();
+    const std::vector<std::int64_t> begins = n.integers(1, "starts");
+    const std::vector<std::int64_t> ends = n.integers(2, "ends");
+    std::vector<std::int64_t> axes(begins.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    if (n.has(3)) axes = n.integers(3, "axes");
+    std::vector<std::int64_t> steps(begins.size(), 1);
+    if (n.has(4)) steps = n.integers(4, "steps");
+    if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
+        n.fail("the operands of Slice are of different lengths", "the graph is damaged: export the model again");
+    for (std::size_t k = 0; k < begins.size(); ++k) v = slice_axis(n, v, n.axis(axes[k], rank), begins[k], ends[k], steps[k]);
+    n.output(0, v);
+}
+
+void concat(Node& n) {
+    std::vector<Value> operands;
+    for (std::size_t i = 0; i < n.inputs(); ++i) operands.push_back(n.input(i));
+    const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
+    n.output(0, operands.size() == 1 ? operands[0] : n.b().op("concat", std::move(operands), {{"axis", axis}}));
+}
+
+void split(Node& n) {
+    const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
+    const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
+    std::vector<std::int64_t> sizes;
+    if (n.has(1)) {
+        sizes = n.integers(1, "sizes");
+    } else {   // equal parts; from opset 18 on the last one may be smaller
+        const std::int64_t parts = n.integer("num_outputs", static_cast<std::int64_t>(n.outputs()));
+        const std::int64_t part = (size + parts - 1) / parts;
+        for (std::int64_t k = 0; k < parts; ++k) sizes.push_back(std::min(part, size - k * part));
+    }
+    if (std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) != size)
+        n.fail("the sizes of Split do not add up", {}, std::to_string(size), to_string(sizes));
+    std::int64_t begin = 0;
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+        if (n.wants(k)) n.output(k, n.b().slice(n.input(0), axis, begin, begin + sizes[k]));
+        begin += sizes[k];
+    }
+}
+
+// Indices that may count from the end, as ones from 0. Known ones are rewritten; ids that are data are taken as they are, as
+// loading them checks their range.
+Value indices(Node& n, std::size_t i, std::int64_t size) {
+    const std::optional<Tensor> known = n.known(i);
+    if (!known || known->floating()) return n.input(i);
+    Tensor fixed = *known;
+    bool negative = false;
+    for (std::int64_t& k : fixed.i) {
+        if (k < -size || k >= size)
+            n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), k, size), "export the model again with these shapes");
+        if (k < 0) {
+            k += size;
+            negative = true;
+        }
+    }
+    return negative ? n.b().constant(ConstExpr::dense(std::move(fixed))) : n.input(i);
+}
+
+void gather(Node& n) {
+    const Dims from = n.type(0).dims;
+    const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
+    const std::int64_t size = from[static_cast<std::size_t>(axis)];
+    if (const auto known = n.known_integers(1); known && n.type(1).dims.empty()) {   // one element: a slice
+        std::int64_t k = known->front();
+        if (k < 0) k += size;
+        if (k < 0 || k >= size) n.fail(fmt::format("Gather asks for element {} of {}", known->front(), size));
+        Dims dims = from;
+        dims.erase(dims.begin() + axis);
+        n.output(0, n.b().reshape(n.b().slice(n.input(0), axis, k, k + 1), dims));
+        return;
+    }
+    n.output(0, n.b().op("gather", {n.input(0), indices(n, 1, size)}, {{"axis", axis}}));
+}
+
+void gather_nd(Node& n) {
+    n.output(0, n.b().op("gather_nd", {n.input(0), n.input(1)}, {{"batch_dims", n.integer("batch_dims", 0)}}));
+}
+
+// data[i][indices[i][j]]: one element for each index along the axis, which is a masked sum over the axis.
+void gather_elements(Node& n) {
+    const std::int64_t rank = n.type(0).rank();
+    const std::int64_t axis = n.axis(n.integer("axis", 0), rank);
+    const Dims from = n.type(0).dims;
+    const Type index_type = n.type(1);
+    const std::int64_t size = from[static_cast<std::size_t>(axis)];
+    if (index_type.dims[static_cast<std::size_t>(axis)] != 1)
+        n.fail("GatherElements of more than one element along its axis is not supported", "use torch.gather with one index a row, or torch.take");
+    const Value data = n.input(0);
+    const Value wanted = indices(n, 1, size);
+    Dims positions(from.size(), 1);
+    positions[static_cast<std::size_t>(axis)] = size;
+    std::vector<double> step(from.size(), 0);
+    step[static_cast<std::size_t>(axis)] = 1;
+    const Value iota = n.b().constant(ConstExpr::affine(Type::tensor(index_type.dtype, positions), 0, step));
+    const Value zero = n.b().scalar(n.type(0).dtype, 0);
+    const Value masked = n.b().op("select", {n.b().op("eq", {wanted, iota}), data, zero});
+    n.output(0, n.b().reduce_sum(masked, {axis}, true));
+}
+
+void pad(Node& n) {
+    if (const std::string mode = n.string("mode", "constant"); mode != "constant")
+        n.fail(fmt::format("Pad in the mode {} is not supported", mode), "pad with a constant");
+    const std::int64_t rank = n.type(0).rank();
+    const std::vector<std::int64_t> pads = n.integers(1, "pads");
+    std::vector<std::int64_t> axes(static_cast<std::size_t>(rank));
+    std::iota(axes.begin(), axes.end(), 0);
+    if (n.has(3)) axes = n.integers(3, "axes");
+    if (pads.size() != 2 * axes.size()) n.fail("Pad has pads for another number of axes");
+    Dims low(static_cast<std::size_t>(rank), 0), high(static_cast<std::size_t>(rank), 0);
+    Value v = n.input(0);
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+        const std::int64_t axis = n.axis(axes[k], rank);
+        const std::int64_t begin = pads[k];
+        const std::int64_t end = pads[k + axes.size()];
+        // Negative pads cut.
+        const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
+        v = n.b().slice(v, axis, std::max<std::int64_t>(0, -begin), size - std::max<std::int64_t>(0, -end));
+        low[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(0, begin);
+        high[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(0, end);
+    }
+    double value = 0;
+    if (n.has(2)) {
+        const std::optional<Tensor> known = n.known(2);
+        if (!known || known->size() != 1) n.fail("the value that Pad pads with is to be a constant");
+        value = known->at(0);
+    }
+    n.output(0, n.b().op("pad", {v}, {{"low", low}, {"high", high}, {"value", value}}));
+}
+
+void tile(Node& n) {
+    const Dims from = n.type(0).dims;
+    const std::vector<std::int64_t> repeats = n.integers(1, "repeats");
+    if (repeats.size() != from.size()) n.fail("Tile has repeats for another number of dimensions");
+    // [a, b] -> [1, a, 1, b] -> [ra, a, rb, b] -> [ra a, rb b]
+    Dims split, wide, joined;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+        split.insert(split.end(), {1, from[d]});
+        wide.insert(wide.end(), {repeats[d], from[d]});
+        joined.push_back(repeats[d] * from[d]);
+    }
+    n.output(0, n.b().reshape(n.b().broadcast_to(n.b().reshape(n.input(0), split), wide), joined));
+}
+
+constexpr OpImporter table[] = {
+    {"Shape", 13, 14, shape},          {"Shape", 15, 23, shape},        {"Size", 13, 23, size},
+    {"Identity", 13, 23, identity},    {"Reshape", 13, 23, reshape},    {"Flatten", 13, 23, flatten},
+    {"Unsqueeze", 13, 23, unsqueeze},  {"Squeeze", 13, 23, squeeze},    {"Transpose", 13, 23, transpose},
+    {"Expand", 13, 23, expand},        {"Slice", 13, 23, slice},        {"Concat", 13, 23, concat},
+    {"Split", 13, 23, split},          {"Gather", 13, 23, gather},      {"GatherND", 13, 23, gather_nd},
+    {"GatherElements", 13, 23, gather_elements},                        {"Pad", 13, 23, pad},
+    {"Tile", 13, 23, tile},
+};
+
+}  // namespace
+
+std::span<const OpImporter> shape_ops() { return table; }
+
+}  // namespace thunderc::onnx_frontend

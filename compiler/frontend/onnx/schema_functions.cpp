@@ -1,0 +1,56 @@
+// Function bodies from ONNX's own operator schemas.
+#include <onnx/defs/schema.h>
+
+#include "compiler/frontend/onnx/importer.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+onnx::TypeProto type_proto(const std::optional<Type>& type) {
+    onnx::TypeProto out;
+    if (!type) return out;
+    auto* tensor = out.mutable_tensor_type();
+    switch (type->dtype) {
+        case DType::f64: case DType::f32: tensor->set_elem_type(onnx::TensorProto::FLOAT); break;
+        case DType::f16: tensor->set_elem_type(onnx::TensorProto::FLOAT16); break;
+        case DType::bf16: tensor->set_elem_type(onnx::TensorProto::BFLOAT16); break;
+        case DType::i64: tensor->set_elem_type(onnx::TensorProto::INT64); break;
+        case DType::i32: tensor->set_elem_type(onnx::TensorProto::INT32); break;
+        case DType::boolean: tensor->set_elem_type(onnx::TensorProto::BOOL); break;
+    }
+    for (std::int64_t dim : type->dims) tensor->mutable_shape()->add_dim()->set_dim_value(dim);
+    return out;
+}
+
+}  // namespace
+
+std::optional<onnx::FunctionProto> schema_function(const onnx::NodeProto& node, std::int64_t opset,
+                                                   std::span<const std::optional<Type>> types) {
+    const auto version = static_cast<int>(opset);
+    const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(node.op_type(), version, "");
+    if (schema == nullptr) return std::nullopt;
+    std::optional<onnx::FunctionProto> body;
+    if (schema->HasFunction()) {
+        if (const onnx::FunctionProto* found = schema->GetFunction(version)) body = *found;
+    }
+    if (!body && schema->HasContextDependentFunction()) {
+        std::vector<onnx::TypeProto> inputs;
+        for (const std::optional<Type>& type : types) inputs.push_back(type_proto(type));
+        const onnx::FunctionBodyBuildContextImpl context(node, inputs);
+        onnx::FunctionProto built;
+        if (schema->BuildContextDependentFunction(context, built, version)) body = std::move(built);
+    }
+    // The body that was chosen holds for the model's opset, whatever it was written for. Attributes that the node leaves out take
+    // the schema's defaults.
+    if (!body) return std::nullopt;
+    body->clear_opset_import();
+    for (const auto& [name, attribute] : schema->attributes()) {
+        if (!attribute.default_value.has_name()) continue;
+        bool given = false;
+        for (const auto& own : body->attribute_proto()) given = given || own.name() == name;
+        if (!given) *body->add_attribute_proto() = attribute.default_value;
+    }
+    return body;
+}
+
+}  // namespace thunderc::onnx_frontend

@@ -1,0 +1,127 @@
+#include "compiler/frontend/onnx/scopes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+const std::string* metadata(const onnx::NodeProto& node, std::string_view key) {
+    for (const auto& entry : node.metadata_props())
+        if (entry.key() == key) return &entry.value();
+    return nullptr;
+}
+
+constexpr std::string_view scopes_key = "pkg.torch.onnx.name_scopes";
+constexpr std::string_view classes_key = "pkg.torch.onnx.class_hierarchy";
+
+std::string last_part(const std::string& path) {
+    const std::size_t dot = path.rfind('.');
+    return dot == std::string::npos ? path : path.substr(dot + 1);
+}
+
+std::string first_part(const std::string& path) { return path.substr(0, path.find('.')); }
+
+// "/model/layers.0/self_attn/q_proj/MatMul" -> "model.layers.0.self_attn.q_proj". A container that is called itself appears
+// twice ("/net/net.0/Gemm"): the longer name replaces the shorter.
+std::string scope_of_path(const std::string& name) {
+    std::vector<std::string> parts;
+    std::size_t begin = 1;
+    while (true) {
+        const std::size_t end = name.find('/', begin);
+        if (end == std::string::npos) break;   // the last part is the operator
+        std::string part = name.substr(begin, end - begin);
+        begin = end + 1;
+        if (!parts.empty() && part.starts_with(parts.back() + ".")) parts.pop_back();
+        parts.push_back(std::move(part));
+    }
+    std::string scope;
+    for (const std::string& part : parts) scope += (scope.empty() ? "" : ".") + part;
+    return scope;
+}
+
+}  // namespace
+
+std::vector<std::string> parse_string_list(std::string_view text) {
+    std::vector<std::string> out;
+    for (std::size_t k = 0; k < text.size(); ++k) {
+        const char quote = text[k];
+        if (quote != '\'' && quote != '"') continue;
+        std::string item;
+        for (++k; k < text.size() && text[k] != quote; ++k) {
+            if (text[k] == '\\' && k + 1 < text.size()) ++k;
+            item += text[k];
+        }
+        out.push_back(std::move(item));
+    }
+    return out;
+}
+
+Provenance provenance_of(const onnx::NodeProto& node) {
+    Provenance out;
+    const std::string* scopes = metadata(node, scopes_key);
+    const std::string* classes = metadata(node, classes_key);
+    if (scopes != nullptr) {
+        // The last entry is the traced program's own node; the first is the root, which has no name.
+        std::vector<std::string> path = parse_string_list(*scopes);
+        if (path.size() >= 2 && !path.front().starts_with("_empty_nn_module_stack")) {
+            out.scope = path[path.size() - 2];
+            if (classes != nullptr) {
+                const std::vector<std::string> names = parse_string_list(*classes);
+                if (names.size() == path.size()) out.module_class = last_part(names[names.size() - 2]);
+            }
+        }
+    } else if (node.name().starts_with("/")) {
+        out.scope = scope_of_path(node.name());
+    }
+    out.nodes = {node.name().empty() ? (node.output_size() > 0 ? node.output(0) : std::string()) : node.name()};
+    out.node_ops = {node.op_type()};
+    return out;
+}
+
+Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name) {
+    const std::string* text = metadata(node, "pkg.torch.onnx.fx_node");
+    if (text == nullptr) return Placeholder::unknown;
+    std::string mangled(name);
+    std::replace(mangled.begin(), mangled.end(), '.', '_');
+    auto mentions = [&](const std::string& word) {
+        for (std::size_t at = text->find(word); at != std::string::npos; at = text->find(word, at + 1)) {
+            const std::size_t end = at + word.size();
+            if (end == text->size() || (std::isalnum(static_cast<unsigned char>((*text)[end])) == 0 && (*text)[end] != '_')) return true;
+        }
+        return false;
+    };
+    if (mentions("%p_" + mangled)) return Placeholder::parameter;
+    if (mentions("%b_" + mangled)) return Placeholder::buffer;
+    return Placeholder::unknown;
+}
+
+std::string wrapper_prefix(const onnx::GraphProto& graph) {
+    std::set<std::string> firsts;
+    std::map<std::string, std::string> classes;   // of scopes of one part, where known; qualified
+    for (const auto& tensor : graph.initializer()) {
+        const std::string& name = tensor.name();
+        const bool dotted = name.find('.') != std::string::npos && name.find('/') == std::string::npos && name.find(':') == std::string::npos;
+        if (!dotted) continue;
+        firsts.insert(first_part(name));
+    }
+    for (const auto& node : graph.node()) {
+        const Provenance from = provenance_of(node);
+        if (!from.scope.empty()) firsts.insert(first_part(from.scope));
+        const std::string* scopes = metadata(node, scopes_key);
+        const std::string* names = metadata(node, classes_key);
+        if (scopes == nullptr || names == nullptr) continue;
+        const std::vector<std::string> path = parse_string_list(*scopes);
+        const std::vector<std::string> hierarchy = parse_string_list(*names);
+        for (std::size_t k = 0; k + 1 < path.size() && k < hierarchy.size(); ++k)
+            if (!path[k].empty() && path[k].find('.') == std::string::npos) classes[path[k]] = hierarchy[k];
+    }
+    if (firsts.size() != 1) return "";
+    const std::string& first = *firsts.begin();
+    const auto known = classes.find(first);
+    if (known != classes.end()) return known->second.starts_with("torch.nn.") ? "" : first + ".";
+    return first == "model" || first == "module" ? first + "." : "";
+}
+
+}  // namespace thunderc::onnx_frontend
