@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "compiler/frontend/onnx/dimensions.h"
@@ -23,6 +24,13 @@ constexpr int deepest_function = 32;
 // A framework's name: a module path and a leaf. Exporters' own names have none of it ("val_110"), or slashes and colons.
 bool dotted(const std::string& name) {
     return name.find('.') != std::string::npos && name.find('/') == std::string::npos && name.find(':') == std::string::npos;
+}
+
+// A name as the IR prints values: letters, digits, dots and underscores.
+std::string value_name(std::string name) {
+    for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '_';
+    return name;
 }
 
 Module empty_module(const std::filesystem::path& path) {
@@ -141,7 +149,7 @@ void Importer::import_inputs() {
         info.batched = input.batched;
         const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
         Binding binding;
-        binding.value = module_.main().add_argument(type, input.name, std::move(info));
+        binding.value = module_.main().add_argument(type, value_name(input.name), std::move(info));
         bind(input.name, std::move(binding));
     }
 }
@@ -169,7 +177,7 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
                                                    : ArgInfo::Kind::value;
         info.names = {tensor.name()};
         info.sources = {reader_.source(tensor)};
-        binding.value = module_.main().add_argument(type, tensor.name(), std::move(info));
+        binding.value = module_.main().add_argument(type, value_name(tensor.name()), std::move(info));
         bind(tensor.name(), std::move(binding));
     }
 }
