@@ -1,4 +1,5 @@
-// Evaluates small tensors over the ops built so far: shapes, axes, bounds of slices, and what exporters compute them from.
+// Evaluates small tensors over the ops built so far: shapes, axes, bounds of slices, and what exporters compute them
+// from.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,9 @@
 
 namespace thunderc {
 
-// By demand and memoised, for a function to which ops are only appended. Values that depend on arguments, and tensors of more than
-// `limit` elements anywhere on the way, are unknown: shape arithmetic is small, masks and weights are none of its business.
+// By demand and memoised, for a function to which ops are only appended. Values that depend on arguments, and tensors
+// of more than `limit` elements anywhere on the way, are unknown: shape arithmetic is small, masks and weights are none
+// of its business.
 class IntegerValues {
   public:
     static constexpr std::int64_t default_limit = 4096;
@@ -37,12 +39,9 @@ class IntegerValues {
 
     const Function* function_;
     std::int64_t limit_;
-    std::size_t indexed_ = 0;                                  // ops whose results are in definitions_
+    std::size_t indexed_ = 0;  // ops whose results are in definitions_
     std::unordered_map<std::uint32_t, Definition> definitions_;
     std::unordered_map<std::uint32_t, std::optional<Tensor>> known_;
 };
-
-// All elements of a constant expression.
-Tensor evaluate_constant(const ConstExpr& expr);
 
 }  // namespace thunderc

@@ -35,7 +35,8 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
     std::array<char, 4> magic{};
     file.read(magic.data(), magic.size());
     if (file.gcount() == 4 && magic == std::array<char, 4>{'P', 'K', '\x03', '\x04'})
-        fail(fmt::format("{} is a zip archive, as TorchScript and torch.export write; only ONNX files are read", path.string()),
+        fail(fmt::format("{} is a zip archive, as TorchScript and torch.export write; only ONNX files are read",
+                         path.string()),
              "export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)");
     return import_onnx(path, options, report);
 }

@@ -10,12 +10,13 @@ namespace thunderc {
 
 // Reads a model file of any kind that thunderc knows; the kind is told from the bytes, not from the name.
 //
-// The module has one function, `main`, of imported and primitive ops with static shapes: --batch, --seq and --dim bind what
-// was dynamic. Its arguments are the graph's inputs, then every initializer that may be a parameter (`lift_parameters` decides:
-// kind parameter or constant where the exporter says which, kind value where it does not). Their data is read only when asked for.
+// The module has one function, `main`, of imported and primitive ops with static shapes: --batch, --seq and --dim bind
+// what was dynamic. Its arguments are the graph's inputs, then every initializer that may be a parameter
+// (`lift_parameters` decides: kind parameter or constant where the exporter says which, kind value where it does not).
+// Their data is read only when asked for.
 //
-// Throws UserError: no such file, not a model, truncated, an operator or opset that is not supported, a dimension left unbound,
-// shapes that do not match. Warnings (f16 computed in f32, …) go to the report.
+// Throws UserError: no such file, not a model, truncated, an operator or opset that is not supported, a dimension left
+// unbound, shapes that do not match. Warnings (f16 computed in f32, …) go to the report.
 Module import_model(const std::filesystem::path& path, const CompileOptions& options, Report& report);
 Module import_model(const std::filesystem::path& path, const CompileOptions& options);
 

@@ -21,18 +21,18 @@ namespace {
 
 // What a consumer takes an initializer for.
 enum class Role : std::uint8_t {
-    product,     // the right operand of a matrix product
-    table,       // rows looked up by ids
-    scale,       // of a normalisation or a product by elements
-    shift,       // added
+    product,  // the right operand of a matrix product
+    table,    // rows looked up by ids
+    scale,    // of a normalisation or a product by elements
+    shift,    // added
     other,
 };
 
 // One use of an initializer, behind ops that only rearrange it.
 struct Site {
-    std::int32_t direct = 0;        // the op that takes the initializer itself
+    std::int32_t direct = 0;  // the op that takes the initializer itself
     Role role = Role::other;
-    bool rearranged = false;        // a transpose, reshape or cast stands between
+    bool rearranged = false;  // a transpose, reshape or cast stands between
     const Op* consumer = nullptr;
     std::string scope, module_class;
 };
@@ -47,14 +47,15 @@ struct Lifted {
     Type type;
     bool transposed = false;
     std::shared_ptr<const WeightSource> source;
-    std::set<std::int32_t> users;       // ops that take it
+    std::set<std::int32_t> users;  // ops that take it
     std::int32_t first_use = 0;
-    std::size_t argument = 0;           // which it comes from
+    std::size_t argument = 0;  // which it comes from
     bool table = false, product = false;
 };
 
 bool is_dotted(const std::string& name) {
-    return name.find('.') != std::string::npos && name.find('/') == std::string::npos && name.find(':') == std::string::npos;
+    return name.find('.') != std::string::npos && name.find('/') == std::string::npos &&
+           name.find(':') == std::string::npos;
 }
 
 std::string parent(const std::string& name) {
@@ -67,21 +68,22 @@ std::string leaf(const std::string& name) {
     return dot == std::string::npos ? name : name.substr(dot + 1);
 }
 
-bool within(const std::string& scope, const std::string& outer) {   // outer itself, or a module inside it
+bool within(const std::string& scope, const std::string& outer) {  // outer itself, or a module inside it
     return outer.empty() || scope == outer || scope.starts_with(outer + ".");
 }
 
 bool mentions(std::string text, std::string_view word) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return text.find(word) != std::string::npos;
 }
 
 // Buffers that common models register. They are saved with a model at most, never trained.
 bool buffer_name(const std::string& name) {
-    static const std::set<std::string> names = {"inv_freq",     "original_inv_freq", "cos_cached",   "sin_cached",  "cos",
-                                                "sin",          "freqs_cis",         "embed_scale",  "masked_bias", "mask",
-                                                "causal_mask",  "attn_mask",         "running_mean", "running_var", "position_ids",
-                                                "num_batches_tracked"};
+    static const std::set<std::string> names = {
+        "inv_freq",     "original_inv_freq",  "cos_cached", "sin_cached",  "cos",       "sin",          "freqs_cis",
+        "embed_scale",  "masked_bias",        "mask",       "causal_mask", "attn_mask", "running_mean", "running_var",
+        "position_ids", "num_batches_tracked"};
     return names.contains(leaf(name));
 }
 
@@ -98,19 +100,25 @@ std::string folded_op(const std::string& name) {
     return text;
 }
 
-bool rearranges(const std::string& op) { return op == "transpose" || op == "reshape" || op == "cast" || op == "broadcast_to"; }
+bool rearranges(const std::string& op) {
+    return op == "transpose" || op == "reshape" || op == "cast" || op == "broadcast_to";
+}
 
 Role role_of(const Op& op, Value v) {
     auto is = [&](std::size_t k) { return k < op.operands.size() && op.operands[k] == v; };
     if (op.name == "matmul" || op.name == "linear") return is(1) ? Role::product : is(2) ? Role::shift : Role::other;
-    if (op.name == "gather" || op.name == "embedding") return is(op.name == "gather" ? 0 : 1) ? Role::table : Role::other;
-    if (op.name == "layer_norm" || op.name == "rms_norm") return is(1) ? Role::scale : is(2) ? Role::shift : Role::other;
+    if (op.name == "gather" || op.name == "embedding")
+        return is(op.name == "gather" ? 0 : 1) ? Role::table : Role::other;
+    if (op.name == "layer_norm" || op.name == "rms_norm")
+        return is(1) ? Role::scale : is(2) ? Role::shift : Role::other;
     if (op.name == "mul") return Role::scale;
     if (op.name == "add") return Role::shift;
     return Role::other;
 }
 
-std::vector<std::byte> read_source(const WeightSource& source) { return source.read ? source.read() : std::vector<std::byte>{}; }
+std::vector<std::byte> read_source(const WeightSource& source) {
+    return source.read ? source.read() : std::vector<std::byte>{};
+}
 
 // The elements of a source. Only f32 and bf16 are stored.
 Tensor read_tensor(const WeightSource& source, const std::string& name) {
@@ -147,10 +155,11 @@ std::optional<bool> uniform(const WeightSource* source) {
     return true;
 }
 
-// Whether two sources hold the same matrix, the one as it is used and the other as it is used. Uniform ones are not told apart
-// from an initialisation, so they are no tie.
+// Whether two sources hold the same matrix, the one as it is used and the other as it is used. Uniform ones are not
+// told apart from an initialisation, so they are no tie.
 bool same_matrix(const Lifted& a, const Lifted& b) {
-    if (!a.source || !b.source || !a.source->read || !b.source->read || a.type != b.type || a.type.rank() != 2) return false;
+    if (!a.source || !b.source || !a.source->read || !b.source->read || a.type != b.type || a.type.rank() != 2)
+        return false;
     const std::vector<std::byte> x = read_source(*a.source), y = read_source(*b.source);
     if (x.size() != y.size()) return false;
     const std::size_t step = size_of(a.type.dtype);
@@ -213,7 +222,8 @@ class Lifter {
     }
 
   private:
-    // ---- where an initializer is used ----------------------------------------------------------------------------------
+    // ---- where an initializer is used
+    // ----------------------------------------------------------------------------------
 
     void follow(Value v, std::int32_t direct, bool rearranged, std::vector<Site>& sites) const {
         for (std::int32_t user : uses_.users[v.index]) {
@@ -233,7 +243,8 @@ class Lifter {
         return sites;
     }
 
-    // ---- parameter or constant -----------------------------------------------------------------------------------------
+    // ---- parameter or constant
+    // -----------------------------------------------------------------------------------------
 
     Verdict decide(std::size_t k, const std::vector<Site>& sites) {
         const ArgInfo& info = main_.argument_info[k];
@@ -249,7 +260,9 @@ class Lifter {
         if (is_dotted(name)) {
             if (buffer_name(name)) return constant(name, "a buffer, by its name");
             if (!parameter_name(name))
-                report_.warning("parameter", name, fmt::format("taken for a parameter by its name; if it is a buffer, add --constant '{}'", name));
+                report_.warning(
+                    "parameter", name,
+                    fmt::format("taken for a parameter by its name; if it is a buffer, add --constant '{}'", name));
             return Verdict::parameter;
         }
         return decide_unnamed(k, sites);
@@ -275,33 +288,40 @@ class Lifter {
             const std::string& c = site.module_class;
             const bool layer = c.empty() ? !site.scope.empty() : mentions(c, "linear") || mentions(c, "conv1d");
             if (site.role == Role::product && type.rank() == 2 && layer) return Verdict::parameter;
-            if (site.role == Role::table && type.rank() == 2 && (c.empty() ? scoped : mentions(c, "embedding"))) return Verdict::parameter;
+            if (site.role == Role::table && type.rank() == 2 && (c.empty() ? scoped : mentions(c, "embedding")))
+                return Verdict::parameter;
             if (site.role == Role::shift && type.rank() == 1 && !c.empty() && layer) return Verdict::parameter;
             if ((site.role == Role::scale || site.role == Role::shift) && type.rank() == 1 &&
-                (mentions(c, "norm") || (c.empty() && mentions(leaf(site.scope), "norm")) || mentions(site.consumer->name, "norm")))
+                (mentions(c, "norm") || (c.empty() && mentions(leaf(site.scope), "norm")) ||
+                 mentions(site.consumer->name, "norm")))
                 return Verdict::parameter;
             if (site.role == Role::shift && folded_op(name) == "embedding") return Verdict::parameter;
             if (site.role == Role::product && type.rank() == 2) {
-                report_.warning("parameter", name,
-                                fmt::format("nothing says what the matrix [{}] in a product{} is: taken for a parameter; if it is not "
-                                            "to be trained, add --constant '^{}$'",
-                                            to_string(type.dims), in_scope(site), name));
+                report_.warning(
+                    "parameter", name,
+                    fmt::format(
+                        "nothing says what the matrix [{}] in a product{} is: taken for a parameter; if it is not "
+                        "to be trained, add --constant '^{}$'",
+                        to_string(type.dims), in_scope(site), name));
                 return Verdict::parameter;
             }
         }
         if (scoped && classed)
-            return constant(name, fmt::format("used in {} ({}), which is no layer with parameters of its own", sites.front().scope,
-                                              sites.front().module_class));
-        report_.warning("constant", name,
-                        fmt::format("nothing says what the tensor [{}] in {}{} is: taken for a constant; if it is to be trained, add "
-                                    "--trainable '^{}$'",
-                                    to_string(type.dims), sites.front().consumer->name, in_scope(sites.front()), name));
+            return constant(name, fmt::format("used in {} ({}), which is no layer with parameters of its own",
+                                              sites.front().scope, sites.front().module_class));
+        report_.warning(
+            "constant", name,
+            fmt::format(
+                "nothing says what the tensor [{}] in {}{} is: taken for a constant; if it is to be trained, add "
+                "--trainable '^{}$'",
+                to_string(type.dims), sites.front().consumer->name, in_scope(sites.front()), name));
         return Verdict::constant;
     }
 
     static std::string in_scope(const Site& site) { return site.scope.empty() ? "" : " in " + site.scope; }
 
-    // ---- names ---------------------------------------------------------------------------------------------------------
+    // ---- names
+    // ---------------------------------------------------------------------------------------------------------
 
     // The name that one use speaks for.
     std::string target(std::size_t k, const Site& site) const {
@@ -317,24 +337,29 @@ class Lifter {
     std::string leaf_of(std::size_t k, const Site& site) const {
         const std::string& name = main_.argument_info[k].names.front();
         const std::string base = site.role == Role::shift ? "bias" : "weight";
-        return folded(k, site) ? (folded_op(name) == "embedding" ? "weight" : base) + "_folded_" + folded_op(name) : base;
+        return folded(k, site) ? (folded_op(name) == "embedding" ? "weight" : base) + "_folded_" + folded_op(name)
+                               : base;
     }
 
-    // An unnamed tensor where a parameter would keep its name holds what the exporter computed from one. (Products are another
-    // matter: transposing a weight renames it too.)
+    // An unnamed tensor where a parameter would keep its name holds what the exporter computed from one. (Products are
+    // another matter: transposing a weight renames it too.)
     bool folded(std::size_t k, const Site& site) const {
         const std::string& name = main_.argument_info[k].names.front();
-        return !is_dotted(name) && (site.role == Role::scale || site.role == Role::shift) && main_.argument_info[k].kind == ArgInfo::Kind::value &&
-               !folded_op(name).empty() && folded_op(name) != "val";
+        return !is_dotted(name) && (site.role == Role::scale || site.role == Role::shift) &&
+               main_.argument_info[k].kind == ArgInfo::Kind::value && !folded_op(name).empty() &&
+               folded_op(name) != "val";
     }
 
-    // torch transposes the weight of a Linear for a product and folds that; a Conv1D of GPT-2 has (in, out) to begin with.
+    // torch transposes the weight of a Linear for a product and folds that; a Conv1D of GPT-2 has (in, out) to begin
+    // with.
     bool was_transposed(std::size_t k, const std::vector<Site>& sites) const {
         const std::string& name = main_.argument_info[k].names.front();
-        if (is_dotted(name) || main_.argument_info[k].kind == ArgInfo::Kind::parameter || main_.type(main_.arguments[k]).rank() != 2)
+        if (is_dotted(name) || main_.argument_info[k].kind == ArgInfo::Kind::parameter ||
+            main_.type(main_.arguments[k]).rank() != 2)
             return false;
         return std::all_of(sites.begin(), sites.end(), [](const Site& site) {
-            return site.role == Role::product && !site.rearranged && !site.scope.empty() && !mentions(site.module_class, "conv1d") &&
+            return site.role == Role::product && !site.rearranged && !site.scope.empty() &&
+                   !mentions(site.module_class, "conv1d") &&
                    !(site.consumer->name == "matmul" && site.consumer->attributes.boolean("transpose_b", false));
         });
     }
@@ -361,8 +386,8 @@ class Lifter {
             return std::any_of(groups[t].begin(), groups[t].end(), [](const Site& s) { return s.role == Role::table; });
         });
         const bool matrix = main_.type(main_.arguments[k]).rank() >= 2;
-        // The same numbers under several names. A table that is also a head is tied on purpose; so is what holds different
-        // numbers. What is one number throughout (norms of a model as initialised) is equal by chance.
+        // The same numbers under several names. A table that is also a head is tied on purpose; so is what holds
+        // different numbers. What is one number throughout (norms of a model as initialised) is equal by chance.
         const bool tied = table != targets.end() || !uniform(source.get()).value_or(!matrix);
         if (tied) {
             const std::string first = table != targets.end() ? *table : groups.contains(name) ? name : targets.front();
@@ -374,10 +399,13 @@ class Lifter {
             return;
         }
         for (const std::string& t : targets) add(k, t, groups[t], source);
-        report_.done("untied", name, fmt::format("one initializer of equal numbers was {} parameters: {}", targets.size(), fmt::join(targets, ", ")));
+        report_.done("untied", name,
+                     fmt::format("one initializer of equal numbers was {} parameters: {}", targets.size(),
+                                 fmt::join(targets, ", ")));
     }
 
-    Lifted& add(std::size_t k, const std::string& name, const std::vector<Site>& sites, std::shared_ptr<const WeightSource> source) {
+    Lifted& add(std::size_t k, const std::string& name, const std::vector<Site>& sites,
+                std::shared_ptr<const WeightSource> source) {
         const std::string& before = main_.argument_info[k].names.front();
         Lifted lifted;
         lifted.name = name;
@@ -391,11 +419,15 @@ class Lifter {
             lifted.table = lifted.table || site.role == Role::table;
             lifted.product = lifted.product || site.role == Role::product;
             if (folded(k, site) && lifted.note.empty()) {
-                lifted.note = fmt::format("the exporter evaluated {} over the parameter; this is not the checkpoint's tensor", folded_op(before));
-                report_.warning("folded", name,
-                                fmt::format("{} Loading and saving it under the checkpoint's name would be wrong. Export with optimize=False "
-                                            "to keep the parameter.",
-                                            "holds what the exporter evaluated (" + folded_op(before) + "), not the parameter."));
+                lifted.note =
+                    fmt::format("the exporter evaluated {} over the parameter; this is not the checkpoint's tensor",
+                                folded_op(before));
+                report_.warning(
+                    "folded", name,
+                    fmt::format("{} Loading and saving it under the checkpoint's name would be wrong. Export with "
+                                "optimize=False "
+                                "to keep the parameter.",
+                                "holds what the exporter evaluated (" + folded_op(before) + "), not the parameter."));
             }
         }
         if (was_transposed(k, sites)) {
@@ -403,23 +435,26 @@ class Lifter {
             lifted.transposed = true;
         }
         if (name != before || lifted.transposed)
-            report_.done("parameter", name, fmt::format("from the initializer {}{}", before, lifted.transposed ? ", transposed" : ""));
+            report_.done("parameter", name,
+                         fmt::format("from the initializer {}{}", before, lifted.transposed ? ", transposed" : ""));
         lifted_.push_back(std::move(lifted));
         return lifted_.back();
     }
 
-    // Two initializers of equal, varied content, of which one is an embedding and the other a product's weight: a tie of which
-    // the exporter kept two copies, one of them transposed.
+    // Two initializers of equal, varied content, of which one is an embedding and the other a product's weight: a tie
+    // of which the exporter kept two copies, one of them transposed.
     void tie_head() {
         for (std::size_t t = 0; t < lifted_.size(); ++t) {
             if (!lifted_[t].table) continue;
             for (std::size_t h = 0; h < lifted_.size(); ++h) {
                 Lifted& head = lifted_[h];
-                if (h == t || head.table || !head.product || head.users.empty() || !same_matrix(lifted_[t], head)) continue;
+                if (h == t || head.table || !head.product || head.users.empty() || !same_matrix(lifted_[t], head))
+                    continue;
                 ties_[h] = t;
                 lifted_[t].aliases.push_back(head.name);
                 lifted_[t].first_use = std::min(lifted_[t].first_use, head.first_use);
-                report_.done("tied", lifted_[t].name, fmt::format("also {}: two initializers of equal content", head.name));
+                report_.done("tied", lifted_[t].name,
+                             fmt::format("also {}: two initializers of equal content", head.name));
             }
         }
     }
@@ -432,14 +467,16 @@ class Lifter {
             std::string name = lifted.name;
             for (int n = 1; !taken.insert(name).second; ++n) name = fmt::format("{}_{}", lifted.name, n);
             if (name != lifted.name) {
-                report_.warning("parameter", name, fmt::format("two parameters would be called {}: check the names of both", lifted.name));
+                report_.warning("parameter", name,
+                                fmt::format("two parameters would be called {}: check the names of both", lifted.name));
                 lifted.note = fmt::format("a second {} of its module", lifted.name);
                 lifted.name = name;
             }
         }
     }
 
-    // ---- the new function ----------------------------------------------------------------------------------------------
+    // ---- the new function
+    // ----------------------------------------------------------------------------------------------
 
     void rebuild() {
         Function out;
@@ -454,7 +491,8 @@ class Lifter {
         std::vector<std::size_t> order;
         for (std::size_t k = 0; k < lifted_.size(); ++k)
             if (!ties_.contains(k)) order.push_back(k);
-        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lifted_[a].first_use < lifted_[b].first_use; });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return lifted_[a].first_use < lifted_[b].first_use; });
         std::vector<Value> arguments(lifted_.size()), turned(lifted_.size());
         for (std::size_t k : order) {
             const Lifted& lifted = lifted_[k];
@@ -476,10 +514,12 @@ class Lifter {
         for (std::size_t k : constants_) {
             const Value v = main_.arguments[k];
             Provenance provenance;
-            if (!uses_.users[v.index].empty()) provenance = main_.ops[static_cast<std::size_t>(uses_.users[v.index].front())].provenance;
+            if (!uses_.users[v.index].empty())
+                provenance = main_.ops[static_cast<std::size_t>(uses_.users[v.index].front())].provenance;
             builder.set_provenance(std::move(provenance));
             const std::string& name = main_.argument_info[k].names.front();
-            map[v.index] = builder.constant(ConstExpr::dense(read_tensor(*main_.argument_info[k].sources.front(), name)), main_.info(v).name);
+            map[v.index] = builder.constant(
+                ConstExpr::dense(read_tensor(*main_.argument_info[k].sources.front(), name)), main_.info(v).name);
         }
         for (std::size_t at = 0; at < main_.ops.size(); ++at) {
             const Op& op = main_.ops[at];
@@ -493,11 +533,13 @@ class Lifter {
                 Value now = map[v.index];
                 for (std::size_t k = 0; k < lifted_.size() && !now; ++k) {
                     const Lifted& lifted = lifted_[k];
-                    if (main_.arguments[lifted.argument] != v || !lifted.users.contains(static_cast<std::int32_t>(at))) continue;
+                    if (main_.arguments[lifted.argument] != v || !lifted.users.contains(static_cast<std::int32_t>(at)))
+                        continue;
                     if (lifted.transposed && !turned[k]) turned[k] = builder.transpose(arguments[k], {1, 0});
                     now = lifted.transposed ? turned[k] : arguments[k];
                 }
-                check(static_cast<bool>(now), fmt::format("the operand %{} of {} is lifted", main_.info(v).name, op.name));
+                check(static_cast<bool>(now),
+                      fmt::format("the operand %{} of {} is lifted", main_.info(v).name, op.name));
                 operands.push_back(now);
             }
             const std::vector<Value> results = builder.clone(op, std::move(operands), main_);
@@ -518,9 +560,9 @@ class Lifter {
     Report& report_;
     Uses uses_;
     std::optional<std::regex> trainable_, constant_;
-    std::vector<std::size_t> constants_;          // arguments
+    std::vector<std::size_t> constants_;  // arguments
     std::vector<Lifted> lifted_;
-    std::map<std::size_t, std::size_t> ties_;     // a head -> the table that it is
+    std::map<std::size_t, std::size_t> ties_;  // a head -> the table that it is
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Tells parameters from constants and gives parameters the names, the shape and the ties they have in the framework.
 //
-// Exporters turn every weight into an "initializer", rename it (`val_110`), transpose it, merge equal ones and fold tables into more
-// of the same. What decides here, in this order: --constant and --trainable; what the exporter says (kind parameter or constant);
-// the name; the module scope and class of the consumer. What none of these decides is settled by structure and said aloud.
+// Exporters turn every weight into an "initializer", rename it (`val_110`), transpose it, merge equal ones and fold
+// tables into more of the same. What decides here, in this order: --constant and --trainable; what the exporter says
+// (kind parameter or constant); the name; the module scope and class of the consumer. What none of these decides is
+// settled by structure and said aloud.
 //
 //   in:   %val_110: f32[64,128] value, %x …
 //         %y = matmul(%x, %val_110)                      // model.layers.0.mlp.up_proj (Linear)
@@ -10,8 +11,9 @@
 //         %t = transpose(%w) {permutation = [1, 0]}
 //         %y = matmul(%x, %t)
 //
-// Requires: phase values, main alone. Guarantees: no argument of kind value or constant is left in main; parameters stand in the order
-// of their first use, behind the inputs; every parameter has one name, unique. Does not fold: that is fold_constants' work.
+// Requires: phase values, main alone. Guarantees: no argument of kind value or constant is left in main; parameters
+// stand in the order of their first use, behind the inputs; every parameter has one name, unique. Does not fold: that
+// is fold_constants' work.
 #pragma once
 
 #include <string>
@@ -21,7 +23,7 @@
 namespace thunderc {
 
 struct LiftOptions {
-    std::string trainable;   // regular expressions over names, the exporter's or the restored ones; empty: none
+    std::string trainable;  // regular expressions over names, the exporter's or the restored ones; empty: none
     std::string constant;
 };
 

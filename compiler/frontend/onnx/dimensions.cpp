@@ -11,10 +11,10 @@ namespace thunderc::onnx_frontend {
 namespace {
 
 struct Symbol {
-    std::int64_t value = 0;      // 0: not bound
-    std::string flag;            // which bound it, or which would
-    std::string where;           // "dimension 0 of input_ids"
-    int axis = 0;                // where it is seen first
+    std::int64_t value = 0;  // 0: not bound
+    std::string flag;        // which bound it, or which would
+    std::string where;       // "dimension 0 of input_ids"
+    int axis = 0;            // where it is seen first
 };
 
 // One name for each dimension that is not static: its own, or its place where the exporter gave it none.
@@ -23,7 +23,9 @@ std::string symbol_name(const onnx::ValueInfoProto& input, int d) {
     return dim.dim_param().empty() ? fmt::format("{}.{}", input.name(), d) : dim.dim_param();
 }
 
-[[noreturn]] void fail(Diagnostic d) { throw UserError(std::move(d)); }
+[[noreturn]] void fail(Diagnostic d) {
+    throw UserError(std::move(d));
+}
 
 class Binder {
   public:
@@ -83,7 +85,8 @@ class Binder {
             const std::int64_t is = shape.dim(axis).dim_value();
             if (is == value) return;
             Diagnostic d;
-            d.message = fmt::format("{} {} does not match the model, which was exported with a static shape", flag, value);
+            d.message =
+                fmt::format("{} {} does not match the model, which was exported with a static shape", flag, value);
             d.expected = fmt::format("{} in dimension {} of the input {}", is, axis, input->name());
             d.actual = std::to_string(value);
             d.help = fmt::format("leave {} out, or export with dynamic axes (dynamic_shapes={{...}})", flag);

@@ -15,12 +15,13 @@ namespace thunderc::onnx_frontend {
 struct GraphInput {
     std::string name;
     std::int32_t data_type = 0;
-    Dims dims;                // all known
-    bool batched = false;     // dimension 0 is the batch
+    Dims dims;             // all known
+    bool batched = false;  // dimension 0 is the batch
 };
 
-// The graph's inputs that are not initializers, with every dimension bound. Throws UserError: a dimension left unbound (naming
-// it and the flag that binds it), --batch or --seq on a static graph of another shape, --dim for a symbol that there is not.
+// The graph's inputs that are not initializers, with every dimension bound. Throws UserError: a dimension left unbound
+// (naming it and the flag that binds it), --batch or --seq on a static graph of another shape, --dim for a symbol that
+// there is not.
 std::vector<GraphInput> bind_inputs(const onnx::GraphProto& graph, const CompileOptions& options);
 
 }  // namespace thunderc::onnx_frontend

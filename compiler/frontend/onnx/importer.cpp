@@ -21,9 +21,11 @@ constexpr std::int64_t shape_like = 64;
 // Bodies of functions within functions; ONNX forbids recursion, so more is a damaged file.
 constexpr int deepest_function = 32;
 
-// A framework's name: a module path and a leaf. Exporters' own names have none of it ("val_110"), or slashes and colons.
+// A framework's name: a module path and a leaf. Exporters' own names have none of it ("val_110"), or slashes and
+// colons.
 bool dotted(const std::string& name) {
-    return name.find('.') != std::string::npos && name.find('/') == std::string::npos && name.find(':') == std::string::npos;
+    return name.find('.') != std::string::npos && name.find('/') == std::string::npos &&
+           name.find(':') == std::string::npos;
 }
 
 // A name as the IR prints values: letters, digits, dots and underscores.
@@ -41,7 +43,9 @@ Module empty_module(const std::filesystem::path& path) {
     return module;
 }
 
-bool default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+bool default_domain(const std::string& domain) {
+    return domain.empty() || domain == "ai.onnx";
+}
 
 }  // namespace
 
@@ -94,15 +98,19 @@ DType Importer::dtype(std::int32_t data_type, const std::string& what) {
     }
     if (computed_in_f32(data_type) && !warned_f32_) {
         warned_f32_ = true;
-        report_.warning("precision", what,
-                        fmt::format("is {}: computed in float32", data_type == onnx::TensorProto::DOUBLE ? "float64" : "float16"));
+        report_.warning(
+            "precision", what,
+            fmt::format("is {}: computed in float32", data_type == onnx::TensorProto::DOUBLE ? "float64" : "float16"));
     }
     return *dtype;
 }
 
-// ---- names ---------------------------------------------------------------------------------------------------------------
+// ---- names
+// ---------------------------------------------------------------------------------------------------------------
 
-void Importer::bind(const std::string& name, Binding binding) { names_->bindings[name] = std::move(binding); }
+void Importer::bind(const std::string& name, Binding binding) {
+    names_->bindings[name] = std::move(binding);
+}
 
 const Binding* Importer::find(const std::string& name) const {
     for (Names* names = names_; names != nullptr; names = names->outer)
@@ -138,14 +146,14 @@ std::shared_ptr<const Tensor> Importer::constant_tensor(const std::string& name)
     return tensor == nullptr ? nullptr : std::make_shared<Tensor>(*tensor);
 }
 
-// ---- inputs and initializers ---------------------------------------------------------------------------------------------
+// ---- inputs and initializers
+// ---------------------------------------------------------------------------------------------
 
 void Importer::import_inputs() {
     for (GraphInput& input : bind_inputs(model_->graph(), options_)) {
         ArgInfo info;
         info.kind = ArgInfo::Kind::input;
         info.names = {input.name};
-        info.trainable = false;
         info.batched = input.batched;
         const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
         Binding binding;
@@ -154,8 +162,9 @@ void Importer::import_inputs() {
     }
 }
 
-// A float initializer is an argument until `lift_parameters` has decided. What the exporter says of it is kept as the kind:
-// parameter and constant are certain, value is not. Numbers without a name of their own (an epsilon) and integers are constants.
+// A float initializer is an argument until `lift_parameters` has decided. What the exporter says of it is kept as the
+// kind: parameter and constant are certain, value is not. Numbers without a name of their own (an epsilon) and integers
+// are constants.
 void Importer::import_initializers(const onnx::GraphProto& graph) {
     for (const auto& tensor : graph.initializer()) {
         const Type type = reader_.type(tensor);
@@ -187,7 +196,8 @@ void Importer::import_outputs() {
         const Binding* binding = find(output.name());
         if (binding == nullptr || binding->is_sequence) {
             Diagnostic d;
-            d.message = fmt::format("the output {} is {}", output.name(), binding == nullptr ? "never computed" : "a sequence");
+            d.message =
+                fmt::format("the output {} is {}", output.name(), binding == nullptr ? "never computed" : "a sequence");
             d.help = "export the model again";
             throw UserError(std::move(d));
         }
@@ -196,7 +206,8 @@ void Importer::import_outputs() {
     }
 }
 
-// ---- nodes ---------------------------------------------------------------------------------------------------------------
+// ---- nodes
+// ---------------------------------------------------------------------------------------------------------------
 
 void Importer::import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
     for (const auto& node : nodes) import_node(node);
@@ -204,7 +215,7 @@ void Importer::import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeP
 
 void Importer::import_node(const onnx::NodeProto& node) {
     Provenance provenance = provenance_of(node);
-    if (depth_ > 0) {   // the body of a function: what the model calls it is more telling than the body's own names
+    if (depth_ > 0) {  // the body of a function: what the model calls it is more telling than the body's own names
         provenance.nodes = outer_provenance_.nodes;
         provenance.node_ops = outer_provenance_.node_ops;
         if (provenance.scope.empty()) {
@@ -233,7 +244,8 @@ void Importer::import_node(const onnx::NodeProto& node) {
             view.fail(fmt::format("the operator {} is not supported in opset {}", node.op_type(), version),
                       "export with another opset_version, 20 for example");
         const std::vector<std::string> similar = similar_operators(node.op_type());
-        const std::string domain = default_domain(node.domain()) ? std::string() : fmt::format(" of the domain {}", node.domain());
+        const std::string domain =
+            default_domain(node.domain()) ? std::string() : fmt::format(" of the domain {}", node.domain());
         view.fail(fmt::format("the operator {}{} is not supported", node.op_type(), domain),
                   similar.empty() ? "express it by other operators in the model, or export it as a model-local function"
                                   : fmt::format("did you mean {}?", fmt::join(similar, " or ")));
@@ -246,8 +258,8 @@ void Importer::import_node(const onnx::NodeProto& node) {
     }
 }
 
-// Shape arithmetic is folded as it is imported: a node whose outputs are small known integers leaves constants, and its ops are
-// taken back. So the module holds what computes, and not what computed shapes.
+// Shape arithmetic is folded as it is imported: a node whose outputs are small known integers leaves constants, and its
+// ops are taken back. So the module holds what computes, and not what computed shapes.
 void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value) {
     Function& main = module_.main();
     if (main.ops.size() == first_op) return;
@@ -256,7 +268,7 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
         if (name.empty()) continue;
         const Binding* binding = find(name);
         if (binding == nullptr || binding->is_sequence) return;
-        if (!binding->value) continue;   // a constant already
+        if (!binding->value) continue;  // a constant already
         const Type& type = main.type(binding->value);
         if (is_float(type.dtype) ? type.elements() > 1 : type.elements() > shape_like) return;
         const Tensor* tensor = integer_values_.find(binding->value);
@@ -342,7 +354,8 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
         const auto at = inner.bindings.find(function.output(k));
         if (at == inner.bindings.end()) {
             Diagnostic d;
-            d.message = fmt::format("the function {} never computes its output {}", function.name(), function.output(k));
+            d.message =
+                fmt::format("the function {} never computes its output {}", function.name(), function.output(k));
             d.help = "the model is damaged: export it again";
             throw UserError(std::move(d));
         }
@@ -369,7 +382,8 @@ std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
     return outputs;
 }
 
-// ---- after the nodes -----------------------------------------------------------------------------------------------------
+// ---- after the nodes
+// -----------------------------------------------------------------------------------------------------
 
 // Ids look rows up in a table: its size is their range. By their usual names, inputs get a role for packed data.
 void Importer::describe_ids() {
@@ -383,7 +397,8 @@ void Importer::describe_ids() {
         for (std::size_t r = 0; r < reach.size(); ++r)
             for (std::int32_t user : uses.users[reach[r].index]) {
                 const Op& op = main.ops[static_cast<std::size_t>(user)];
-                if ((op.name == "reshape" || op.name == "cast" || op.name == "transpose" || op.name == "broadcast_to") &&
+                if ((op.name == "reshape" || op.name == "cast" || op.name == "transpose" ||
+                     op.name == "broadcast_to") &&
                     op.operands[0] == reach[r])
                     reach.push_back(op.results[0]);
                 if (op.name == "gather" && op.operands[1] == reach[r] && op.attributes.integer("axis") == 0) {
@@ -411,10 +426,13 @@ void Importer::strip_wrapper() {
         if (scope == module) scope.clear();
         if (scope.starts_with(prefix)) scope.erase(0, prefix.size());
     }
-    report_.done("wrapper", module, fmt::format("names are without the prefix \"{}\" of the module that was wrapped for the export", prefix));
+    report_.done(
+        "wrapper", module,
+        fmt::format("names are without the prefix \"{}\" of the module that was wrapped for the export", prefix));
 }
 
-// ---- the view of one node ------------------------------------------------------------------------------------------------
+// ---- the view of one node
+// ------------------------------------------------------------------------------------------------
 
 void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
     Diagnostic d;
@@ -426,7 +444,8 @@ void Node::fail(std::string message, std::string help, std::string expected, std
 }
 
 Value Node::input(std::size_t i) {
-    if (!has(i)) fail(fmt::format("{} has no input {}", proto_.op_type(), i), "the graph is damaged: export the model again");
+    if (!has(i))
+        fail(fmt::format("{} has no input {}", proto_.op_type(), i), "the graph is damaged: export the model again");
     const std::string& name = proto_.input(static_cast<int>(i));
     const Value v = importer_.value(name);
     if (!v) fail(fmt::format("the input {} of {} is a sequence", i, proto_.op_type()));
@@ -436,7 +455,8 @@ Value Node::input(std::size_t i) {
 const std::vector<Value>& Node::sequence(std::size_t i) {
     const Binding* binding = has(i) ? importer_.find(proto_.input(static_cast<int>(i))) : nullptr;
     if (binding == nullptr || !binding->is_sequence)
-        fail(fmt::format("the input {} of {} is not a sequence", i, proto_.op_type()), "the graph is damaged: export the model again");
+        fail(fmt::format("the input {} of {} is not a sequence", i, proto_.op_type()),
+             "the graph is damaged: export the model again");
     return binding->sequence;
 }
 
@@ -458,7 +478,8 @@ std::optional<std::vector<std::int64_t>> Node::known_integers(std::size_t i) {
 std::vector<std::int64_t> Node::integers(std::size_t i, std::string_view what) {
     std::optional<std::vector<std::int64_t>> values = known_integers(i);
     if (!values)
-        fail(fmt::format("the {} of {} depends on the model's data; shapes are fixed when compiling", what, proto_.op_type()),
+        fail(fmt::format("the {} of {} depends on the model's data; shapes are fixed when compiling", what,
+                         proto_.op_type()),
              "export the model so that its shapes follow from the shapes of its inputs alone");
     return *values;
 }
@@ -498,7 +519,9 @@ std::optional<std::vector<std::int64_t>> Node::integers(std::string_view name) c
 
 std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
     const std::optional<std::int64_t> normal = normalize_axis(axis, rank);
-    if (!normal) fail(fmt::format("the axis {} of {} is out of range", axis, proto_.op_type()), {}, fmt::format("{} to {}", -rank, rank - 1), std::to_string(axis));
+    if (!normal)
+        fail(fmt::format("the axis {} of {} is out of range", axis, proto_.op_type()), {},
+             fmt::format("{} to {}", -rank, rank - 1), std::to_string(axis));
     return *normal;
 }
 

@@ -23,10 +23,10 @@ namespace thunderc::onnx_frontend {
 
 // What a name of the graph stands for.
 struct Binding {
-    Value value;                                 // none: a tensor that no op has needed as a value yet
-    std::shared_ptr<const Tensor> tensor;        // of a constant, where known
-    const onnx::TensorProto* proto = nullptr;    // of a constant, not read yet
-    std::vector<Value> sequence;                 // of a sequence of tensors
+    Value value;                               // none: a tensor that no op has needed as a value yet
+    std::shared_ptr<const Tensor> tensor;      // of a constant, where known
+    const onnx::TensorProto* proto = nullptr;  // of a constant, not read yet
+    std::vector<Value> sequence;               // of a sequence of tensors
     bool is_sequence = false;
 };
 
@@ -41,8 +41,8 @@ using FunctionTable = std::map<std::pair<std::string, std::string>, const onnx::
 
 class Importer {
   public:
-    Importer(std::shared_ptr<const onnx::ModelProto> model, const std::filesystem::path& path, const CompileOptions& options,
-             Report& report);
+    Importer(std::shared_ptr<const onnx::ModelProto> model, const std::filesystem::path& path,
+             const CompileOptions& options, Report& report);
     Module run();
 
     // ---- for importers of operators ----
@@ -50,14 +50,15 @@ class Importer {
     Report& report() { return report_; }
     const TensorReader& reader() const { return reader_; }
     IntegerValues& integer_values() { return integer_values_; }
-    Value value(const std::string& name);                                    // makes a `constant` of a tensor that is not a value yet
+    Value value(const std::string& name);  // makes a `constant` of a tensor that is not a value yet
     const Binding* find(const std::string& name) const;
-    std::shared_ptr<const Tensor> constant_tensor(const std::string& name);   // known at compile time and small, else nullptr
+    std::shared_ptr<const Tensor> constant_tensor(
+        const std::string& name);  // known at compile time and small, else nullptr
     const Type& type(Value v) const { return module_.main().type(v); }
     void bind(const std::string& name, Binding binding);
     // Inlines a graph (a branch of If) and gives its outputs.
     std::vector<Binding> import_subgraph(const onnx::GraphProto& graph);
-    DType dtype(std::int32_t data_type, const std::string& what);            // with the warning for f16 and f64
+    DType dtype(std::int32_t data_type, const std::string& what);  // with the warning for f16 and f64
 
   private:
     void import_inputs();
@@ -65,7 +66,7 @@ class Importer {
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
     void import_outputs();
-    bool import_body(const onnx::NodeProto& node);      // of a function; false where there is none
+    bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
     void describe_ids();
@@ -83,12 +84,13 @@ class Importer {
     std::map<std::string, std::int64_t> opsets_;
     Names top_;
     Names* names_ = &top_;
-    Provenance outer_provenance_;                       // of the node whose function body is being imported
-    int depth_ = 0;                                     // of function bodies
-    int nesting_ = 0;                                   // of nodes within nodes (a branch of If)
-    std::deque<Names> subgraphs_;                       // kept: materialised_ may point into them
-    std::vector<std::pair<Binding*, Value>> materialised_;   // constants that became values while importing the current node
-    std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;   // of the graph's own names
+    Provenance outer_provenance_;  // of the node whose function body is being imported
+    int depth_ = 0;                // of function bodies
+    int nesting_ = 0;              // of nodes within nodes (a branch of If)
+    std::deque<Names> subgraphs_;  // kept: materialised_ may point into them
+    std::vector<std::pair<Binding*, Value>>
+        materialised_;  // constants that became values while importing the current node
+    std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names
     bool warned_f32_ = false;
 };
 
@@ -106,13 +108,13 @@ class Node {
     // ---- inputs ----
     std::size_t inputs() const { return static_cast<std::size_t>(proto_.input_size()); }
     bool has(std::size_t i) const { return i < inputs() && !proto_.input(static_cast<int>(i)).empty(); }
-    Value input(std::size_t i);                                  // fails where absent
+    Value input(std::size_t i);  // fails where absent
     const std::vector<Value>& sequence(std::size_t i);
     Type type(std::size_t i) { return importer_.type(input(i)); }
-    std::vector<std::int64_t> integers(std::size_t i, std::string_view what);   // known at compile time, or it fails
+    std::vector<std::int64_t> integers(std::size_t i, std::string_view what);  // known at compile time, or it fails
     std::int64_t integer(std::size_t i, std::string_view what);
     std::optional<std::vector<std::int64_t>> known_integers(std::size_t i);
-    std::optional<Tensor> known(std::size_t i);                  // a small constant
+    std::optional<Tensor> known(std::size_t i);  // a small constant
 
     // ---- attributes ----
     const onnx::AttributeProto* attribute(std::string_view name) const;
@@ -120,7 +122,7 @@ class Node {
     double number(std::string_view name, double otherwise) const;
     std::string string(std::string_view name, std::string otherwise) const;
     std::optional<std::vector<std::int64_t>> integers(std::string_view name) const;
-    std::int64_t axis(std::int64_t axis, std::int64_t rank) const;              // normalised, or it fails
+    std::int64_t axis(std::int64_t axis, std::int64_t rank) const;  // normalised, or it fails
 
     // ---- outputs ----
     std::size_t outputs() const { return static_cast<std::size_t>(proto_.output_size()); }
@@ -129,7 +131,8 @@ class Node {
     void output_constant(std::size_t i, Tensor tensor);
     void output_sequence(std::size_t i, std::vector<Value> values);
 
-    [[noreturn]] void fail(std::string message, std::string help = {}, std::string expected = {}, std::string actual = {}) const;
+    [[noreturn]] void fail(std::string message, std::string help = {}, std::string expected = {},
+                           std::string actual = {}) const;
 
   private:
     Importer& importer_;
@@ -159,9 +162,10 @@ std::span<const OpImporter> sequence_ops();
 // nullptr where there is none for that version.
 const OpImporter* find_importer(std::string_view op, std::int64_t opset);
 bool known_operator(std::string_view op);
-std::vector<std::string> similar_operators(std::string_view op);   // by spelling, for "did you mean"
+std::vector<std::string> similar_operators(std::string_view op);  // by spelling, for "did you mean"
 
-// A function body of ONNX's own schema for the operator, for operators without an importer. `types` of the inputs, absent: nullopt.
+// A function body of ONNX's own schema for the operator, for operators without an importer. `types` of the inputs,
+// absent: nullopt.
 std::optional<onnx::FunctionProto> schema_function(const onnx::NodeProto& node, std::int64_t opset,
                                                    std::span<const std::optional<Type>> types);
 

@@ -23,8 +23,8 @@ constexpr std::uint64_t field_graph = 7;
 constexpr std::uint64_t last_field = 25;
 
 struct Wire {
-    bool plausible = false;                   // starts as a ModelProto does
-    std::optional<std::uint64_t> missing;     // bytes that the last field wants past the end of the file
+    bool plausible = false;                // starts as a ModelProto does
+    std::optional<std::uint64_t> missing;  // bytes that the last field wants past the end of the file
 };
 
 std::optional<std::uint64_t> read_varint(std::istream& in) {

@@ -13,7 +13,8 @@ void constant(Node& n) {
         n.importer().dtype(value->t().data_type(), "the constant " + n.proto().name());
         return n.output_constant(0, n.importer().reader().tensor(value->t()));
     }
-    if (const auto* value = n.attribute("value_float")) return n.output_constant(0, Tensor::scalar(DType::f32, static_cast<double>(value->f())));
+    if (const auto* value = n.attribute("value_float"))
+        return n.output_constant(0, Tensor::scalar(DType::f32, static_cast<double>(value->f())));
     if (const auto* value = n.attribute("value_int")) {
         Tensor out(Type::tensor(DType::i64, {}));
         out.i[0] = value->i();
@@ -47,8 +48,10 @@ void range(Node& n) {
         n.fail("the bounds of Range depend on the model's data; shapes are fixed when compiling",
                "export the model so that its shapes follow from the shapes of its inputs alone");
     if (delta->at(0) == 0) n.fail("Range with a step of 0");
-    const auto count = static_cast<std::int64_t>(std::max(0.0, std::ceil((limit->at(0) - start->at(0)) / delta->at(0))));
-    n.output(0, n.b().constant(ConstExpr::affine(Type::tensor(start->type.dtype, {count}), start->at(0), {delta->at(0)})));
+    const auto count =
+        static_cast<std::int64_t>(std::max(0.0, std::ceil((limit->at(0) - start->at(0)) / delta->at(0))));
+    n.output(0,
+             n.b().constant(ConstExpr::affine(Type::tensor(start->type.dtype, {count}), start->at(0), {delta->at(0)})));
 }
 
 void trilu(Node& n) {
@@ -61,7 +64,8 @@ void eye_like(Node& n) {
     const Type like = n.type(0);
     if (like.rank() != 2) n.fail("EyeLike takes a matrix");
     DType dtype = like.dtype;
-    if (n.attribute("dtype") != nullptr) dtype = n.importer().dtype(static_cast<std::int32_t>(n.integer("dtype", 1)), "EyeLike");
+    if (n.attribute("dtype") != nullptr)
+        dtype = n.importer().dtype(static_cast<std::int32_t>(n.integer("dtype", 1)), "EyeLike");
     const Type index = Type::tensor(DType::i64, like.dims);
     const ConstPtr diagonal = ConstExpr::elementwise(
         Type::tensor(DType::boolean, like.dims), "eq",
@@ -72,7 +76,7 @@ void eye_like(Node& n) {
 
 void one_hot(Node& n) {
     const std::int64_t depth = n.integer(1, "depth");
-    const std::optional<Tensor> values = n.known(2);   // off, on
+    const std::optional<Tensor> values = n.known(2);  // off, on
     if (!values || values->size() != 2) n.fail("the values of OneHot are to be constants");
     const std::int64_t rank = n.type(0).rank();
     const std::int64_t axis = n.axis(n.integer("axis", -1), rank + 1);
@@ -85,7 +89,8 @@ void one_hot(Node& n) {
     wide.insert(wide.begin() + axis, 1);
     const Value iota = n.b().constant(ConstExpr::affine(Type::tensor(index.dtype, positions), 0, step));
     const Value hit = n.b().op("eq", {n.b().reshape(n.input(0), wide), iota});
-    n.output(0, n.b().op("select", {hit, n.b().scalar(values->type.dtype, values->at(1)), n.b().scalar(values->type.dtype, values->at(0))}));
+    n.output(0, n.b().op("select", {hit, n.b().scalar(values->type.dtype, values->at(1)),
+                                    n.b().scalar(values->type.dtype, values->at(0))}));
 }
 
 void if_node(Node& n) {
@@ -101,13 +106,16 @@ void if_node(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"Constant", 13, 23, constant}, {"ConstantOfShape", 13, 23, constant_of_shape}, {"Range", 13, 23, range},
-    {"Trilu", 14, 23, trilu},       {"EyeLike", 13, 23, eye_like},                  {"OneHot", 13, 23, one_hot},
+    {"Constant", 13, 23, constant}, {"ConstantOfShape", 13, 23, constant_of_shape},
+    {"Range", 13, 23, range},       {"Trilu", 14, 23, trilu},
+    {"EyeLike", 13, 23, eye_like},  {"OneHot", 13, 23, one_hot},
     {"If", 13, 23, if_node},
 };
 
 }  // namespace
 
-std::span<const OpImporter> generator_ops() { return table; }
+std::span<const OpImporter> generator_ops() {
+    return table;
+}
 
 }  // namespace thunderc::onnx_frontend

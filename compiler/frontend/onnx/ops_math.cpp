@@ -14,18 +14,17 @@ struct Spelling {
 };
 
 constexpr std::array spellings = {
-    Spelling{"Abs", "abs"},         Spelling{"Neg", "neg"},           Spelling{"Sign", "sign"},
-    Spelling{"Exp", "exp"},         Spelling{"Log", "log"},           Spelling{"Sqrt", "sqrt"},
-    Spelling{"Sin", "sin"},         Spelling{"Cos", "cos"},           Spelling{"Tanh", "tanh"},
-    Spelling{"Sigmoid", "sigmoid"}, Spelling{"Erf", "erf"},           Spelling{"Relu", "relu"},
-    Spelling{"Floor", "floor"},     Spelling{"Ceil", "ceil"},         Spelling{"Round", "round"},
-    Spelling{"Not", "not"},         Spelling{"IsNaN", "is_nan"},      Spelling{"Reciprocal", "reciprocal"},
-    Spelling{"Softplus", "softplus"},
-    Spelling{"Add", "add"},         Spelling{"Sub", "sub"},           Spelling{"Mul", "mul"},
-    Spelling{"Div", "div"},         Spelling{"Equal", "eq"},          Spelling{"Less", "lt"},
-    Spelling{"LessOrEqual", "le"},  Spelling{"Greater", "gt"},        Spelling{"GreaterOrEqual", "ge"},
-    Spelling{"And", "and"},         Spelling{"Or", "or"},             Spelling{"Xor", "xor"},
-    Spelling{"Max", "max"},         Spelling{"Min", "min"},
+    Spelling{"Abs", "abs"},           Spelling{"Neg", "neg"},        Spelling{"Sign", "sign"},
+    Spelling{"Exp", "exp"},           Spelling{"Log", "log"},        Spelling{"Sqrt", "sqrt"},
+    Spelling{"Sin", "sin"},           Spelling{"Cos", "cos"},        Spelling{"Tanh", "tanh"},
+    Spelling{"Sigmoid", "sigmoid"},   Spelling{"Erf", "erf"},        Spelling{"Relu", "relu"},
+    Spelling{"Floor", "floor"},       Spelling{"Ceil", "ceil"},      Spelling{"Round", "round"},
+    Spelling{"Not", "not"},           Spelling{"IsNaN", "is_nan"},   Spelling{"Reciprocal", "reciprocal"},
+    Spelling{"Softplus", "softplus"}, Spelling{"Add", "add"},        Spelling{"Sub", "sub"},
+    Spelling{"Mul", "mul"},           Spelling{"Div", "div"},        Spelling{"Equal", "eq"},
+    Spelling{"Less", "lt"},           Spelling{"LessOrEqual", "le"}, Spelling{"Greater", "gt"},
+    Spelling{"GreaterOrEqual", "ge"}, Spelling{"And", "and"},        Spelling{"Or", "or"},
+    Spelling{"Xor", "xor"},           Spelling{"Max", "max"},        Spelling{"Min", "min"},
 };
 
 std::string_view our_name(std::string_view onnx) {
@@ -42,14 +41,15 @@ void elementwise(Node& n) {
 
 // Max, Min and Sum take any number of operands.
 void variadic(Node& n) {
-    const std::string_view op = n.proto().op_type() == "Sum" || n.proto().op_type() == "Mean" ? "add" : our_name(n.proto().op_type());
+    const std::string_view op =
+        n.proto().op_type() == "Sum" || n.proto().op_type() == "Mean" ? "add" : our_name(n.proto().op_type());
     Value v = n.input(0);
     for (std::size_t i = 1; i < n.inputs(); ++i) v = n.b().op(op, {v, n.input(i)});
     if (n.proto().op_type() == "Mean") v = n.b().mul(v, 1.0 / static_cast<double>(n.inputs()));
     n.output(0, v);
 }
 
-void power(Node& n) {   // the exponent may be of another type
+void power(Node& n) {  // the exponent may be of another type
     const DType dtype = n.type(0).dtype;
     n.output(0, n.b().op("pow", {n.input(0), n.b().cast(n.input(1), dtype)}));
 }
@@ -60,7 +60,9 @@ void modulo(Node& n) {
     n.output(0, n.b().op("mod", {n.input(0), n.input(1)}));
 }
 
-void where(Node& n) { n.output(0, n.b().op("select", {n.input(0), n.input(1), n.input(2)})); }
+void where(Node& n) {
+    n.output(0, n.b().op("select", {n.input(0), n.input(1), n.input(2)}));
+}
 
 void clip(Node& n) {
     Value v = n.input(0);
@@ -83,11 +85,14 @@ void hard_sigmoid(Node& n) {
 }
 
 void cast(Node& n) {
-    const DType dtype = n.importer().dtype(static_cast<std::int32_t>(n.integer("to", 1)), "the cast " + n.proto().name());
+    const DType dtype =
+        n.importer().dtype(static_cast<std::int32_t>(n.integer("to", 1)), "the cast " + n.proto().name());
     n.output(0, n.b().cast(n.input(0), dtype));
 }
 
-void cast_like(Node& n) { n.output(0, n.b().cast(n.input(0), n.type(1).dtype)); }
+void cast_like(Node& n) {
+    n.output(0, n.b().cast(n.input(0), n.type(1).dtype));
+}
 
 // numpy's matmul: vectors are matrices of one row or column, which goes again.
 void mat_mul(Node& n) {
@@ -121,26 +126,57 @@ void gemm(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"Abs", 13, 23, elementwise},        {"Neg", 13, 23, elementwise},         {"Sign", 13, 23, elementwise},
-    {"Exp", 13, 23, elementwise},        {"Log", 13, 23, elementwise},         {"Sqrt", 13, 23, elementwise},
-    {"Sin", 13, 23, elementwise},        {"Cos", 13, 23, elementwise},         {"Tanh", 13, 23, elementwise},
-    {"Sigmoid", 13, 23, elementwise},    {"Erf", 13, 23, elementwise},         {"Relu", 13, 23, elementwise},
-    {"Floor", 13, 23, elementwise},      {"Ceil", 13, 23, elementwise},        {"Round", 13, 23, elementwise},
-    {"Not", 13, 23, elementwise},        {"IsNaN", 13, 23, elementwise},       {"Reciprocal", 13, 23, elementwise},
-    {"Softplus", 13, 23, elementwise},   {"Add", 13, 23, elementwise},         {"Sub", 13, 23, elementwise},
-    {"Mul", 13, 23, elementwise},        {"Div", 13, 23, elementwise},         {"Equal", 13, 23, elementwise},
-    {"Less", 13, 23, elementwise},       {"LessOrEqual", 13, 23, elementwise}, {"Greater", 13, 23, elementwise},
-    {"GreaterOrEqual", 13, 23, elementwise}, {"And", 13, 23, elementwise},     {"Or", 13, 23, elementwise},
-    {"Xor", 13, 23, elementwise},        {"Max", 13, 23, variadic},            {"Min", 13, 23, variadic},
-    {"Sum", 13, 23, variadic},           {"Mean", 13, 23, variadic},           {"Pow", 13, 23, power},
-    {"Mod", 13, 23, modulo},             {"Where", 13, 23, where},             {"Clip", 13, 23, clip},
-    {"LeakyRelu", 13, 23, leaky_relu},   {"HardSigmoid", 13, 23, hard_sigmoid},
-    {"Cast", 13, 23, cast},              {"CastLike", 15, 23, cast_like},
-    {"MatMul", 13, 23, mat_mul},         {"Gemm", 13, 23, gemm},
+    {"Abs", 13, 23, elementwise},
+    {"Neg", 13, 23, elementwise},
+    {"Sign", 13, 23, elementwise},
+    {"Exp", 13, 23, elementwise},
+    {"Log", 13, 23, elementwise},
+    {"Sqrt", 13, 23, elementwise},
+    {"Sin", 13, 23, elementwise},
+    {"Cos", 13, 23, elementwise},
+    {"Tanh", 13, 23, elementwise},
+    {"Sigmoid", 13, 23, elementwise},
+    {"Erf", 13, 23, elementwise},
+    {"Relu", 13, 23, elementwise},
+    {"Floor", 13, 23, elementwise},
+    {"Ceil", 13, 23, elementwise},
+    {"Round", 13, 23, elementwise},
+    {"Not", 13, 23, elementwise},
+    {"IsNaN", 13, 23, elementwise},
+    {"Reciprocal", 13, 23, elementwise},
+    {"Softplus", 13, 23, elementwise},
+    {"Add", 13, 23, elementwise},
+    {"Sub", 13, 23, elementwise},
+    {"Mul", 13, 23, elementwise},
+    {"Div", 13, 23, elementwise},
+    {"Equal", 13, 23, elementwise},
+    {"Less", 13, 23, elementwise},
+    {"LessOrEqual", 13, 23, elementwise},
+    {"Greater", 13, 23, elementwise},
+    {"GreaterOrEqual", 13, 23, elementwise},
+    {"And", 13, 23, elementwise},
+    {"Or", 13, 23, elementwise},
+    {"Xor", 13, 23, elementwise},
+    {"Max", 13, 23, variadic},
+    {"Min", 13, 23, variadic},
+    {"Sum", 13, 23, variadic},
+    {"Mean", 13, 23, variadic},
+    {"Pow", 13, 23, power},
+    {"Mod", 13, 23, modulo},
+    {"Where", 13, 23, where},
+    {"Clip", 13, 23, clip},
+    {"LeakyRelu", 13, 23, leaky_relu},
+    {"HardSigmoid", 13, 23, hard_sigmoid},
+    {"Cast", 13, 23, cast},
+    {"CastLike", 15, 23, cast_like},
+    {"MatMul", 13, 23, mat_mul},
+    {"Gemm", 13, 23, gemm},
 };
 
 }  // namespace
 
-std::span<const OpImporter> math_ops() { return table; }
+std::span<const OpImporter> math_ops() {
+    return table;
+}
 
 }  // namespace thunderc::onnx_frontend

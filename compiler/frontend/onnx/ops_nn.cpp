@@ -15,7 +15,9 @@ void softmax(Node& n) {
     n.output(0, n.b().op(n.proto().op_type() == "Softmax" ? "softmax" : "log_softmax", {n.input(0)}, {{"axis", axis}}));
 }
 
-void gelu(Node& n) { n.output(0, n.b().op("gelu", {n.input(0)}, {{"approximate", n.string("approximate", "none")}})); }
+void gelu(Node& n) {
+    n.output(0, n.b().op("gelu", {n.input(0)}, {{"approximate", n.string("approximate", "none")}}));
+}
 
 // Normalisation over the dimensions from `axis` on, as one over the last dimension of a reshaped tensor.
 void normalization(Node& n, std::string_view op) {
@@ -35,11 +37,17 @@ void normalization(Node& n, std::string_view op) {
     const std::vector<Value> results = n.b().emit(op, operands, {{"eps", n.number("epsilon", 1e-5)}});
     n.output(0, n.b().reshape(results[0], dims));
     for (std::size_t k = 1; k < n.outputs(); ++k)
-        if (n.wants(k)) n.fail(fmt::format("the statistics that {} can give are not supported", n.proto().op_type()), "use its first output alone");
+        if (n.wants(k))
+            n.fail(fmt::format("the statistics that {} can give are not supported", n.proto().op_type()),
+                   "use its first output alone");
 }
 
-void layer_normalization(Node& n) { normalization(n, "layer_norm"); }
-void rms_normalization(Node& n) { normalization(n, "rms_norm"); }
+void layer_normalization(Node& n) {
+    normalization(n, "layer_norm");
+}
+void rms_normalization(Node& n) {
+    normalization(n, "rms_norm");
+}
 
 // Exports for inference have none; in training mode a ratio of 0 changes nothing.
 void dropout(Node& n) {
@@ -48,7 +56,8 @@ void dropout(Node& n) {
     bool training = false;
     if (n.has(2)) training = n.integer(2, "training_mode") != 0;
     if (training && ratio != 0)
-        n.fail(fmt::format("Dropout with ratio {} is not supported", ratio), "export the model in eval mode, or with dropout 0");
+        n.fail(fmt::format("Dropout with ratio {} is not supported", ratio),
+               "export the model in eval mode, or with dropout 0");
     n.output(0, n.input(0));
     if (n.wants(1)) n.output(1, n.b().splat(Type::tensor(DType::boolean, n.type(0).dims), 1));
 }
@@ -62,11 +71,14 @@ Value repeat_heads(Node& n, Value v, std::int64_t times) {
     return n.b().reshape(v, {d[0], d[1] * times, d[2], d[3]});
 }
 
-// softmax(scale Q Kᵀ + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads side by side.
+// softmax(scale Q Kᵀ + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads side by
+// side.
 void attention(Node& n) {
     if (n.has(4) || n.has(5) || n.wants(1) || n.wants(2))
-        n.fail("Attention with a cache of past keys and values is not supported", "export the model with use_cache=False");
-    if (n.wants(3)) n.fail("Attention that gives its scores is not supported", "export the model without output_attentions");
+        n.fail("Attention with a cache of past keys and values is not supported",
+               "export the model with use_cache=False");
+    if (n.wants(3))
+        n.fail("Attention that gives its scores is not supported", "export the model without output_attentions");
     Builder& b = n.b();
     const bool joined = n.type(0).rank() == 3;
     auto split = [&](std::size_t i, std::string_view heads_name) {
@@ -74,7 +86,8 @@ void attention(Node& n) {
         const Dims d = n.type(i).dims;
         if (!joined) return v;
         const std::int64_t heads = n.integer(heads_name, 0);
-        if (heads <= 0 || d[2] % heads != 0) n.fail(fmt::format("Attention needs {} that divides {}", heads_name, d[2]));
+        if (heads <= 0 || d[2] % heads != 0)
+            n.fail(fmt::format("Attention needs {} that divides {}", heads_name, d[2]));
         return b.transpose(b.reshape(v, {d[0], d[1], heads, d[2] / heads}), {0, 2, 1, 3});
     };
     const Value q = split(0, "q_num_heads");
@@ -82,7 +95,8 @@ void attention(Node& n) {
     const Type type = n.importer().type(q);
     const Dims qd = type.dims;
     const Dims kd = n.importer().type(k).dims;
-    if (kd[1] == 0 || qd[1] % kd[1] != 0) n.fail(fmt::format("Attention has {} heads of queries on {} of keys", qd[1], kd[1]));
+    if (kd[1] == 0 || qd[1] % kd[1] != 0)
+        n.fail(fmt::format("Attention has {} heads of queries on {} of keys", qd[1], kd[1]));
     k = repeat_heads(n, k, qd[1] / kd[1]);
     v = repeat_heads(n, v, qd[1] / kd[1]);
     const double scale = n.number("scale", 1 / std::sqrt(static_cast<double>(qd[3])));
@@ -95,12 +109,14 @@ void attention(Node& n) {
             mask = b.op("select", {mask, b.scalar(type.dtype, 0), b.scalar(type.dtype, minus_infinity)});
         scores = b.add(scores, b.cast(mask, type.dtype));
     }
-    if (n.integer("is_causal", 0) != 0) {   // position j is seen from i where j <= i
+    if (n.integer("is_causal", 0) != 0) {  // position j is seen from i where j <= i
         const Dims dims = {qd[2], kd[2]};
         const Type index = Type::tensor(DType::i64, dims), value = Type::tensor(type.dtype, dims);
-        const ConstPtr seen = ConstExpr::elementwise(Type::tensor(DType::boolean, dims), "le",
-                                                     {ConstExpr::affine(index, 0, {0, 1}), ConstExpr::affine(index, 0, {1, 0})});
-        scores = b.add(scores, b.constant(ConstExpr::select(seen, ConstExpr::splat(value, 0), ConstExpr::splat(value, minus_infinity))));
+        const ConstPtr seen =
+            ConstExpr::elementwise(Type::tensor(DType::boolean, dims), "le",
+                                   {ConstExpr::affine(index, 0, {0, 1}), ConstExpr::affine(index, 0, {1, 0})});
+        scores = b.add(scores, b.constant(ConstExpr::select(seen, ConstExpr::splat(value, 0),
+                                                            ConstExpr::splat(value, minus_infinity))));
     }
     if (const double cap = n.number("softcap", 0); cap > 0) scores = b.mul(b.op("tanh", {b.mul(scores, 1 / cap)}), cap);
     const Value p = b.op("softmax", {scores}, {{"axis", std::int64_t{3}}});
@@ -114,10 +130,12 @@ void attention(Node& n) {
 
 // Logits (N, C, d…) and labels (N, d…) as rows: (N d…, C) and (N d…).
 void softmax_cross_entropy(Node& n) {
-    if (n.has(2)) n.fail("SoftmaxCrossEntropyLoss with a weight for each class is not supported", "leave the class weights out");
+    if (n.has(2))
+        n.fail("SoftmaxCrossEntropyLoss with a weight for each class is not supported", "leave the class weights out");
     const std::string reduction = n.string("reduction", "mean");
     if (reduction == "none")
-        n.fail("SoftmaxCrossEntropyLoss with reduction \"none\" is not supported", "use the reduction \"mean\" or \"sum\"");
+        n.fail("SoftmaxCrossEntropyLoss with reduction \"none\" is not supported",
+               "use the reduction \"mean\" or \"sum\"");
     Builder& b = n.b();
     const Type logits = n.type(0);
     const auto rank = static_cast<std::size_t>(logits.rank());
@@ -152,6 +170,8 @@ constexpr OpImporter table[] = {
 
 }  // namespace
 
-std::span<const OpImporter> nn_ops() { return table; }
+std::span<const OpImporter> nn_ops() {
+    return table;
+}
 
 }  // namespace thunderc::onnx_frontend

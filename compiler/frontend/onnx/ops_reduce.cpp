@@ -1,4 +1,5 @@
-// Reductions and running sums. Axes are an attribute in older opsets (ReduceSum: before 13, the others: before 18), an operand since.
+// Reductions and running sums. Axes are an attribute in older opsets (ReduceSum: before 13, the others: before 18), an
+// operand since.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -36,18 +37,26 @@ void reduce(Node& n, bool operand) {
     if (op == "ReduceSumSquare" || op == "ReduceL2") v = n.b().mul(v, v);
     if (op == "ReduceL1") v = n.b().op("abs", {v});
     if (axes) {
-        if (op == "ReduceMean") v = reduced(n, "reduce_mean", v, *axes);
-        else if (op == "ReduceMax") v = reduced(n, "reduce_max", v, *axes);
-        else if (op == "ReduceMin") v = reduced(n, "reduce_min", v, *axes);
-        else v = reduced(n, "reduce_sum", v, *axes);
+        if (op == "ReduceMean")
+            v = reduced(n, "reduce_mean", v, *axes);
+        else if (op == "ReduceMax")
+            v = reduced(n, "reduce_max", v, *axes);
+        else if (op == "ReduceMin")
+            v = reduced(n, "reduce_min", v, *axes);
+        else
+            v = reduced(n, "reduce_sum", v, *axes);
     }
     if (op == "ReduceL2") v = n.b().op("sqrt", {v});
     if (op == "ReduceLogSum") v = n.b().op("log", {v});
     n.output(0, v);
 }
 
-void reduce_by_attribute(Node& n) { reduce(n, false); }
-void reduce_by_operand(Node& n) { reduce(n, true); }
+void reduce_by_attribute(Node& n) {
+    reduce(n, false);
+}
+void reduce_by_operand(Node& n) {
+    reduce(n, true);
+}
 
 // log Σ exp(x - m) + m with the maximum m, which keeps exp in range.
 void log_sum_exp(Node& n, bool operand) {
@@ -60,36 +69,53 @@ void log_sum_exp(Node& n, bool operand) {
     if (n.integer("keepdims", 1) == 0) {
         Dims dims;
         for (std::size_t d = 0; d < n.type(0).dims.size(); ++d)
-            if (std::find(axes->begin(), axes->end(), static_cast<std::int64_t>(d)) == axes->end()) dims.push_back(n.type(0).dims[d]);
+            if (std::find(axes->begin(), axes->end(), static_cast<std::int64_t>(d)) == axes->end())
+                dims.push_back(n.type(0).dims[d]);
         v = n.b().reshape(v, dims);
     }
     n.output(0, v);
 }
 
-void log_sum_exp_by_attribute(Node& n) { log_sum_exp(n, false); }
-void log_sum_exp_by_operand(Node& n) { log_sum_exp(n, true); }
+void log_sum_exp_by_attribute(Node& n) {
+    log_sum_exp(n, false);
+}
+void log_sum_exp_by_operand(Node& n) {
+    log_sum_exp(n, true);
+}
 
 void cumulative_sum(Node& n) {
     const std::int64_t axis = n.axis(n.integer(1, "axis"), n.type(0).rank());
     n.output(0, n.b().op("cumsum", {n.input(0)},
-                         {{"axis", axis}, {"exclusive", n.integer("exclusive", 0) != 0}, {"reverse", n.integer("reverse", 0) != 0}}));
+                         {{"axis", axis},
+                          {"exclusive", n.integer("exclusive", 0) != 0},
+                          {"reverse", n.integer("reverse", 0) != 0}}));
 }
 
 constexpr OpImporter table[] = {
     {"ReduceSum", 13, 23, reduce_by_operand},
-    {"ReduceMean", 13, 17, reduce_by_attribute},      {"ReduceMean", 18, 23, reduce_by_operand},
-    {"ReduceMax", 13, 17, reduce_by_attribute},       {"ReduceMax", 18, 23, reduce_by_operand},
-    {"ReduceMin", 13, 17, reduce_by_attribute},       {"ReduceMin", 18, 23, reduce_by_operand},
-    {"ReduceL1", 13, 17, reduce_by_attribute},        {"ReduceL1", 18, 23, reduce_by_operand},
-    {"ReduceL2", 13, 17, reduce_by_attribute},        {"ReduceL2", 18, 23, reduce_by_operand},
-    {"ReduceSumSquare", 13, 17, reduce_by_attribute}, {"ReduceSumSquare", 18, 23, reduce_by_operand},
-    {"ReduceLogSum", 13, 17, reduce_by_attribute},    {"ReduceLogSum", 18, 23, reduce_by_operand},
-    {"ReduceLogSumExp", 13, 17, log_sum_exp_by_attribute}, {"ReduceLogSumExp", 18, 23, log_sum_exp_by_operand},
+    {"ReduceMean", 13, 17, reduce_by_attribute},
+    {"ReduceMean", 18, 23, reduce_by_operand},
+    {"ReduceMax", 13, 17, reduce_by_attribute},
+    {"ReduceMax", 18, 23, reduce_by_operand},
+    {"ReduceMin", 13, 17, reduce_by_attribute},
+    {"ReduceMin", 18, 23, reduce_by_operand},
+    {"ReduceL1", 13, 17, reduce_by_attribute},
+    {"ReduceL1", 18, 23, reduce_by_operand},
+    {"ReduceL2", 13, 17, reduce_by_attribute},
+    {"ReduceL2", 18, 23, reduce_by_operand},
+    {"ReduceSumSquare", 13, 17, reduce_by_attribute},
+    {"ReduceSumSquare", 18, 23, reduce_by_operand},
+    {"ReduceLogSum", 13, 17, reduce_by_attribute},
+    {"ReduceLogSum", 18, 23, reduce_by_operand},
+    {"ReduceLogSumExp", 13, 17, log_sum_exp_by_attribute},
+    {"ReduceLogSumExp", 18, 23, log_sum_exp_by_operand},
     {"CumSum", 13, 23, cumulative_sum},
 };
 
 }  // namespace
 
-std::span<const OpImporter> reduce_ops() { return table; }
+std::span<const OpImporter> reduce_ops() {
+    return table;
+}
 
 }  // namespace thunderc::onnx_frontend

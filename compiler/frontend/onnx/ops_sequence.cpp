@@ -31,7 +31,8 @@ void split(Node& n) {
     std::vector<Value> parts;
     std::int64_t begin = 0;
     for (std::int64_t part : sizes) {
-        if (part < 0 || begin + part > size) n.fail("the sizes of SplitToSequence do not add up", {}, std::to_string(size), to_string(sizes));
+        if (part < 0 || begin + part > size)
+            n.fail("the sizes of SplitToSequence do not add up", {}, std::to_string(size), to_string(sizes));
         Value v = n.b().slice(n.input(0), axis, begin, begin + part);
         if (drop) {
             Dims dims = n.importer().type(v).dims;
@@ -53,7 +54,9 @@ void at(Node& n) {
     n.output(0, values[static_cast<std::size_t>(k)]);
 }
 
-void length(Node& n) { n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.sequence(0).size()))); }
+void length(Node& n) {
+    n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.sequence(0).size())));
+}
 
 void concat(Node& n) {
     std::vector<Value> values = n.sequence(0);
@@ -71,12 +74,14 @@ void concat(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"SequenceConstruct", 13, 23, construct}, {"SplitToSequence", 13, 23, split}, {"SequenceAt", 13, 23, at},
+    {"SequenceConstruct", 13, 23, construct}, {"SplitToSequence", 13, 23, split},     {"SequenceAt", 13, 23, at},
     {"SequenceLength", 13, 23, length},       {"ConcatFromSequence", 13, 23, concat},
 };
 
 }  // namespace
 
-std::span<const OpImporter> sequence_ops() { return table; }
+std::span<const OpImporter> sequence_ops() {
+    return table;
+}
 
 }  // namespace thunderc::onnx_frontend

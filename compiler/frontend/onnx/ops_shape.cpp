@@ -1,4 +1,5 @@
-// Operators that move data or ask for its shape. Their shape operands are evaluated here: every shape is static afterwards.
+// Operators that move data or ask for its shape. Their shape operands are evaluated here: every shape is static
+// afterwards.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +19,13 @@ void shape(Node& n) {
     n.output_constant(0, Tensor::ints({dims.begin() + begin, dims.begin() + end}));
 }
 
-void size(Node& n) { n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.type(0).elements()))); }
+void size(Node& n) {
+    n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.type(0).elements())));
+}
 
-void identity(Node& n) { n.output(0, n.input(0)); }
+void identity(Node& n) {
+    n.output(0, n.input(0));
+}
 
 void reshape(Node& n) {
     const Dims from = n.type(0).dims;
@@ -43,7 +48,8 @@ void reshape(Node& n) {
     }
     if (open != dims.size()) dims[open] = known == 0 ? 0 : total / known;
     if (element_count(dims) != total)
-        n.fail("Reshape changes the number of elements", "where the exported shapes are baked in, leave --batch and --seq out",
+        n.fail("Reshape changes the number of elements",
+               "where the exported shapes are baked in, leave --batch and --seq out",
                fmt::format("{} elements: [{}]", total, to_string(from)), fmt::format("[{}]", to_string(dims)));
     n.output(0, n.b().reshape(n.input(0), dims));
 }
@@ -75,13 +81,15 @@ void squeeze(Node& n) {
     const Dims from = n.type(0).dims;
     std::vector<bool> gone(from.size(), false);
     if (n.has(1)) {
-        for (std::int64_t axis : n.integers(1, "axes")) gone[static_cast<std::size_t>(n.axis(axis, n.type(0).rank()))] = true;
+        for (std::int64_t axis : n.integers(1, "axes"))
+            gone[static_cast<std::size_t>(n.axis(axis, n.type(0).rank()))] = true;
     } else {
         for (std::size_t d = 0; d < from.size(); ++d) gone[d] = from[d] == 1;
     }
     Dims dims;
     for (std::size_t d = 0; d < from.size(); ++d) {
-        if (gone[d] && from[d] != 1) n.fail(fmt::format("Squeeze removes dimension {}, which is not 1", d), {}, "1", std::to_string(from[d]));
+        if (gone[d] && from[d] != 1)
+            n.fail(fmt::format("Squeeze removes dimension {}, which is not 1", d), {}, "1", std::to_string(from[d]));
         if (!gone[d]) dims.push_back(from[d]);
     }
     n.output(0, n.b().reshape(n.input(0), dims));
@@ -99,7 +107,9 @@ void expand(Node& n) {
     const Dims from = n.type(0).dims;
     const std::vector<std::int64_t> to = n.integers(1, "shape");
     const std::optional<Dims> dims = broadcast(from, to);
-    if (!dims) n.fail("Expand cannot broadcast its input", {}, fmt::format("[{}]", to_string(to)), fmt::format("[{}]", to_string(from)));
+    if (!dims)
+        n.fail("Expand cannot broadcast its input", {}, fmt::format("[{}]", to_string(to)),
+               fmt::format("[{}]", to_string(from)));
     n.output(0, n.b().broadcast_to(n.input(0), *dims));
 }
 
@@ -135,7 +145,8 @@ void slice(Node& n) {
     if (n.has(4)) steps = n.integers(4, "steps");
     if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
         n.fail("the operands of Slice are of different lengths", "the graph is damaged: export the model again");
-    for (std::size_t k = 0; k < begins.size(); ++k) v = slice_axis(n, v, n.axis(axes[k], rank), begins[k], ends[k], steps[k]);
+    for (std::size_t k = 0; k < begins.size(); ++k)
+        v = slice_axis(n, v, n.axis(axes[k], rank), begins[k], ends[k], steps[k]);
     n.output(0, v);
 }
 
@@ -152,7 +163,7 @@ void split(Node& n) {
     std::vector<std::int64_t> sizes;
     if (n.has(1)) {
         sizes = n.integers(1, "sizes");
-    } else {   // equal parts; from opset 18 on the last one may be smaller
+    } else {  // equal parts; from opset 18 on the last one may be smaller
         const std::int64_t parts = n.integer("num_outputs", static_cast<std::int64_t>(n.outputs()));
         const std::int64_t part = (size + parts - 1) / parts;
         for (std::int64_t k = 0; k < parts; ++k) sizes.push_back(std::min(part, size - k * part));
@@ -166,8 +177,8 @@ void split(Node& n) {
     }
 }
 
-// Indices that may count from the end, as ones from 0. Known ones are rewritten; ids that are data are taken as they are, as
-// loading them checks their range.
+// Indices that may count from the end, as ones from 0. Known ones are rewritten; ids that are data are taken as they
+// are, as loading them checks their range.
 Value indices(Node& n, std::size_t i, std::int64_t size) {
     const std::optional<Tensor> known = n.known(i);
     if (!known || known->floating()) return n.input(i);
@@ -175,7 +186,8 @@ Value indices(Node& n, std::size_t i, std::int64_t size) {
     bool negative = false;
     for (std::int64_t& k : fixed.i) {
         if (k < -size || k >= size)
-            n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), k, size), "export the model again with these shapes");
+            n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), k, size),
+                   "export the model again with these shapes");
         if (k < 0) {
             k += size;
             negative = true;
@@ -188,7 +200,7 @@ void gather(Node& n) {
     const Dims from = n.type(0).dims;
     const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
     const std::int64_t size = from[static_cast<std::size_t>(axis)];
-    if (const auto known = n.known_integers(1); known && n.type(1).dims.empty()) {   // one element: a slice
+    if (const auto known = n.known_integers(1); known && n.type(1).dims.empty()) {  // one element: a slice
         std::int64_t k = known->front();
         if (k < 0) k += size;
         if (k < 0 || k >= size) n.fail(fmt::format("Gather asks for element {} of {}", known->front(), size));
@@ -212,7 +224,8 @@ void gather_elements(Node& n) {
     const Type index_type = n.type(1);
     const std::int64_t size = from[static_cast<std::size_t>(axis)];
     if (index_type.dims[static_cast<std::size_t>(axis)] != 1)
-        n.fail("GatherElements of more than one element along its axis is not supported", "use torch.gather with one index a row, or torch.take");
+        n.fail("GatherElements of more than one element along its axis is not supported",
+               "use torch.gather with one index a row, or torch.take");
     const Value data = n.input(0);
     const Value wanted = indices(n, 1, size);
     Dims positions(from.size(), 1);
@@ -270,17 +283,30 @@ void tile(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"Shape", 13, 14, shape},          {"Shape", 15, 23, shape},        {"Size", 13, 23, size},
-    {"Identity", 13, 23, identity},    {"Reshape", 13, 23, reshape},    {"Flatten", 13, 23, flatten},
-    {"Unsqueeze", 13, 23, unsqueeze},  {"Squeeze", 13, 23, squeeze},    {"Transpose", 13, 23, transpose},
-    {"Expand", 13, 23, expand},        {"Slice", 13, 23, slice},        {"Concat", 13, 23, concat},
-    {"Split", 13, 23, split},          {"Gather", 13, 23, gather},      {"GatherND", 13, 23, gather_nd},
-    {"GatherElements", 13, 23, gather_elements},                        {"Pad", 13, 23, pad},
+    {"Shape", 13, 14, shape},
+    {"Shape", 15, 23, shape},
+    {"Size", 13, 23, size},
+    {"Identity", 13, 23, identity},
+    {"Reshape", 13, 23, reshape},
+    {"Flatten", 13, 23, flatten},
+    {"Unsqueeze", 13, 23, unsqueeze},
+    {"Squeeze", 13, 23, squeeze},
+    {"Transpose", 13, 23, transpose},
+    {"Expand", 13, 23, expand},
+    {"Slice", 13, 23, slice},
+    {"Concat", 13, 23, concat},
+    {"Split", 13, 23, split},
+    {"Gather", 13, 23, gather},
+    {"GatherND", 13, 23, gather_nd},
+    {"GatherElements", 13, 23, gather_elements},
+    {"Pad", 13, 23, pad},
     {"Tile", 13, 23, tile},
 };
 
 }  // namespace
 
-std::span<const OpImporter> shape_ops() { return table; }
+std::span<const OpImporter> shape_ops() {
+    return table;
+}
 
 }  // namespace thunderc::onnx_frontend

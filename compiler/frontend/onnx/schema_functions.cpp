@@ -11,7 +11,8 @@ onnx::TypeProto type_proto(const std::optional<Type>& type) {
     if (!type) return out;
     auto* tensor = out.mutable_tensor_type();
     switch (type->dtype) {
-        case DType::f64: case DType::f32: tensor->set_elem_type(onnx::TensorProto::FLOAT); break;
+        case DType::f64:
+        case DType::f32: tensor->set_elem_type(onnx::TensorProto::FLOAT); break;
         case DType::f16: tensor->set_elem_type(onnx::TensorProto::FLOAT16); break;
         case DType::bf16: tensor->set_elem_type(onnx::TensorProto::BFLOAT16); break;
         case DType::i64: tensor->set_elem_type(onnx::TensorProto::INT64); break;
@@ -40,8 +41,8 @@ std::optional<onnx::FunctionProto> schema_function(const onnx::NodeProto& node, 
         onnx::FunctionProto built;
         if (schema->BuildContextDependentFunction(context, built, version)) body = std::move(built);
     }
-    // The body that was chosen holds for the model's opset, whatever it was written for. Attributes that the node leaves out take
-    // the schema's defaults.
+    // The body that was chosen holds for the model's opset, whatever it was written for. Attributes that the node
+    // leaves out take the schema's defaults.
     if (!body) return std::nullopt;
     body->clear_opset_import();
     for (const auto& [name, attribute] : schema->attributes()) {

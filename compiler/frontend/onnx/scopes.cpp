@@ -21,16 +21,18 @@ std::string last_part(const std::string& path) {
     return dot == std::string::npos ? path : path.substr(dot + 1);
 }
 
-std::string first_part(const std::string& path) { return path.substr(0, path.find('.')); }
+std::string first_part(const std::string& path) {
+    return path.substr(0, path.find('.'));
+}
 
-// "/model/layers.0/self_attn/q_proj/MatMul" -> "model.layers.0.self_attn.q_proj". A container that is called itself appears
-// twice ("/net/net.0/Gemm"): the longer name replaces the shorter.
+// "/model/layers.0/self_attn/q_proj/MatMul" -> "model.layers.0.self_attn.q_proj". A container that is called itself
+// appears twice ("/net/net.0/Gemm"): the longer name replaces the shorter.
 std::string scope_of_path(const std::string& name) {
     std::vector<std::string> parts;
     std::size_t begin = 1;
     while (true) {
         const std::size_t end = name.find('/', begin);
-        if (end == std::string::npos) break;   // the last part is the operator
+        if (end == std::string::npos) break;  // the last part is the operator
         std::string part = name.substr(begin, end - begin);
         begin = end + 1;
         if (!parts.empty() && part.starts_with(parts.back() + ".")) parts.pop_back();
@@ -88,7 +90,9 @@ Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name) {
     auto mentions = [&](const std::string& word) {
         for (std::size_t at = text->find(word); at != std::string::npos; at = text->find(word, at + 1)) {
             const std::size_t end = at + word.size();
-            if (end == text->size() || (std::isalnum(static_cast<unsigned char>((*text)[end])) == 0 && (*text)[end] != '_')) return true;
+            if (end == text->size() ||
+                (std::isalnum(static_cast<unsigned char>((*text)[end])) == 0 && (*text)[end] != '_'))
+                return true;
         }
         return false;
     };
@@ -99,10 +103,11 @@ Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name) {
 
 std::string wrapper_prefix(const onnx::GraphProto& graph) {
     std::set<std::string> firsts;
-    std::map<std::string, std::string> classes;   // of scopes of one part, where known; qualified
+    std::map<std::string, std::string> classes;  // of scopes of one part, where known; qualified
     for (const auto& tensor : graph.initializer()) {
         const std::string& name = tensor.name();
-        const bool dotted = name.find('.') != std::string::npos && name.find('/') == std::string::npos && name.find(':') == std::string::npos;
+        const bool dotted = name.find('.') != std::string::npos && name.find('/') == std::string::npos &&
+                            name.find(':') == std::string::npos;
         if (!dotted) continue;
         firsts.insert(first_part(name));
     }

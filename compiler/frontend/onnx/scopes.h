@@ -15,8 +15,10 @@ namespace thunderc::onnx_frontend {
 std::vector<std::string> parse_string_list(std::string_view text);
 
 // The dynamo exporter writes the module path of each node and the classes along it into the node's metadata
-// (`pkg.torch.onnx.name_scopes`, `pkg.torch.onnx.class_hierarchy`); the TorchScript-based one leaves the path in the node's name
-// ("/model/layers.0/self_attn/q_proj/MatMul"). Paths are as the exporter writes them: with a wrapper's prefix, if there is one.
+// (`pkg.torch.onnx.name_scopes`, `pkg.torch.onnx.class_hierarchy`); the TorchScript-based one leaves the path in the
+// node's name
+// ("/model/layers.0/self_attn/q_proj/MatMul"). Paths are as the exporter writes them: with a wrapper's prefix, if there
+// is one.
 Provenance provenance_of(const onnx::NodeProto& node);
 
 // What the exporter says of a value by the name of its placeholder in the traced program ("%p_model_norm_weight").
@@ -24,10 +26,11 @@ enum class Placeholder : std::uint8_t { unknown, parameter, buffer };
 // `name` is an initializer's name that is an operand of `node`.
 Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name);
 
-// Exports are often made of a small module that wraps the model and gives the logits or the loss alone. Its attribute then stands before
-// every parameter's name ("model." in "model.lm_head.weight") and is not in any checkpoint. Returns that prefix with its dot, or "".
-// It is taken for a wrapper's where all parameters and module scopes of the graph begin with it and the module so called is not a
-// container of torch's own (a Sequential's "net." is part of the names in a checkpoint).
+// Exports are often made of a small module that wraps the model and gives the logits or the loss alone. Its attribute
+// then stands before every parameter's name ("model." in "model.lm_head.weight") and is not in any checkpoint. Returns
+// that prefix with its dot, or "". It is taken for a wrapper's where all parameters and module scopes of the graph
+// begin with it and the module so called is not a container of torch's own (a Sequential's "net." is part of the names
+// in a checkpoint).
 std::string wrapper_prefix(const onnx::GraphProto& graph);
 
 }  // namespace thunderc::onnx_frontend

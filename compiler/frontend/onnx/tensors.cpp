@@ -28,9 +28,16 @@ static_assert(std::endian::native == std::endian::little, "ONNX's raw data is li
 
 std::size_t bytes_of(std::int32_t data_type) {
     switch (data_type) {
-        case TensorProto::DOUBLE: case TensorProto::INT64: case TensorProto::UINT64: return 8;
-        case TensorProto::FLOAT: case TensorProto::INT32: case TensorProto::UINT32: return 4;
-        case TensorProto::FLOAT16: case TensorProto::BFLOAT16: case TensorProto::INT16: case TensorProto::UINT16: return 2;
+        case TensorProto::DOUBLE:
+        case TensorProto::INT64:
+        case TensorProto::UINT64: return 8;
+        case TensorProto::FLOAT:
+        case TensorProto::INT32:
+        case TensorProto::UINT32: return 4;
+        case TensorProto::FLOAT16:
+        case TensorProto::BFLOAT16:
+        case TensorProto::INT16:
+        case TensorProto::UINT16: return 2;
         default: return 1;
     }
 }
@@ -44,7 +51,9 @@ float from_half(std::uint16_t bits) {
     return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
 }
 
-float from_bfloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+float from_bfloat(std::uint16_t bits) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 std::int64_t elements(const TensorProto& tensor) {
     std::int64_t count = 1;
@@ -82,7 +91,8 @@ External external(const TensorProto& tensor) {
     return out;
 }
 
-std::vector<std::byte> read_external(const std::filesystem::path& folder, const TensorProto& tensor, std::size_t wanted) {
+std::vector<std::byte> read_external(const std::filesystem::path& folder, const TensorProto& tensor,
+                                     std::size_t wanted) {
     const External at = external(tensor);
     const std::filesystem::path path = folder / at.location;
     std::error_code error;
@@ -91,8 +101,8 @@ std::vector<std::byte> read_external(const std::filesystem::path& folder, const 
         fail(fmt::format("the data of {} is in the external file {}, which is missing", tensor.name(), path.string()),
              "put the file beside the model, or give the weights with --init");
     if (at.offset + wanted > size || (at.has_length && at.length < wanted))
-        fail(fmt::format("the external file {} is too short: {} needs {} bytes at offset {}, the file has {}", path.string(),
-                         tensor.name(), wanted, at.offset, size),
+        fail(fmt::format("the external file {} is too short: {} needs {} bytes at offset {}, the file has {}",
+                         path.string(), tensor.name(), wanted, at.offset, size),
              "copy or export the file again");
     std::vector<std::byte> bytes(wanted);
     std::ifstream in(path, std::ios::binary);
@@ -105,10 +115,26 @@ std::vector<std::byte> read_external(const std::filesystem::path& folder, const 
 // The element `k` of raw data of an ONNX type. Integers of 64 bits lose nothing: they are read by `raw_integer`.
 double raw_float(std::int32_t data_type, const std::byte* at) {
     switch (data_type) {
-        case TensorProto::FLOAT: { float v; std::memcpy(&v, at, 4); return v; }
-        case TensorProto::DOUBLE: { double v; std::memcpy(&v, at, 8); return v; }
-        case TensorProto::FLOAT16: { std::uint16_t v; std::memcpy(&v, at, 2); return from_half(v); }
-        default: { std::uint16_t v; std::memcpy(&v, at, 2); return from_bfloat(v); }
+        case TensorProto::FLOAT: {
+            float v;
+            std::memcpy(&v, at, 4);
+            return v;
+        }
+        case TensorProto::DOUBLE: {
+            double v;
+            std::memcpy(&v, at, 8);
+            return v;
+        }
+        case TensorProto::FLOAT16: {
+            std::uint16_t v;
+            std::memcpy(&v, at, 2);
+            return from_half(v);
+        }
+        default: {
+            std::uint16_t v;
+            std::memcpy(&v, at, 2);
+            return from_bfloat(v);
+        }
     }
 }
 
@@ -141,20 +167,27 @@ Tensor from_fields(const TensorProto& tensor, Type type) {
         case TensorProto::FLOAT: held = tensor.float_data_size(); break;
         case TensorProto::DOUBLE: held = tensor.double_data_size(); break;
         case TensorProto::INT64: held = tensor.int64_data_size(); break;
-        case TensorProto::UINT64: case TensorProto::UINT32: held = tensor.uint64_data_size(); break;
+        case TensorProto::UINT64:
+        case TensorProto::UINT32: held = tensor.uint64_data_size(); break;
         default: held = tensor.int32_data_size(); break;
     }
     if (held != count)
-        fail(fmt::format("the tensor {} has {} elements and data for {}", tensor.name(), count, held), "export the model again");
+        fail(fmt::format("the tensor {} has {} elements and data for {}", tensor.name(), count, held),
+             "export the model again");
     for (int k = 0; k < static_cast<int>(count); ++k) {
         const auto at = static_cast<std::size_t>(k);
         switch (tensor.data_type()) {
             case TensorProto::FLOAT: out.f[at] = static_cast<double>(tensor.float_data(k)); break;
             case TensorProto::DOUBLE: out.f[at] = tensor.double_data(k); break;
-            case TensorProto::FLOAT16: out.f[at] = static_cast<double>(from_half(static_cast<std::uint16_t>(tensor.int32_data(k)))); break;
-            case TensorProto::BFLOAT16: out.f[at] = static_cast<double>(from_bfloat(static_cast<std::uint16_t>(tensor.int32_data(k)))); break;
+            case TensorProto::FLOAT16:
+                out.f[at] = static_cast<double>(from_half(static_cast<std::uint16_t>(tensor.int32_data(k))));
+                break;
+            case TensorProto::BFLOAT16:
+                out.f[at] = static_cast<double>(from_bfloat(static_cast<std::uint16_t>(tensor.int32_data(k))));
+                break;
             case TensorProto::INT64: out.i[at] = tensor.int64_data(k); break;
-            case TensorProto::UINT64: case TensorProto::UINT32: out.i[at] = static_cast<std::int64_t>(tensor.uint64_data(k)); break;
+            case TensorProto::UINT64:
+            case TensorProto::UINT32: out.i[at] = static_cast<std::int64_t>(tensor.uint64_data(k)); break;
             default: out.i[at] = tensor.int32_data(k); break;
         }
     }
@@ -179,7 +212,9 @@ Tensor from_raw(const TensorProto& tensor, Type type, std::span<const std::byte>
     return out;
 }
 
-bool is_external(const TensorProto& tensor) { return tensor.data_location() == TensorProto::EXTERNAL; }
+bool is_external(const TensorProto& tensor) {
+    return tensor.data_location() == TensorProto::EXTERNAL;
+}
 
 Tensor read_tensor(const std::filesystem::path& folder, const TensorProto& tensor, Type type) {
     if (is_external(tensor)) {
@@ -202,7 +237,7 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const Ten
     std::vector<std::byte> bytes(type.bytes());
     for (std::size_t k = 0; k < values.f.size(); ++k) {
         const auto value = static_cast<float>(values.f[k]);
-        if (type.dtype == DType::bf16) {   // exact: it was a bfloat16
+        if (type.dtype == DType::bf16) {  // exact: it was a bfloat16
             const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
             std::memcpy(bytes.data() + 2 * k, &bits, 2);
         } else {
@@ -216,10 +251,17 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const Ten
 
 std::optional<DType> dtype_of(std::int32_t data_type) {
     switch (data_type) {
-        case TensorProto::FLOAT: case TensorProto::FLOAT16: case TensorProto::DOUBLE: return DType::f32;
+        case TensorProto::FLOAT:
+        case TensorProto::FLOAT16:
+        case TensorProto::DOUBLE: return DType::f32;
         case TensorProto::BFLOAT16: return DType::bf16;
-        case TensorProto::INT64: case TensorProto::UINT64: case TensorProto::UINT32: return DType::i64;
-        case TensorProto::INT32: case TensorProto::INT16: case TensorProto::UINT16: case TensorProto::INT8:
+        case TensorProto::INT64:
+        case TensorProto::UINT64:
+        case TensorProto::UINT32: return DType::i64;
+        case TensorProto::INT32:
+        case TensorProto::INT16:
+        case TensorProto::UINT16:
+        case TensorProto::INT8:
         case TensorProto::UINT8: return DType::i32;
         case TensorProto::BOOL: return DType::boolean;
         default: return std::nullopt;
@@ -231,19 +273,23 @@ bool computed_in_f32(std::int32_t data_type) {
 }
 
 std::string data_type_name(std::int32_t data_type) {
-    return TensorProto::DataType_IsValid(data_type) ? TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type))
-                                                    : std::to_string(data_type);
+    return TensorProto::DataType_IsValid(data_type)
+               ? TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type))
+               : std::to_string(data_type);
 }
 
 Type TensorReader::type(const TensorProto& tensor) const {
     const std::optional<DType> dtype = dtype_of(tensor.data_type());
     if (!dtype)
-        fail(fmt::format("the tensor {} is of type {}, which is not supported", tensor.name(), data_type_name(tensor.data_type())),
+        fail(fmt::format("the tensor {} is of type {}, which is not supported", tensor.name(),
+                         data_type_name(tensor.data_type())),
              "export the model in float32 or bfloat16");
     return Type::tensor(*dtype, Dims(tensor.dims().begin(), tensor.dims().end()));
 }
 
-Tensor TensorReader::tensor(const TensorProto& tensor) const { return read_tensor(folder_, tensor, type(tensor)); }
+Tensor TensorReader::tensor(const TensorProto& tensor) const {
+    return read_tensor(folder_, tensor, type(tensor));
+}
 
 std::shared_ptr<const WeightSource> TensorReader::source(const TensorProto& tensor) const {
     auto source = std::make_shared<WeightSource>();
@@ -260,7 +306,9 @@ std::shared_ptr<const WeightSource> TensorReader::source(const TensorProto& tens
             return source;
         }
     }
-    source->read = [model = model_, folder = folder_, &tensor, type = source->type] { return read_bytes(folder, tensor, type); };
+    source->read = [model = model_, folder = folder_, &tensor, type = source->type] {
+        return read_bytes(folder, tensor, type);
+    };
     return source;
 }
 

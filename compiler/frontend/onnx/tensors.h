@@ -14,10 +14,11 @@
 
 namespace thunderc::onnx_frontend {
 
-// What an element type becomes: f16 and f64 are computed in f32, small integers widened. nullopt: no type of ours (strings, complex).
+// What an element type becomes: f16 and f64 are computed in f32, small integers widened. nullopt: no type of ours
+// (strings, complex).
 std::optional<DType> dtype_of(std::int32_t data_type);
-bool computed_in_f32(std::int32_t data_type);          // f16, f64: a change that the user is warned of
-std::string data_type_name(std::int32_t data_type);    // ONNX's own name: "FLOAT16"
+bool computed_in_f32(std::int32_t data_type);        // f16, f64: a change that the user is warned of
+std::string data_type_name(std::int32_t data_type);  // ONNX's own name: "FLOAT16"
 
 // Reads tensors of one model. Copies share the model, so sources outlive the import.
 class TensorReader {
@@ -35,7 +36,7 @@ class TensorReader {
   private:
     std::shared_ptr<const onnx::ModelProto> model_;
     std::filesystem::path folder_;
-    mutable std::map<std::string, bool> exists_;       // external files, by location
+    mutable std::map<std::string, bool> exists_;  // external files, by location
 };
 
 }  // namespace thunderc::onnx_frontend
