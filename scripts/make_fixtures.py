@@ -1,0 +1,305 @@
+#!/usr/bin/env python
+"""Makes tests/fixtures: small models as PyTorch exports them, with the numbers PyTorch gets. Needs the versions below.
+
+  python scripts/make_fixtures.py [--out tests/fixtures] [--only mlp,llama2]
+
+For each model: VARIANT.{logits,loss}.onnx; params, grads (of step 0), params_after (of all steps) and batch .safetensors;
+reference.json with the optimizer, the loss and the gradient norm of each step in f32 and f64. Names are the framework's. Of the
+exporter's metadata, the files keep what names modules and parameters (scopes, classes, traced nodes that take a parameter).
+"""
+import argparse, copy, json, os, warnings
+
+import numpy as np
+import onnx
+import torch
+import transformers
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+PINNED = {"torch": "2.13.0", "transformers": "5.23.0"}
+KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.fx_node")
+STEPS, BATCH, SEQ, VOCABULARY = 5, 2, 8, 48
+OPTIMIZER = {"name": "AdamW", "lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "decay_all": True,
+             "clip": None, "schedule": "constant"}
+
+
+class MLP(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16), torch.nn.Tanh(),
+                                       torch.nn.Linear(16, 5))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def llama(layers, tied=False):
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=layers, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=32, rms_norm_eps=1e-5, tie_word_embeddings=tied))
+
+
+class Logits(torch.nn.Module):
+    """What is exported: the model, giving its logits alone."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)
+
+
+class LanguageLogits(Logits):
+    def forward(self, input_ids):
+        return self.model(input_ids=input_ids, use_cache=False).logits
+
+
+class Loss(Logits):
+    def forward(self, x, labels):
+        return torch.nn.functional.cross_entropy(self.model(x), labels)
+
+
+class LanguageLoss(Logits):
+    def forward(self, input_ids, labels):
+        return self.model(input_ids=input_ids, labels=labels, use_cache=False).loss
+
+
+def randomized(model):
+    """Moves every parameter off its initial value, so that no two are equal by initialisation."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn(p.shape, generator=generator))
+    return model
+
+
+def batches(language):
+    g = torch.Generator().manual_seed(2)
+    out = {}
+    for k in range(STEPS):
+        if not language:
+            out[f"x_{k}"] = torch.randn(4, 12, generator=g)
+            out[f"labels_{k}"] = torch.randint(0, 5, (4,), generator=g)
+            continue
+        ids = torch.randint(0, VOCABULARY, (BATCH, SEQ), generator=g)
+        own = ids.clone()
+        own[0, 3] = -100                       # a token that no loss is taken on
+        shifted = torch.cat([own[:, 1:], torch.full((BATCH, 1), -100)], 1)
+        out[f"input_ids_{k}"], out[f"hf_labels_{k}"], out[f"labels_{k}"] = ids, own, shifted
+    return {k: v.contiguous() for k, v in out.items()}
+
+
+def named(model):
+    """Parameters under the first of their names; the other names of tied ones."""
+    first, out, tied = {}, {}, {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if id(p) in first:
+            tied[name] = first[id(p)]
+        else:
+            first[id(p)] = name
+            out[name] = p
+    return out, tied
+
+
+def train(model, batch, language, dtype):
+    model = copy.deepcopy(model).to(dtype)
+    o = OPTIMIZER
+    optimizer = torch.optim.AdamW(model.parameters(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+    losses, norms, grads = [], [], {}
+    for k in range(STEPS):
+        if language:
+            logits = model(input_ids=batch[f"input_ids_{k}"], use_cache=False).logits
+        else:
+            logits = model(batch[f"x_{k}"].to(dtype))
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[f"labels_{k}"].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        params, _ = named(model)
+        if k == 0:
+            grads = {n: p.grad.detach().clone() for n, p in params.items()}
+        norms.append(float(torch.sqrt(sum((p.grad.double() ** 2).sum() for p in params.values()))))
+        losses.append(float(loss))
+        optimizer.step()
+    return losses, norms, grads, {n: p.detach().clone() for n, p in named(model)[0].items()}
+
+
+def trim(path, strip=False):
+    model = onnx.load(path)
+    for node in model.graph.node:
+        kept = [p for p in node.metadata_props if p.key in KEPT and not strip]
+        kept = [(p.key, p.value) for p in kept if p.key != KEPT[2] or "%p_" in p.value or "%b_" in p.value]
+        del node.metadata_props[:]
+        for key, value in kept:
+            node.metadata_props.add(key=key, value=value)
+        node.doc_string = ""
+    for value in list(model.graph.value_info) + list(model.graph.input) + list(model.graph.output) + list(model.graph.initializer):
+        del value.metadata_props[:]
+        value.doc_string = ""
+    del model.graph.value_info[:]       # shapes are inferred by whoever reads the file
+    del model.graph.metadata_props[:]
+    del model.metadata_props[:]
+    model.doc_string = ""
+    model.producer_version = ""
+    onnx.save(model, path)
+
+
+def export(model, args, names, output, path, opset=20, optimize=True, dynamic=None, legacy=False):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if legacy:
+            torch.onnx.export(model.eval(), args, path, input_names=names, output_names=[output], opset_version=opset, dynamo=False)
+        else:
+            torch.onnx.export(model.eval(), args, path, input_names=names, output_names=[output], opset_version=opset, dynamo=True,
+                              optimize=optimize, dynamic_shapes=dynamic, external_data=False, verbose=False)
+    trim(path)
+
+
+def variants(name, model, fresh, folder, wanted, batch, language):
+    names = ["input_ids"] if language else ["x"]
+    inputs = (batch["input_ids_0"],) if language else (batch["x_0"],)
+    labels = (batch["hf_labels_0" if language else "labels_0"],)
+    for variant in wanted:
+        kind, what = variant.split(".")
+        base = fresh if kind == "fresh" else model
+        wrap = {("logits", True): LanguageLogits, ("logits", False): Logits, ("loss", True): LanguageLoss,
+                ("loss", False): Loss}[what, language](base)
+        args, n = (inputs, names) if what == "logits" else (inputs + labels, names + ["labels"])
+        dynamic = None
+        if kind == "dyn":
+            b, s = torch.export.Dim("batch"), torch.export.Dim("seq")
+            dynamic = tuple({0: b, 1: s} if language else {0: b} for _ in n)
+        export(wrap, args, n, what if what == "loss" else "logits", f"{folder}/{variant}.onnx",
+               opset={"dynamo18": 18, "dynamo23": 23}.get(kind, 20), optimize=kind != "noopt", dynamic=dynamic, legacy=kind == "legacy")
+        if kind == "stripped":
+            trim(f"{folder}/{variant}.onnx", strip=True)
+
+
+def make(out, name, build, language, wanted):
+    folder = f"{out}/{name}"
+    os.makedirs(folder, exist_ok=True)
+    torch.manual_seed(0)
+    fresh = build().eval()
+    model = randomized(copy.deepcopy(fresh)).eval()
+    if language:
+        model.tie_weights()
+        fresh.tie_weights()
+    batch = batches(language)
+    losses, norms, grads, after = train(model, batch, language, torch.float32)
+    losses64, norms64, _, _ = train(model, batch, language, torch.float64)
+    params, tied = named(model)
+    save = lambda what, tensors: save_file({k: v.detach().contiguous() for k, v in tensors.items()}, f"{folder}/{what}.safetensors")
+    save("params", params)
+    save("grads", grads)
+    save("params_after", after)
+    save("batch", batch)
+    json.dump({"name": name, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__, "prefix": "model.",
+               "steps": STEPS, "inputs": ["input_ids"] if language else ["x"],
+               "loss_graph_inputs": {"input_ids": "input_ids", "labels": "hf_labels"} if language else {"x": "x", "labels": "labels"},
+               "loss_kind": "cross_entropy", "ignore_index": -100, "optimizer": OPTIMIZER, "tied": tied, "frozen": [],
+               "buffers_updated": [], "noise_tensors": {}, "parameters": {n: list(p.shape) for n, p in params.items()},
+               "loss": losses, "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
+    variants(name, model, fresh, folder, wanted, batch, language)
+
+
+# ---- graphs that test the frontend alone ----------------------------------------------------------------------------------
+
+
+def graph(nodes, inputs, outputs, initializers=(), functions=(), opset=20, domains=()):
+    g = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in domains]
+    return helper.make_model(g, opset_imports=imports, functions=list(functions), ir_version=10)
+
+
+def tensor(name, dims, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def scoped(node, scopes, classes):
+    node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=repr(scopes))
+    node.metadata_props.add(key="pkg.torch.onnx.class_hierarchy", value=repr(classes))
+    return node
+
+
+def frontend_graphs(out):
+    folder = f"{out}/frontend"
+    os.makedirs(folder, exist_ok=True)
+    save = lambda name, model: onnx.save(model, f"{folder}/{name}.onnx")
+    x, y = tensor("x", [2, 3]), tensor("y", [2, 3])
+    unknown = scoped(helper.make_node("Sofmax", ["x"], ["y"], name="node_7"), ["", "model", "model.mlp", "act"],
+                     ["Root", "pkg.Model", "pkg.MLP", "aten.act"])
+    save("unknown_operator", graph([unknown], [x], [y]))
+    save("unknown_domain", graph([helper.make_node("FancyOp", ["x"], ["y"], name="fancy", domain="com.example")], [x], [y], domains=["com.example"]))
+    save("opset_12", graph([helper.make_node("Relu", ["x"], ["y"], name="r")], [x], [y], opset=12))
+    save("layer_norm_before_17", graph([helper.make_node("LayerNormalization", ["x", "w"], ["y"], name="norm")], [x], [y],
+                                 [numpy_helper.from_array(np.ones(3, np.float32), "w")], opset=16))
+    save("data_dependent", graph([helper.make_node("Expand", ["x", "s"], ["y"], name="expand")], [x, tensor("s", [2], TensorProto.INT64)], [y]))
+    save("bad_reshape", graph([helper.make_node("Reshape", ["x", "shape"], ["y"], name="view")], [x], [tensor("y", [4, 2])],
+                              [numpy_helper.from_array(np.array([4, 2], np.int64), "shape")]))
+    save("string_input", graph([helper.make_node("Identity", ["x"], ["y"])], [tensor("x", [2], TensorProto.STRING)], [tensor("y", [2], TensorProto.STRING)]))
+    save("half", graph([helper.make_node("Add", ["x", "layer.bias"], ["y"], name="add")],
+                       [tensor("x", [2, 3], TensorProto.FLOAT16)], [tensor("y", [2, 3], TensorProto.FLOAT16)],
+                       [numpy_helper.from_array(np.array([0.5, -2, 65504], np.float16), "layer.bias")]))
+    # A model-local function with an attribute of its own, called twice.
+    body = [helper.make_node("Mul", ["a", "a"], ["square"]), helper.make_node("ReduceSum", ["square", "axes"], ["b"])]
+    body[1].attribute.append(onnx.AttributeProto(name="keepdims", ref_attr_name="keep", type=onnx.AttributeProto.INT))
+    square = helper.make_function("local", "SquareSum", ["a", "axes"], ["b"], body, [helper.make_opsetid("", 20)], ["keep"])
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    calls = [helper.make_node("SquareSum", ["x", "axes"], ["p"], name="first", domain="local", keep=1),
+             helper.make_node("SquareSum", ["x", "axes"], ["q"], name="second", domain="local", keep=0)]
+    save("local_function", graph(calls, [x], [tensor("p", [2, 1]), tensor("q", [2])], [axes], [square], domains=["local"]))
+    # Operators that ONNX itself defines by a function body.
+    save("schema_function", graph([helper.make_node("HardSwish", ["x"], ["h"], name="hard_swish"),
+                                   helper.make_node("Celu", ["h"], ["y"], name="celu", alpha=2.0)], [x], [y]))
+    save("if_constant", graph([helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True))),
+                               helper.make_node("If", ["c"], ["y"], name="branch",
+                                                then_branch=helper.make_graph([helper.make_node("Neg", ["x"], ["t"])], "then", [], [y_named("t")]),
+                                                else_branch=helper.make_graph([helper.make_node("Abs", ["x"], ["e"])], "else", [], [y_named("e")]))], [x], [y]))
+    # Shape arithmetic over a symbol, as exporters write it.
+    sx = tensor("x", ["batch", "seq", 6])
+    arithmetic = [helper.make_node("Shape", ["x"], ["b"], start=0, end=1), helper.make_node("Shape", ["x"], ["s"], start=1, end=2),
+                  helper.make_node("Concat", ["b", "s", "heads", "minus"], ["to"], axis=0),
+                  helper.make_node("Reshape", ["x", "to"], ["split"]), helper.make_node("Transpose", ["split"], ["y"], perm=[0, 2, 1, 3]),
+                  helper.make_node("Squeeze", ["s"], ["n"]), helper.make_node("Range", ["zero", "n", "one"], ["positions"])]
+    save("dynamic", graph(arithmetic, [sx], [tensor("y", None), tensor("positions", None, TensorProto.INT64)],
+                          [numpy_helper.from_array(np.array([2], np.int64), "heads"), numpy_helper.from_array(np.array([-1], np.int64), "minus"),
+                           numpy_helper.from_array(np.array(0, np.int64), "zero"), numpy_helper.from_array(np.array(1, np.int64), "one")]))
+    save("three_symbols", graph([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", ["n", "t", "channels"])], [tensor("y", ["n", "t", "channels"])]))
+    # Weights in a file beside the graph.
+    weight = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+    external = graph([helper.make_node("Gemm", ["x", "layer.weight"], ["y"], name="gemm", transB=1)], [x], [tensor("y", [2, 4])],
+                     [numpy_helper.from_array(weight, "layer.weight")])
+    onnx.save(external, f"{folder}/external.onnx", save_as_external_data=True, location="external.onnx.data", size_threshold=0)
+
+
+def y_named(name):
+    return tensor(name, [2, 3])
+
+
+MODELS = {
+    "mlp": (MLP, False, "dynamo.logits dynamo.loss noopt.loss dyn.logits dyn.loss legacy.logits".split()),
+    "llama1": (lambda: llama(1), True, "dynamo.logits noopt.logits".split()),
+    "llama2": (lambda: llama(2), True, "dynamo.logits dynamo.loss dynamo18.logits dynamo23.logits dynamo23.loss dyn.logits dyn.loss "
+                                       "fresh.logits noopt.logits noopt.loss stripped.logits".split()),
+    "llama2_tied": (lambda: llama(2, tied=True), True, "dynamo.logits fresh.logits".split()),
+    "llama5": (lambda: llama(5), True, ["dynamo.logits"]),
+}
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "fixtures"))
+    p.add_argument("--only", default="")
+    a = p.parse_args()
+    for module, version in PINNED.items():
+        have = {"torch": torch, "transformers": transformers}[module].__version__.split("+")[0]
+        if have != version:
+            raise SystemExit(f"{module} {version} is pinned, {have} is installed")
+    torch.set_num_threads(1)
+    only = set(filter(None, a.only.split(",")))
+    for model, (build, language, wanted) in MODELS.items():
+        if not only or model in only:
+            make(a.out, model, build, language, wanted)
+    if not only or "frontend" in only:
+        frontend_graphs(a.out)
