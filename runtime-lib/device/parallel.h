@@ -24,10 +24,10 @@ inline void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
     if (n <= 0) return;
     grain = std::max<std::int64_t>(grain, 1);
 #ifdef _OPENMP
-    const std::int64_t units = (n + grain - 1) / grain;
-    const int team = static_cast<int>(std::min<std::int64_t>(units, omp_in_parallel() ? 1 : omp_get_max_threads()));
-    if (team > 1) {
-#pragma omp parallel num_threads(team)
+    // Always the whole team, even where some of it finds nothing to do: libgomp ends the threads that a smaller one spares.
+    if (n > grain && omp_get_max_threads() > 1 && !omp_in_parallel()) {
+        const std::int64_t units = (n + grain - 1) / grain;
+#pragma omp parallel
         {
             const std::int64_t me = omp_get_thread_num(), threads = omp_get_num_threads();
             const std::int64_t begin = std::min(n, units * me / threads * grain);

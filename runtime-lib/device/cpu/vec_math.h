@@ -249,7 +249,7 @@ inline float erf(float x) {
     return t > 0.927734375F ? far : (t == t ? near : x);
 }
 
-// sin and cos: 2 ulp, or 1e-9 where that is more (near multiples of pi/2), for |x| up to 1e7; past that the error
+// sin and cos: 2 ulp, or 3e-9 where that is more (near multiples of pi/2), for |x| up to 1e7; past that the error
 // grows with |x|, and past 1e12 no digit is right. The result never leaves [-1, 1].
 inline float sin(float x) {
     const auto [r, quadrant] = detail::reduce_angle(x);
