@@ -1,5 +1,6 @@
 #include "train/log.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -94,14 +95,23 @@ void Console::line(const std::string& text) {
 }
 
 void Console::step(const StepReport& report, std::int64_t steps) {
-    const double seconds = report.ms / 1000;
-    seconds_a_step_ = seconds_a_step_ == 0 ? seconds : 0.9 * seconds_a_step_ + 0.1 * seconds;
+    // The first step warms caches up and says little about the others.
+    if (++steps_ > 0) seconds_ += report.ms / 1000;
+    const double a_step = steps_ > 0 ? seconds_ / static_cast<double>(steps_) : report.ms / 1000;
     if (quiet_) return;
+    // A terminal that is written to a thousand times a second slows the steps down.
+    const auto now = std::chrono::steady_clock::now();
+    if (terminal_ && report.step + 1 < steps && now - shown_ < std::chrono::milliseconds(50)) return;
+    shown_ = now;
     std::string text = cat("step ", report.step, "/", steps, "  loss ", digits("%.4f", report.loss), "  grad norm ",
                            digits("%.3g", report.grad_norm), "  lr ", digits("%.2e", report.lr), "  ",
                            digits("%.1f", report.ms), " ms  ", short_count(tokens_per_second(report)), " tokens/s");
     if (terminal_) {
-        text += cat("  ", duration(static_cast<double>(steps - report.step - 1) * seconds_a_step_), " left");
+        text += cat("  ", duration(static_cast<double>(steps - report.step - 1) * a_step), " left");
+        // A line that the terminal breaks could not be written over.
+        winsize window{};
+        if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1)
+            text = text.substr(0, window.ws_col - 1);
         std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
         std::fflush(stderr);
         live_ = true;

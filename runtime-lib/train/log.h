@@ -1,6 +1,7 @@
 // What a training run tells: a live line, and one line of JSON a step.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -47,7 +48,9 @@ class Console {
 
   private:
     bool quiet_, terminal_, live_ = false;
-    double seconds_a_step_ = 0;  // a running mean, for the time that is left
+    double seconds_ = 0;  // of all steps so far but the first, for the time that is left
+    std::int64_t steps_ = -1;
+    std::chrono::steady_clock::time_point shown_;
 };
 
 }  // namespace thunder

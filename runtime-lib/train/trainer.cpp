@@ -82,6 +82,20 @@ std::string not_finite(double number) {
     return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
 }
 
+// "memory 5.2 GB: parameters 0.4 GB, ..."
+std::string memory_text(const ProgramSpec& program) {
+    const char* const names[] = {"parameters", "gradients", "optimizer state", "saved activations", "scratch",
+                                 "constants",  "batch"};
+    std::size_t sum = 0;
+    std::string parts;
+    for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
+        sum += program.arena_bytes[i];
+        if (program.arena_bytes[i] > 0)
+            parts += cat(parts.empty() ? ": " : ", ", names[i], " ", bytes_text(program.arena_bytes[i]));
+    }
+    return cat("memory ", bytes_text(sum), parts);
+}
+
 std::uint64_t parameter_count(const ProgramSpec& program) {
     std::uint64_t count = 0;
     for (const ParameterSpec& parameter : program.parameters) count += parameter.bytes / size_of(parameter.dtype);
@@ -211,6 +225,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     if (s.is_first_rank()) {
         for (const std::string& path : {s.options.save, s.options.dump_gradients}) check_writable(path);
     }
+    s.console.line(memory_text(program));
     s.allocate();
     s.start();
     if (s.options.seed != options.seed) s.source = make_batch_source(program, s.options, s.cut);
@@ -241,15 +256,15 @@ bool Trainer::begin_step() {
     const std::int64_t step = s.progress.step;
     const Options& o = s.options;
     StepScalars scalars;
-    scalars.learning_rate = static_cast<float>(learning_rate(o, step));
-    scalars.beta1 = static_cast<float>(o.beta1);
-    scalars.beta2 = static_cast<float>(o.beta2);
-    scalars.eps = static_cast<float>(o.eps);
-    scalars.weight_decay = static_cast<float>(o.weight_decay);
-    scalars.momentum = static_cast<float>(o.momentum);
-    scalars.bias_correction1 = static_cast<float>(1 - std::pow(o.beta1, static_cast<double>(step + 1)));
-    scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(1 - std::pow(o.beta2, static_cast<double>(step + 1))));
-    scalars.max_grad_norm = static_cast<float>(o.grad_clip);
+    scalars.learning_rate = learning_rate(o, step);
+    scalars.beta1 = o.beta1;
+    scalars.beta2 = o.beta2;
+    scalars.eps = o.eps;
+    scalars.weight_decay = o.weight_decay;
+    scalars.momentum = o.momentum;
+    scalars.bias_correction1 = 1 - std::pow(o.beta1, static_cast<double>(step + 1));
+    scalars.bias_correction2_sqrt = std::sqrt(1 - std::pow(o.beta2, static_cast<double>(step + 1)));
+    scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;
     s.write_scalars(scalars);
