@@ -53,6 +53,8 @@ std::vector<OpDef> define_structural() {
         return std::vector<Type>{family.member()};
     }));
     defs.back().recompute = Recompute::view;
+    defs.push_back(structural("copy", "The operand's values in memory of their own; the planner adds it.",
+                              [](const InferInput& in) { return std::vector<Type>{in.operand(0)}; }));
     return defs;
 }
 

@@ -1,0 +1,41 @@
+// plan: from values to buffers.
+//
+// Gives every value a Placement and every function its scratch size, so that the program needs no memory after its
+// start.
+//
+// Requires: compose_step, claim and fuse have run; what is left are calls of the menu, kernels, views, constants and
+// loops. Guarantees: phase `planned`; every value lies in an arena or at its caller's place; the lists of ops are in
+// the order of execution; a copy stands wherever a value has to be in a place that its op cannot write.
+//
+//   forward_backward's parameters   arena parameters, framework tensors in the order of arguments; the tensors of one
+//   layer lie
+//                                   together, layer after layer
+//   their gradients                 the same offsets in arena gradients; optimizer state likewise
+//   what a loop collects            arena saved, one stride a layer
+//   everything else                 arena scratch, by lifetime; a loop's body has its own piece, reused by every layer
+//
+// Carried values of a loop live in slots: value i of the chain in slot i where the loop also collects it (then nothing
+// is copied), else in two slots by turns.
+#pragma once
+
+#include "compiler/ir/module.h"
+#include "compiler/transforms/pass_manager.h"
+
+namespace thunderc {
+
+Module plan(Module module, Report& report);
+
+// Where slot s of a loop's carried value k lies: attributes carry_arena, carry_base, carry_stride, carry_period of a
+// planned repeat. Slot s is at base + (period > 0 ? s % period : s) * stride; iteration i reads slot i and writes slot
+// i + 1.
+struct CarrySlots {
+    Placement::Arena arena = Placement::Arena::scratch;
+    std::int64_t base = 0, stride = 0, period = 0;
+    std::int64_t at(std::int64_t slot) const { return base + (period > 0 ? slot % period : slot) * stride; }
+};
+CarrySlots carry_slots(const Op& repeat, std::size_t carried);
+
+// Byte offset of a field of StepScalars, by the name that an argument of kind `scalar` has; nullopt: there is none.
+std::optional<std::int64_t> step_scalar_offset(std::string_view name);
+
+}  // namespace thunderc
