@@ -1,0 +1,249 @@
+#include "codegen/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "codegen/text.h"
+#include "compiler/support/error.h"
+#include "compiler/transforms/plan.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+// "model.layers.{0..31}.self_attn.q_proj.weight" without the scope of the layer and a plain ".weight".
+std::vector<std::string> leaf_candidates(const std::string& pattern) {
+    std::string leaf = pattern;
+    if (std::size_t close = leaf.find('}'); close != std::string::npos && close + 2 <= leaf.size()) leaf = leaf.substr(close + 2);
+    if (std::size_t dot = leaf.find("grad."); dot == 0) leaf = leaf.substr(5);
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= leaf.size();) {
+        std::size_t dot = std::min(leaf.find('.', begin), leaf.size());
+        parts.push_back(leaf.substr(begin, dot - begin));
+        begin = dot + 1;
+    }
+    std::string last;
+    if (parts.size() > 1 && parts.back() == "weight") parts.pop_back();
+    else if (parts.size() > 1) {
+        last = "_" + parts.back();
+        parts.pop_back();
+    }
+    std::vector<std::string> out;   // from the shortest to the longest
+    std::string name;
+    for (std::size_t k = parts.size(); k-- > 0;) {
+        name = name.empty() ? parts[k] : parts[k] + "_" + name;
+        out.push_back(identifier(name + last));
+    }
+    return out;
+}
+
+std::string pick(const std::vector<std::string>& candidates, std::vector<std::string>& taken) {
+    for (const std::string& c : candidates)
+        if (std::find(taken.begin(), taken.end(), c) == taken.end()) {
+            taken.push_back(c);
+            return c;
+        }
+    return unique_identifier(candidates.back(), taken);
+}
+
+}  // namespace
+
+std::string_view cpp_type(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return "float";
+        case DType::bf16: return "bf16";
+        case DType::i64: return "std::int64_t";
+        case DType::i32: return "std::int32_t";
+        case DType::boolean: return "bool";
+        case DType::f64:
+        case DType::f16: break;
+    }
+    throw InternalError(fmt::format("no program computes in {}", name_of(dtype)));
+}
+
+std::string arena_member(Arena arena) { return fmt::format("arenas_.{}", name_of(arena)); }
+
+std::string snake_case(const std::string& camel) {
+    std::string out;
+    for (std::size_t k = 0; k < camel.size(); ++k) {
+        const auto c = static_cast<unsigned char>(camel[k]);
+        const bool lower_before = k > 0 && std::islower(static_cast<unsigned char>(camel[k - 1])) != 0;
+        const bool lower_after = k + 1 < camel.size() && std::islower(static_cast<unsigned char>(camel[k + 1])) != 0;
+        if (std::isupper(c) != 0 && k > 0 && camel[k - 1] != '_' && (lower_before || lower_after)) out += '_';
+        out += static_cast<char>(std::tolower(c));
+    }
+    return out;
+}
+
+std::string camel_case(const std::string& snake) {
+    std::string out;
+    bool upper = true;
+    for (char c : snake) {
+        if (c == '_') upper = true;
+        else {
+            out += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+            upper = false;
+        }
+    }
+    return out;
+}
+
+const LayerField* LayerStruct::find(std::int64_t offset, std::int64_t stride) const {
+    for (const LayerField& field : fields)
+        if (field.offset == offset && field.stride == stride) return &field;
+    return nullptr;
+}
+
+ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(module) { find_structs(); }
+
+const Op* ProgramLayout::loop_of(const std::string& function) const {
+    for (const Function& f : module_->functions)
+        for (const Op& op : f.ops)
+            if (op.name == "repeat" && op.attributes.string("body") == function) return &op;
+    return nullptr;
+}
+
+const Function* ProgramLayout::caller_of(const std::string& function) const {
+    for (const Function& f : module_->functions)
+        for (const Op& op : f.ops)
+            if ((op.name == "repeat" && op.attributes.string("body") == function) ||
+                (op.name == "call" && op.attributes.string("callee") == function))
+                return &f;
+    return nullptr;
+}
+
+std::string ProgramLayout::layer_name(const Function& body) const {
+    std::string name = body.name;
+    for (const char* suffix : {"_forward", "_backward"})
+        if (name.ends_with(suffix)) name.resize(name.size() - std::string(suffix).size());
+    return identifier(name);
+}
+
+const LayerStruct* ProgramLayout::struct_of(const Placement& place) const {
+    for (const LayerStruct& s : structs_)
+        if (s.arena == place.arena && s.find(place.offset, place.layer_stride) != nullptr) return &s;
+    return nullptr;
+}
+
+const std::vector<std::string>& ProgramLayout::names(const Function& function) const {
+    auto [found, is_new] = names_.try_emplace(function.name);
+    if (!is_new) return found->second;
+    std::vector<std::string>& out = found->second;
+    out.resize(function.values.size());
+    std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g", "saved", "arenas_", "at", "B", "T"};
+    for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
+    auto give = [&](Value v, const std::string& hint) { out[v.index] = unique_identifier(identifier(hint), taken); };
+    for (std::size_t k = 0; k < function.arguments.size(); ++k) {
+        Value v = function.arguments[k];
+        if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
+            out[v.index] = pick(leaf_candidates(name_pattern(function.argument_info[k].names)), taken);
+        } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
+            std::string pattern = name_pattern(function.argument_info[k].names);
+            out[v.index] = unique_identifier((pattern.starts_with("grad.") ? "d" : "") + leaf_candidates(pattern).front(), taken);
+        } else {
+            give(v, function.info(v).name);
+        }
+    }
+    for (const Op& op : function.ops)
+        for (Value v : op.results) give(v, function.info(v).name);
+    return out;
+}
+
+void ProgramLayout::find_structs() {
+    for (const Function& f : module_->functions)
+        for (const Op& op : f.ops)
+            if (op.name == "repeat") add_struct(f, op, *module_->find(op.attributes.string("body")));
+}
+
+void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Function& body) {
+    const auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
+    const auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
+    const std::int64_t n = loop.attributes.integer("n");
+    auto add = [&](Value v, const std::string& hint, const std::string& what) {
+        const Placement& place = caller.info(v).placement;
+        if (struct_of(place) != nullptr) return;
+        std::string suffix, variable;
+        switch (place.arena) {
+            case Arena::parameters: suffix = "weights"; variable = "w"; break;
+            case Arena::gradients: suffix = "gradients"; variable = "g"; break;
+            case Arena::saved: suffix = "saved"; variable = "saved"; break;
+            default: return;
+        }
+        const std::string layer = layer_name(body);
+        const std::string function = layer + "_" + suffix;
+        LayerStruct* target = nullptr;
+        for (LayerStruct& s : structs_)
+            if (s.function == function && s.arena == place.arena && s.layers == n) target = &s;
+        if (target == nullptr) {
+            structs_.push_back({camel_case(function), function, variable, place.arena, n, body.scope, {}});
+            target = &structs_.back();
+        }
+        std::vector<std::string> taken;
+        for (const LayerField& field : target->fields) taken.push_back(field.name);
+        std::string name = what.empty() ? unique_identifier(identifier(hint), taken) : pick(leaf_candidates(what), taken);
+        target->fields.push_back({name, caller.type(v).member(), place.offset, place.layer_stride, what});
+    };
+    for (std::size_t k = carried; k < carried + per_layer; ++k) {
+        Value v = loop.operands[k];
+        std::string what;
+        for (std::size_t a = 0; a < caller.arguments.size(); ++a)
+            if (caller.arguments[a] == v && a < caller.argument_info.size()) what = name_pattern(caller.argument_info[a].names);
+        add(v, body.info(body.arguments[k]).name, what);
+    }
+    for (std::size_t r = carried; r < loop.results.size(); ++r) add(loop.results[r], body.info(body.results[r]).name, "");
+}
+
+std::vector<LayoutRow> ProgramLayout::rows() const {
+    std::vector<LayoutRow> rows;
+    std::set<std::pair<Arena, std::int64_t>> seen;   // tensors that several functions name
+    for (const LayerStruct& s : structs_)
+        for (const LayerField& field : s.fields) {
+            seen.emplace(s.arena, field.offset);
+            rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, s.layers, field.offset, field.stride,
+                            s.arena == Arena::saved ? "forward to backward" : "always", ""});
+        }
+    for (const Function& f : module_->functions) {
+        if (f.kind.starts_with("kernel:")) continue;
+        std::vector<std::size_t> first(f.values.size(), f.ops.size()), last(f.values.size(), 0);
+        for (std::size_t k = 0; k < f.ops.size(); ++k) {
+            auto touch = [&](Value v) {
+                if (!v) return;
+                Value owner = f.info(v).placement.view_of ? f.info(v).placement.view_of : v;
+                first[owner.index] = std::min(first[owner.index], k);
+                last[owner.index] = std::max(last[owner.index], k);
+            };
+            for (Value v : f.ops[k].operands) touch(v);
+            for (Value v : f.ops[k].results) touch(v);
+        }
+        const std::vector<std::string>& value_names = names(f);
+        auto row = [&](Value v) {
+            const Placement& p = f.info(v).placement;
+            const Type& type = f.type(v);
+            if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars) return;
+            if (p.arena == Arena::scratch) {
+                rows.push_back({f.name + "." + value_names[v.index], "scratch", type.member(), type.count, p.offset, p.layer_stride,
+                                fmt::format("{}, calls {} to {}", f.name, first[v.index], last[v.index]), ""});
+                return;
+            }
+            if (!seen.emplace(p.arena, p.offset).second) return;
+            rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(), type.count, p.offset, p.layer_stride,
+                            p.arena == Arena::saved ? "forward to backward" : p.arena == Arena::batch ? "the micro-batch" : "always", ""});
+        };
+        for (Value v : f.arguments) row(v);
+        for (const Op& op : f.ops)
+            for (Value v : op.results) row(v);
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const LayoutRow& a, const LayoutRow& b) {
+        auto rank = [](const std::string& arena) {
+            return static_cast<int>(parse_arena(arena).value_or(Arena::caller));
+        };
+        return std::pair(rank(a.arena), a.offset) < std::pair(rank(b.arena), b.offset);
+    });
+    return rows;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,83 @@
+// What a planned module's program consists of: structs of per-layer tensors, names, offsets. Read off the module once, then
+// printed by the files beside this one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/symbols.h"
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// A tensor of a struct of pointers that stands for one layer: weights, gradients or saved activations.
+struct LayerField {
+    std::string name;            // "q_proj"
+    Type type;                   // of one layer's tensor
+    std::int64_t offset = 0;     // bytes into the arena, of layer 0
+    std::int64_t stride = 0;     // bytes from layer to layer
+    std::string what;            // for comments: framework name pattern or provenance
+};
+
+struct LayerStruct {
+    std::string name;            // "DecoderLayerWeights"
+    std::string function;        // "decoder_layer_weights"
+    std::string variable;        // "w", "g", "saved"
+    Placement::Arena arena = Placement::Arena::parameters;
+    std::int64_t layers = 0;
+    std::string scope;           // "model.layers.{0..31}"
+    std::vector<LayerField> fields;
+
+    const LayerField* find(std::int64_t offset, std::int64_t stride) const;
+};
+
+// One row of the table that model.h and `thunderc plan` print.
+struct LayoutRow {
+    std::string name;            // "embed_tokens", "decoder_layer_saved.qkv"
+    std::string arena;
+    Type type;
+    std::int64_t count = 1;      // layers
+    std::int64_t offset = 0, stride = 0;
+    std::string lifetime;        // "always", "the step", "forward_backward: op 3 to 17"
+    std::string shares;          // names of tensors in the same bytes at other times; "" where none
+};
+
+class ProgramLayout {
+  public:
+    explicit ProgramLayout(const Module& module);
+
+    const Module& module() const { return *module_; }
+    const Symbols& symbols() const { return symbols_; }
+    const std::vector<LayerStruct>& structs() const { return structs_; }
+    // The struct that holds a family at this place; nullptr where none does.
+    const LayerStruct* struct_of(const Placement& place) const;
+    // The entry's loops: which of its ops is the one that calls `function`; nullptr for functions that no loop calls.
+    const Op* loop_of(const std::string& function) const;
+    const Function* caller_of(const std::string& function) const;
+
+    // C++ names of a function's values, unique in it.
+    const std::vector<std::string>& names(const Function& function) const;
+    // "decoder_layer" for a body of class LlamaDecoderLayer; the name of a body's function.
+    std::string layer_name(const Function& body) const;
+
+    std::vector<LayoutRow> rows() const;
+
+  private:
+    void find_structs();
+    void add_struct(const Function& caller, const Op& loop, const Function& body);
+
+    const Module* module_;
+    Symbols symbols_;
+    std::vector<LayerStruct> structs_;
+    mutable std::map<std::string, std::vector<std::string>> names_;
+};
+
+std::string_view cpp_type(DType dtype);                    // "float", "std::int64_t"
+std::string arena_member(Placement::Arena arena);          // "arenas_.scratch"
+std::string snake_case(const std::string& camel);          // "LlamaDecoderLayer" -> "llama_decoder_layer"
+std::string camel_case(const std::string& snake);
+
+}  // namespace thunderc

@@ -1,0 +1,97 @@
+#include "codegen/symbols.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace thunderc {
+
+Symbols::Symbols(const Module& module) {
+    const Function& main = module.main();
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        const Type& type = main.type(main.arguments[k]);
+        if (info.kind != ArgInfo::Kind::input || !info.batched || type.rank() == 0) continue;
+        add("B", type.dims[0], "sequences in a micro-batch");
+        if (type.rank() >= 2 && is_integer(type.dtype)) add("T", type.dims[1], "positions in a sequence");
+    }
+    for (const Function& f : module.functions) {
+        for (const Op& op : f.ops) {
+            // Sizes are named by the fields of the menu's calls, so nothing here depends on an op's name beyond its own rule.
+            if (op.name == "embedding" && value("V") == 0) {
+                add("V", f.type(op.operands[0]).dims[0], "entries of the vocabulary");
+                add("C", f.type(op.operands[0]).dims[1], "width of the residual stream");
+            }
+            if (op.name == "sdpa") {
+                const Dims& q = f.type(op.operands[0]).dims;
+                const Dims& k = f.type(op.operands[1]).dims;
+                if (q.size() != 4) continue;
+                add("NH", q[2], "query heads");
+                if (k[2] != q[2]) add("KVH", k[2], "key and value heads");
+                add("HS", q[3], "size of a head");
+            }
+        }
+    }
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops)
+            if (op.name == "swiglu" && f.type(op.operands[0]).rank() > 0) add("H", f.type(op.operands[0]).dims.back(), "width inside the MLP");
+}
+
+void Symbols::add(std::string name, std::int64_t value, std::string meaning) {
+    for (const Symbol& s : symbols_)
+        if (s.name == name) return;
+    symbols_.push_back({std::move(name), value, std::move(meaning)});
+}
+
+std::int64_t Symbols::value(const std::string& name) const {
+    for (const Symbol& s : symbols_)
+        if (s.name == name) return s.value;
+    return 0;
+}
+
+std::string Symbols::unique_name(std::int64_t value) const {
+    std::string found;
+    for (const Symbol& s : symbols_) {
+        if (s.value != value) continue;
+        if (!found.empty()) return "";
+        found = s.name;
+    }
+    return found;
+}
+
+std::string Symbols::size(std::int64_t size, const std::string& wanted) const {
+    if (!wanted.empty() && value(wanted) == size) return wanted;
+    if (size <= 1) return std::to_string(size);
+    const std::int64_t B = value("B"), T = value("T");
+    if (wanted == "rows") {
+        if (B > 0 && T > 0 && size == B * T) return "B * T";
+        if (B > 0 && size == B) return "B";
+    }
+    if (std::string name = unique_name(size); !name.empty() && size > 3) return name;
+    if (B > 0 && T > 0 && size == B * T && size > 16) return "B * T";
+    for (std::int64_t k = 2; k <= 4; ++k)
+        for (const char* name : {"C", "H"})
+            if (value(name) > 8 && size == k * value(name)) return fmt::format("{} * {}", k, name);
+    return std::to_string(size);
+}
+
+std::string Symbols::shape(const Dims& dims) const {
+    if (dims.empty()) return "scalar";
+    std::string out;
+    const std::int64_t B = value("B"), T = value("T");
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+        std::string text;
+        // Activations begin with the batch and the positions, whatever else has the same size.
+        if (d == 0 && dims.size() > 1 && dims[0] == B) text = "B";
+        else if (d == 1 && dims.size() > 2 && dims[0] == B && dims[1] == T) text = "T";
+        else if (dims.size() == 4 && d == 2 && dims[2] == value("NH")) text = "NH";
+        else if (dims.size() == 4 && d == 2 && dims[2] == value("KVH")) text = "KVH";
+        else if (d + 1 == dims.size() && dims[d] == value("C")) text = "C";
+        else text = size(dims[d]);
+        std::erase(text, ' ');
+        out += (d == 0 ? "(" : ",") + text;
+    }
+    return out + ")";
+}
+
+}  // namespace thunderc
