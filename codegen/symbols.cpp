@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "compiler/ops/op.h"
 
 namespace thunderc {
 
@@ -15,26 +19,27 @@ Symbols::Symbols(const Module& module) {
         add("B", type.dims[0], "sequences in a micro-batch");
         if (type.rank() >= 2 && is_integer(type.dtype)) add("T", type.dims[1], "positions in a sequence");
     }
-    for (const Function& f : module.functions) {
-        for (const Op& op : f.ops) {
-            // Sizes are named by the fields of the menu's calls, so nothing here depends on an op's name beyond its own rule.
-            if (op.name == "embedding" && value("V") == 0) {
-                add("V", f.type(op.operands[0]).dims[0], "entries of the vocabulary");
-                add("C", f.type(op.operands[0]).dims[1], "width of the residual stream");
-            }
-            if (op.name == "sdpa") {
-                const Dims& q = f.type(op.operands[0]).dims;
-                const Dims& k = f.type(op.operands[1]).dims;
-                if (q.size() != 4) continue;
-                add("NH", q[2], "query heads");
-                if (k[2] != q[2]) add("KVH", k[2], "key and value heads");
-                add("HS", q[3], "size of a head");
-            }
-        }
-    }
-    for (const Function& f : module.functions)
-        for (const Op& op : f.ops)
-            if (op.name == "swiglu" && f.type(op.operands[0]).rank() > 0) add("H", f.type(op.operands[0]).dims.back(), "width inside the MLP");
+    // The other sizes are named by the fields of the menu's calls.
+    auto visit = [&module](const auto& take) {
+        for (const Function& f : module.functions)
+            for (const Op& op : f.ops)
+                if (const OpDef& def = op_def(op.name); def.call)
+                    for (const CallField& field : def.call(op, f).fields)
+                        if (field.kind == CallField::Kind::literal && !field.literal.empty() &&
+                            std::isdigit(static_cast<unsigned char>(field.literal[0])) != 0)
+                            take(field.name, std::strtoll(field.literal.c_str(), nullptr, 10));
+    };
+    visit([this](const std::string& field, std::int64_t size) {
+        if (field == "entries") add("V", size, "entries of the vocabulary");
+        if (field == "width") add("C", size, "width of the residual stream");
+        if (field == "NH") add("NH", size, "query heads");
+        if (field == "KVH" && size != value("NH")) add("KVH", size, "key and value heads");
+        if (field == "HS") add("HS", size, "size of a head");
+    });
+    visit([this](const std::string& field, std::int64_t size) {
+        if (field == "in" && value("C") > 0 && size != value("C") && size != value("NH") * value("HS"))
+            add("H", size, "width inside the MLP");
+    });
 }
 
 void Symbols::add(std::string name, std::int64_t value, std::string meaning) {

@@ -1,0 +1,43 @@
+// What the subcommands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/pipeline.h"
+
+namespace thunderc {
+
+// Registers a subcommand; what it does is put into `action`, which main runs and whose result is the exit status.
+using Action = std::function<int()>;
+
+void add_train(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_trace(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
+
+// The options that choose what the compiler makes of a model: the same for every subcommand that compiles.
+struct ModelOptions {
+    std::filesystem::path model;
+    CompileOptions compile;
+    std::vector<std::string> dims;        // NAME=N
+    std::string executors;                // a,b,c
+    bool no_roll = false;
+
+    void add_to(CLI::App& app);
+    // After parsing: splits lists; throws UsageError.
+    void finish();
+};
+
+// Import and every pass, with notes about warnings on stderr.
+struct Compiled {
+    Module module;
+    std::vector<PassRun> runs;
+};
+Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {});
+
+}  // namespace thunderc

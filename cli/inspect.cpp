@@ -1,0 +1,51 @@
+// thunderc inspect: what the compiler sees in a model, and what it makes of it.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+
+#include "cli/command.h"
+
+namespace thunderc {
+namespace {
+
+int inspect(ModelOptions o) {
+    o.finish();
+    Module raised;
+    Module last;
+    PassOptions passes;
+    Compiled compiled = compile(o, passes);
+    const Function& main = compiled.module.main();
+    fmt::print("inputs\n");
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::input)
+            fmt::print("  {:<40} {}\n", main.argument_info[k].names.front(), to_string(main.type(main.arguments[k])));
+    fmt::print("parameters\n");
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        if (info.kind != ArgInfo::Kind::parameter) continue;
+        fmt::print("  {:<56} {}{}", name_pattern(info.names), to_string(main.type(main.arguments[k])), info.trainable ? "" : ", frozen");
+        for (const auto& aliases : info.aliases)
+            if (!aliases.empty()) fmt::print(", also {}", fmt::join(aliases, ", "));
+        fmt::print("{}{}\n", info.note.empty() ? "" : "\n      ", info.note);
+    }
+    for (const PassRun& run : compiled.runs) {
+        if (run.report.notes.empty()) continue;
+        fmt::print("{}\n", run.name);
+        for (const Note& note : run.report.notes)
+            fmt::print("  {}{}{}{}{}{}\n", note.kind == Note::Kind::declined ? "not " : note.kind == Note::Kind::warning ? "warning: " : "",
+                       note.what, note.where.empty() ? "" : " in ", note.where, note.text.empty() ? "" : ": ", note.text);
+    }
+    return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+    auto o = std::make_shared<ModelOptions>();
+    CLI::App* sub = app.add_subcommand("inspect", "show parameters, where their names came from, and what was recognised in a model");
+    o->add_to(*sub);
+    sub->callback([o, &action] { action = [o] { return inspect(*o); }; });
+}
+
+}  // namespace thunderc

@@ -1,0 +1,113 @@
+// thunderc: the command line. One file for each subcommand.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/version.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+// Edit distance, for "did you mean".
+std::size_t distance(const std::string& a, const std::string& b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            std::size_t above = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+            diagonal = above;
+        }
+    }
+    return row[b.size()];
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+    std::string best;
+    std::size_t best_distance = std::max<std::size_t>(3, word.size() / 3);
+    for (const std::string& k : known)
+        if (std::size_t d = distance(word, k); d < best_distance) {
+            best = k;
+            best_distance = d;
+        }
+    return best;
+}
+
+// The command line is wrong: what, and what was perhaps meant.
+int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+    std::vector<std::string> known;
+    const CLI::App* at = &app;
+    for (const CLI::App* sub : app.get_subcommands({})) known.push_back(sub->get_name());
+    if (argc > 1 && std::find(known.begin(), known.end(), argv[1]) != known.end()) {
+        at = app.get_subcommand(argv[1]);
+        known.clear();
+    }
+    for (const CLI::Option* option : at->get_options())
+        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    std::string help;
+    for (int k = 1; k < argc && help.empty(); ++k) {
+        std::string word = argv[k];
+        word = word.substr(0, word.find('='));
+        const bool option = word.starts_with("--");
+        if ((!option && k > 1) || std::find(known.begin(), known.end(), word) != known.end()) continue;
+        if (std::string match = nearest(word, known); !match.empty()) help = fmt::format("did you mean {}?", match);
+    }
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    if (help.empty()) help = fmt::format("thunderc{}{} --help shows what it takes", at == &app ? "" : " ", at == &app ? "" : at->get_name());
+    fmt::print(stderr, "error: {}\nhelp: {}\n", what, help);
+    return 2;
+}
+
+int run(int argc, char** argv) {
+    CLI::App app("thunderc: an ahead-of-time compiler for training. It reads an exported model and writes a training program in C++.", "thunderc");
+    app.set_version_flag("--version", std::string("thunderc ") + version);
+    app.require_subcommand(1);
+    Action action;
+    add_train(app, action);
+    add_inspect(app, action);
+    add_trace(app, action);
+    add_plan(app, action);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::CallForHelp& e) {
+        return app.exit(e);
+    } catch (const CLI::CallForVersion& e) {
+        return app.exit(e);
+    } catch (const CLI::ParseError& e) {
+        if (argc == 1) {
+            fmt::print("{}", app.help());
+            return 2;
+        }
+        return usage(app, e, argc, argv);
+    }
+    return action();
+}
+
+}  // namespace
+}  // namespace thunderc
+
+int main(int argc, char** argv) {
+    try {
+        return thunderc::run(argc, argv);
+    } catch (const thunderc::UsageError& e) {
+        fmt::print(stderr, "{}", e.diagnostic().text());
+        return 2;
+    } catch (const thunderc::UserError& e) {
+        fmt::print(stderr, "{}", e.diagnostic().text());
+        return 1;
+    } catch (const std::bad_alloc&) {
+        fmt::print(stderr, "error: out of memory\nhelp: compile a smaller model, or on a machine with more memory\n");
+        return 1;
+    } catch (const std::exception& e) {
+        fmt::print(stderr, "error: thunderc is at fault: {}\nhelp: please report this with the model and the command\n", e.what());
+        return 3;
+    }
+}

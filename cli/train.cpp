@@ -1,0 +1,88 @@
+// thunderc train: writes the training program.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/output_folder.h"
+#include "cli/version.h"
+#include "codegen/program.h"
+#include "codegen/safetensors.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+struct TrainOptions {
+    ModelOptions model;
+    std::filesystem::path out;
+    bool force = false, diff = false, no_weights = false;
+    std::int64_t grad_accum = 1;
+};
+
+// The command that makes the program again: file names without folders, so that the text does not depend on where it ran.
+std::string command_text(const TrainOptions& o) {
+    std::string text = fmt::format("thunderc train {}", o.model.model.filename().string());
+    const CompileOptions& c = o.model.compile;
+    const CompileOptions defaults;
+    auto add = [&text](const char* flag, const std::string& value) { text += fmt::format(" {} {}", flag, value); };
+    if (c.batch > 0) add("--batch", std::to_string(c.batch));
+    if (c.seq > 0) add("--seq", std::to_string(c.seq));
+    for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
+    if (c.loss != defaults.loss) add("--loss", c.loss);
+    if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
+    if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
+    if (!c.freeze.empty()) add("--freeze", c.freeze);
+    if (!c.trainable.empty()) add("--trainable", c.trainable);
+    if (!c.constant.empty()) add("--constant", c.constant);
+    if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
+    if (!c.roll) text += " --no-roll";
+    if (o.grad_accum != 1) add("--grad-accum", std::to_string(o.grad_accum));
+    return text;
+}
+
+int train(TrainOptions o) {
+    o.model.finish();
+    if (!o.diff) check_output_folder(o.out, o.force);
+    Compiled compiled = compile(o.model);
+    EmitOptions emit;
+    emit.model_name = o.model.model.stem().string();
+    emit.version = version;
+    emit.command = command_text(o);
+    emit.compile = o.model.compile;
+    emit.default_grad_accum = o.grad_accum;
+    const std::vector<OutputFile> files = print_program(compiled.module, emit);
+    if (o.diff) return diff_folder(o.out, files);
+
+    OutputFolder folder(o.out);
+    for (const OutputFile& file : files) folder.write(file);
+    std::string missing;
+    std::vector<StoredTensor> weights;
+    if (!o.no_weights) weights = stored_parameters(compiled.module, &missing);
+    if (!weights.empty()) write_safetensors(folder.path() / "weights.safetensors", weights);
+    const std::vector<StoredTensor> constants = stored_constants(compiled.module);
+    if (!constants.empty()) write_safetensors(folder.path() / "constants.safetensors", constants);
+    folder.commit();
+    if (!missing.empty()) fmt::print(stderr, "note: the weights are not there ({}): the program starts from random ones, or from --init\n", missing);
+    return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+    auto o = std::make_shared<TrainOptions>();
+    CLI::App* sub = app.add_subcommand("train", "write a training program for a model");
+    o->model.add_to(*sub);
+    sub->add_option("-o,--out", o->out, "the folder to write; made anew")->required()->type_name("DIR");
+    sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")->check(CLI::PositiveNumber)->capture_default_str();
+    sub->add_flag("--force", o->force, "replace a folder that holds something else");
+    sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");
+    sub->add_flag("--no-weights", o->no_weights, "leave the export's weights out of the folder");
+    sub->callback([o, &action] { action = [o] { return train(*o); }; });
+}
+
+}  // namespace thunderc

@@ -1,0 +1,403 @@
+#include "codegen/functions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <set>
+
+#include "compiler/ops/op.h"
+#include "compiler/support/error.h"
+#include "compiler/transforms/plan.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+std::string at_arena(DType dtype, const std::string& base, const std::string& offset) {
+    return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
+}
+
+// Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps most.
+std::string leaf_scope(const Function& f, const std::string& scope) {
+    if (scope.empty()) return "";
+    std::size_t open = f.scope.find('{');
+    if (open == std::string::npos) return scope;
+    std::string prefix = f.scope.substr(0, open);
+    std::size_t dot = scope.find('.', prefix.size());
+    if (scope.compare(0, prefix.size(), prefix) != 0) return scope;
+    return dot == std::string::npos ? "" : scope.substr(dot + 1);
+}
+
+std::string node_ops(const Provenance& p) {
+    std::vector<std::string> unique;
+    for (const std::string& op : p.node_ops)
+        if (std::find(unique.begin(), unique.end(), op) == unique.end()) unique.push_back(op);
+    return fmt::format("{}", fmt::join(unique, ", "));
+}
+
+}  // namespace
+
+const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused) {
+    const Function& kernel = *module_->find(fused.attributes.string("kernel"));
+    KernelLayouts layouts;
+    bool dense = true;
+    for (Value v : fused.operands) {
+        layouts.inputs.push_back(v ? caller.info(v).placement.strides : Dims{});
+        dense = dense && layouts.inputs.back().empty();
+    }
+    for (Value v : fused.results) {
+        layouts.outputs.push_back(caller.info(v).placement.strides);
+        dense = dense && layouts.outputs.back().empty();
+    }
+    if (dense) layouts = {};
+    const auto key = std::pair(kernel.name, layouts);
+    for (const auto& [other, printed] : kernels_)
+        if (other == key) return printed;
+    KernelDescription description = describe_kernel(kernel);
+    int same_name = 0;
+    for (const auto& [other, printed] : kernels_) same_name += other.first == kernel.name ? 1 : 0;
+    if (same_name > 0) description.name += fmt::format("_strided_{}", same_name);
+    std::string replaces = node_ops(fused.provenance);
+    if (!replaces.empty() && !fused.provenance.scope.empty()) replaces += fmt::format(" ({})", fused.provenance.scope);
+    kernels_.emplace_back(key, print_kernel_cpu(description, layouts, replaces));
+    return kernels_.back().second;
+}
+
+std::vector<const PrintedKernel*> KernelTable::all() const {
+    std::vector<const PrintedKernel*> out;
+    for (const auto& [key, printed] : kernels_) out.push_back(&printed);
+    return out;
+}
+
+// What a function's values are called where its statements stand.
+struct FunctionPrinter::Frame {
+    const Function& f;
+    const std::vector<std::string>& names;
+    bool entry = false;
+    std::map<Value, std::string> expressions;   // of values that are no local pointer: "saved.qkv"
+    std::vector<std::string> parameters;        // of a body, in the order of its signature
+};
+
+namespace {
+
+bool reads_step(const Function& f, const Module& module) {
+    for (const Op& op : f.ops) {
+        if (op.attributes.boolean("accumulate", false)) return true;
+        for (const char* attribute : {"callee", "body"})
+            if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module)) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+// Parameters of a body, outputs first: carried values out and in, then the layer's structs, then what all layers share, scratch, stream.
+// The same walk gives the arguments of the call: `as_call` prints them for a loop whose layer is `layer`.
+namespace {
+
+struct BodyParameter {
+    enum class Kind : std::uint8_t { carried_out, carried_in, structure, family, shared, scratch, gradient, stream } kind;
+    std::string declaration;            // "const float* x"
+    std::size_t index = 0;              // of the argument or result
+    const LayerStruct* structure = nullptr;
+};
+
+std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body, std::map<Value, std::string>& expressions) {
+    const Op* loop = layout.loop_of(body.name);
+    const Function* caller = layout.caller_of(body.name);
+    const std::vector<std::string>& names = layout.names(body);
+    const std::size_t carried = loop == nullptr ? body.results.size() : static_cast<std::size_t>(loop->attributes.integer("carried"));
+    const std::size_t carried_in = loop == nullptr ? 0 : carried;
+    const std::size_t per_layer = loop == nullptr ? 0 : static_cast<std::size_t>(loop->attributes.integer("per_layer"));
+    std::vector<BodyParameter> out;
+    for (std::size_t r = 0; r < carried; ++r) {
+        Value v = body.results[r];
+        out.push_back({BodyParameter::Kind::carried_out, fmt::format("{}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index], layout.symbols().shape(body.type(v).dims)), r, nullptr});
+        expressions[v] = names[v.index];
+    }
+    for (std::size_t k = 0; k < carried_in; ++k) {
+        Value v = body.arguments[k];
+        out.push_back({BodyParameter::Kind::carried_in, fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index], layout.symbols().shape(body.type(v).dims)), k, nullptr});
+        expressions[v] = names[v.index];
+    }
+    std::vector<const LayerStruct*> structs;
+    auto field = [&](Value inner, Value outer) {
+        const Placement& place = caller->info(outer).placement;
+        const LayerStruct* s = layout.struct_of(place);
+        if (s == nullptr) return false;
+        if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
+        if (!expressions.contains(inner)) expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
+        return true;
+    };
+    std::vector<BodyParameter> families;
+    for (std::size_t k = carried_in; k < carried_in + per_layer; ++k) {
+        Value v = body.arguments[k];
+        if (field(v, loop->operands[k])) continue;
+        families.push_back({BodyParameter::Kind::family, fmt::format("const {}* {}", cpp_type(body.type(v).dtype), names[v.index]), k, nullptr});
+        expressions[v] = names[v.index];
+    }
+    if (loop != nullptr)
+        for (std::size_t r = carried; r < body.results.size(); ++r) {
+            const bool known = field(body.results[r], loop->results[r]);
+            check(known, fmt::format("@{}: result {} is in no struct", body.name, r));
+        }
+    for (const LayerStruct* s : structs)
+        out.push_back({BodyParameter::Kind::structure, fmt::format("const {}& {}", s->name, s->variable), 0, s});
+    out.insert(out.end(), families.begin(), families.end());
+    for (std::size_t k = carried_in + per_layer; k < body.arguments.size(); ++k) {
+        Value v = body.arguments[k];
+        out.push_back({BodyParameter::Kind::shared, fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index], layout.symbols().shape(body.type(v).dims)), k, nullptr});
+        expressions[v] = names[v.index];
+    }
+    if (body.scratch_bytes > 0) out.push_back({BodyParameter::Kind::scratch, "std::byte* scratch", 0, nullptr});
+    if (reads_step(body, layout.module())) out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
+    out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
+    return out;
+}
+
+bool uses_constants(const Function& f) {
+    return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) { return op.name == "constant"; });
+}
+
+}  // namespace
+
+std::string FunctionPrinter::signature(const Function& body) const {
+    std::map<Value, std::string> expressions;
+    std::string out;
+    for (const BodyParameter& p : body_parameters(layout_, body, expressions))
+        out += (out.empty() ? "" : ", ") + p.declaration;
+    if (uses_constants(body)) out = "const Arenas& arenas_, " + out;
+    return fmt::format("void {}({})", identifier(body.name), out);
+}
+
+void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
+    Frame frame{body, layout_.names(body), false, {}, {}};
+    body_parameters(layout_, body, frame.expressions);
+    std::string where = body.scope.empty() ? "" : fmt::format("{}{}", body.module_class.empty() ? "" : body.module_class + ": ", body.scope);
+    if (!where.empty()) out.comment(where);
+    out.open(signature(body) + " {");
+    locals(out, frame);
+    statements(out, frame);
+    out.close();
+}
+
+void FunctionPrinter::print_entry(SourceText& out, const Function& entry) const {
+    Frame frame{entry, layout_.names(entry), true, {}, {}};
+    locals(out, frame);
+    statements(out, frame);
+}
+
+// Pointers to the tensors that the function works on, each with its shape; only those that a statement names.
+void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
+    const Function& f = frame.f;
+    std::vector<bool> used(f.values.size(), false);
+    for (const Op& op : f.ops) {
+        if (op_def(op.name).view || op.name == "constant" || op.name == "member") continue;
+        const OpDef& def = op_def(op.name);
+        if (def.call && op.name != "fused") {
+            for (const CallField& field : def.call(op, f).fields) {
+                if (field.kind == CallField::Kind::operand && field.index < op.operands.size() && op.operands[field.index])
+                    used[op.operands[field.index].index] = true;
+                if (field.kind == CallField::Kind::result) used[op.results[field.index].index] = true;
+            }
+            continue;
+        }
+        const bool loop = op.name == "repeat";
+        const auto carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
+        const auto per_layer = loop ? static_cast<std::size_t>(op.attributes.integer("per_layer")) : 0;
+        for (std::size_t k = 0; k < op.operands.size(); ++k)
+            if (op.operands[k] && (!loop || k >= carried + per_layer)) used[op.operands[k].index] = true;
+        if (!loop)
+            for (Value v : op.results) used[v.index] = true;
+    }
+    auto print = [&](Arena arena, const char* title) {
+        bool first = true;
+        auto one = [&](Value v) {
+            const Placement& p = f.info(v).placement;
+            if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
+            if (first && title[0] != 0) out.comment(title);
+            first = false;
+            const std::string base = frame.entry || arena != Arena::scratch ? arena_member(arena) : "scratch";
+            const std::string type = std::string(cpp_type(f.type(v).dtype));
+            const bool read_only = arena == Arena::batch || arena == Arena::constants;
+            out.line(fmt::format("{}{}* const {} = {};  // {}{}", read_only ? "const " : "", type, frame.names[v.index],
+                                 at_arena(f.type(v).dtype, base, std::to_string(p.offset)), layout_.symbols().shape(f.type(v).dims),
+                                 p.view_of ? fmt::format(", a view of {}", frame.names[p.view_of.index]) : ""));
+        };
+        for (Value v : f.arguments) one(v);
+        for (const Op& op : f.ops)
+            for (Value v : op.results) one(v);
+        if (!first) out.blank();
+    };
+    print(Arena::batch, "the micro-batch");
+    print(Arena::parameters, "parameters");
+    print(Arena::gradients, "their gradients");
+    print(Arena::optimizer, "optimizer state");
+    print(Arena::constants, "tables");
+    print(Arena::saved, "kept from forward to backward");
+    print(Arena::scratch, frame.entry ? "activations, in memory that is reused" : "reused from layer to layer");
+}
+
+std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
+    if (auto at = frame.expressions.find(v); at != frame.expressions.end()) return at->second;
+    const Placement& p = frame.f.info(v).placement;
+    if (p.arena == Arena::scalars) {
+        for (std::size_t k = 0; k < frame.f.arguments.size(); ++k)
+            if (frame.f.arguments[k] == v && k < frame.f.argument_info.size())
+                return "&arenas_.scalars->" + frame.f.argument_info[k].names.front();
+        for (const char* name : {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"})
+            if (step_scalar_offset(name) == p.offset) return fmt::format("&arenas_.scalars->{}", name);
+    }
+    if (p.arena == Arena::caller && p.view_of) {
+        std::string base = expression(frame, p.view_of);
+        const std::int64_t elements = p.offset / static_cast<std::int64_t>(size_of(frame.f.type(v).dtype));
+        return elements == 0 ? base : fmt::format("{} + {}", base, elements);
+    }
+    return frame.names[v.index];
+}
+
+std::string FunctionPrinter::member_expression(const Frame& frame, Value family, const std::string& index) const {
+    const Placement& p = frame.f.info(family).placement;
+    return at_arena(frame.f.type(family).dtype, arena_member(p.arena), fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
+}
+
+void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const {
+    std::string scope = leaf_scope(frame.f, op.provenance.scope);
+    std::string text = scope.empty() ? what : what.empty() ? scope : fmt::format("{}: {}", scope, what);
+    if (!text.empty()) out.comment(text);
+}
+
+void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
+    for (const Op& op : frame.f.ops) statement(out, frame, op);
+}
+
+void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
+    const OpDef& def = op_def(op.name);
+    if (def.view || op.name == "constant" || op.name == "member") return;
+    if (op.name == "repeat") return loop(out, frame, op);
+    if (op.name == "call") return single_call(out, frame, op);
+    if (op.name == "fused") return kernel_call(out, frame, op);
+    if (op.name == "copy") {
+        out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]), expression(frame, op.operands[0]),
+                             frame.f.type(op.results[0]).bytes()));
+        return;
+    }
+    check(static_cast<bool>(def.call), fmt::format("{} is left over: neither a call of the menu nor part of a kernel", op.name));
+    menu_call(out, frame, op);
+}
+
+void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
+    const MenuCall call = op_def(op.name).call(op, frame.f);
+    if (call.function.empty()) return;
+    std::string fields;
+    auto add = [&fields](const std::string& name, const std::string& value) {
+        fields += fmt::format("{}.{} = {}", fields.empty() ? "" : ", ", name, value);
+    };
+    for (const CallField& field : call.fields) {
+        if (field.kind == CallField::Kind::literal) {
+            const bool number = !field.literal.empty() && field.literal.find_first_not_of("0123456789") == std::string::npos;
+            std::string wanted = field.name == "S" ? "T" : field.name == "entries" || field.name == "classes" ? "V" : field.name == "width" ? "C" : field.name;
+            add(field.name, number ? layout_.symbols().size(std::strtoll(field.literal.c_str(), nullptr, 10), wanted) : field.literal);
+            continue;
+        }
+        const Value v = field.kind == CallField::Kind::operand ? op.operands.at(field.index) : op.results.at(field.index);
+        add(field.name, expression(frame, v));
+        const Dims& strides = frame.f.info(v).placement.strides;
+        if (strides.empty()) continue;
+        check(!field.stride_field.empty() && field.row_dims >= 1 && field.row_dims <= strides.size(),
+              fmt::format("{}: .{} cannot be a view", call.function, field.name));
+        add(field.stride_field, std::to_string(strides[field.row_dims - 1]));
+    }
+    comment(out, frame, op, call.comment);
+    out.line(fmt::format("{}({{{}}}, stream);", call.function, fields));
+}
+
+void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op& op) const {
+    const PrintedKernel& kernel = kernels_.use(frame.f, op);
+    std::string arguments;
+    for (const KernelArgument& a : kernel.arguments)
+        arguments += expression(frame, a.output ? op.results.at(a.index) : op.operands.at(a.index)) + ", ";
+    comment(out, frame, op, kernel.comment.substr(0, kernel.comment.find('\n')));
+    out.line(fmt::format("{}({}stream);", kernel.name, arguments));
+}
+
+void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op& op) const {
+    const Function& body = *layout_.module().find(op.attributes.string("callee"));
+    std::map<Value, std::string> expressions;
+    std::string arguments;
+    for (const BodyParameter& p : body_parameters(layout_, body, expressions)) {
+        std::string text;
+        switch (p.kind) {
+            case BodyParameter::Kind::carried_out: text = expression(frame, op.results[p.index]); break;
+            case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
+            case BodyParameter::Kind::scratch:
+                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch", op.attributes.integer("scratch"));
+                break;
+            case BodyParameter::Kind::gradient: text = "gradient"; break;
+            case BodyParameter::Kind::stream: text = "stream"; break;
+            default: throw InternalError("a called function has the parameters of a loop's body");
+        }
+        arguments += (arguments.empty() ? "" : ", ") + text;
+    }
+    if (uses_constants(body)) arguments = "arenas_, " + arguments;
+    comment(out, frame, op, "");
+    out.line(fmt::format("{}({});", identifier(body.name), arguments));
+}
+
+void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) const {
+    const Function& body = *layout_.module().find(op.attributes.string("body"));
+    const std::int64_t n = op.attributes.integer("n");
+    const bool reverse = op.attributes.boolean("reverse", false);
+    const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
+    std::map<Value, std::string> expressions;
+    const std::vector<BodyParameter> parameters = body_parameters(layout_, body, expressions);
+    const std::vector<std::string>& names = layout_.names(body);
+
+    out.blank();
+    // Where the values that go from layer to layer lie.
+    std::vector<std::string> slot_names;
+    std::vector<std::string> taken = frame.names;
+    for (std::size_t k = 0; k < carried; ++k) {
+        const CarrySlots slots = carry_slots(op, k);
+        const Type& type = body.type(body.arguments[k]);
+        slot_names.push_back(unique_identifier(names[body.arguments[k].index] + "_slot", taken));
+        const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
+        out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};  // {}{}", slot_names.back(),
+                             at_arena(type.dtype, arena_member(slots.arena), fmt::format("{} + {} * {}", slots.base, index, slots.stride)),
+                             layout_.symbols().shape(type.dims),
+                             slots.period > 0 ? ", by turns" : fmt::format(" x {}: slot i goes into layer i", n + 1)));
+    }
+    if (reverse)
+        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", n));
+    else
+        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", n));
+    // Iteration i reads slot i and writes slot i + 1; going backwards, iteration i is layer n - 1 - i.
+    const std::string in_slot = reverse ? fmt::format("{} - layer", n - 1) : "layer";
+    const std::string out_slot = reverse ? fmt::format("{} - layer", n) : "layer + 1";
+    std::string arguments;
+    for (const BodyParameter& p : parameters) {
+        std::string text;
+        switch (p.kind) {
+            case BodyParameter::Kind::carried_out: text = fmt::format("{}({})", slot_names[p.index], out_slot); break;
+            case BodyParameter::Kind::carried_in: text = fmt::format("{}({})", slot_names[p.index], in_slot); break;
+            case BodyParameter::Kind::structure: text = fmt::format("{}(arenas_, layer)", p.structure->function); break;
+            case BodyParameter::Kind::family: text = member_expression(frame, op.operands[p.index], "layer"); break;
+            case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
+            case BodyParameter::Kind::scratch:
+                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch", op.attributes.integer("scratch"));
+                break;
+            case BodyParameter::Kind::gradient: text = "gradient"; break;
+            case BodyParameter::Kind::stream: text = "stream"; break;
+        }
+        arguments += (arguments.empty() ? "" : ", ") + text;
+    }
+    if (uses_constants(body)) arguments = "arenas_, " + arguments;
+    out.line(fmt::format("{}({});", identifier(body.name), arguments));
+    out.close();
+    out.blank();
+}
+
+}  // namespace thunderc

@@ -1,0 +1,56 @@
+// Prints the functions of a planned module: the bodies of loops for blocks.cpp, the entries for model.cpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/kernels_cpu.h"
+#include "codegen/layout.h"
+#include "codegen/text.h"
+
+namespace thunderc {
+
+// The kernels that the program calls, one for each pair of kernel function and operand layout, in the order of first use.
+class KernelTable {
+  public:
+    explicit KernelTable(const Module& module) : module_(&module) {}
+
+    const PrintedKernel& use(const Function& caller, const Op& fused);
+    std::vector<const PrintedKernel*> all() const;
+
+  private:
+    const Module* module_;
+    std::vector<std::pair<std::pair<std::string, KernelLayouts>, PrintedKernel>> kernels_;
+};
+
+class FunctionPrinter {
+  public:
+    FunctionPrinter(const ProgramLayout& layout, KernelTable& kernels) : layout_(layout), kernels_(kernels) {}
+
+    // "void decoder_layer_forward(float* y, const float* x, const DecoderLayerWeights& w, ...)" without an end.
+    std::string signature(const Function& body) const;
+    // A body: its comment, signature and statements.
+    void print_body(SourceText& out, const Function& body) const;
+    // The statements of an entry function, without its braces.
+    void print_entry(SourceText& out, const Function& entry) const;
+
+  private:
+    struct Frame;
+    void locals(SourceText& out, const Frame& frame) const;
+    void statements(SourceText& out, const Frame& frame) const;
+    void statement(SourceText& out, const Frame& frame, const Op& op) const;
+    void loop(SourceText& out, const Frame& frame, const Op& op) const;
+    void single_call(SourceText& out, const Frame& frame, const Op& op) const;
+    void menu_call(SourceText& out, const Frame& frame, const Op& op) const;
+    void kernel_call(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string expression(const Frame& frame, Value v) const;
+    std::string member_expression(const Frame& frame, Value family, const std::string& index) const;
+    void comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const;
+
+    const ProgramLayout& layout_;
+    KernelTable& kernels_;
+};
+
+}  // namespace thunderc

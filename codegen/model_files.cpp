@@ -1,0 +1,323 @@
+#include "codegen/model_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/text.h"
+#include "compiler/ops/op.h"
+#include "compiler/support/error.h"
+#include "compiler/ir/print.h"
+#include "compiler/transforms/plan.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+std::string_view spec_dtype(DType dtype) { return dtype == DType::boolean ? "boolean" : name_of(dtype); }
+
+std::string layout_table(const ProgramLayout& layout) {
+    SourceText out;
+    out.banner("LAYOUT");
+    out.comment(
+        "Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n times, one "
+        "stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.");
+    out.line("struct LayoutRow {");
+    out.line("    const char *name, *shape, *type, *arena;");
+    out.line("    std::size_t offset, bytes;");
+    out.line("    std::int64_t layers;");
+    out.line("    std::size_t stride;");
+    out.line("    const char* lifetime;");
+    out.line("};");
+    out.line("inline constexpr LayoutRow LAYOUT[] = {");
+    for (const LayoutRow& row : layout.rows())
+        out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\"}},", row.name, layout.symbols().shape(row.type.dims),
+                             name_of(row.type.dtype), row.arena, row.offset, row.type.bytes(), row.count, row.stride, row.lifetime));
+    out.line("};");
+    return out.str();
+}
+
+std::string quoted_names(const std::vector<std::string>& names) {
+    std::string out;
+    for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
+    return out;
+}
+
+}  // namespace
+
+std::string bytes_text(std::int64_t bytes) {
+    if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
+    if (bytes >= 1'000'000) return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
+    if (bytes >= 1'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+    return fmt::format("{} B", bytes);
+}
+
+std::vector<const Function*> block_functions(const Module& module) {
+    std::vector<const Function*> out;
+    for (const Function& f : module.functions)
+        if (f.argument_info.empty() && !f.kind.starts_with("kernel:")) out.push_back(&f);
+    return out;
+}
+
+std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options) {
+    const Module& module = layout.module();
+    SourceText out;
+    out.comment(fmt::format("{}: sizes, tensors and where they lie; the functions of a training step.", options.model_name));
+    out.line("#pragma once");
+    out.blank();
+    out.line("#include <cstddef>");
+    out.line("#include <cstdint>");
+    out.blank();
+    out.line("#include \"device/menu.h\"      // linear_forward, attention_forward, ...: the calls that a device provides");
+    out.line("#include \"device/stream.h\"    // Stream: where calls run, in order");
+    out.line("#include \"train/arenas.h\"     // Arenas: the memory, one piece for each class of lifetime");
+    out.line("#include \"train/program.h\"    // ProgramSpec: what the trainer has to know of this program");
+    out.blank();
+    out.banner("sizes");
+    for (const Symbol& s : layout.symbols().all())
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
+    out.blank();
+    out.comment("The tensor at a byte offset of an arena.");
+    out.line("template <typename T>");
+    out.open("inline T* at(std::byte* arena, std::int64_t offset) {");
+    out.line("return reinterpret_cast<T*>(arena + offset);");
+    out.close();
+    out.blank();
+    for (const LayerStruct& s : layout.structs()) {
+        out.banner(s.name);
+        out.comment(fmt::format("{}{} layers", s.scope.empty() ? "" : s.scope + ": ", s.layers));
+        out.open(fmt::format("struct {} {{", s.name));
+        for (const LayerField& field : s.fields)
+            out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, layout.symbols().shape(field.type.dims),
+                                 field.what.empty() ? "" : "  " + field.what));
+        out.close("};");
+        out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
+        out.open("return {");
+        for (const LayerField& field : s.fields)
+            out.line(fmt::format(".{} = at<{}>(arenas.{}, {} + layer * {}),", field.name, cpp_type(field.type.dtype), name_of(s.arena),
+                                 field.offset, field.stride));
+        out.close("};");
+        out.close();
+        out.blank();
+    }
+    const std::vector<const Function*> blocks = block_functions(module);
+    if (!blocks.empty()) {
+        out.banner("blocks.cpp");
+        out.comment("Outputs first, the stream last.");
+        out.line("using namespace thunder;");
+        for (const Function* f : blocks) out.line(printer.signature(*f) + ";");
+        out.blank();
+    }
+    out.banner("model.cpp");
+    out.open("class Model {");
+    out.outdent();
+    out.line("  public:");
+    out.indent();
+    out.line("Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}");
+    out.blank();
+    out.comment("Adds the weight of the micro-batch's loss to the step's.");
+    out.line("void loss_weight();");
+    out.comment("One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
+    out.line("void forward_backward(thunder::Gradient gradient);");
+    out.comment("The norm of the gradients, clipping, and the optimizer's step.");
+    out.line("void update();");
+    out.blank();
+    out.outdent();
+    out.line("  private:");
+    out.indent();
+    out.line("thunder::Arenas arenas_;");
+    out.line("thunder::Stream& stream_;");
+    out.close("};");
+    out.line("extern const thunder::ProgramSpec PROGRAM;  // spec.cpp");
+    out.blank();
+    std::string text = out.str();
+    return text + "\n" + layout_table(layout);
+}
+
+std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options) {
+    const Module& module = layout.module();
+    SourceText out;
+    out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
+    out.comment("A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it says so.");
+    out.line("#include \"model.h\"");
+    out.blank();
+    out.line("#include \"kernels.h\"             // the kernels generated for this model");
+    out.line("#include \"optim/adamw.h\"         // one pass over all parameters");
+    out.line("#include \"optim/global_norm.h\"   // the norm of all gradients");
+    out.line("#include \"optim/sgd.h\"");
+    out.blank();
+    out.line("using namespace thunder;");
+    out.blank();
+    for (const Function& f : module.functions) {
+        if (f.argument_info.empty()) continue;
+        const bool step = f.name == "forward_backward";
+        out.open(fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
+        out.line("[[maybe_unused]] Stream& stream = stream_;");
+        if (step) out.line("arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;");
+        out.blank();
+        printer.print_entry(out, f);
+        out.close();
+        out.blank();
+    }
+    return out.str();
+}
+
+// ---- spec.cpp: what the trainer has to know ---------------------------------------------------------------------------------
+
+namespace {
+
+class SpecPrinter {
+  public:
+    SpecPrinter(const ProgramLayout& layout, const EmitOptions& options) : layout_(layout), options_(options) {}
+
+    std::string print() {
+        collect();
+        out_.comment(fmt::format("spec.cpp: the parameters, inputs and tables of {}, for the trainer.", options_.model_name));
+        out_.line("#include \"model.h\"");
+        out_.blank();
+        out_.line("using namespace thunder;");
+        out_.blank();
+        out_.open("namespace {");
+        out_.outdent();
+        out_.blank();
+        for (const auto& [dims, name] : shapes_)
+            out_.line(fmt::format("constexpr std::int64_t {}[] = {{{}}};", name, dims.empty() ? "1" : fmt::format("{}", fmt::join(dims, ", "))));
+        out_.append_lines(aliases_);
+        out_.blank();
+        array("ParameterSpec", "PARAMETERS", parameters_);
+        array("ConstantSpec", "CONSTANTS", constants_);
+        array("InputSpec", "INPUTS", inputs_);
+        out_.line("}  // namespace");
+        out_.blank();
+        const Module& m = layout_.module();
+        out_.open("const ProgramSpec PROGRAM = {");
+        out_.line(fmt::format(".name = {},", quote(options_.model_name)));
+        out_.line(fmt::format(".optimizer = {},", quote(options_.compile.optimizer)));
+        out_.line(fmt::format(".parameters = {},", parameters_.empty() ? "{}" : "PARAMETERS"));
+        out_.line(fmt::format(".constants = {},", constants_.empty() ? "{}" : "CONSTANTS"));
+        out_.line(fmt::format(".inputs = {},", inputs_.empty() ? "{}" : "INPUTS"));
+        std::string bytes;
+        for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
+            bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
+        out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
+        out_.line(fmt::format(".batch = {},", batch_));
+        out_.line(fmt::format(".tokens = {},", tokens_));
+        out_.line(fmt::format(".weighted_loss = {},", weighted()));
+        out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
+        out_.line(fmt::format(".flops_per_micro_step = {:.9g},", flops(m.main())));
+        out_.close("};");
+        return out_.str();
+    }
+
+  private:
+    static std::string init_kind(const std::string& name, const Type& type) {
+        if (name.ends_with(".bias") || name.ends_with("_bias") || name == "bias") return "zeros";
+        return type.rank() <= 1 ? "ones" : "normal";   // vectors that are no biases are the scales of norms
+    }
+
+    std::string shape(const Dims& dims) {
+        auto [at, is_new] = shapes_.try_emplace(dims);
+        if (is_new) at->second = fmt::format("SHAPE_{}", dims.empty() ? "SCALAR" : fmt::format("{}", fmt::join(dims, "_")));
+        return dims.empty() ? "{}" : at->second;
+    }
+
+    std::string span_of(const Dims& dims) { return dims.empty() ? "{}" : shape(dims); }
+
+    void collect() {
+        const Function& main = layout_.module().main();
+        for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+            const ArgInfo& info = main.argument_info[k];
+            const Type& type = main.type(main.arguments[k]);
+            const Placement& p = main.info(main.arguments[k]).placement;
+            if (info.kind == ArgInfo::Kind::parameter) {
+                for (std::size_t m = 0; m < info.names.size(); ++m) parameter(info, m, type, p);
+            } else if (info.kind == ArgInfo::Kind::input) {
+                input(info, type, p);
+            }
+        }
+        // Parameters in the order of their bytes, so that the table reads like the arena.
+        std::stable_sort(parameter_order_.begin(), parameter_order_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+        for (const auto& [offset, line] : parameter_order_) parameters_.push_back(line);
+        std::map<std::int64_t, std::pair<std::string, Type>> tables;
+        for (const Function& f : layout_.module().functions)
+            for (const Op& op : f.ops)
+                if (op.name == "constant" && f.kind.empty()) {
+                    Value v = op.results[0];
+                    tables.try_emplace(f.info(v).placement.offset, fmt::format("table_{}", f.info(v).placement.offset), f.type(v));
+                }
+        for (const auto& [offset, table] : tables)
+            constants_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(table.first), spec_dtype(table.second.dtype),
+                                             span_of(table.second.dims), offset, table.second.bytes()));
+    }
+
+    void parameter(const ArgInfo& info, std::size_t m, const Type& type, const Placement& p) {
+        std::string aliases = "{}";
+        if (m < info.aliases.size() && !info.aliases[m].empty()) {
+            aliases = fmt::format("ALIASES_{}", alias_count_++);
+            aliases_ += fmt::format("constexpr std::string_view {}[] = {{{}}};\n", aliases, quoted_names(info.aliases[m]));
+        }
+        const std::int64_t offset = p.offset + static_cast<std::int64_t>(m) * p.layer_stride;
+        parameter_order_.emplace_back(
+            offset, fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}}},", quote(info.names[m]),
+                                spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(), info.trainable,
+                                init_kind(info.names[m], type), aliases, quote(info.note)));
+    }
+
+    void input(const ArgInfo& info, const Type& type, const Placement& p) {
+        if (info.batched && type.rank() > 0) {
+            batch_ = type.dims[0];
+            tokens_ = std::max(tokens_, type.rank() >= 2 && is_integer(type.dtype) ? type.dims[0] * type.dims[1] : type.dims[0]);
+        }
+        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]), spec_dtype(type.dtype),
+                                      span_of(type.dims), p.offset, type.bytes(), info.batched, info.entries, info.ignore_index,
+                                      quote(info.source)));
+    }
+
+    bool weighted() const {
+        const Function* f = layout_.module().find("loss_weight");
+        if (f == nullptr) return false;
+        for (const ArgInfo& info : f->argument_info)
+            if (info.kind == ArgInfo::Kind::input) return true;
+        return false;
+    }
+
+    double flops(const Function& f) const {
+        double sum = 0;
+        for (const Op& op : f.ops) {
+            if (op.name == "repeat")
+                sum += static_cast<double>(op.attributes.integer("n")) * flops(*layout_.module().find(op.attributes.string("body")));
+            else if (op.name == "call")
+                sum += flops(*layout_.module().find(op.attributes.string("callee")));
+            else if (const OpDef& def = op_def(op.name); def.flops)
+                sum += def.flops(op, f);
+        }
+        return sum;
+    }
+
+    void array(const char* type, const char* name, const std::vector<std::string>& lines) {
+        if (lines.empty()) return;
+        out_.open(fmt::format("constexpr {} {}[] = {{", type, name));
+        for (const std::string& line : lines) out_.line(line);
+        out_.close("};");
+        out_.blank();
+    }
+
+    const ProgramLayout& layout_;
+    const EmitOptions& options_;
+    SourceText out_;
+    std::map<Dims, std::string> shapes_;
+    std::string aliases_;
+    int alias_count_ = 0;
+    std::vector<std::pair<std::int64_t, std::string>> parameter_order_;
+    std::vector<std::string> parameters_, constants_, inputs_;
+    std::int64_t batch_ = 1, tokens_ = 1;
+};
+
+}  // namespace
+
+std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options) {
+    return SpecPrinter(layout, options).print();
+}
+
+}  // namespace thunderc

@@ -1,0 +1,98 @@
+#include "codegen/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/bundle/bundle.h"
+#include "codegen/model_files.h"
+#include "codegen/readme.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& printer) {
+    SourceText out;
+    out.comment("blocks.cpp: one function for each kind of repeated layer, forward and backward.");
+    out.line("#include \"kernels.h\"");
+    out.line("#include \"model.h\"");
+    out.blank();
+    for (const Function* f : block_functions(layout.module())) {
+        printer.print_body(out, *f);
+        out.blank();
+    }
+    return out.str();
+}
+
+std::string print_kernels_header(const KernelTable& kernels) {
+    SourceText out;
+    out.comment("kernels.h: what was fused for this model; outputs first, the stream last. Each kernel's text says what it computes.");
+    out.line("#pragma once");
+    out.blank();
+    out.line("#include <cstdint>");
+    out.blank();
+    out.line("#include \"device/stream.h\"");
+    out.blank();
+    out.line("using thunder::Stream;");
+    out.blank();
+    for (const PrintedKernel* kernel : kernels.all()) out.line(kernel->declaration);
+    return out.str();
+}
+
+std::string print_kernels_cpu(const KernelTable& kernels) {
+    std::string out = kernels_cpu_prologue();
+    for (const PrintedKernel* kernel : kernels.all()) out += "\n" + kernel->definition;
+    return out + kernels_cpu_epilogue();
+}
+
+}  // namespace
+
+std::vector<OutputFile> print_program(const Module& planned, const EmitOptions& options) {
+    check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
+    ProgramLayout layout(planned);
+    KernelTable kernels(planned);
+    FunctionPrinter printer(layout, kernels);
+    std::vector<OutputFile> files;
+    files.push_back({"model.h", print_model_header(layout, printer, options)});
+    files.push_back({"model.cpp", print_model_source(layout, printer, options)});
+    if (!block_functions(planned).empty()) files.push_back({"blocks.cpp", print_blocks(layout, printer)});
+    files.push_back({"spec.cpp", print_program_spec(layout, options)});
+    files.push_back({"kernels.h", print_kernels_header(kernels)});
+    files.push_back({"kernels_cpu.cpp", print_kernels_cpu(kernels)});
+    files.push_back({"README.md", print_readme(layout, options)});
+    files.push_back({"train.json", print_train_json(options)});
+    files.push_back({"train.cpp", bundled_template("train.cpp")});
+    files.push_back({"CMakeLists.txt", bundled_template("CMakeLists.txt")});
+    for (const OutputFile& file : bundled_runtime()) files.push_back(file);
+    std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
+    return files;
+}
+
+const std::vector<OutputFile>& bundled_runtime() {
+    static const std::vector<OutputFile> files = [] {
+        const std::string prefix = "runtime-lib/";
+        std::vector<OutputFile> out;
+        for (unsigned k = 0; k < bundled_file_count; ++k)
+            if (std::string path = bundled_files[k].path; path.starts_with(prefix))
+                out.push_back({"runtime/" + path.substr(prefix.size()), bundled_files[k].text});
+        return out;
+    }();
+    return files;
+}
+
+const std::string& bundled_template(const std::string& name) {
+    static const std::map<std::string, std::string> files = [] {
+        const std::string prefix = "templates/";
+        std::map<std::string, std::string> out;
+        for (unsigned k = 0; k < bundled_file_count; ++k)
+            if (std::string path = bundled_files[k].path; path.starts_with(prefix))
+                out[path.substr(prefix.size())] = bundled_files[k].text;
+        return out;
+    }();
+    auto at = files.find(name);
+    check(at != files.end(), "there is no template " + name);
+    return at->second;
+}
+
+}  // namespace thunderc

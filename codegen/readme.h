@@ -1,0 +1,16 @@
+// README.md and train.json of a program.
+#pragma once
+
+#include <string>
+
+#include "codegen/layout.h"
+#include "codegen/program.h"
+
+namespace thunderc {
+
+std::string print_readme(const ProgramLayout& layout, const EmitOptions& options);
+std::string print_train_json(const EmitOptions& options);
+// The memory table that the README and `thunderc plan` print, as Markdown.
+std::string memory_table(const ProgramLayout& layout);
+
+}  // namespace thunderc

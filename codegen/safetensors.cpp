@@ -1,0 +1,164 @@
+#include "codegen/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "compiler/analysis/constant_value.h"
+#include "compiler/ir/print.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+std::string_view stored_name(DType dtype) {
+    switch (dtype) {
+        case DType::f64: return "F64";
+        case DType::f32: return "F32";
+        case DType::f16: return "F16";
+        case DType::bf16: return "BF16";
+        case DType::i64: return "I64";
+        case DType::i32: return "I32";
+        case DType::boolean: return "BOOL";
+    }
+    throw InternalError("a dtype without a name in safetensors");
+}
+
+template <typename T>
+void append(std::vector<std::byte>& out, T value) {
+    const auto* p = reinterpret_cast<const std::byte*>(&value);
+    out.insert(out.end(), p, p + sizeof value);
+}
+
+std::vector<std::byte> encode(const Tensor& tensor) {
+    std::vector<std::byte> out;
+    out.reserve(tensor.type.bytes());
+    for (std::int64_t k = 0; k < tensor.size(); ++k) {
+        switch (tensor.type.dtype) {
+            case DType::f32: append(out, static_cast<float>(tensor.at(k))); break;
+            case DType::f64: append(out, tensor.at(k)); break;
+            case DType::i64: append(out, tensor.i[static_cast<std::size_t>(k)]); break;
+            case DType::i32: append(out, static_cast<std::int32_t>(tensor.i[static_cast<std::size_t>(k)])); break;
+            case DType::boolean: append(out, static_cast<std::uint8_t>(tensor.i[static_cast<std::size_t>(k)] != 0)); break;
+            default: throw InternalError("a table of a dtype that programs do not hold");
+        }
+    }
+    return out;
+}
+
+float half_to_float(std::uint16_t h) {
+    const std::uint32_t sign = (h & 0x8000U) << 16, exponent = (h >> 10) & 0x1fU, mantissa = h & 0x3ffU;
+    if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13));
+    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+    const float subnormal = static_cast<float>(mantissa) * 0x1p-24F;
+    return sign != 0 ? -subnormal : subnormal;
+}
+
+// Stored bytes of any float type as f32.
+std::vector<std::byte> to_f32(std::vector<std::byte> stored, DType dtype) {
+    if (dtype == DType::f32) return stored;
+    const std::size_t n = stored.size() / size_of(dtype);
+    std::vector<std::byte> out(n * 4);
+    for (std::size_t k = 0; k < n; ++k) {
+        float value = 0;
+        if (dtype == DType::f64) {
+            double d = 0;
+            std::memcpy(&d, stored.data() + k * 8, 8);
+            value = static_cast<float>(d);
+        } else {
+            std::uint16_t h = 0;
+            std::memcpy(&h, stored.data() + k * 2, 2);
+            value = dtype == DType::bf16 ? std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16) : half_to_float(h);
+        }
+        std::memcpy(out.data() + k * 4, &value, 4);
+    }
+    return out;
+}
+
+std::vector<std::byte> transposed(const std::vector<std::byte>& stored, std::int64_t rows, std::int64_t columns) {
+    std::vector<std::byte> out(stored.size());
+    const auto* from = reinterpret_cast<const std::uint32_t*>(stored.data());
+    auto* to = reinterpret_cast<std::uint32_t*>(out.data());
+    constexpr std::int64_t tile = 32;   // so that both sides stay in the cache
+    for (std::int64_t r0 = 0; r0 < rows; r0 += tile)
+        for (std::int64_t c0 = 0; c0 < columns; c0 += tile)
+            for (std::int64_t r = r0; r < std::min(r0 + tile, rows); ++r)
+                for (std::int64_t c = c0; c < std::min(c0 + tile, columns); ++c) to[c * rows + r] = from[r * columns + c];
+    return out;
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
+    std::string header = "{";
+    std::size_t offset = 0;
+    for (const StoredTensor& t : tensors) {
+        header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", header.size() > 1 ? "," : "",
+                              quote(t.name), stored_name(t.type.dtype), to_string(t.type.dims), offset, offset + t.type.bytes());
+        offset += t.type.bytes();
+    }
+    header += "}";
+    header.resize((header.size() + 7) / 8 * 8, ' ');   // data begins at a multiple of 8
+    std::ofstream out(path, std::ios::binary);
+    const auto size = static_cast<std::uint64_t>(header.size());
+    out.write(reinterpret_cast<const char*>(&size), 8);
+    out.write(header.data(), static_cast<std::streamsize>(header.size()));
+    for (const StoredTensor& t : tensors) {
+        if (!out) break;
+        const std::vector<std::byte> bytes = t.bytes();
+        check(bytes.size() == t.type.bytes(), fmt::format("{} has {} bytes, expected {}", t.name, bytes.size(), t.type.bytes()));
+        out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
+    out.close();
+    if (out) return;
+    Diagnostic d;
+    d.message = fmt::format("cannot write {}: {}", path.filename().string(), std::strerror(errno));
+    d.help = "make room on the disk, or choose another folder with -o";
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw UserError(std::move(d));
+}
+
+std::vector<StoredTensor> stored_parameters(const Module& module, std::string* missing) {
+    std::vector<StoredTensor> out;
+    const Function& main = module.main();
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        if (info.kind != ArgInfo::Kind::parameter) continue;
+        const Type type = Type::tensor(DType::f32, main.type(main.arguments[k]).dims);
+        for (std::size_t m = 0; m < info.names.size(); ++m) {
+            const WeightSource* source = m < info.sources.size() ? info.sources[m].get() : nullptr;
+            if (source == nullptr || !source->read) {
+                if (missing != nullptr) *missing = source == nullptr ? std::string() : source->missing;
+                return {};
+            }
+            out.push_back({info.names[m], type, [s = info.sources[m]] {
+                               std::vector<std::byte> bytes = to_f32(s->read(), s->type.dtype);
+                               return s->transposed ? transposed(bytes, s->type.dims.at(0), s->type.dims.at(1)) : bytes;
+                           }});
+        }
+    }
+    return out;
+}
+
+std::vector<StoredTensor> stored_constants(const Module& planned) {
+    std::map<std::int64_t, StoredTensor> by_offset;
+    for (const Function& f : planned.functions) {
+        if (!f.kind.empty()) continue;
+        for (const Op& op : f.ops) {
+            if (op.name != "constant") continue;
+            const std::int64_t offset = f.info(op.results[0]).placement.offset;
+            by_offset.try_emplace(offset, StoredTensor{fmt::format("table_{}", offset), f.type(op.results[0]),
+                                                       [expr = op.attributes.constant("value")] { return encode(materialize(*expr)); }});
+        }
+    }
+    std::vector<StoredTensor> out;
+    for (auto& [offset, tensor] : by_offset) out.push_back(std::move(tensor));
+    return out;
+}
+
+}  // namespace thunderc

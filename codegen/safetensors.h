@@ -1,0 +1,30 @@
+// Writes safetensors files of the compiler's own: the export's weights and the program's tables.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// A tensor whose bytes are asked for when it is written, so that no more than one is held.
+struct StoredTensor {
+    std::string name;
+    Type type;
+    std::function<std::vector<std::byte>()> bytes;
+};
+
+// Throws UserError where the file cannot be written; then nothing is left of it.
+void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
+
+// The initial values that the export holds, in the framework's names and orientation, as f32. Empty where a tensor's data is
+// not there (an external file that is absent); `missing` then says which file.
+std::vector<StoredTensor> stored_parameters(const Module& module, std::string* missing = nullptr);
+// The tables of a planned module, by the names that spec.cpp gives them.
+std::vector<StoredTensor> stored_constants(const Module& planned);
+
+}  // namespace thunderc
