@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/ops/linear.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
@@ -94,15 +95,16 @@ class ParameterLayout {
             return;
         }
         if (!op.attributes.boolean("adjacent_weights", false)) return;
-        std::vector<std::size_t> group;
-        for (Value v : op.operands) {
-            if (!v || f.type(v).rank() != 2) continue;
-            Value at = to_entry(v);
-            for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
-                if (entry_.arguments[k] == at && entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
-                    group.push_back(k);
+        for (const std::vector<Value>& values : adjacent_values(op)) {
+            std::vector<std::size_t> group;
+            for (Value v : values) {
+                Value at = to_entry(v);
+                for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
+                    if (entry_.arguments[k] == at && entry_.argument_info[k].kind == ArgInfo::Kind::parameter) group.push_back(k);
+            }
+            // Gradients are no parameters; they follow, since they lie like their parameters.
+            for (std::size_t k = 1; k < group.size(); ++k) follows_[group[k]] = group[k - 1];
         }
-        for (std::size_t k = 1; k < group.size(); ++k) follows_[group[k]] = group[k - 1];
     }
 
     void place(const Unit& unit) {
@@ -273,7 +275,7 @@ class FunctionPlanner {
         return {arena, base + found->second.offset, found->second.layer_stride, {}, {}};
     }
 
-    // "grad.x", "m.x", "v.x" name what belongs to the parameter x.
+    // "grad.x", "first_moment.x", "second_moment.x", "momentum.x" name what belongs to the parameter x.
     Placement entry_argument(const Type& type, const ArgInfo& info) {
         const std::string& name = info.names.front();
         switch (info.kind) {
@@ -299,12 +301,13 @@ class FunctionPlanner {
         const std::size_t dot = name.find('.');
         const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
         if (what == "grad") return parameter_place(Arena::gradients, parameter);
-        if (what == "m") return parameter_place(Arena::optimizer, parameter);
-        check(what == "v", fmt::format("there is no state {}", name));
+        if (what == "first_moment" || what == "momentum") return parameter_place(Arena::optimizer, parameter);
+        check(what == "second_moment", fmt::format("there is no state {}", name));
         return parameter_place(Arena::optimizer, parameter, shared_.parameter_bytes);
     }
 
-    // Results of entry functions are named like the argument that they replace; those of bodies are the caller's.
+    // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of bodies are
+    // the caller's.
     void place_results() {
         for (std::size_t r = 0; r < f_.results.size(); ++r) {
             Value v = f_.results[r];
@@ -319,12 +322,9 @@ class FunctionPlanner {
     }
 
     Placement result_place(const std::string& name) {
-        for (std::size_t k = 0; k < f_.arguments.size(); ++k)
-            if (f_.argument_info[k].names.size() > 0 && f_.argument_info[k].names.front() == name)
-                return at(f_.arguments[k]);
+        for (Value v : f_.arguments)
+            if (f_.info(v).name == name) return at(v);
         if (std::optional<std::int64_t> offset = step_scalar_offset(name)) return {Arena::scalars, *offset, 0, {}, {}};
-        if (shared_.parameters.contains(name)) return parameter_place(Arena::parameters, name);
-        if (name.find('.') != std::string::npos) return state_place(name);
         throw InternalError(fmt::format("@{}: the result {} has no place", f_.name, name));
     }
 
@@ -645,7 +645,7 @@ CarrySlots carry_slots(const Op& repeat, std::size_t carried) {
 
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
     // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-    constexpr std::array<std::pair<std::string_view, std::int64_t>, 17> fields = {{{"learning_rate", 0},
+    constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0},
                                                                                    {"beta1", 4},
                                                                                    {"beta2", 8},
                                                                                    {"eps", 12},
@@ -661,7 +661,8 @@ std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
                                                                                    {"loss_sum", 64},
                                                                                    {"grad_norm", 68},
                                                                                    {"clip_factor", 72},
-                                                                                   {"first_micro_step", 76}}};
+                                                                                   {"first_micro_step", 76},
+{"decay_all", 77}}};
     for (const auto& [field, offset] : fields)
         if (field == name) return offset;
     return std::nullopt;

@@ -21,6 +21,10 @@ struct StepScalars {
     float loss_sum = 0;     // sum of the weighted losses so far
     float grad_norm = 0;    // of all gradients, before clipping
     float clip_factor = 1;  // what the optimizer multiplies gradients with
+
+    // known to the host
+    bool first_micro_step = true;  // gradients are overwritten, not added to
+    bool decay_all = false;        // weight decay on vectors as well
 };
 
 }  // namespace thunder
