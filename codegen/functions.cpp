@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
@@ -195,7 +196,7 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
     const Function& f = frame.f;
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
-        if (op_def(op.name).view || op.name == "constant" || op.name == "member") continue;
+        if (is_view(op) || op.name == "constant" || op.name == "member") continue;
         const OpDef& def = op_def(op.name);
         if (def.call && op.name != "fused") {
             for (const CallField& field : def.call(op, f).fields) {
@@ -276,7 +277,7 @@ void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
 
 void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
     const OpDef& def = op_def(op.name);
-    if (def.view || op.name == "constant" || op.name == "member") return;
+    if (is_view(op) || op.name == "constant" || op.name == "member") return;
     if (op.name == "repeat") return loop(out, frame, op);
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);
@@ -307,9 +308,9 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         add(field.name, expression(frame, v));
         const Dims& strides = frame.f.info(v).placement.strides;
         if (strides.empty()) continue;
-        check(!field.stride_field.empty() && field.row_dims >= 1 && field.row_dims <= strides.size(),
-              fmt::format("{}: .{} cannot be a view", call.function, field.name));
-        add(field.stride_field, std::to_string(strides[field.row_dims - 1]));
+        const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
+        check(!field.stride_field.empty() && stride.has_value(), fmt::format("{}: .{} cannot be a view", call.function, field.name));
+        add(field.stride_field, layout_.symbols().size(*stride));
     }
     comment(out, frame, op, call.comment);
     out.line(fmt::format("{}({{{}}}, stream);", call.function, fields));

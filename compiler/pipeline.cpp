@@ -11,6 +11,7 @@
 #include "compiler/transforms/differentiate.h"
 #include "compiler/transforms/fold_constants.h"
 #include "compiler/transforms/fuse.h"
+#include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
 #include "compiler/transforms/merge_siblings.h"
 #include "compiler/transforms/outline_blocks.h"
@@ -71,6 +72,7 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
         return differentiate(std::move(m), options, r);
     });
     add("compose_step", [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
+    if (!naive) add("join_pads", join_pads);   // gradients of the merged products, side by side
     add("sink_accumulation", sink_accumulation);
     add("simplify_step", simplify);
 

@@ -94,14 +94,6 @@ struct MenuCall {
     std::string comment;  // what it computes, for the generated comment: "y = x Wᵀ + bias"
 };
 
-// ---- how a view reads its operand's bytes ------------------------------------------------------------------------------------
-
-// The result's element strides in the operand's memory, and the offset of its first element; in elements.
-struct View {
-    std::int64_t offset = 0;
-    Dims strides;
-};
-
 // ---- samples: what every generic test runs on
 // ------------------------------------------------------------------------------
 
@@ -151,8 +143,6 @@ struct OpDef {
     // FLOPs of matrix products; 0 where there are none.
     std::function<double(const Op&, const Function&)> flops;
     Recompute recompute = Recompute::cheap;
-    // Views alone: the result as a view of operand 0, which lies in memory with `strides`; nullopt where it has to be copied.
-    std::function<std::optional<View>(const Op&, const Type& operand, const Type& result, const Dims& strides)> view;
     // Result r may be written over operand o (element i of the one is read before element i of the other is written,
     // and no other).
     std::vector<std::pair<std::size_t, std::size_t>> in_place;

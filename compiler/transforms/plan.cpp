@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ops/linear.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -250,7 +251,7 @@ class FunctionPlanner {
             for (const Op& op : f_.ops)
                 if (std::find(op.results.begin(), op.results.end(), v) != op.results.end()) def = &op;
             const bool view =
-                def != nullptr && (op_def(def->name).view || def->name == "constant" || def->name == "member");
+                def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
             const bool again = !given.insert(v).second;
             if (chained(r) && !again) continue;
             if (def == nullptr || view || again || f_.type(v).is_family()) {
@@ -409,7 +410,7 @@ class FunctionPlanner {
         Value in = f_.ops[index].operands[k];
         Value out = f_.ops[index].results[k];
         const Op* def = definition(in);
-        const bool own = def != nullptr && !op_def(def->name).view && def->name != "constant" &&
+        const bool own = def != nullptr && !is_view(*def) && def->name != "constant" &&
                          def->name != "member" && !placed(in);
         // With two slots by turns, slot 0 is overwritten by the second layer: whoever else reads the value later must
         // not find that.
@@ -480,15 +481,14 @@ class FunctionPlanner {
                     family.arena, family.offset + op.attributes.integer("index") * family.layer_stride, 0, {}, {}};
                 continue;
             }
-            const OpDef& def = op_def(op.name);
-            if (!def.view) continue;
-            Value from = op.operands[0], to = op.results[0];
+            if (!is_view(op)) continue;
+            const Value from = op.operands[0], to = op.results[0];
             const Dims strides = at(from).strides.empty() ? dense_strides(f_.type(from).dims) : at(from).strides;
-            std::optional<View> view = def.view(op, f_.type(from), f_.type(to), strides);
-            check(view.has_value(), fmt::format("@{}: {} cannot be a view here", f_.name, op.name));
+            const std::optional<ViewLayout> view = view_layout(f_, op, {strides, 0});
+            if (!view) continue;   // only kernels read it, and they have views of their own
             Placement p;
             p.view_of = owner(from);
-            p.strides = view->strides == dense_strides(f_.type(to).dims) ? Dims{} : view->strides;
+            p.strides = is_dense(*view, f_.type(to).dims) ? Dims{} : view->strides;
             p.offset = view->offset * static_cast<std::int64_t>(size_of(f_.type(to).dtype)) + view_offset_[from];
             view_offset_[to] = p.offset;
             p.arena = Arena::scratch;  // completed when its owner is placed

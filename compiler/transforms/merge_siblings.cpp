@@ -1,0 +1,108 @@
+#include "compiler/transforms/merge_siblings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ops/linear.h"
+#include "compiler/ops/op.h"
+
+namespace thunderc {
+namespace {
+
+bool has(const Op& op, std::size_t k) { return k < op.operands.size() && op.operands[k]; }
+
+// A product that can be one of several: no residual, no activation, its tensors are arguments.
+bool plain(const Function& f, const Op& op, const std::set<Value>& arguments, const std::map<Value, int>& readers) {
+    if (op.name != "linear" || linear_products(op.operands.size()) != 1 || op.results.size() != 1) return false;
+    if (has(op, linear_residual) || op.attributes.string("activation", "none") != "none") return false;
+    const Value weight = op.operands[linear_weight(0)];
+    // A weight that something else reads as well (a tied head) has to lie where that wants it.
+    if (!arguments.contains(weight) || readers.at(weight) != 1) return false;
+    if (has(op, linear_bias(0)) && !arguments.contains(op.operands[linear_bias(0)])) return false;
+    return f.type(op.operands[0]).rank() >= 1;
+}
+
+Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
+    Op op;
+    op.name = "linear";
+    op.attributes = siblings[0]->attributes;
+    op.attributes.set("adjacent_weights", true);
+    op.provenance = siblings[0]->provenance;
+    op.operands = {siblings[0]->operands[0], siblings[0]->operands[1], has(*siblings[0], 2) ? siblings[0]->operands[2] : Value{}, Value{}};
+    Type type = f.type(siblings[0]->results[0]);
+    std::string name = f.info(siblings[0]->results[0]).name;
+    for (std::size_t k = 1; k < siblings.size(); ++k) {
+        op.operands.push_back(siblings[k]->operands[1]);
+        op.operands.push_back(has(*siblings[k], 2) ? siblings[k]->operands[2] : Value{});
+        op.provenance = merge(op.provenance, siblings[k]->provenance);
+        type.dims.back() += f.type(siblings[k]->results[0]).dims.back();
+        name += "_" + f.info(siblings[k]->results[0]).name;
+    }
+    op.results = {f.add_value(type, name)};
+    return op;
+}
+
+std::string leaf(const std::string& scope) { return scope.substr(scope.rfind('.') + 1); }
+
+void merge_in(Function& f, Report& report) {
+    const std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
+    std::map<Value, int> readers;
+    for (const Op& op : f.ops)
+        for (Value v : op.operands)
+            if (v) ++readers[v];
+    std::map<std::pair<Value, bool>, std::vector<std::size_t>> groups;   // by input and whether there is a bias
+    for (std::size_t k = 0; k < f.ops.size(); ++k)
+        if (plain(f, f.ops[k], arguments, readers)) groups[{f.ops[k].operands[0], has(f.ops[k], 2)}].push_back(k);
+    std::map<std::size_t, std::vector<std::size_t>> merged;   // first product -> all
+    std::set<std::size_t> gone;
+    for (const auto& [key, group] : groups) {
+        if (group.size() < 2) continue;
+        merged[group[0]] = group;
+        gone.insert(group.begin() + 1, group.end());
+    }
+    if (merged.empty()) return;
+    std::vector<Op> ops = std::exchange(f.ops, {});
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+        if (gone.contains(k)) continue;
+        auto at = merged.find(k);
+        if (at == merged.end()) {
+            f.ops.push_back(ops[k]);
+            continue;
+        }
+        std::vector<const Op*> siblings;
+        std::string names;
+        for (std::size_t s : at->second) {
+            siblings.push_back(&ops[s]);
+            names += (names.empty() ? "" : ", ") + leaf(ops[s].provenance.scope);
+        }
+        Op product = merged_product(f, siblings);
+        const Value y = product.results[0];
+        report.done("merge_siblings", product.provenance.scope, names);
+        f.ops.push_back(std::move(product));
+        std::int64_t begin = 0;
+        for (const Op* sibling : siblings) {   // each product's own value, now a slice
+            const std::int64_t width = f.type(sibling->results[0]).dims.back();
+            Op slice;
+            slice.name = "slice";
+            slice.operands = {y};
+            slice.results = sibling->results;
+            slice.attributes = {{"axis", f.type(y).rank() - 1}, {"begin", begin}, {"end", begin + width}, {"step", std::int64_t{1}}};
+            slice.provenance = sibling->provenance;
+            f.ops.push_back(std::move(slice));
+            begin += width;
+        }
+    }
+}
+
+}  // namespace
+
+Module merge_siblings(Module module, Report& report) {
+    for (Function& f : module.functions) merge_in(f, report);
+    return module;
+}
+
+}  // namespace thunderc
