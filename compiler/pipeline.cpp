@@ -10,6 +10,7 @@
 #include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/differentiate.h"
 #include "compiler/transforms/fold_constants.h"
+#include "compiler/transforms/freeze_parameters.h"
 #include "compiler/transforms/fuse.h"
 #include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
@@ -65,7 +66,7 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
     }
 
     // ---- training ----
-    add("freeze", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
+    add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
     add("differentiate", [o](Module m, Report& r) {
         DifferentiateOptions options;
         options.recompute = parse_recompute_policy(o.recompute).value();

@@ -76,19 +76,19 @@ class ParameterLayout {
   private:
     // Weights of one merged product lie side by side. Seen from the entry: argument indices, in order.
     void find_adjacent(const Module& module) {
-        for (const Op& op : entry_.ops) note(module, op, entry_, [](Value v) { return v; });
+        for (const Op& op : entry_.ops) note(module, op, [](Value v) { return v; });
     }
 
     using ToEntry = std::function<Value(Value)>;
 
-    void note(const Module& module, const Op& op, const Function& f, const ToEntry& to_entry) {
+    void note(const Module& module, const Op& op, const ToEntry& to_entry) {
         const std::string body = op.name == "call"     ? op.attributes.string("callee")
                                  : op.name == "repeat" ? op.attributes.string("body")
                                                        : std::string();
         if (!body.empty()) {
             const Function& g = *module.find(body);
             for (const Op& inner : g.ops)
-                note(module, inner, g, [&](Value v) {
+                note(module, inner, [&](Value v) {
                     for (std::size_t k = 0; k < g.arguments.size(); ++k)
                         if (g.arguments[k] == v) return op.operands[k] ? to_entry(op.operands[k]) : Value{};
                     return Value{};
