@@ -55,7 +55,7 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
     add("raise_sdpa", raise_sdpa);
     add("raise_swiglu", raise_swiglu);
     add("raise_gelu", raise_gelu);
-    add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), LossOptions{o.loss}, r); });
+    add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
     add("simplify_raised", simplify);
 
     // ---- layers become one function and a loop, before differentiation: one backward function, whatever the depth ----
