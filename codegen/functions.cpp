@@ -84,9 +84,14 @@ struct FunctionPrinter::Frame {
 
 namespace {
 
+// Products add to gradients or overwrite them as the host says: a call's field `gradient` that is an operand is the flag.
+bool is_gradient_flag(const CallField& field) { return field.kind == CallField::Kind::operand && field.name == "gradient"; }
+
 bool reads_step(const Function& f, const Module& module) {
     for (const Op& op : f.ops) {
-        if (op.attributes.boolean("accumulate", false)) return true;
+        if (const OpDef& def = op_def(op.name); def.call)
+            for (const CallField& field : def.call(op, f).fields)
+                if (is_gradient_flag(field)) return true;
         for (const char* attribute : {"callee", "body"})
             if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module)) return true;
     }
@@ -214,16 +219,21 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         if (!loop)
             for (Value v : op.results) used[v.index] = true;
     }
+    std::set<std::string> declared;
+    std::vector<bool> written(f.values.size(), false);
+    for (const Op& op : f.ops)
+        for (Value v : op.results) written[v.index] = true;
     auto print = [&](Arena arena, const char* title) {
         bool first = true;
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
+            if (!declared.insert(frame.names[v.index]).second) return;   // a result in the place of an argument
             if (first && title[0] != 0) out.comment(title);
             first = false;
             const std::string base = frame.entry || arena != Arena::scratch ? arena_member(arena) : "scratch";
             const std::string type = std::string(cpp_type(f.type(v).dtype));
-            const bool read_only = arena == Arena::batch || arena == Arena::constants;
+            const bool read_only = arena == Arena::batch || arena == Arena::constants || (arena == Arena::parameters && !written[v.index]);
             out.line(fmt::format("{}{}* const {} = {};  // {}{}", read_only ? "const " : "", type, frame.names[v.index],
                                  at_arena(f.type(v).dtype, base, std::to_string(p.offset)), layout_.symbols().shape(f.type(v).dims),
                                  p.view_of ? fmt::format(", a view of {}", frame.names[p.view_of.index]) : ""));
@@ -302,6 +312,10 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
             const bool number = !field.literal.empty() && field.literal.find_first_not_of("0123456789") == std::string::npos;
             std::string wanted = field.name == "S" ? "T" : field.name == "entries" || field.name == "classes" ? "V" : field.name == "width" ? "C" : field.name;
             add(field.name, number ? layout_.symbols().size(std::strtoll(field.literal.c_str(), nullptr, 10), wanted) : field.literal);
+            continue;
+        }
+        if (is_gradient_flag(field)) {
+            add(field.name, "gradient");
             continue;
         }
         const Value v = field.kind == CallField::Kind::operand ? op.operands.at(field.index) : op.results.at(field.index);

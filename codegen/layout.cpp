@@ -19,7 +19,6 @@ using Arena = Placement::Arena;
 std::vector<std::string> leaf_candidates(const std::string& pattern) {
     std::string leaf = pattern;
     if (std::size_t close = leaf.find('}'); close != std::string::npos && close + 2 <= leaf.size()) leaf = leaf.substr(close + 2);
-    if (std::size_t dot = leaf.find("grad."); dot == 0) leaf = leaf.substr(5);
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= leaf.size();) {
         std::size_t dot = std::min(leaf.find('.', begin), leaf.size());
@@ -32,12 +31,13 @@ std::vector<std::string> leaf_candidates(const std::string& pattern) {
         last = "_" + parts.back();
         parts.pop_back();
     }
-    std::vector<std::string> out;   // from the shortest to the longest
+    std::vector<std::string> out;   // from the shortest to the longest, none of which is a number alone
     std::string name;
     for (std::size_t k = parts.size(); k-- > 0;) {
         name = name.empty() ? parts[k] : parts[k] + "_" + name;
-        out.push_back(identifier(name + last));
+        if (name.find_first_not_of("0123456789_") != std::string::npos) out.push_back(identifier(name + last));
     }
+    if (out.empty()) out.push_back(identifier(name + last));
     return out;
 }
 
@@ -136,14 +136,26 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     out.resize(function.values.size());
     std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g", "saved", "arenas_", "at", "B", "T"};
     for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
-    auto give = [&](Value v, const std::string& hint) { out[v.index] = unique_identifier(identifier(hint), taken); };
+    // A result that takes the place of an argument is that tensor.
+    std::map<Value, Value> replaced;
+    for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
+        for (Value a : function.arguments)
+            if (function.info(a).name == function.result_names[r]) replaced[function.results[r]] = a;
+    auto give = [&](Value v, const std::string& hint) {
+        if (auto at = replaced.find(v); at != replaced.end()) out[v.index] = out[at->second.index];
+        else out[v.index] = unique_identifier(identifier(hint), taken);
+    };
     for (std::size_t k = 0; k < function.arguments.size(); ++k) {
         Value v = function.arguments[k];
         if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
             out[v.index] = pick(leaf_candidates(name_pattern(function.argument_info[k].names)), taken);
         } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
             std::string pattern = name_pattern(function.argument_info[k].names);
-            out[v.index] = unique_identifier((pattern.starts_with("grad.") ? "d" : "") + leaf_candidates(pattern).front(), taken);
+            const std::size_t dot = pattern.find('.');
+            const std::string state = pattern.substr(0, dot);
+            std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
+            for (std::string& c : candidates) c = (state == "grad" ? "d" : state + "_") + c;
+            out[v.index] = pick(candidates, taken);
         } else {
             give(v, function.info(v).name);
         }
@@ -192,6 +204,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
         std::string what;
         for (std::size_t a = 0; a < caller.arguments.size(); ++a)
             if (caller.arguments[a] == v && a < caller.argument_info.size()) what = name_pattern(caller.argument_info[a].names);
+        if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
         add(v, body.info(body.arguments[k]).name, what);
     }
     for (std::size_t r = carried; r < loop.results.size(); ++r) add(loop.results[r], body.info(body.results[r]).name, "");

@@ -77,6 +77,8 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.banner("sizes");
     for (const Symbol& s : layout.symbols().all())
         out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
+    out.line(fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and each optimizer state are as large",
+                         module.arena_bytes.at("parameters")));
     out.blank();
     out.comment("The tensor at a byte offset of an arena.");
     out.line("template <typename T>");

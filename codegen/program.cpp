@@ -41,7 +41,8 @@ std::string print_kernels_header(const KernelTable& kernels) {
 }
 
 std::string print_kernels_cpu(const KernelTable& kernels) {
-    std::string out = kernels_cpu_prologue();
+    std::string out = "// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.\n#include \"kernels.h\"\n\n";
+    out += kernels_cpu_prologue() + "\nusing namespace thunder;\n";
     for (const PrintedKernel* kernel : kernels.all()) out += "\n" + kernel->definition;
     return out + kernels_cpu_epilogue();
 }

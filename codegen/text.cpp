@@ -12,8 +12,8 @@ namespace thunderc {
 namespace {
 
 struct Break {
-    std::size_t at = 0;   // the next line begins here
-    int depth = 1 << 20;  // open parentheses
+    std::size_t at = 0;  // the next line begins here
+    int cost = 1 << 20;  // open parentheses count first; a comma is better than an operator
 };
 
 // Where a statement of more than `room` columns is best broken: after a comma or before an operator, outside of
@@ -31,12 +31,14 @@ std::size_t break_position(std::string_view text, std::size_t room) {
         if (c == ')' || c == '}' || c == ']') --depth;
         if (c != ' ' || k < 16) continue;
         if (k > room) break;
-        bool breaks = text[k - 1] == ',' || text[k - 1] == ';';
+        const bool comma = text[k - 1] == ',' || text[k - 1] == ';';
+        bool breaks = comma;
         for (std::string_view op : operators) {
             breaks = breaks || (op != "= " && text.substr(k + 1, op.size()) == op);
             breaks = breaks || (op == "= " && k >= 2 && text.substr(k - 1, 2) == op);
         }
-        if (breaks && depth <= best.depth) best = {k + 1, depth};
+        const int cost = 2 * depth + (comma ? 0 : 1);
+        if (breaks && cost <= best.cost) best = {k + 1, cost};
     }
     return best.at;
 }

@@ -15,7 +15,6 @@
 #include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
 #include "compiler/transforms/merge_siblings.h"
-#include "compiler/transforms/outline_blocks.h"
 #include "compiler/transforms/plan.h"
 #include "compiler/transforms/raise_embedding.h"
 #include "compiler/transforms/raise_gelu.h"
@@ -24,15 +23,18 @@
 #include "compiler/transforms/raise_rotary.h"
 #include "compiler/transforms/raise_sdpa.h"
 #include "compiler/transforms/raise_swiglu.h"
-#include "compiler/transforms/roll_repeats.h"
 #include "compiler/transforms/simplify.h"
 #include "compiler/transforms/sink_accumulation.h"
 
 namespace thunderc {
 
+namespace {
+
 bool reference_only(const CompileOptions& options) {
     return !options.executors.empty() && options.executors.front() == "reference";
 }
+
+}  // namespace
 
 std::vector<Pass> pipeline(const CompileOptions& o) {
     std::vector<Pass> passes;
@@ -60,10 +62,6 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
 
     // ---- layers become one function and a loop, before differentiation: one backward function, whatever the depth ----
     if (!naive) add("merge_siblings", merge_siblings);   // before differentiation, so that the way back is merged as well
-    if (o.roll) {
-        add("outline_blocks", outline_blocks);
-        add("roll_repeats", roll_repeats);
-    }
 
     // ---- training ----
     add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
@@ -79,7 +77,10 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
 
     // ---- who computes what ----
     if (!naive) add("attach_epilogues", attach_epilogues);
-    add("claim", [o](Module m, Report& r) { return claim(std::move(m), o.executors, r); });
+    // The optimizer works on whole arenas in any program: what it does to them is not what a naive program is compared for.
+    std::vector<std::string> executors = o.executors;
+    if (naive) executors.insert(executors.begin(), "optimizer");
+    add("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
     add("simplify_claimed", simplify);
     add("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
 

@@ -25,7 +25,7 @@ struct CompileOptions {
     // optimizer
     std::string optimizer = "adamw";
     // executors, in order; "reference" alone gives the naive program
-    std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "fused"};
+    std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "optimizer", "fused"};
     std::string dtype = "f32";
     bool roll = true;  // --no-roll keeps every layer
 };

@@ -46,6 +46,14 @@ std::vector<Type> infer_update(const InferInput& in, const Groups& g, const std:
     return results;
 }
 
+// The runtime's loops work on whole arenas, in which parameters, gradients and states lie at the same places.
+CallField literal(std::string name, std::string text) {
+    CallField field;
+    field.name = std::move(name);
+    field.literal = std::move(text);
+    return field;
+}
+
 bool decays(const Type& parameter, bool all) {
     return all || parameter.rank() >= 2;
 }
@@ -117,6 +125,15 @@ OpDef adamw() {
             for (std::size_t r = 0; r < 3; ++r) out[r * count + t] = updated[r];
         }
         return out;
+    };
+    def.call = [](const Op&, const Function&) {
+        return MenuCall{"adamw",
+                        {literal("parameters", "at<float>(arenas_.parameters, 0)"),
+                         literal("gradients", "at<float>(arenas_.gradients, 0)"),
+                         literal("first_moments", "at<float>(arenas_.optimizer, 0)"),
+                         literal("second_moments", "at<float>(arenas_.optimizer, PARAMETER_BYTES)"),
+                         literal("segments", "arenas_.segments"), literal("scalars", "arenas_.scalars")},
+                        "AdamW on all parameters, in one pass over memory"};
     };
     auto scalars = [](double decay_all) {
         return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}), f32_of({}, {0.999}),
@@ -213,6 +230,15 @@ OpDef sgd() {
         }
         return out;
     };
+    def.call = [](const Op& op, const Function&) {
+        return MenuCall{"sgd",
+                        {literal("parameters", "at<float>(arenas_.parameters, 0)"),
+                         literal("gradients", "at<float>(arenas_.gradients, 0)"),
+                         literal("momentum_buffers",
+                                 op.attributes.boolean("momentum") ? "at<float>(arenas_.optimizer, 0)" : "nullptr"),
+                         literal("segments", "arenas_.segments"), literal("scalars", "arenas_.scalars")},
+                        "SGD on all parameters, in one pass over memory"};
+    };
     def.samples = {
         {"plain",
          {f32({2, 3}), f32({2, 3}), f32_of({}, {0.1}), f32_of({}, {0.01}), f32_of({}, {0.5}), bool_of({}, {0})},
@@ -265,6 +291,12 @@ OpDef global_norm() {
         }
         return std::vector<Value>{b.op("sqrt", {sum})};
     };
+    def.call = [](const Op&, const Function&) {
+        return MenuCall{"global_norm",
+                        {literal("scalars", "arenas_.scalars"), literal("gradients", "at<float>(arenas_.gradients, 0)"),
+                         literal("elements", "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))")},
+                        "the norm of all gradients, and the factor that clips them"};
+    };
     def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
     def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};
     return def;
@@ -294,6 +326,7 @@ OpDef clip_factor() {
         Value factor = b.op("min", {one, b.div(op.operands[1], b.add(op.operands[0], 1e-6))});
         return std::vector<Value>{b.op("select", {b.op("eq", {op.operands[1], zero}), one, factor})};
     };
+    def.call = [](const Op&, const Function&) { return MenuCall{"", {}, "global_norm has set it"}; };
     def.samples = {{"above", {f32_of({}, {3}), f32_of({}, {1})}, {}},
                    {"below", {f32_of({}, {0.5}), f32_of({}, {1})}, {}},
                    {"off", {f32_of({}, {3}), f32_of({}, {0})}, {}}};

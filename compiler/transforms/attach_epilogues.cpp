@@ -26,7 +26,7 @@ bool Editor::defined_before(Value v, std::int32_t index) const {
 
 void Editor::finish() {
     std::erase_if(f.ops, [](const Op& op) { return op.name.empty(); });
-    remove_dead_ops(f);
+    remove_dead_code(f);
     refresh();
     // Depth first in the order of the list, so that a list in order stays as it is.
     std::vector<Op> sorted;

@@ -21,7 +21,7 @@ class FunctionClaimer {
         std::vector<Op> ops = std::exchange(f_.ops, {});
         for (Op& op : ops) place(std::move(op));
         for (Value& v : f_.results) v = now(v);
-        remove_dead_ops(f_);
+        remove_dead_code(f_);
     }
 
   private:

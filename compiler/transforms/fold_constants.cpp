@@ -45,7 +45,7 @@ std::size_t fold(Function& f) {
         }
     }
     f.ops = std::move(out);
-    if (folded > 0) remove_dead_ops(f);
+    if (folded > 0) remove_dead_code(f);
     return folded;
 }
 

@@ -645,24 +645,7 @@ CarrySlots carry_slots(const Op& repeat, std::size_t carried) {
 
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
     // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-    constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0},
-                                                                                   {"beta1", 4},
-                                                                                   {"beta2", 8},
-                                                                                   {"eps", 12},
-                                                                                   {"weight_decay", 16},
-                                                                                   {"momentum", 20},
-                                                                                   {"bias_correction1", 24},
-                                                                                   {"bias_correction2_sqrt", 28},
-                                                                                   {"max_grad_norm", 32},
-                                                                                   {"seed", 40},
-                                                                                   {"step", 48},
-                                                                                   {"loss_weight", 56},
-                                                                                   {"dloss", 60},
-                                                                                   {"loss_sum", 64},
-                                                                                   {"grad_norm", 68},
-                                                                                   {"clip_factor", 72},
-                                                                                   {"first_micro_step", 76},
-{"decay_all", 77}}};
+    constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0}, {"beta1", 8}, {"beta2", 16}, {"eps", 24}, {"weight_decay", 32}, {"momentum", 40}, {"bias_correction1", 48}, {"bias_correction2_sqrt", 56}, {"max_grad_norm", 64}, {"seed", 72}, {"step", 80}, {"loss_weight", 88}, {"dloss", 92}, {"loss_sum", 96}, {"grad_norm", 100}, {"clip_factor", 104}, {"first_micro_step", 108}, {"decay_all", 109}}};
     for (const auto& [field, offset] : fields)
         if (field == name) return offset;
     return std::nullopt;

@@ -39,10 +39,10 @@ void Rewriter::replace(const Op& op, std::span<const Value> by) {
 
 void Rewriter::finish() {
     for (Value& v : function_->results) v = now(v);
-    remove_dead_ops(*function_);
+    remove_dead_code(*function_);
 }
 
-std::size_t remove_dead_ops(Function& f) {
+std::size_t remove_dead_code(Function& f) {
     std::vector<bool> needed(f.values.size(), false);
     for (Value v : f.results)
         if (v) needed[v.index] = true;
@@ -71,7 +71,7 @@ std::size_t remove_dead_ops(Function& f) {
     for (const Op& op : f.ops)
         for (Value v : op.results) defined[v.index] = true;
     std::vector<Value> moved(f.values.size());
-    std::vector<ValueInfo> values;
+    decltype(f.values) values;
     for (std::size_t k = 0; k < f.values.size(); ++k) {
         if (!defined[k]) continue;
         moved[k] = {static_cast<std::uint32_t>(values.size())};

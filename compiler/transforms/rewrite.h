@@ -42,6 +42,6 @@ class Rewriter {
 
 // Drops ops whose results nothing reads, and then values that nothing defines. Arguments stay. Returns the number of
 // ops.
-std::size_t remove_dead_ops(Function& function);
+std::size_t remove_dead_code(Function& function);
 
 }  // namespace thunderc

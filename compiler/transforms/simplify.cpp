@@ -106,7 +106,7 @@ class Simplifier {
         }
         for (Value& v : f_.results)
             if (v) v = now_[v.index];
-        remove_dead_ops(f_);
+        remove_dead_code(f_);
         return before > f_.ops.size() ? before - f_.ops.size() : 0;
     }
 

@@ -18,4 +18,13 @@ void sum_of_squares(double* sum, const float* gradients, std::int64_t elements, 
 // multiplies.
 void global_norm(StepScalars* scalars, const float* gradients, std::int64_t elements, Stream& stream);
 
+struct GlobalNorm {
+    StepScalars* scalars = nullptr;
+    const float* gradients = nullptr;
+    std::int64_t elements = 0;
+};
+inline void global_norm(const GlobalNorm& call, Stream& stream) {
+    global_norm(call.scalars, call.gradients, call.elements, stream);
+}
+
 }  // namespace thunder
