@@ -14,14 +14,21 @@ namespace thunderc {
 void ModelOptions::add_to(CLI::App& app) {
     app.add_option("model", model, "the exported graph: an ONNX file")->required()->type_name("MODEL");
     app.add_option("--batch", compile.batch, "sequences in a micro-batch: binds dimension 0 of the inputs")
-        ->check(CLI::PositiveNumber)->type_name("B");
-    app.add_option("--seq", compile.seq, "positions in a sequence: binds dimension 1 of the inputs")->check(CLI::PositiveNumber)->type_name("T");
+        ->check(CLI::PositiveNumber)
+        ->type_name("B");
+    app.add_option("--seq", compile.seq, "positions in a sequence: binds dimension 1 of the inputs")
+        ->check(CLI::PositiveNumber)
+        ->type_name("T");
     app.add_option("--dim", dims, "binds a symbolic dimension by name")->type_name("NAME=N");
     app.add_option("--loss", compile.loss, "the loss added to a graph that ends in logits")
-        ->check(CLI::IsMember({"auto", "cross-entropy", "mse", "none"}))->capture_default_str();
+        ->check(CLI::IsMember({"auto", "cross-entropy", "mse", "none"}))
+        ->capture_default_str();
     app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
-        ->check(CLI::IsMember({"none", "selective", "block"}))->capture_default_str();
-    app.add_option("--optimizer", compile.optimizer, "what steps the parameters")->check(CLI::IsMember({"adamw", "sgd"}))->capture_default_str();
+        ->check(CLI::IsMember({"none", "selective", "block"}))
+        ->capture_default_str();
+    app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
+        ->check(CLI::IsMember({"adamw", "sgd"}))
+        ->capture_default_str();
     app.add_option("--freeze", compile.freeze, "parameters that are not trained")->type_name("REGEX");
     app.add_option("--trainable", compile.trainable, "tensors of the graph that are parameters")->type_name("REGEX");
     app.add_option("--constant", compile.constant, "tensors of the graph that are constants")->type_name("REGEX");
@@ -69,7 +76,8 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options) {
     for (const PassRun& run : out.runs)
         for (const Note& note : run.report.notes)
             if (note.kind == Note::Kind::warning)
-                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ", note.where, note.text.empty() ? "" : ": ", note.text);
+                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ", note.where,
+                           note.text.empty() ? "" : ": ", note.text);
     return out;
 }
 

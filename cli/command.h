@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -24,8 +23,8 @@ void add_plan(CLI::App& app, Action& action);
 struct ModelOptions {
     std::filesystem::path model;
     CompileOptions compile;
-    std::vector<std::string> dims;        // NAME=N
-    std::string executors;                // a,b,c
+    std::vector<std::string> dims;  // NAME=N
+    std::string executors;          // a,b,c
     bool no_roll = false;
 
     void add_to(CLI::App& app);

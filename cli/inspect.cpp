@@ -24,7 +24,8 @@ int inspect(ModelOptions o) {
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const ArgInfo& info = main.argument_info[k];
         if (info.kind != ArgInfo::Kind::parameter) continue;
-        fmt::print("  {:<56} {}{}", name_pattern(info.names), to_string(main.type(main.arguments[k])), info.trainable ? "" : ", frozen");
+        fmt::print("  {:<56} {}{}", name_pattern(info.names), to_string(main.type(main.arguments[k])),
+                   info.trainable ? "" : ", frozen");
         for (const auto& aliases : info.aliases)
             if (!aliases.empty()) fmt::print(", also {}", fmt::join(aliases, ", "));
         fmt::print("{}{}\n", info.note.empty() ? "" : "\n      ", info.note);
@@ -33,8 +34,12 @@ int inspect(ModelOptions o) {
         if (run.report.notes.empty()) continue;
         fmt::print("{}\n", run.name);
         for (const Note& note : run.report.notes)
-            fmt::print("  {}{}{}{}{}{}\n", note.kind == Note::Kind::declined ? "not " : note.kind == Note::Kind::warning ? "warning: " : "",
-                       note.what, note.where.empty() ? "" : " in ", note.where, note.text.empty() ? "" : ": ", note.text);
+            fmt::print("  {}{}{}{}{}{}\n",
+                       note.kind == Note::Kind::declined  ? "not "
+                       : note.kind == Note::Kind::warning ? "warning: "
+                                                          : "",
+                       note.what, note.where.empty() ? "" : " in ", note.where, note.text.empty() ? "" : ": ",
+                       note.text);
     }
     return 0;
 }
@@ -43,7 +48,8 @@ int inspect(ModelOptions o) {
 
 void add_inspect(CLI::App& app, Action& action) {
     auto o = std::make_shared<ModelOptions>();
-    CLI::App* sub = app.add_subcommand("inspect", "show parameters, where their names came from, and what was recognised in a model");
+    CLI::App* sub = app.add_subcommand(
+        "inspect", "show parameters, where their names came from, and what was recognised in a model");
     o->add_to(*sub);
     sub->callback([o, &action] { action = [o] { return inspect(*o); }; });
 }

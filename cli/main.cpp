@@ -61,13 +61,18 @@ int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** ar
     }
     std::string what = error.what();
     std::replace(what.begin(), what.end(), '\n', ' ');
-    if (help.empty()) help = fmt::format("thunderc{}{} --help shows what it takes", at == &app ? "" : " ", at == &app ? "" : at->get_name());
+    if (help.empty())
+        help = fmt::format("thunderc{}{} --help shows what it takes", at == &app ? "" : " ",
+                           at == &app ? "" : at->get_name());
     fmt::print(stderr, "error: {}\nhelp: {}\n", what, help);
     return 2;
 }
 
 int run(int argc, char** argv) {
-    CLI::App app("thunderc: an ahead-of-time compiler for training. It reads an exported model and writes a training program in C++.", "thunderc");
+    CLI::App app(
+        "thunderc: an ahead-of-time compiler for training. It reads an exported model and writes a training program in "
+        "C++.",
+        "thunderc");
     app.set_version_flag("--version", std::string("thunderc ") + version);
     app.require_subcommand(1);
     Action action;
@@ -107,7 +112,8 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "error: out of memory\nhelp: compile a smaller model, or on a machine with more memory\n");
         return 1;
     } catch (const std::exception& e) {
-        fmt::print(stderr, "error: thunderc is at fault: {}\nhelp: please report this with the model and the command\n", e.what());
+        fmt::print(stderr, "error: thunderc is at fault: {}\nhelp: please report this with the model and the command\n",
+                   e.what());
         return 3;
     }
 }

@@ -44,8 +44,8 @@ void print_diff(const std::string& path, const std::string& before, const std::s
     while (head < a.size() && head < b.size() && a[head] == b[head]) ++head;
     while (tail < a.size() - head && tail < b.size() - head && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
     const std::size_t context = std::min<std::size_t>(head, 3), end = std::min<std::size_t>(tail, 3);
-    fmt::print("--- {0}\n+++ {0}\n@@ -{1},{2} +{1},{3} @@\n", path, head - context + 1, a.size() - head - tail + context + end,
-               b.size() - head - tail + context + end);
+    fmt::print("--- {0}\n+++ {0}\n@@ -{1},{2} +{1},{3} @@\n", path, head - context + 1,
+               a.size() - head - tail + context + end, b.size() - head - tail + context + end);
     for (std::size_t k = head - context; k < head; ++k) fmt::print(" {}\n", a[k]);
     for (std::size_t k = head; k < a.size() - tail; ++k) fmt::print("-{}\n", a[k]);
     for (std::size_t k = head; k < b.size() - tail; ++k) fmt::print("+{}\n", b[k]);
@@ -69,7 +69,9 @@ OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)) {
     aside_ += fmt::format(".part{}", ::getpid());
     std::error_code error;
     fs::create_directories(aside_, error);
-    if (error) fail(fmt::format("cannot make the folder {}: {}", aside_.string(), error.message()), "choose another folder with -o");
+    if (error)
+        fail(fmt::format("cannot make the folder {}: {}", aside_.string(), error.message()),
+             "choose another folder with -o");
 }
 
 OutputFolder::~OutputFolder() {
@@ -85,7 +87,8 @@ void OutputFolder::write(const OutputFile& file) const {
     out << file.text;
     out.close();
     if (!out)
-        fail(fmt::format("cannot write {}: {}", file.path, std::strerror(errno)), "make room on the disk, or choose another folder with -o");
+        fail(fmt::format("cannot write {}: {}", file.path, std::strerror(errno)),
+             "make room on the disk, or choose another folder with -o");
 }
 
 void OutputFolder::commit() {
@@ -101,7 +104,8 @@ void OutputFolder::commit() {
     if (error) {
         std::error_code ignored;
         if (replaces && !fs::exists(out_)) fs::rename(old, out_, ignored);
-        fail(fmt::format("cannot put the folder {} in place: {}", out_.string(), error.message()), "choose another folder with -o");
+        fail(fmt::format("cannot put the folder {} in place: {}", out_.string(), error.message()),
+             "choose another folder with -o");
     }
     committed_ = true;
     if (replaces) fs::remove_all(old, error);

@@ -13,10 +13,10 @@ void check_output_folder(const std::filesystem::path& out, bool force);
 
 class OutputFolder {
   public:
-    explicit OutputFolder(std::filesystem::path out);   // makes the folder aside
+    explicit OutputFolder(std::filesystem::path out);  // makes the folder aside
     OutputFolder(const OutputFolder&) = delete;
     OutputFolder& operator=(const OutputFolder&) = delete;
-    ~OutputFolder();                                    // removes it, unless it was committed
+    ~OutputFolder();  // removes it, unless it was committed
 
     const std::filesystem::path& path() const { return aside_; }
     void write(const OutputFile& file) const;

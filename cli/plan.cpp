@@ -20,11 +20,12 @@ int plan_command(PlanOptions o) {
     ProgramLayout layout(compiled.module);
     fmt::print("{}", memory_table(layout));
     if (!o.layout) return 0;
-    fmt::print("\n{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  lifetime\n", "tensor", "shape", "type", "arena", "offset", "bytes",
-               "layers", "stride");
+    fmt::print("\n{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  lifetime\n", "tensor", "shape", "type",
+               "arena", "offset", "bytes", "layers", "stride");
     for (const LayoutRow& row : layout.rows())
-        fmt::print("{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  {}\n", row.name, layout.symbols().shape(row.type.dims),
-                   name_of(row.type.dtype), row.arena, row.offset, row.type.bytes(), row.count, row.stride, row.lifetime);
+        fmt::print("{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  {}\n", row.name,
+                   layout.symbols().shape(row.type.dims), name_of(row.type.dtype), row.arena, row.offset,
+                   row.type.bytes(), row.count, row.stride, row.lifetime);
     return 0;
 }
 

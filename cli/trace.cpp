@@ -36,7 +36,7 @@ void print_changes(const std::string& before, const std::string& after) {
             ++i, ++j;
             continue;
         }
-        std::size_t best_i = a.size(), best_j = b.size(), best = window * 2;   // the nearest line that both have
+        std::size_t best_i = a.size(), best_j = b.size(), best = window * 2;  // the nearest line that both have
         for (std::size_t di = 0; di < window && i + di < a.size(); ++di)
             for (std::size_t dj = 0; dj < window && j + dj < b.size() && di + dj < best; ++dj)
                 if (a[i + di] == b[j + dj]) best_i = i + di, best_j = j + dj, best = di + dj;
@@ -58,12 +58,18 @@ int trace(TraceOptions o) {
         const bool wanted = o.after.empty() || run.name == o.after;
         if (wanted) {
             found = true;
-            fmt::print("// ---- after {}: {:.2f} ms{}\n", run.name, run.milliseconds, text == before ? " (unchanged)" : "");
+            fmt::print("// ---- after {}: {:.2f} ms{}\n", run.name, run.milliseconds,
+                       text == before ? " (unchanged)" : "");
             for (const Note& note : run.report.notes)
-                fmt::print("// {} {} {}: {}\n", note.kind == Note::Kind::declined ? "declined" : note.kind == Note::Kind::warning ? "warning" : "done",
+                fmt::print("// {} {} {}: {}\n",
+                           note.kind == Note::Kind::declined  ? "declined"
+                           : note.kind == Note::Kind::warning ? "warning"
+                                                              : "done",
                            note.what, note.where, note.text);
-            if (!o.times && o.diff) print_changes(before, text);
-            else if (!o.times && text != before) fmt::print("{}", text);
+            if (!o.times && o.diff)
+                print_changes(before, text);
+            else if (!o.times && text != before)
+                fmt::print("{}", text);
         }
         before = std::move(text);
     };

@@ -24,7 +24,8 @@ struct TrainOptions {
     std::int64_t grad_accum = 1;
 };
 
-// The command that makes the program again: file names without folders, so that the text does not depend on where it ran.
+// The command that makes the program again: file names without folders, so that the text does not depend on where it
+// ran.
 std::string command_text(const TrainOptions& o) {
     std::string text = fmt::format("thunderc train {}", o.model.model.filename().string());
     const CompileOptions& c = o.model.compile;
@@ -67,7 +68,10 @@ int train(TrainOptions o) {
     const std::vector<StoredTensor> constants = stored_constants(compiled.module);
     if (!constants.empty()) write_safetensors(folder.path() / "constants.safetensors", constants);
     folder.commit();
-    if (!missing.empty()) fmt::print(stderr, "note: the weights are not there ({}): the program starts from random ones, or from --init\n", missing);
+    if (!missing.empty())
+        fmt::print(stderr,
+                   "note: the weights are not there ({}): the program starts from random ones, or from --init\n",
+                   missing);
     return 0;
 }
 
@@ -78,7 +82,9 @@ void add_train(CLI::App& app, Action& action) {
     CLI::App* sub = app.add_subcommand("train", "write a training program for a model");
     o->model.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; made anew")->required()->type_name("DIR");
-    sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")->check(CLI::PositiveNumber)->capture_default_str();
+    sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     sub->add_flag("--force", o->force, "replace a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");
     sub->add_flag("--no-weights", o->no_weights, "leave the export's weights out of the folder");

@@ -21,7 +21,8 @@ std::string at_arena(DType dtype, const std::string& base, const std::string& of
     return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
 }
 
-// Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps most.
+// Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps
+// most.
 std::string leaf_scope(const Function& f, const std::string& scope) {
     if (scope.empty()) return "";
     std::size_t open = f.scope.find('{');
@@ -78,14 +79,17 @@ struct FunctionPrinter::Frame {
     const Function& f;
     const std::vector<std::string>& names;
     bool entry = false;
-    std::map<Value, std::string> expressions;   // of values that are no local pointer: "saved.qkv"
-    std::vector<std::string> parameters;        // of a body, in the order of its signature
+    std::map<Value, std::string> expressions;  // of values that are no local pointer: "saved.qkv"
+    std::vector<std::string> parameters;       // of a body, in the order of its signature
 };
 
 namespace {
 
-// Products add to gradients or overwrite them as the host says: a call's field `gradient` that is an operand is the flag.
-bool is_gradient_flag(const CallField& field) { return field.kind == CallField::Kind::operand && field.name == "gradient"; }
+// Products add to gradients or overwrite them as the host says: a call's field `gradient` that is an operand is the
+// flag.
+bool is_gradient_flag(const CallField& field) {
+    return field.kind == CallField::Kind::operand && field.name == "gradient";
+}
 
 bool reads_step(const Function& f, const Module& module) {
     for (const Op& op : f.ops) {
@@ -93,40 +97,59 @@ bool reads_step(const Function& f, const Module& module) {
             for (const CallField& field : def.call(op, f).fields)
                 if (is_gradient_flag(field)) return true;
         for (const char* attribute : {"callee", "body"})
-            if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module)) return true;
+            if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module))
+                return true;
     }
     return false;
 }
 
 }  // namespace
 
-// Parameters of a body, outputs first: carried values out and in, then the layer's structs, then what all layers share, scratch, stream.
-// The same walk gives the arguments of the call: `as_call` prints them for a loop whose layer is `layer`.
+// Parameters of a body, outputs first: carried values out and in, then the layer's structs, then what all layers share,
+// scratch, stream. The same walk gives the arguments of the call: `as_call` prints them for a loop whose layer is
+// `layer`.
 namespace {
 
 struct BodyParameter {
-    enum class Kind : std::uint8_t { carried_out, carried_in, structure, family, shared, scratch, gradient, stream } kind;
-    std::string declaration;            // "const float* x"
-    std::size_t index = 0;              // of the argument or result
+    enum class Kind : std::uint8_t {
+        carried_out,
+        carried_in,
+        structure,
+        family,
+        shared,
+        scratch,
+        gradient,
+        stream
+    } kind;
+    std::string declaration;  // "const float* x"
+    std::size_t index = 0;    // of the argument or result
     const LayerStruct* structure = nullptr;
 };
 
-std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body, std::map<Value, std::string>& expressions) {
+std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body,
+                                           std::map<Value, std::string>& expressions) {
     const Op* loop = layout.loop_of(body.name);
     const Function* caller = layout.caller_of(body.name);
     const std::vector<std::string>& names = layout.names(body);
-    const std::size_t carried = loop == nullptr ? body.results.size() : static_cast<std::size_t>(loop->attributes.integer("carried"));
+    const std::size_t carried =
+        loop == nullptr ? body.results.size() : static_cast<std::size_t>(loop->attributes.integer("carried"));
     const std::size_t carried_in = loop == nullptr ? 0 : carried;
     const std::size_t per_layer = loop == nullptr ? 0 : static_cast<std::size_t>(loop->attributes.integer("per_layer"));
     std::vector<BodyParameter> out;
     for (std::size_t r = 0; r < carried; ++r) {
         Value v = body.results[r];
-        out.push_back({BodyParameter::Kind::carried_out, fmt::format("{}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index], layout.symbols().shape(body.type(v).dims)), r, nullptr});
+        out.push_back({BodyParameter::Kind::carried_out,
+                       fmt::format("{}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
+                                   layout.symbols().shape(body.type(v).dims)),
+                       r, nullptr});
         expressions[v] = names[v.index];
     }
     for (std::size_t k = 0; k < carried_in; ++k) {
         Value v = body.arguments[k];
-        out.push_back({BodyParameter::Kind::carried_in, fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index], layout.symbols().shape(body.type(v).dims)), k, nullptr});
+        out.push_back({BodyParameter::Kind::carried_in,
+                       fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
+                                   layout.symbols().shape(body.type(v).dims)),
+                       k, nullptr});
         expressions[v] = names[v.index];
     }
     std::vector<const LayerStruct*> structs;
@@ -135,14 +158,16 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         const LayerStruct* s = layout.struct_of(place);
         if (s == nullptr) return false;
         if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
-        if (!expressions.contains(inner)) expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
+        if (!expressions.contains(inner))
+            expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
         return true;
     };
     std::vector<BodyParameter> families;
     for (std::size_t k = carried_in; k < carried_in + per_layer; ++k) {
         Value v = body.arguments[k];
         if (field(v, loop->operands[k])) continue;
-        families.push_back({BodyParameter::Kind::family, fmt::format("const {}* {}", cpp_type(body.type(v).dtype), names[v.index]), k, nullptr});
+        families.push_back({BodyParameter::Kind::family,
+                            fmt::format("const {}* {}", cpp_type(body.type(v).dtype), names[v.index]), k, nullptr});
         expressions[v] = names[v.index];
     }
     if (loop != nullptr)
@@ -155,11 +180,15 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
     out.insert(out.end(), families.begin(), families.end());
     for (std::size_t k = carried_in + per_layer; k < body.arguments.size(); ++k) {
         Value v = body.arguments[k];
-        out.push_back({BodyParameter::Kind::shared, fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index], layout.symbols().shape(body.type(v).dims)), k, nullptr});
+        out.push_back({BodyParameter::Kind::shared,
+                       fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
+                                   layout.symbols().shape(body.type(v).dims)),
+                       k, nullptr});
         expressions[v] = names[v.index];
     }
     if (body.scratch_bytes > 0) out.push_back({BodyParameter::Kind::scratch, "std::byte* scratch", 0, nullptr});
-    if (reads_step(body, layout.module())) out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
+    if (reads_step(body, layout.module()))
+        out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
     out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
     return out;
 }
@@ -182,7 +211,9 @@ std::string FunctionPrinter::signature(const Function& body) const {
 void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
     Frame frame{body, layout_.names(body), false, {}, {}};
     body_parameters(layout_, body, frame.expressions);
-    std::string where = body.scope.empty() ? "" : fmt::format("{}{}", body.module_class.empty() ? "" : body.module_class + ": ", body.scope);
+    std::string where =
+        body.scope.empty() ? ""
+                           : fmt::format("{}{}", body.module_class.empty() ? "" : body.module_class + ": ", body.scope);
     if (!where.empty()) out.comment(where);
     out.open(signature(body) + " {");
     locals(out, frame);
@@ -205,7 +236,8 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         const OpDef& def = op_def(op.name);
         if (def.call && op.name != "fused") {
             for (const CallField& field : def.call(op, f).fields) {
-                if (field.kind == CallField::Kind::operand && field.index < op.operands.size() && op.operands[field.index])
+                if (field.kind == CallField::Kind::operand && field.index < op.operands.size() &&
+                    op.operands[field.index])
                     used[op.operands[field.index].index] = true;
                 if (field.kind == CallField::Kind::result) used[op.results[field.index].index] = true;
             }
@@ -228,14 +260,16 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
-            if (!declared.insert(frame.names[v.index]).second) return;   // a result in the place of an argument
+            if (!declared.insert(frame.names[v.index]).second) return;  // a result in the place of an argument
             if (first && title[0] != 0) out.comment(title);
             first = false;
             const std::string base = frame.entry || arena != Arena::scratch ? arena_member(arena) : "scratch";
             const std::string type = std::string(cpp_type(f.type(v).dtype));
-            const bool read_only = arena == Arena::batch || arena == Arena::constants || (arena == Arena::parameters && !written[v.index]);
+            const bool read_only =
+                arena == Arena::batch || arena == Arena::constants || (arena == Arena::parameters && !written[v.index]);
             out.line(fmt::format("{}{}* const {} = {};  // {}{}", read_only ? "const " : "", type, frame.names[v.index],
-                                 at_arena(f.type(v).dtype, base, std::to_string(p.offset)), layout_.symbols().shape(f.type(v).dims),
+                                 at_arena(f.type(v).dtype, base, std::to_string(p.offset)),
+                                 layout_.symbols().shape(f.type(v).dims),
                                  p.view_of ? fmt::format(", a view of {}", frame.names[p.view_of.index]) : ""));
         };
         for (Value v : f.arguments) one(v);
@@ -272,7 +306,8 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
 
 std::string FunctionPrinter::member_expression(const Frame& frame, Value family, const std::string& index) const {
     const Placement& p = frame.f.info(family).placement;
-    return at_arena(frame.f.type(family).dtype, arena_member(p.arena), fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
+    return at_arena(frame.f.type(family).dtype, arena_member(p.arena),
+                    fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
 }
 
 void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const {
@@ -292,11 +327,12 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);
     if (op.name == "copy") {
-        out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]), expression(frame, op.operands[0]),
-                             frame.f.type(op.results[0]).bytes()));
+        out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]),
+                             expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));
         return;
     }
-    check(static_cast<bool>(def.call), fmt::format("{} is left over: neither a call of the menu nor part of a kernel", op.name));
+    check(static_cast<bool>(def.call),
+          fmt::format("{} is left over: neither a call of the menu nor part of a kernel", op.name));
     menu_call(out, frame, op);
 }
 
@@ -309,21 +345,28 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
     };
     for (const CallField& field : call.fields) {
         if (field.kind == CallField::Kind::literal) {
-            const bool number = !field.literal.empty() && field.literal.find_first_not_of("0123456789") == std::string::npos;
-            std::string wanted = field.name == "S" ? "T" : field.name == "entries" || field.name == "classes" ? "V" : field.name == "width" ? "C" : field.name;
-            add(field.name, number ? layout_.symbols().size(std::strtoll(field.literal.c_str(), nullptr, 10), wanted) : field.literal);
+            const bool number =
+                !field.literal.empty() && field.literal.find_first_not_of("0123456789") == std::string::npos;
+            std::string wanted = field.name == "S"                                    ? "T"
+                                 : field.name == "entries" || field.name == "classes" ? "V"
+                                 : field.name == "width"                              ? "C"
+                                                                                      : field.name;
+            add(field.name, number ? layout_.symbols().size(std::strtoll(field.literal.c_str(), nullptr, 10), wanted)
+                                   : field.literal);
             continue;
         }
         if (is_gradient_flag(field)) {
             add(field.name, "gradient");
             continue;
         }
-        const Value v = field.kind == CallField::Kind::operand ? op.operands.at(field.index) : op.results.at(field.index);
+        const Value v =
+            field.kind == CallField::Kind::operand ? op.operands.at(field.index) : op.results.at(field.index);
         add(field.name, expression(frame, v));
         const Dims& strides = frame.f.info(v).placement.strides;
         if (strides.empty()) continue;
         const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
-        check(!field.stride_field.empty() && stride.has_value(), fmt::format("{}: .{} cannot be a view", call.function, field.name));
+        check(!field.stride_field.empty() && stride.has_value(),
+              fmt::format("{}: .{} cannot be a view", call.function, field.name));
         add(field.stride_field, layout_.symbols().size(*stride));
     }
     comment(out, frame, op, call.comment);
@@ -349,7 +392,8 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
             case BodyParameter::Kind::carried_out: text = expression(frame, op.results[p.index]); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
             case BodyParameter::Kind::scratch:
-                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch", op.attributes.integer("scratch"));
+                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch",
+                                   op.attributes.integer("scratch"));
                 break;
             case BodyParameter::Kind::gradient: text = "gradient"; break;
             case BodyParameter::Kind::stream: text = "stream"; break;
@@ -381,7 +425,8 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         slot_names.push_back(unique_identifier(names[body.arguments[k].index] + "_slot", taken));
         const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
         out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};  // {}{}", slot_names.back(),
-                             at_arena(type.dtype, arena_member(slots.arena), fmt::format("{} + {} * {}", slots.base, index, slots.stride)),
+                             at_arena(type.dtype, arena_member(slots.arena),
+                                      fmt::format("{} + {} * {}", slots.base, index, slots.stride)),
                              layout_.symbols().shape(type.dims),
                              slots.period > 0 ? ", by turns" : fmt::format(" x {}: slot i goes into layer i", n + 1)));
     }
@@ -402,7 +447,8 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
             case BodyParameter::Kind::family: text = member_expression(frame, op.operands[p.index], "layer"); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
             case BodyParameter::Kind::scratch:
-                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch", op.attributes.integer("scratch"));
+                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch",
+                                   op.attributes.integer("scratch"));
                 break;
             case BodyParameter::Kind::gradient: text = "gradient"; break;
             case BodyParameter::Kind::stream: text = "stream"; break;

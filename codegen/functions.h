@@ -12,7 +12,8 @@
 
 namespace thunderc {
 
-// The kernels that the program calls, one for each pair of kernel function and operand layout, in the order of first use.
+// The kernels that the program calls, one for each pair of kernel function and operand layout, in the order of first
+// use.
 class KernelTable {
   public:
     explicit KernelTable(const Module& module) : module_(&module) {}

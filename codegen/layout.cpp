@@ -18,7 +18,8 @@ using Arena = Placement::Arena;
 // "model.layers.{0..31}.self_attn.q_proj.weight" without the scope of the layer and a plain ".weight".
 std::vector<std::string> leaf_candidates(const std::string& pattern) {
     std::string leaf = pattern;
-    if (std::size_t close = leaf.find('}'); close != std::string::npos && close + 2 <= leaf.size()) leaf = leaf.substr(close + 2);
+    if (std::size_t close = leaf.find('}'); close != std::string::npos && close + 2 <= leaf.size())
+        leaf = leaf.substr(close + 2);
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= leaf.size();) {
         std::size_t dot = std::min(leaf.find('.', begin), leaf.size());
@@ -26,12 +27,13 @@ std::vector<std::string> leaf_candidates(const std::string& pattern) {
         begin = dot + 1;
     }
     std::string last;
-    if (parts.size() > 1 && parts.back() == "weight") parts.pop_back();
+    if (parts.size() > 1 && parts.back() == "weight")
+        parts.pop_back();
     else if (parts.size() > 1) {
         last = "_" + parts.back();
         parts.pop_back();
     }
-    std::vector<std::string> out;   // from the shortest to the longest, none of which is a number alone
+    std::vector<std::string> out;  // from the shortest to the longest, none of which is a number alone
     std::string name;
     for (std::size_t k = parts.size(); k-- > 0;) {
         name = name.empty() ? parts[k] : parts[k] + "_" + name;
@@ -65,7 +67,9 @@ std::string_view cpp_type(DType dtype) {
     throw InternalError(fmt::format("no program computes in {}", name_of(dtype)));
 }
 
-std::string arena_member(Arena arena) { return fmt::format("arenas_.{}", name_of(arena)); }
+std::string arena_member(Arena arena) {
+    return fmt::format("arenas_.{}", name_of(arena));
+}
 
 std::string snake_case(const std::string& camel) {
     std::string out;
@@ -83,7 +87,8 @@ std::string camel_case(const std::string& snake) {
     std::string out;
     bool upper = true;
     for (char c : snake) {
-        if (c == '_') upper = true;
+        if (c == '_')
+            upper = true;
         else {
             out += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
             upper = false;
@@ -98,7 +103,9 @@ const LayerField* LayerStruct::find(std::int64_t offset, std::int64_t stride) co
     return nullptr;
 }
 
-ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(module) { find_structs(); }
+ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(module) {
+    find_structs();
+}
 
 const Op* ProgramLayout::loop_of(const std::string& function) const {
     for (const Function& f : module_->functions)
@@ -134,7 +141,8 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     if (!is_new) return found->second;
     std::vector<std::string>& out = found->second;
     out.resize(function.values.size());
-    std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g", "saved", "arenas_", "at", "B", "T"};
+    std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g",
+                                      "saved",  "arenas_", "at",       "B",     "T"};
     for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
     // A result that takes the place of an argument is that tensor.
     std::map<Value, Value> replaced;
@@ -142,8 +150,10 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         for (Value a : function.arguments)
             if (function.info(a).name == function.result_names[r]) replaced[function.results[r]] = a;
     auto give = [&](Value v, const std::string& hint) {
-        if (auto at = replaced.find(v); at != replaced.end()) out[v.index] = out[at->second.index];
-        else out[v.index] = unique_identifier(identifier(hint), taken);
+        if (auto at = replaced.find(v); at != replaced.end())
+            out[v.index] = out[at->second.index];
+        else
+            out[v.index] = unique_identifier(identifier(hint), taken);
     };
     for (std::size_t k = 0; k < function.arguments.size(); ++k) {
         Value v = function.arguments[k];
@@ -180,9 +190,18 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
         if (struct_of(place) != nullptr) return;
         std::string suffix, variable;
         switch (place.arena) {
-            case Arena::parameters: suffix = "weights"; variable = "w"; break;
-            case Arena::gradients: suffix = "gradients"; variable = "g"; break;
-            case Arena::saved: suffix = "saved"; variable = "saved"; break;
+            case Arena::parameters:
+                suffix = "weights";
+                variable = "w";
+                break;
+            case Arena::gradients:
+                suffix = "gradients";
+                variable = "g";
+                break;
+            case Arena::saved:
+                suffix = "saved";
+                variable = "saved";
+                break;
             default: return;
         }
         const std::string layer = layer_name(body);
@@ -196,28 +215,32 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
         }
         std::vector<std::string> taken;
         for (const LayerField& field : target->fields) taken.push_back(field.name);
-        std::string name = what.empty() ? unique_identifier(identifier(hint), taken) : pick(leaf_candidates(what), taken);
+        std::string name =
+            what.empty() ? unique_identifier(identifier(hint), taken) : pick(leaf_candidates(what), taken);
         target->fields.push_back({name, caller.type(v).member(), place.offset, place.layer_stride, what});
     };
     for (std::size_t k = carried; k < carried + per_layer; ++k) {
         Value v = loop.operands[k];
         std::string what;
         for (std::size_t a = 0; a < caller.arguments.size(); ++a)
-            if (caller.arguments[a] == v && a < caller.argument_info.size()) what = name_pattern(caller.argument_info[a].names);
+            if (caller.arguments[a] == v && a < caller.argument_info.size())
+                what = name_pattern(caller.argument_info[a].names);
         if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
         add(v, body.info(body.arguments[k]).name, what);
     }
-    for (std::size_t r = carried; r < loop.results.size(); ++r) add(loop.results[r], body.info(body.results[r]).name, "");
+    for (std::size_t r = carried; r < loop.results.size(); ++r)
+        add(loop.results[r], body.info(body.results[r]).name, "");
 }
 
 std::vector<LayoutRow> ProgramLayout::rows() const {
     std::vector<LayoutRow> rows;
-    std::set<std::pair<Arena, std::int64_t>> seen;   // tensors that several functions name
+    std::set<std::pair<Arena, std::int64_t>> seen;  // tensors that several functions name
     for (const LayerStruct& s : structs_)
         for (const LayerField& field : s.fields) {
             seen.emplace(s.arena, field.offset);
-            rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, s.layers, field.offset, field.stride,
-                            s.arena == Arena::saved ? "forward to backward" : "always", ""});
+            rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, s.layers,
+                            field.offset, field.stride, s.arena == Arena::saved ? "forward to backward" : "always",
+                            ""});
         }
     for (const Function& f : module_->functions) {
         if (f.kind.starts_with("kernel:")) continue;
@@ -236,15 +259,21 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
         auto row = [&](Value v) {
             const Placement& p = f.info(v).placement;
             const Type& type = f.type(v);
-            if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars) return;
+            if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
+                return;
             if (p.arena == Arena::scratch) {
-                rows.push_back({f.name + "." + value_names[v.index], "scratch", type.member(), type.count, p.offset, p.layer_stride,
+                rows.push_back({f.name + "." + value_names[v.index], "scratch", type.member(), type.count, p.offset,
+                                p.layer_stride,
                                 fmt::format("{}, calls {} to {}", f.name, first[v.index], last[v.index]), ""});
                 return;
             }
             if (!seen.emplace(p.arena, p.offset).second) return;
-            rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(), type.count, p.offset, p.layer_stride,
-                            p.arena == Arena::saved ? "forward to backward" : p.arena == Arena::batch ? "the micro-batch" : "always", ""});
+            rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(), type.count, p.offset,
+                            p.layer_stride,
+                            p.arena == Arena::saved   ? "forward to backward"
+                            : p.arena == Arena::batch ? "the micro-batch"
+                                                      : "always",
+                            ""});
         };
         for (Value v : f.arguments) row(v);
         for (const Op& op : f.ops)

@@ -1,5 +1,5 @@
-// What a planned module's program consists of: structs of per-layer tensors, names, offsets. Read off the module once, then
-// printed by the files beside this one.
+// What a planned module's program consists of: structs of per-layer tensors, names, offsets. Read off the module once,
+// then printed by the files beside this one.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace thunderc {
 
 // A tensor of a struct of pointers that stands for one layer: weights, gradients or saved activations.
 struct LayerField {
-    std::string name;            // "q_proj"
-    Type type;                   // of one layer's tensor
-    std::int64_t offset = 0;     // bytes into the arena, of layer 0
-    std::int64_t stride = 0;     // bytes from layer to layer
-    std::string what;            // for comments: framework name pattern or provenance
+    std::string name;         // "q_proj"
+    Type type;                // of one layer's tensor
+    std::int64_t offset = 0;  // bytes into the arena, of layer 0
+    std::int64_t stride = 0;  // bytes from layer to layer
+    std::string what;         // for comments: framework name pattern or provenance
 };
 
 struct LayerStruct {
-    std::string name;            // "DecoderLayerWeights"
-    std::string function;        // "decoder_layer_weights"
-    std::string variable;        // "w", "g", "saved"
+    std::string name;      // "DecoderLayerWeights"
+    std::string function;  // "decoder_layer_weights"
+    std::string variable;  // "w", "g", "saved"
     Placement::Arena arena = Placement::Arena::parameters;
     std::int64_t layers = 0;
-    std::string scope;           // "model.layers.{0..31}"
+    std::string scope;  // "model.layers.{0..31}"
     std::vector<LayerField> fields;
 
     const LayerField* find(std::int64_t offset, std::int64_t stride) const;
@@ -36,13 +36,13 @@ struct LayerStruct {
 
 // One row of the table that model.h and `thunderc plan` print.
 struct LayoutRow {
-    std::string name;            // "embed_tokens", "decoder_layer_saved.qkv"
+    std::string name;  // "embed_tokens", "decoder_layer_saved.qkv"
     std::string arena;
     Type type;
-    std::int64_t count = 1;      // layers
+    std::int64_t count = 1;  // layers
     std::int64_t offset = 0, stride = 0;
-    std::string lifetime;        // "always", "the step", "forward_backward: op 3 to 17"
-    std::string shares;          // names of tensors in the same bytes at other times; "" where none
+    std::string lifetime;  // "always", "the step", "forward_backward: op 3 to 17"
+    std::string shares;    // names of tensors in the same bytes at other times; "" where none
 };
 
 class ProgramLayout {
@@ -75,9 +75,9 @@ class ProgramLayout {
     mutable std::map<std::string, std::vector<std::string>> names_;
 };
 
-std::string_view cpp_type(DType dtype);                    // "float", "std::int64_t"
-std::string arena_member(Placement::Arena arena);          // "arenas_.scratch"
-std::string snake_case(const std::string& camel);          // "LlamaDecoderLayer" -> "llama_decoder_layer"
+std::string_view cpp_type(DType dtype);            // "float", "std::int64_t"
+std::string arena_member(Placement::Arena arena);  // "arenas_.scratch"
+std::string snake_case(const std::string& camel);  // "LlamaDecoderLayer" -> "llama_decoder_layer"
 std::string camel_case(const std::string& snake);
 
 }  // namespace thunderc

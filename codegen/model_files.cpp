@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "codegen/text.h"
+#include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/ir/print.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc {
@@ -15,13 +15,16 @@ namespace {
 
 using Arena = Placement::Arena;
 
-std::string_view spec_dtype(DType dtype) { return dtype == DType::boolean ? "boolean" : name_of(dtype); }
+std::string_view spec_dtype(DType dtype) {
+    return dtype == DType::boolean ? "boolean" : name_of(dtype);
+}
 
 std::string layout_table(const ProgramLayout& layout) {
     SourceText out;
     out.banner("LAYOUT");
     out.comment(
-        "Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n times, one "
+        "Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers "
+        "lies n times, one "
         "stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.");
     out.line("struct LayoutRow {");
     out.line("    const char *name, *shape, *type, *arena;");
@@ -32,8 +35,9 @@ std::string layout_table(const ProgramLayout& layout) {
     out.line("};");
     out.line("inline constexpr LayoutRow LAYOUT[] = {");
     for (const LayoutRow& row : layout.rows())
-        out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\"}},", row.name, layout.symbols().shape(row.type.dims),
-                             name_of(row.type.dtype), row.arena, row.offset, row.type.bytes(), row.count, row.stride, row.lifetime));
+        out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\"}},", row.name,
+                             layout.symbols().shape(row.type.dims), name_of(row.type.dtype), row.arena, row.offset,
+                             row.type.bytes(), row.count, row.stride, row.lifetime));
     out.line("};");
     return out.str();
 }
@@ -60,16 +64,19 @@ std::vector<const Function*> block_functions(const Module& module) {
     return out;
 }
 
-std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options) {
+std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer,
+                               const EmitOptions& options) {
     const Module& module = layout.module();
     SourceText out;
-    out.comment(fmt::format("{}: sizes, tensors and where they lie; the functions of a training step.", options.model_name));
+    out.comment(
+        fmt::format("{}: sizes, tensors and where they lie; the functions of a training step.", options.model_name));
     out.line("#pragma once");
     out.blank();
     out.line("#include <cstddef>");
     out.line("#include <cstdint>");
     out.blank();
-    out.line("#include \"device/menu.h\"      // linear_forward, attention_forward, ...: the calls that a device provides");
+    out.line(
+        "#include \"device/menu.h\"      // linear_forward, attention_forward, ...: the calls that a device provides");
     out.line("#include \"device/stream.h\"    // Stream: where calls run, in order");
     out.line("#include \"train/arenas.h\"     // Arenas: the memory, one piece for each class of lifetime");
     out.line("#include \"train/program.h\"    // ProgramSpec: what the trainer has to know of this program");
@@ -77,8 +84,10 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.banner("sizes");
     for (const Symbol& s : layout.symbols().all())
         out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
-    out.line(fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and each optimizer state are as large",
-                         module.arena_bytes.at("parameters")));
+    out.line(
+        fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and "
+                    "each optimizer state are as large",
+                    module.arena_bytes.at("parameters")));
     out.blank();
     out.comment("The tensor at a byte offset of an arena.");
     out.line("template <typename T>");
@@ -91,14 +100,14 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.comment(fmt::format("{}{} layers", s.scope.empty() ? "" : s.scope + ": ", s.layers));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
-            out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, layout.symbols().shape(field.type.dims),
-                                 field.what.empty() ? "" : "  " + field.what));
+            out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name,
+                                 layout.symbols().shape(field.type.dims), field.what.empty() ? "" : "  " + field.what));
         out.close("};");
         out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
         out.open("return {");
         for (const LayerField& field : s.fields)
-            out.line(fmt::format(".{} = at<{}>(arenas.{}, {} + layer * {}),", field.name, cpp_type(field.type.dtype), name_of(s.arena),
-                                 field.offset, field.stride));
+            out.line(fmt::format(".{} = at<{}>(arenas.{}, {} + layer * {}),", field.name, cpp_type(field.type.dtype),
+                                 name_of(s.arena), field.offset, field.stride));
         out.close("};");
         out.close();
         out.blank();
@@ -137,11 +146,14 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     return text + "\n" + layout_table(layout);
 }
 
-std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options) {
+std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer,
+                               const EmitOptions& options) {
     const Module& module = layout.module();
     SourceText out;
     out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
-    out.comment("A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it says so.");
+    out.comment(
+        "A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always "
+        "adds, it says so.");
     out.line("#include \"model.h\"");
     out.blank();
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
@@ -154,7 +166,8 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     for (const Function& f : module.functions) {
         if (f.argument_info.empty()) continue;
         const bool step = f.name == "forward_backward";
-        out.open(fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
+        out.open(
+            fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
         out.line("[[maybe_unused]] Stream& stream = stream_;");
         if (step) out.line("arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;");
         out.blank();
@@ -165,7 +178,8 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     return out.str();
 }
 
-// ---- spec.cpp: what the trainer has to know ---------------------------------------------------------------------------------
+// ---- spec.cpp: what the trainer has to know
+// ---------------------------------------------------------------------------------
 
 namespace {
 
@@ -175,7 +189,8 @@ class SpecPrinter {
 
     std::string print() {
         collect();
-        out_.comment(fmt::format("spec.cpp: the parameters, inputs and tables of {}, for the trainer.", options_.model_name));
+        out_.comment(
+            fmt::format("spec.cpp: the parameters, inputs and tables of {}, for the trainer.", options_.model_name));
         out_.line("#include \"model.h\"");
         out_.blank();
         out_.line("using namespace thunder;");
@@ -184,7 +199,8 @@ class SpecPrinter {
         out_.outdent();
         out_.blank();
         for (const auto& [dims, name] : shapes_)
-            out_.line(fmt::format("constexpr std::int64_t {}[] = {{{}}};", name, dims.empty() ? "1" : fmt::format("{}", fmt::join(dims, ", "))));
+            out_.line(fmt::format("constexpr std::int64_t {}[] = {{{}}};", name,
+                                  dims.empty() ? "1" : fmt::format("{}", fmt::join(dims, ", "))));
         out_.append_lines(aliases_);
         out_.blank();
         array("ParameterSpec", "PARAMETERS", parameters_);
@@ -215,12 +231,13 @@ class SpecPrinter {
   private:
     static std::string init_kind(const std::string& name, const Type& type) {
         if (name.ends_with(".bias") || name.ends_with("_bias") || name == "bias") return "zeros";
-        return type.rank() <= 1 ? "ones" : "normal";   // vectors that are no biases are the scales of norms
+        return type.rank() <= 1 ? "ones" : "normal";  // vectors that are no biases are the scales of norms
     }
 
     std::string shape(const Dims& dims) {
         auto [at, is_new] = shapes_.try_emplace(dims);
-        if (is_new) at->second = fmt::format("SHAPE_{}", dims.empty() ? "SCALAR" : fmt::format("{}", fmt::join(dims, "_")));
+        if (is_new)
+            at->second = fmt::format("SHAPE_{}", dims.empty() ? "SCALAR" : fmt::format("{}", fmt::join(dims, "_")));
         return dims.empty() ? "{}" : at->second;
     }
 
@@ -239,41 +256,46 @@ class SpecPrinter {
             }
         }
         // Parameters in the order of their bytes, so that the table reads like the arena.
-        std::stable_sort(parameter_order_.begin(), parameter_order_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+        std::stable_sort(parameter_order_.begin(), parameter_order_.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
         for (const auto& [offset, line] : parameter_order_) parameters_.push_back(line);
         std::map<std::int64_t, std::pair<std::string, Type>> tables;
         for (const Function& f : layout_.module().functions)
             for (const Op& op : f.ops)
                 if (op.name == "constant" && f.kind.empty()) {
                     Value v = op.results[0];
-                    tables.try_emplace(f.info(v).placement.offset, fmt::format("table_{}", f.info(v).placement.offset), f.type(v));
+                    tables.try_emplace(f.info(v).placement.offset, fmt::format("table_{}", f.info(v).placement.offset),
+                                       f.type(v));
                 }
         for (const auto& [offset, table] : tables)
-            constants_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(table.first), spec_dtype(table.second.dtype),
-                                             span_of(table.second.dims), offset, table.second.bytes()));
+            constants_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(table.first),
+                                             spec_dtype(table.second.dtype), span_of(table.second.dims), offset,
+                                             table.second.bytes()));
     }
 
     void parameter(const ArgInfo& info, std::size_t m, const Type& type, const Placement& p) {
         std::string aliases = "{}";
         if (m < info.aliases.size() && !info.aliases[m].empty()) {
             aliases = fmt::format("ALIASES_{}", alias_count_++);
-            aliases_ += fmt::format("constexpr std::string_view {}[] = {{{}}};\n", aliases, quoted_names(info.aliases[m]));
+            aliases_ +=
+                fmt::format("constexpr std::string_view {}[] = {{{}}};\n", aliases, quoted_names(info.aliases[m]));
         }
         const std::int64_t offset = p.offset + static_cast<std::int64_t>(m) * p.layer_stride;
         parameter_order_.emplace_back(
-            offset, fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}}},", quote(info.names[m]),
-                                spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(), info.trainable,
-                                init_kind(info.names[m], type), aliases, quote(info.note)));
+            offset, fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}}},",
+                                quote(info.names[m]), spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
+                                info.trainable, init_kind(info.names[m], type), aliases, quote(info.note)));
     }
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {
         if (info.batched && type.rank() > 0) {
             batch_ = type.dims[0];
-            tokens_ = std::max(tokens_, type.rank() >= 2 && is_integer(type.dtype) ? type.dims[0] * type.dims[1] : type.dims[0]);
+            tokens_ = std::max(tokens_,
+                               type.rank() >= 2 && is_integer(type.dtype) ? type.dims[0] * type.dims[1] : type.dims[0]);
         }
-        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]), spec_dtype(type.dtype),
-                                      span_of(type.dims), p.offset, type.bytes(), info.batched, info.entries, info.ignore_index,
-                                      quote(info.source)));
+        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]),
+                                      spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes(), info.batched,
+                                      info.entries, info.ignore_index, quote(info.source)));
     }
 
     bool weighted() const {
@@ -288,7 +310,8 @@ class SpecPrinter {
         double sum = 0;
         for (const Op& op : f.ops) {
             if (op.name == "repeat")
-                sum += static_cast<double>(op.attributes.integer("n")) * flops(*layout_.module().find(op.attributes.string("body")));
+                sum += static_cast<double>(op.attributes.integer("n")) *
+                       flops(*layout_.module().find(op.attributes.string("body")));
             else if (op.name == "call")
                 sum += flops(*layout_.module().find(op.attributes.string("callee")));
             else if (const OpDef& def = op_def(op.name); def.flops)

@@ -27,7 +27,9 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
 
 std::string print_kernels_header(const KernelTable& kernels) {
     SourceText out;
-    out.comment("kernels.h: what was fused for this model; outputs first, the stream last. Each kernel's text says what it computes.");
+    out.comment(
+        "kernels.h: what was fused for this model; outputs first, the stream last. Each kernel's text says what it "
+        "computes.");
     out.line("#pragma once");
     out.blank();
     out.line("#include <cstdint>");
@@ -41,7 +43,9 @@ std::string print_kernels_header(const KernelTable& kernels) {
 }
 
 std::string print_kernels_cpu(const KernelTable& kernels) {
-    std::string out = "// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.\n#include \"kernels.h\"\n\n";
+    std::string out =
+        "// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of "
+        "threads.\n#include \"kernels.h\"\n\n";
     out += kernels_cpu_prologue() + "\nusing namespace thunder;\n";
     for (const PrintedKernel* kernel : kernels.all()) out += "\n" + kernel->definition;
     return out + kernels_cpu_epilogue();

@@ -10,15 +10,15 @@
 namespace thunderc {
 
 struct EmitOptions {
-    std::string model_name;            // "llama"
-    std::string version;               // for train.json alone
-    std::string command;               // how to make the program again, with the names of files but no folders
+    std::string model_name;  // "llama"
+    std::string version;     // for train.json alone
+    std::string command;     // how to make the program again, with the names of files but no folders
     CompileOptions compile;
     std::int64_t default_grad_accum = 1;
 };
 
 struct OutputFile {
-    std::string path;   // below the output folder
+    std::string path;  // below the output folder
     std::string text;
 };
 

@@ -24,7 +24,10 @@ std::string parameter_count(const Module& module) {
 
 std::string memory_table(const ProgramLayout& layout) {
     const Module& m = layout.module();
-    struct Row { const char* arena; const char* what; };
+    struct Row {
+        const char* arena;
+        const char* what;
+    };
     constexpr Row rows[] = {{"parameters", "the model's tensors, each at a multiple of 64 bytes"},
                             {"gradients", "at the same offsets"},
                             {"optimizer", "its state, at the same offsets, one after the other"},
@@ -53,20 +56,27 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     out += "| `model.cpp` | the schedule of a training step |\n";
     out += "| `kernels.h`, `kernels_cpu.cpp` | kernels fused for this model; each says what it computes |\n";
     out += "| `spec.cpp` | names, shapes and offsets of parameters and inputs, for the trainer |\n";
-    out += "| `train.cpp` | the loop |\n| `train.json` | what it was made with, and defaults of a run |\n| `runtime/` | the runtime's sources |\n\n";
+    out +=
+        "| `train.cpp` | the loop |\n| `train.json` | what it was made with, and defaults of a run |\n| `runtime/` | "
+        "the runtime's sources |\n\n";
     out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
-    out += "\n## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first step.\n\n" + memory_table(layout);
-    out += "\nHow the large ones add up (the table `LAYOUT` in `model.h` has every tensor):\n\n| tensors | bytes |\n|---|---:|\n";
+    out += "\n## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first step.\n\n" +
+           memory_table(layout);
+    out +=
+        "\nHow the large ones add up (the table `LAYOUT` in `model.h` has every tensor):\n\n| tensors | bytes "
+        "|\n|---|---:|\n";
     for (const LayerStruct& s : layout.structs()) {
         std::int64_t layer = 0;
         for (const LayerField& f : s.fields) layer += static_cast<std::int64_t>(f.type.bytes());
-        out += fmt::format("| {}: {} layers of {} bytes in {} tensors | {} |\n", s.name, s.layers, layer, s.fields.size(), layer * s.layers);
+        out += fmt::format("| {}: {} layers of {} bytes in {} tensors | {} |\n", s.name, s.layers, layer,
+                           s.fields.size(), layer * s.layers);
     }
     const Function& main = m.main();
     for (std::size_t k = 0; k < main.arguments.size(); ++k)
         if (main.argument_info[k].kind == ArgInfo::Kind::parameter && !main.type(main.arguments[k]).is_family())
-            out += fmt::format("| {} {} | {} |\n", main.argument_info[k].names.front(), layout.symbols().shape(main.type(main.arguments[k]).dims),
+            out += fmt::format("| {} {} | {} |\n", main.argument_info[k].names.front(),
+                               layout.symbols().shape(main.type(main.arguments[k]).dims),
                                main.type(main.arguments[k]).bytes());
     return out;
 }
@@ -75,7 +85,8 @@ std::string print_train_json(const EmitOptions& options) {
     std::string executors;
     for (const std::string& e : options.compile.executors) executors += (executors.empty() ? "" : ", ") + quote(e);
     return fmt::format(
-        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},\n  \"executors\": [{}],\n"
+        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},\n  "
+        "\"executors\": [{}],\n"
         "  \"defaults\": {{}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
         quote(options.compile.recompute), executors);

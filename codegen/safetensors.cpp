@@ -43,7 +43,9 @@ std::vector<std::byte> encode(const Tensor& tensor) {
             case DType::f64: append(out, tensor.at(k)); break;
             case DType::i64: append(out, tensor.i[static_cast<std::size_t>(k)]); break;
             case DType::i32: append(out, static_cast<std::int32_t>(tensor.i[static_cast<std::size_t>(k)])); break;
-            case DType::boolean: append(out, static_cast<std::uint8_t>(tensor.i[static_cast<std::size_t>(k)] != 0)); break;
+            case DType::boolean:
+                append(out, static_cast<std::uint8_t>(tensor.i[static_cast<std::size_t>(k)] != 0));
+                break;
             default: throw InternalError("a table of a dtype that programs do not hold");
         }
     }
@@ -83,11 +85,12 @@ std::vector<std::byte> transposed(const std::vector<std::byte>& stored, std::int
     std::vector<std::byte> out(stored.size());
     const auto* from = reinterpret_cast<const std::uint32_t*>(stored.data());
     auto* to = reinterpret_cast<std::uint32_t*>(out.data());
-    constexpr std::int64_t tile = 32;   // so that both sides stay in the cache
+    constexpr std::int64_t tile = 32;  // so that both sides stay in the cache
     for (std::int64_t r0 = 0; r0 < rows; r0 += tile)
         for (std::int64_t c0 = 0; c0 < columns; c0 += tile)
             for (std::int64_t r = r0; r < std::min(r0 + tile, rows); ++r)
-                for (std::int64_t c = c0; c < std::min(c0 + tile, columns); ++c) to[c * rows + r] = from[r * columns + c];
+                for (std::int64_t c = c0; c < std::min(c0 + tile, columns); ++c)
+                    to[c * rows + r] = from[r * columns + c];
     return out;
 }
 
@@ -97,12 +100,13 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
     std::string header = "{";
     std::size_t offset = 0;
     for (const StoredTensor& t : tensors) {
-        header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", header.size() > 1 ? "," : "",
-                              quote(t.name), stored_name(t.type.dtype), to_string(t.type.dims), offset, offset + t.type.bytes());
+        header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                              header.size() > 1 ? "," : "", quote(t.name), stored_name(t.type.dtype),
+                              to_string(t.type.dims), offset, offset + t.type.bytes());
         offset += t.type.bytes();
     }
     header += "}";
-    header.resize((header.size() + 7) / 8 * 8, ' ');   // data begins at a multiple of 8
+    header.resize((header.size() + 7) / 8 * 8, ' ');  // data begins at a multiple of 8
     std::ofstream out(path, std::ios::binary);
     const auto size = static_cast<std::uint64_t>(header.size());
     out.write(reinterpret_cast<const char*>(&size), 8);
@@ -110,7 +114,8 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
     for (const StoredTensor& t : tensors) {
         if (!out) break;
         const std::vector<std::byte> bytes = t.bytes();
-        check(bytes.size() == t.type.bytes(), fmt::format("{} has {} bytes, expected {}", t.name, bytes.size(), t.type.bytes()));
+        check(bytes.size() == t.type.bytes(),
+              fmt::format("{} has {} bytes, expected {}", t.name, bytes.size(), t.type.bytes()));
         out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     }
     out.close();
@@ -152,8 +157,9 @@ std::vector<StoredTensor> stored_constants(const Module& planned) {
         for (const Op& op : f.ops) {
             if (op.name != "constant") continue;
             const std::int64_t offset = f.info(op.results[0]).placement.offset;
-            by_offset.try_emplace(offset, StoredTensor{fmt::format("table_{}", offset), f.type(op.results[0]),
-                                                       [expr = op.attributes.constant("value")] { return encode(materialize(*expr)); }});
+            by_offset.try_emplace(
+                offset, StoredTensor{fmt::format("table_{}", offset), f.type(op.results[0]),
+                                     [expr = op.attributes.constant("value")] { return encode(materialize(*expr)); }});
         }
     }
     std::vector<StoredTensor> out;

@@ -21,8 +21,8 @@ struct StoredTensor {
 // Throws UserError where the file cannot be written; then nothing is left of it.
 void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
-// The initial values that the export holds, in the framework's names and orientation, as f32. Empty where a tensor's data is
-// not there (an external file that is absent); `missing` then says which file.
+// The initial values that the export holds, in the framework's names and orientation, as f32. Empty where a tensor's
+// data is not there (an external file that is absent); `missing` then says which file.
 std::vector<StoredTensor> stored_parameters(const Module& module, std::string* missing = nullptr);
 // The tables of a planned module, by the names that spec.cpp gives them.
 std::vector<StoredTensor> stored_constants(const Module& planned);

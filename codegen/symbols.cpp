@@ -87,12 +87,18 @@ std::string Symbols::shape(const Dims& dims) const {
     for (std::size_t d = 0; d < dims.size(); ++d) {
         std::string text;
         // Activations begin with the batch and the positions, whatever else has the same size.
-        if (d == 0 && dims.size() > 1 && dims[0] == B) text = "B";
-        else if (d == 1 && dims.size() > 2 && dims[0] == B && dims[1] == T) text = "T";
-        else if (dims.size() == 4 && d == 2 && dims[2] == value("NH")) text = "NH";
-        else if (dims.size() == 4 && d == 2 && dims[2] == value("KVH")) text = "KVH";
-        else if (d + 1 == dims.size() && dims[d] == value("C")) text = "C";
-        else text = size(dims[d]);
+        if (d == 0 && dims.size() > 1 && dims[0] == B)
+            text = "B";
+        else if (d == 1 && dims.size() > 2 && dims[0] == B && dims[1] == T)
+            text = "T";
+        else if (dims.size() == 4 && d == 2 && dims[2] == value("NH"))
+            text = "NH";
+        else if (dims.size() == 4 && d == 2 && dims[2] == value("KVH"))
+            text = "KVH";
+        else if (d + 1 == dims.size() && dims[d] == value("C"))
+            text = "C";
+        else
+            text = size(dims[d]);
         std::erase(text, ' ');
         out += (d == 0 ? "(" : ",") + text;
     }

@@ -44,24 +44,29 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
     const bool naive = reference_only(o);
 
     // ---- what the exporter did is undone ----
-    add("fold_constants", fold_constants);   // first: shapes and tables become constants, so that what is left over are parameters
-    add("lift_parameters", [o](Module m, Report& r) { return lift_parameters(std::move(m), LiftOptions{o.trainable, o.constant}, r); });
-    add("fold_tables", fold_constants);      // again: tables that turned out to be no parameters
-    add("simplify", simplify);               // the transposes that lifting put in front of products cancel
+    add("fold_constants",
+        fold_constants);  // first: shapes and tables become constants, so that what is left over are parameters
+    add("lift_parameters", [o](Module m, Report& r) {
+        return lift_parameters(std::move(m), LiftOptions{o.trainable, o.constant}, r);
+    });
+    add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
+    add("simplify", simplify);           // the transposes that lifting put in front of products cancel
 
     // ---- named patterns; each pass sees what the one before left ----
     add("raise_norm", raise_norm);
     add("raise_embedding", raise_embedding);
     add("raise_linear", raise_linear);
-    add("raise_rotary", raise_rotary);       // before attention, whose layout it shares
+    add("raise_rotary", raise_rotary);  // before attention, whose layout it shares
     add("raise_sdpa", raise_sdpa);
     add("raise_swiglu", raise_swiglu);
     add("raise_gelu", raise_gelu);
     add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
     add("simplify_raised", simplify);
 
-    // ---- layers become one function and a loop, before differentiation: one backward function, whatever the depth ----
-    if (!naive) add("merge_siblings", merge_siblings);   // before differentiation, so that the way back is merged as well
+    // ---- layers become one function and a loop, before differentiation: one backward function, whatever the depth
+    // ----
+    if (!naive)
+        add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
 
     // ---- training ----
     add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
@@ -71,13 +76,14 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
         return differentiate(std::move(m), options, r);
     });
     add("compose_step", [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
-    if (!naive) add("join_pads", join_pads);   // gradients of the merged products, side by side
+    if (!naive) add("join_pads", join_pads);  // gradients of the merged products, side by side
     add("sink_accumulation", sink_accumulation);
     add("simplify_step", simplify);
 
     // ---- who computes what ----
     if (!naive) add("attach_epilogues", attach_epilogues);
-    // The optimizer works on whole arenas in any program: what it does to them is not what a naive program is compared for.
+    // The optimizer works on whole arenas in any program: what it does to them is not what a naive program is compared
+    // for.
     std::vector<std::string> executors = o.executors;
     if (naive) executors.insert(executors.begin(), "optimizer");
     add("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });

@@ -4,7 +4,7 @@
 namespace thunderc {
 
 struct BundledFile {
-    const char* path;   // from the root of the repository: "runtime-lib/device/menu.h"
+    const char* path;  // from the root of the repository: "runtime-lib/device/menu.h"
     const char* text;
 };
 

@@ -24,7 +24,8 @@ Module freeze_parameters(Module module, const std::string& pattern, Report& repo
     try {
         expression.assign(pattern);
     } catch (const std::regex_error&) {
-        fail(fmt::format("--freeze {} is no regular expression", pattern), "quote it for the shell, and escape brackets");
+        fail(fmt::format("--freeze {} is no regular expression", pattern),
+             "quote it for the shell, and escape brackets");
     }
     std::size_t frozen = 0;
     for (ArgInfo& info : module.main().argument_info) {
@@ -33,13 +34,15 @@ Module freeze_parameters(Module module, const std::string& pattern, Report& repo
         for (const std::string& name : info.names) matches += std::regex_search(name, expression) ? 1 : 0;
         if (matches == 0) continue;
         if (matches != info.names.size())
-            fail(fmt::format("--freeze {} matches {} of the {} layers of {}", pattern, matches, info.names.size(), name_pattern(info.names)),
+            fail(fmt::format("--freeze {} matches {} of the {} layers of {}", pattern, matches, info.names.size(),
+                             name_pattern(info.names)),
                  "freeze all layers or none of them, or add --no-roll");
         info.trainable = false;
         ++frozen;
         report.done("freeze_parameters", name_pattern(info.names));
     }
-    if (frozen == 0) fail(fmt::format("--freeze {} matches no parameter", pattern), "thunderc inspect lists the parameters");
+    if (frozen == 0)
+        fail(fmt::format("--freeze {} matches no parameter", pattern), "thunderc inspect lists the parameters");
     return module;
 }
 

@@ -1,6 +1,6 @@
-// freeze_parameters: parameters whose framework name matches a regular expression are not trained: they get no gradient and no
-// optimizer state. A family is frozen as a whole where all its members match; where some do, that is an error, because
-// one loop cannot treat its layers differently.
+// freeze_parameters: parameters whose framework name matches a regular expression are not trained: they get no gradient
+// and no optimizer state. A family is frozen as a whole where all its members match; where some do, that is an error,
+// because one loop cannot treat its layers differently.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace thunderc {
 
-// `pattern`: ECMAScript, found anywhere in the name; empty: nothing is frozen. Throws UserError where it is no expression, or
-// matches no parameter.
+// `pattern`: ECMAScript, found anywhere in the name; empty: nothing is frozen. Throws UserError where it is no
+// expression, or matches no parameter.
 Module freeze_parameters(Module module, const std::string& pattern, Report& report);
 
 }  // namespace thunderc

@@ -10,7 +10,7 @@ namespace thunderc {
 namespace {
 
 struct Piece {
-    Value value;              // what was padded
+    Value value;  // what was padded
     std::int64_t begin = 0, end = 0;
 };
 
@@ -20,7 +20,7 @@ class Joiner {
 
     std::size_t run() {
         std::size_t joined = 0;
-        for (std::size_t k = f_.ops.size(); k-- > 0;) {   // the root of a sum before its terms
+        for (std::size_t k = f_.ops.size(); k-- > 0;) {  // the root of a sum before its terms
             if (f_.ops[k].name != "add" || inner_.contains(k)) continue;
             std::vector<std::size_t> pads;
             if (!collect(k, pads) || pads.size() < 2) continue;
@@ -43,9 +43,12 @@ class Joiner {
             std::size_t index = 0;
             const Op* op = op_of(v, index);
             if (op == nullptr || !uses_.single_user(v)) return false;
-            if (op->name == "pad") pads.push_back(index);
-            else if (op->name != "add" || !collect(index, pads)) return false;
-            else inner_.insert(index);
+            if (op->name == "pad")
+                pads.push_back(index);
+            else if (op->name != "add" || !collect(index, pads))
+                return false;
+            else
+                inner_.insert(index);
         }
         return true;
     }

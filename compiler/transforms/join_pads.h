@@ -4,8 +4,8 @@
 //     %b = pad(%dk) {high = [0, 0], low = [0, 4]}     =>     %sum = concat(%dq, %dk) {axis = 1}
 //     %sum = add(%a, %b)
 //
-// That is what the cotangents of slices of one value add up to. Requires pads with zeros, read by the sum alone, which together
-// fill one axis without overlap. Tests: tests/transforms/join_pads_test.cpp
+// That is what the cotangents of slices of one value add up to. Requires pads with zeros, read by the sum alone, which
+// together fill one axis without overlap. Tests: tests/transforms/join_pads_test.cpp
 #pragma once
 
 #include "compiler/ir/module.h"

@@ -13,7 +13,9 @@
 namespace thunderc {
 namespace {
 
-bool has(const Op& op, std::size_t k) { return k < op.operands.size() && op.operands[k]; }
+bool has(const Op& op, std::size_t k) {
+    return k < op.operands.size() && op.operands[k];
+}
 
 // A product that can be one of several: no residual, no activation, its tensors are arguments.
 bool plain(const Function& f, const Op& op, const std::set<Value>& arguments, const std::map<Value, int>& readers) {
@@ -32,7 +34,8 @@ Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     op.attributes = siblings[0]->attributes;
     op.attributes.set("adjacent_weights", true);
     op.provenance = siblings[0]->provenance;
-    op.operands = {siblings[0]->operands[0], siblings[0]->operands[1], has(*siblings[0], 2) ? siblings[0]->operands[2] : Value{}, Value{}};
+    op.operands = {siblings[0]->operands[0], siblings[0]->operands[1],
+                   has(*siblings[0], 2) ? siblings[0]->operands[2] : Value{}, Value{}};
     Type type = f.type(siblings[0]->results[0]);
     std::string name = f.info(siblings[0]->results[0]).name;
     for (std::size_t k = 1; k < siblings.size(); ++k) {
@@ -46,7 +49,9 @@ Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     return op;
 }
 
-std::string leaf(const std::string& scope) { return scope.substr(scope.rfind('.') + 1); }
+std::string leaf(const std::string& scope) {
+    return scope.substr(scope.rfind('.') + 1);
+}
 
 void merge_in(Function& f, Report& report) {
     const std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
@@ -54,10 +59,10 @@ void merge_in(Function& f, Report& report) {
     for (const Op& op : f.ops)
         for (Value v : op.operands)
             if (v) ++readers[v];
-    std::map<std::pair<Value, bool>, std::vector<std::size_t>> groups;   // by input and whether there is a bias
+    std::map<std::pair<Value, bool>, std::vector<std::size_t>> groups;  // by input and whether there is a bias
     for (std::size_t k = 0; k < f.ops.size(); ++k)
         if (plain(f, f.ops[k], arguments, readers)) groups[{f.ops[k].operands[0], has(f.ops[k], 2)}].push_back(k);
-    std::map<std::size_t, std::vector<std::size_t>> merged;   // first product -> all
+    std::map<std::size_t, std::vector<std::size_t>> merged;  // first product -> all
     std::set<std::size_t> gone;
     for (const auto& [key, group] : groups) {
         if (group.size() < 2) continue;
@@ -84,13 +89,14 @@ void merge_in(Function& f, Report& report) {
         report.done("merge_siblings", product.provenance.scope, names);
         f.ops.push_back(std::move(product));
         std::int64_t begin = 0;
-        for (const Op* sibling : siblings) {   // each product's own value, now a slice
+        for (const Op* sibling : siblings) {  // each product's own value, now a slice
             const std::int64_t width = f.type(sibling->results[0]).dims.back();
             Op slice;
             slice.name = "slice";
             slice.operands = {y};
             slice.results = sibling->results;
-            slice.attributes = {{"axis", f.type(y).rank() - 1}, {"begin", begin}, {"end", begin + width}, {"step", std::int64_t{1}}};
+            slice.attributes = {
+                {"axis", f.type(y).rank() - 1}, {"begin", begin}, {"end", begin + width}, {"step", std::int64_t{1}}};
             slice.provenance = sibling->provenance;
             f.ops.push_back(std::move(slice));
             begin += width;

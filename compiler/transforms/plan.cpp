@@ -101,7 +101,8 @@ class ParameterLayout {
             for (Value v : values) {
                 Value at = to_entry(v);
                 for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
-                    if (entry_.arguments[k] == at && entry_.argument_info[k].kind == ArgInfo::Kind::parameter) group.push_back(k);
+                    if (entry_.arguments[k] == at && entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
+                        group.push_back(k);
             }
             // Gradients are no parameters; they follow, since they lie like their parameters.
             for (std::size_t k = 1; k < group.size(); ++k) follows_[group[k]] = group[k - 1];
@@ -250,8 +251,7 @@ class FunctionPlanner {
             const Op* def = nullptr;
             for (const Op& op : f_.ops)
                 if (std::find(op.results.begin(), op.results.end(), v) != op.results.end()) def = &op;
-            const bool view =
-                def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
+            const bool view = def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
             const bool again = !given.insert(v).second;
             if (chained(r) && !again) continue;
             if (def == nullptr || view || again || f_.type(v).is_family()) {
@@ -307,8 +307,8 @@ class FunctionPlanner {
         return parameter_place(Arena::optimizer, parameter, shared_.parameter_bytes);
     }
 
-    // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of bodies are
-    // the caller's.
+    // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of
+    // bodies are the caller's.
     void place_results() {
         for (std::size_t r = 0; r < f_.results.size(); ++r) {
             Value v = f_.results[r];
@@ -410,8 +410,8 @@ class FunctionPlanner {
         Value in = f_.ops[index].operands[k];
         Value out = f_.ops[index].results[k];
         const Op* def = definition(in);
-        const bool own = def != nullptr && !is_view(*def) && def->name != "constant" &&
-                         def->name != "member" && !placed(in);
+        const bool own =
+            def != nullptr && !is_view(*def) && def->name != "constant" && def->name != "member" && !placed(in);
         // With two slots by turns, slot 0 is overwritten by the second layer: whoever else reads the value later must
         // not find that.
         const bool last_reader = slots.period == 0 || uses_->users[in.index].back() == static_cast<std::int32_t>(index);
@@ -485,7 +485,7 @@ class FunctionPlanner {
             const Value from = op.operands[0], to = op.results[0];
             const Dims strides = at(from).strides.empty() ? dense_strides(f_.type(from).dims) : at(from).strides;
             const std::optional<ViewLayout> view = view_layout(f_, op, {strides, 0});
-            if (!view) continue;   // only kernels read it, and they have views of their own
+            if (!view) continue;  // only kernels read it, and they have views of their own
             Placement p;
             p.view_of = owner(from);
             p.strides = is_dense(*view, f_.type(to).dims) ? Dims{} : view->strides;
@@ -645,7 +645,24 @@ CarrySlots carry_slots(const Op& repeat, std::size_t carried) {
 
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
     // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-    constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0}, {"beta1", 8}, {"beta2", 16}, {"eps", 24}, {"weight_decay", 32}, {"momentum", 40}, {"bias_correction1", 48}, {"bias_correction2_sqrt", 56}, {"max_grad_norm", 64}, {"seed", 72}, {"step", 80}, {"loss_weight", 88}, {"dloss", 92}, {"loss_sum", 96}, {"grad_norm", 100}, {"clip_factor", 104}, {"first_micro_step", 108}, {"decay_all", 109}}};
+    constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0},
+                                                                                   {"beta1", 8},
+                                                                                   {"beta2", 16},
+                                                                                   {"eps", 24},
+                                                                                   {"weight_decay", 32},
+                                                                                   {"momentum", 40},
+                                                                                   {"bias_correction1", 48},
+                                                                                   {"bias_correction2_sqrt", 56},
+                                                                                   {"max_grad_norm", 64},
+                                                                                   {"seed", 72},
+                                                                                   {"step", 80},
+                                                                                   {"loss_weight", 88},
+                                                                                   {"dloss", 92},
+                                                                                   {"loss_sum", 96},
+                                                                                   {"grad_norm", 100},
+                                                                                   {"clip_factor", 104},
+                                                                                   {"first_micro_step", 108},
+                                                                                   {"decay_all", 109}}};
     for (const auto& [field, offset] : fields)
         if (field == name) return offset;
     return std::nullopt;
@@ -663,13 +680,12 @@ Module plan(Module module, Report& report) {
     for (const std::string& name : order) FunctionPlanner(module, *module.find(name), shared).run();
 
     module.phase = Module::Phase::planned;
-    std::int64_t optimizer = 0;
+    std::int64_t optimizer = 0;  // states that lie behind each other
     for (const Function& f : module.functions)
-        for (const ArgInfo& info : f.argument_info)
-            if (info.kind == ArgInfo::Kind::state)
-                optimizer = std::max<std::int64_t>(optimizer, info.names.front().starts_with("v.")   ? 2
-                                                              : info.names.front().starts_with("m.") ? 1
-                                                                                                     : 0);
+        for (const ArgInfo& info : f.argument_info) {
+            if (info.kind != ArgInfo::Kind::state || info.names.front().starts_with("grad.")) continue;
+            optimizer = std::max<std::int64_t>(optimizer, info.names.front().starts_with("second_moment.") ? 2 : 1);
+        }
     module.arena_bytes = {{"parameters", shared.parameter_bytes},
                           {"gradients", shared.parameter_bytes},
                           {"optimizer", optimizer * shared.parameter_bytes},

@@ -38,7 +38,8 @@ void extend_body(Function& body, Op& loop, std::size_t r, Value before, Value fi
     Builder b(body);
     const Value gradient = body.results[r];
     for (const Op& op : body.ops)
-        if (std::find(op.results.begin(), op.results.end(), gradient) != op.results.end()) b.set_provenance(op.provenance);
+        if (std::find(op.results.begin(), op.results.end(), gradient) != op.results.end())
+            b.set_provenance(op.provenance);
     body.results[r] = b.op("accumulate_gradient", {before_here, gradient, first_here}, {}, caller.info(before).name);
 }
 
@@ -52,14 +53,15 @@ Module sink_accumulation(Module module, Report& report) {
         for (std::size_t k = 0; k < f.ops.size(); ++k) {
             const Op& op = f.ops[k];
             if (op.name != "accumulate_gradient") continue;
-            const Value before = op.operands[0], gradient = op.operands[1], first = op.operands[2], after = op.results[0];
+            const Value before = op.operands[0], gradient = op.operands[1], first = op.operands[2],
+                        after = op.results[0];
             const std::int32_t definition = uses.definition[gradient.index];
             if (definition < 0 || !uses.single_user(gradient)) continue;
             Op& loop = f.ops[static_cast<std::size_t>(definition)];
             if (loop.name != "repeat") continue;
-            const auto r = static_cast<std::size_t>(
-                std::find(loop.results.begin(), loop.results.end(), gradient) - loop.results.begin());
-            if (r < static_cast<std::size_t>(loop.attributes.integer("carried"))) continue;   // a sum over layers
+            const auto r = static_cast<std::size_t>(std::find(loop.results.begin(), loop.results.end(), gradient) -
+                                                    loop.results.begin());
+            if (r < static_cast<std::size_t>(loop.attributes.integer("carried"))) continue;  // a sum over layers
             const std::string body = loop.attributes.string("body");
             if (callers(module, body) != 1) {
                 report.declined("sink_accumulation", f.info(before).name, "several loops call @" + body);

@@ -1,7 +1,8 @@
 // sink_accumulation: the gradient of a layer is added where it is made.
 //
-// compose_step adds whole families of gradients behind the loop that collects them. This pass takes the addition into the loop's
-// body, so that a layer's gradient is written once, at its place, and can become the epilogue of the product that gives it.
+// compose_step adds whole families of gradients behind the loop that collects them. This pass takes the addition into
+// the loop's body, so that a layer's gradient is written once, at its place, and can become the epilogue of the product
+// that gives it.
 //
 //     %dw = repeat(%dy; %x, %w) {body = @backward} : ..., 8 x f32[64,64]
 //     %after = accumulate_gradient(%before, %dw, %first)
