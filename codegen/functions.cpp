@@ -343,6 +343,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
     auto add = [&fields](const std::string& name, const std::string& value) {
         fields += fmt::format("{}.{} = {}", fields.empty() ? "" : ", ", name, value);
     };
+    std::vector<std::pair<std::string, std::string>> strides_given;
     for (const CallField& field : call.fields) {
         if (field.kind == CallField::Kind::literal) {
             const bool number =
@@ -367,8 +368,9 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
         check(!field.stride_field.empty() && stride.has_value(),
               fmt::format("{}: .{} cannot be a view", call.function, field.name));
-        add(field.stride_field, layout_.symbols().size(*stride));
+        strides_given.emplace_back(field.stride_field, layout_.symbols().size(*stride));
     }
+    for (const auto& [name, value] : strides_given) add(name, value);   // the last members of every call, in the order of its tensors
     comment(out, frame, op, call.comment);
     out.line(fmt::format("{}({{{}}}, stream);", call.function, fields));
 }

@@ -83,7 +83,7 @@ struct AttentionForward {
     std::int64_t window = 0;  // with causal: and s > t + (S - T) - window; 0: no window
     float scale = 1.0F;
     std::int64_t B = 0, T = 0, S = 0, NH = 0, KVH = 0, HS = 0;
-    std::int64_t ld_q = 0, ld_k = 0, ld_v = 0, ld_out = 0;
+    std::int64_t ld_out = 0, ld_q = 0, ld_k = 0, ld_v = 0;
 };
 void attention_forward(const AttentionForward& call, Stream& stream);
 
@@ -96,8 +96,8 @@ struct AttentionBackward {
     std::int64_t window = 0;
     float scale = 1.0F;
     std::int64_t B = 0, T = 0, S = 0, NH = 0, KVH = 0, HS = 0;
-    std::int64_t ld_q = 0, ld_k = 0, ld_v = 0, ld_out = 0;
     std::int64_t ld_dq = 0, ld_dk = 0, ld_dv = 0, ld_dout = 0;
+    std::int64_t ld_q = 0, ld_k = 0, ld_v = 0, ld_out = 0;
 };
 void attention_backward(const AttentionBackward& call, Stream& stream);
 

@@ -76,10 +76,10 @@ void forward(const Case& c, Tensors& t, Stream& stream) {
                        .NH = c.NH,
                        .KVH = c.KVH,
                        .HS = c.HS,
+                       .ld_out = t.ld_q,
                        .ld_q = t.ld_q,
                        .ld_k = t.ld_k,
-                       .ld_v = t.ld_k,
-                       .ld_out = t.ld_q},
+                       .ld_v = t.ld_k},
                       stream);
 }
 void backward(const Case& c, Tensors& t, Stream& stream) {
@@ -102,14 +102,14 @@ void backward(const Case& c, Tensors& t, Stream& stream) {
                         .NH = c.NH,
                         .KVH = c.KVH,
                         .HS = c.HS,
-                        .ld_q = t.ld_q,
-                        .ld_k = t.ld_k,
-                        .ld_v = t.ld_k,
-                        .ld_out = t.ld_q,
                         .ld_dq = t.ld_q,
                         .ld_dk = t.ld_k,
                         .ld_dv = t.ld_k,
-                        .ld_dout = t.ld_q},
+                        .ld_dout = t.ld_q,
+                        .ld_q = t.ld_q,
+                        .ld_k = t.ld_k,
+                        .ld_v = t.ld_k,
+                        .ld_out = t.ld_q},
                        stream);
 }
 
