@@ -38,7 +38,11 @@ Tensor materialize(const ConstExpr& expr) {
         case ConstExpr::Kind::splat: {
             Tensor out(expr.type);
             std::fill(out.f.begin(), out.f.end(), expr.value);
-            if (!out.floating()) std::fill(out.i.begin(), out.i.end(), static_cast<std::int64_t>(expr.value));
+            if (!out.floating()) {
+                Tensor one(Type::tensor(out.type.dtype, {}));
+                one.set(0, expr.value);   // saturates
+                std::fill(out.i.begin(), out.i.end(), one.i[0]);
+            }
             return out;
         }
         case ConstExpr::Kind::affine: return affine(expr);
