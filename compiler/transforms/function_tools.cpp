@@ -48,6 +48,42 @@ void compact_values(Function& function) {
     function.values = std::move(values);
 }
 
+void order_by_dependencies(Function& function) {
+    const Uses uses(function);
+    std::vector<Op> ordered;
+    ordered.reserve(function.ops.size());
+    enum class State : std::uint8_t { waiting, open, done };
+    std::vector<State> state(function.ops.size(), State::waiting);
+    std::vector<std::size_t> open;
+    for (std::size_t k = 0; k < function.ops.size(); ++k) {
+        open.push_back(k);
+        while (!open.empty()) {
+            const std::size_t top = open.back();
+            if (state[top] == State::done) {
+                open.pop_back();
+                continue;
+            }
+            const std::size_t before = open.size();
+            const std::vector<Value>& operands = function.ops[top].operands;
+            for (auto v = operands.rbegin(); v != operands.rend(); ++v) {
+                if (!*v || uses.definition[v->index] < 0) continue;
+                const auto producer = static_cast<std::size_t>(uses.definition[v->index]);
+                if (state[producer] == State::done) continue;
+                check(state[producer] == State::waiting, "ops of @" + function.name + " depend on each other in a circle");
+                open.push_back(producer);
+            }
+            if (open.size() != before) {
+                state[top] = State::open;
+                continue;
+            }
+            state[top] = State::done;
+            open.pop_back();
+            ordered.push_back(function.ops[top]);
+        }
+    }
+    function.ops = std::move(ordered);
+}
+
 void remove_unreached_functions(Module& module, std::size_t entries) {
     std::set<std::string> reached;
     std::vector<const Function*> open;

@@ -21,6 +21,9 @@ void remove_unreached_functions(Module& module, std::size_t entries = 1);
 // Drops the entries of values that nothing defines; the others are numbered in the order of definition.
 void compact_values(Function& function);
 
+// Puts each op behind what it reads, and otherwise keeps the order.
+void order_by_dependencies(Function& function);
+
 // Replaces uses of values, in operands and results; follows chains (a to b, b to c).
 void substitute(Function& function, const std::map<Value, Value>& replacements);
 

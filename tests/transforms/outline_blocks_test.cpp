@@ -1,0 +1,254 @@
+#include "compiler/transforms/outline_blocks.h"
+
+#include "compiler/transforms/differentiate.h"
+#include "compiler/transforms/roll_repeats.h"
+#include "compiler/transforms/unroll_repeats.h"
+#include "tests/transforms/tiny_transformer.h"
+#include "tests/transforms/transform_text.h"
+
+namespace thunderc {
+namespace {
+
+Module outlined(const std::string& text, Report* report = nullptr) {
+    Report own;
+    Module module = outline_blocks(parsed(text), report != nullptr ? *report : own);
+    verify(module);
+    return module;
+}
+
+Module rolled(const std::string& text, Report* report = nullptr) {
+    Report own;
+    Module module = roll_repeats(outlined(text, report), report != nullptr ? *report : own);
+    verify(module);
+    return module;
+}
+
+std::size_t count(const Module& module, const std::string& op) {
+    std::size_t n = 0;
+    for (const Op& o : module.main().ops) n += o.name == op ? 1 : 0;
+    return n;
+}
+
+TEST(OutlineBlocks, LayersBecomeOneFunction) {
+    Report report;
+    const Module module = outlined(TinyTransformer{.layers = 2}.text(), &report);
+    EXPECT_EQ(text_of(module), "");
+    ASSERT_EQ(report.notes.size(), 1u);
+    EXPECT_EQ(report.notes[0].where, "model.layers.{0..1}");
+    EXPECT_EQ(report.notes[0].text, "2 layers of 20 ops become @decoder_layer");
+}
+
+TEST(RollRepeats, CallsBecomeALoopOverFamilies) {
+    Report report;
+    const Module module = rolled(TinyTransformer{.layers = 5}.text(), &report);
+    EXPECT_EQ(to_string(module.main(), {.provenance = false}), "");
+    EXPECT_EQ(report.notes.back().text, "5 calls of @decoder_layer");
+}
+
+TEST(OutlineBlocks, StructureAloneGivesTheSameProgram) {
+    for (int layers : {2, 5}) {
+        const Module with = rolled(TinyTransformer{.layers = layers}.text());
+        const Module without = rolled(TinyTransformer{.layers = layers, .scopes = false}.text());
+        ASSERT_EQ(with.functions.size(), without.functions.size());
+        for (std::size_t k = 0; k < with.functions.size(); ++k) {
+            const Function &a = with.functions[k], &b = without.functions[k];
+            ASSERT_EQ(a.ops.size(), b.ops.size());
+            EXPECT_EQ(a.arguments, b.arguments);
+            EXPECT_EQ(a.results, b.results);
+            for (std::size_t o = 0; o < a.ops.size(); ++o) {
+                EXPECT_EQ(a.ops[o].name, b.ops[o].name);
+                EXPECT_EQ(a.ops[o].operands, b.ops[o].operands);
+                EXPECT_EQ(a.ops[o].results, b.ops[o].results);
+                if (!a.ops[o].attributes.has("body")) EXPECT_TRUE(a.ops[o].attributes == b.ops[o].attributes);
+            }
+            for (std::size_t v = 0; v < a.values.size(); ++v) EXPECT_EQ(a.values[v].type, b.values[v].type);
+        }
+        EXPECT_EQ(without.functions[1].name, "layer");
+    }
+}
+
+TEST(OutlineBlocks, MeansTheSame) {
+    for (const TinyTransformer& variant :
+         {TinyTransformer{.layers = 2}, TinyTransformer{.layers = 5, .tied = true}, TinyTransformer{.layers = 5, .windowed_every = 2},
+          TinyTransformer{.layers = 3, .differing_tables = true}}) {
+        const Module flat = parsed(variant.text());
+        const NamedArguments arguments(flat.main(), 3);
+        const auto expected = named_results(flat, arguments);
+        Report report;
+        EXPECT_EQ(named_results(outlined(variant.text()), arguments), expected);
+        EXPECT_EQ(named_results(rolled(variant.text()), arguments), expected);
+        Module unrolled = unroll_repeats(rolled(variant.text()), report);
+        verify(unrolled);
+        EXPECT_EQ(named_results(unrolled, arguments), expected);
+        EXPECT_EQ(count(unrolled, "repeat"), 0u);
+    }
+}
+
+TEST(OutlineBlocks, LayersThatAlternateAreTakenInPairs) {
+    const Module module = rolled(TinyTransformer{.layers = 5, .windowed_every = 2}.text());
+    ASSERT_EQ(module.functions.size(), 2u);
+    EXPECT_EQ(module.functions[1].scope, "model.layers.{0..2:2}");
+    EXPECT_EQ(module.functions[1].ops.size(), 40u);
+    ASSERT_EQ(count(module, "repeat"), 1u);
+    EXPECT_EQ(count(module, "sdpa"), 1u);   // the fifth layer stays as it is
+}
+
+TEST(OutlineBlocks, AConstantThatDiffersIsAnArgument) {
+    const Module module = rolled(TinyTransformer{.layers = 3, .differing_tables = true}.text());
+    ASSERT_EQ(module.functions.size(), 2u);
+    EXPECT_EQ(count(module, "family"), 1u);
+    for (const Op& op : module.functions[1].ops) EXPECT_NE(op.name, "constant");
+}
+
+TEST(OutlineBlocks, AConstantThatIsEqualMovesIntoTheFunction) {
+    std::string text = "func @main(%x: f32[2,4] input \"x\"";
+    std::string ops;
+    for (int i = 0; i < 3; ++i) {
+        text += fmt::format(", %w{}: f32[4,4] parameter \"w.{}\"", i, i);
+        ops += fmt::format(R"(  %c{0} = constant() {{value = <f32[] splat 0.5>}} : f32[]
+  %a{0} = linear(%{1}, %w{0}) : f32[2,4]
+  %b{0} = mul(%a{0}, %c{0}) : f32[2,4]
+  %t{0} = tanh(%b{0}) : f32[2,4]
+  %y{0} = exp(%t{0}) : f32[2,4]
+)",
+                           i, i == 0 ? "x" : fmt::format("y{}", i - 1));
+    }
+    EXPECT_EQ(text_of(rolled(text + ") -> (%y2 \"y\") {\n" + ops + "}\n")), R"(func @main(
+    %x: f32[2,4] input "x",
+    %w: 3 x f32[4,4] parameter "w.{0..2}") -> (%y "y") {
+  %y = repeat(%x, %w) {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[2,4]
+}
+func @layer(%x: f32[2,4], %w: f32[4,4]) -> (%y) {
+  %c0 = constant() {value = <f32[] splat 0.5>} : f32[]
+  %a0 = linear(%x, %w) : f32[2,4]
+  %b0 = mul(%a0, %c0) : f32[2,4]
+  %t0 = tanh(%b0) : f32[2,4]
+  %y = exp(%t0) : f32[2,4]
+}
+)");
+}
+
+TEST(OutlineBlocks, WhatIsReadOutsideIsCollected) {
+    std::string arguments = "%x: f32[2,4] input \"x\"", ops;
+    for (int i = 0; i < 3; ++i) {
+        arguments += fmt::format(", %w{}: f32[4,4] parameter \"w.{}\"", i, i);
+        ops += fmt::format("  %a{0} = linear(%{1}, %w{0}) : f32[2,4]\n  %b{0} = tanh(%a{0}) : f32[2,4]\n"
+                           "  %c{0} = exp(%b{0}) : f32[2,4]\n  %y{0} = tanh(%c{0}) : f32[2,4]\n",
+                           i, i == 0 ? "x" : fmt::format("y{}", i - 1));
+    }
+    ops += "  %s = add(%b0, %y1) : f32[2,4]\n  %t = add(%s, %y2) : f32[2,4]\n";
+    const std::string text = "func @main(" + arguments + ") -> (%t \"t\") {\n" + ops + "}\n";
+    const Module module = rolled(text);
+    EXPECT_EQ(count(module, "repeat"), 1u);
+    EXPECT_EQ(count(module, "member"), 2u);
+    EXPECT_EQ(module.functions[1].results.size(), 3u);
+    const Module flat = parsed(text);
+    const NamedArguments given(flat.main(), 1);
+    EXPECT_EQ(named_results(module, given), named_results(flat, given));
+}
+
+// ---- what must stay ------------------------------------------------------------------------------------------------------
+
+void expect_unchanged(const std::string& text) {
+    EXPECT_EQ(text_of(rolled(text)), text_of(parsed(text)));
+}
+
+TEST(OutlineBlocks, OneLayerStays) { expect_unchanged(TinyTransformer{.layers = 1}.text()); }
+
+TEST(OutlineBlocks, AFewHiddenLayersStay) {
+    expect_unchanged(R"(
+func @main(%x: f32[2,4] input "x", %u: f32[4,4] parameter "u", %v: f32[4,4] parameter "v", %w: f32[4,4] parameter "w") -> (%f "f") {
+  %a = linear(%x, %u) : f32[2,4]
+  %b = tanh(%a) : f32[2,4]
+  %c = linear(%b, %v) : f32[2,4]
+  %d = tanh(%c) : f32[2,4]
+  %e = linear(%d, %w) : f32[2,4]
+  %f = tanh(%e) : f32[2,4]
+}
+)");
+}
+
+TEST(OutlineBlocks, LayersThatDifferInAnAttributeStay) {
+    std::string text = TinyTransformer{.layers = 2}.text();
+    text.replace(text.rfind("0.7"), 3, "0.8");   // the second layer's scale of attention
+    expect_unchanged(text);
+}
+
+TEST(OutlineBlocks, LayersThatAreWiredDifferentlyStay) {
+    std::string text = TinyTransformer{.layers = 2}.text();
+    const std::string from = "%x2 = add(%m1, %d1)";
+    text.replace(text.find(from), from.size(), "%x2 = add(%d1, %m1)");
+    expect_unchanged(text);
+}
+
+TEST(RollRepeats, SaysWhyARowStays) {
+    Report report;
+    Module module = roll_repeats(parsed(R"(
+func @main(%x: f32[4] input "x", %v: f32[4] parameter "v", %w: f32[4] parameter "w") -> (%s "s") {
+  %y = call(%x, %v) {callee = "f"} : f32[4]
+  %z = call(%y, %w) {callee = "f"} : f32[4]
+  %s = add(%y, %z) : f32[4]
+}
+func @f(%x: f32[4], %w: f32[4]) -> (%y) {
+  %y = mul(%x, %w) : f32[4]
+}
+)"),
+                                 report);
+    ASSERT_EQ(report.notes.size(), 1u);
+    EXPECT_EQ(report.notes[0].kind, Note::Kind::declined);
+    EXPECT_EQ(report.notes[0].text, "what layer 0 carries on is read elsewhere");
+    EXPECT_EQ(count(module, "call"), 2u);
+}
+
+// ---- with differentiation --------------------------------------------------------------------------------------------------
+
+class RolledGradients : public testing::TestWithParam<RecomputePolicy> {};
+
+TEST_P(RolledGradients, AreThoseOfTheUnrolledProgramBitForBit) {
+    for (const TinyTransformer& variant : {TinyTransformer{.layers = 5}, TinyTransformer{.layers = 2, .tied = true},
+                                           TinyTransformer{.layers = 5, .windowed_every = 2}}) {
+        Report report;
+        DifferentiateOptions options;
+        options.recompute = GetParam();
+        const Module loops = differentiate(rolled(variant.text()), options, report);
+        verify(loops);
+        const NamedArguments arguments(loops.main(), 5);
+        const auto expected = named_results(loops, arguments);
+        const Module calls = differentiate(outlined(variant.text()), options, report);
+        verify(calls);
+        EXPECT_EQ(named_results(calls, arguments), expected);
+        const Module flat = differentiate(parsed(variant.text()), options, report);
+        verify(flat);
+        EXPECT_EQ(named_results(flat, arguments), expected);
+        const Module unrolled = differentiate(unroll_repeats(rolled(variant.text()), report), options, report);
+        EXPECT_EQ(named_results(unrolled, arguments), expected);
+        const Module unrolled_behind = unroll_repeats(loops, report);
+        verify(unrolled_behind);
+        EXPECT_EQ(named_results(unrolled_behind, arguments), expected);
+    }
+}
+
+TEST_P(RolledGradients, AreRight) {
+    Report report;
+    DifferentiateOptions options;
+    options.recompute = GetParam();
+    const Module module = differentiate(rolled(TinyTransformer{.layers = 3, .tied = true}.text()), options, report);
+    const std::vector<Members> arguments = random_arguments(module.main(), 9);
+    for (const GradientCheck& c : check_gradients(module, arguments))
+        EXPECT_LT(c.error, 1e-7) << c.what << ": " << c.actual << ", by differences " << c.expected;
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, RolledGradients,
+                         testing::Values(RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::block));
+
+TEST(RolledGradients, SavedOfADecoderLayer) {
+    Report report;
+    const Module module = differentiate(rolled(TinyTransformer{.layers = 2}.text()), {}, report);
+    const Function& forward = *module.find("decoder_layer_forward");
+    std::vector<std::string> saved;
+    for (std::size_t k = 1; k < forward.results.size(); ++k) saved.push_back(forward.info(forward.results[k]).name);
+    EXPECT_EQ(saved, (std::vector<std::string>{"x"}));
+}
+
+}  // namespace
+}  // namespace thunderc
