@@ -15,6 +15,7 @@
 #include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
 #include "compiler/transforms/merge_siblings.h"
+#include "compiler/transforms/outline_blocks.h"
 #include "compiler/transforms/plan.h"
 #include "compiler/transforms/raise_embedding.h"
 #include "compiler/transforms/raise_gelu.h"
@@ -23,6 +24,7 @@
 #include "compiler/transforms/raise_rotary.h"
 #include "compiler/transforms/raise_sdpa.h"
 #include "compiler/transforms/raise_swiglu.h"
+#include "compiler/transforms/roll_repeats.h"
 #include "compiler/transforms/simplify.h"
 #include "compiler/transforms/sink_accumulation.h"
 
@@ -67,6 +69,11 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
     // ----
     if (!naive)
         add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
+
+    if (o.roll) {
+        add("outline_blocks", outline_blocks);
+        add("roll_repeats", roll_repeats);
+    }
 
     // ---- training ----
     add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });

@@ -254,10 +254,7 @@ class FunctionPlanner {
             const bool view = def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
             const bool again = !given.insert(v).second;
             if (chained(r) && !again) continue;
-            if (def == nullptr || view || again || f_.type(v).is_family()) {
-                if (f_.type(v).is_family() && !again && def != nullptr && def->name == "repeat") continue;
-                f_.results[r] = copy_at_end(v);
-            }
+            if (def == nullptr || view || again) f_.results[r] = copy_at_end(v);
         }
     }
 
