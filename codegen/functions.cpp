@@ -25,11 +25,12 @@ std::string at_arena(DType dtype, const std::string& base, const std::string& of
 // most.
 std::string leaf_scope(const Function& f, const std::string& scope) {
     if (scope.empty()) return "";
-    std::size_t open = f.scope.find('{');
-    if (open == std::string::npos) return scope;
-    std::string prefix = f.scope.substr(0, open);
-    std::size_t dot = scope.find('.', prefix.size());
-    if (scope.compare(0, prefix.size(), prefix) != 0) return scope;
+    const std::size_t open = f.scope.find('{');
+    if (open == std::string::npos || scope.compare(0, open, f.scope, 0, open) != 0) return scope;
+    // Behind the layer's number or pattern: "model.layers.{0..31}.mlp" and "model.layers.0.mlp" are "mlp".
+    std::size_t end = scope[open] == '{' ? scope.find('}', open) : scope.find_first_not_of("0123456789", open);
+    if (end == std::string::npos) return "";
+    const std::size_t dot = scope.find('.', end);
     return dot == std::string::npos ? "" : scope.substr(dot + 1);
 }
 
@@ -191,6 +192,13 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
     out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
     return out;
+}
+
+// The piece of scratch memory that a called body works in.
+std::string scratch_of(bool entry, const Op& op) {
+    const std::int64_t offset = op.attributes.integer("scratch");
+    const std::string base = entry ? "arenas_.scratch" : "scratch";
+    return offset == 0 ? base : fmt::format("{} + {}", base, offset);
 }
 
 bool uses_constants(const Function& f) {
@@ -380,7 +388,10 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     std::string arguments;
     for (const KernelArgument& a : kernel.arguments)
         arguments += expression(frame, a.output ? op.results.at(a.index) : op.operands.at(a.index)) + ", ";
-    comment(out, frame, op, kernel.comment.substr(0, kernel.comment.find('\n')));
+    // The formula stands with the kernel; here only where it is short.
+    std::string what = kernel.comment.substr(0, kernel.comment.find('\n'));
+    if (what.starts_with(kernel.name + ": ")) what = what.substr(kernel.name.size() + 2);
+    comment(out, frame, op, what.size() <= 90 ? what : "");
     out.line(fmt::format("{}({}stream);", kernel.name, arguments));
 }
 
@@ -394,8 +405,7 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
             case BodyParameter::Kind::carried_out: text = expression(frame, op.results[p.index]); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
             case BodyParameter::Kind::scratch:
-                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch",
-                                   op.attributes.integer("scratch"));
+                text = scratch_of(frame.entry, op);
                 break;
             case BodyParameter::Kind::gradient: text = "gradient"; break;
             case BodyParameter::Kind::stream: text = "stream"; break;
@@ -426,19 +436,19 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         const Type& type = body.type(body.arguments[k]);
         slot_names.push_back(unique_identifier(names[body.arguments[k].index] + "_slot", taken));
         const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
-        out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};  // {}{}", slot_names.back(),
-                             at_arena(type.dtype, arena_member(slots.arena),
-                                      fmt::format("{} + {} * {}", slots.base, index, slots.stride)),
-                             layout_.symbols().shape(type.dims),
-                             slots.period > 0 ? ", by turns" : fmt::format(" x {}: slot i goes into layer i", n + 1)));
+        out.comment(fmt::format("{} {}: {}", names[body.arguments[k].index], layout_.symbols().shape(type.dims),
+                                slots.period > 0 ? "in two slots by turns" : fmt::format("one slot a layer, and one more for what the last layer gives")));
+        out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};", slot_names.back(),
+                             at_arena(type.dtype, arena_member(slots.arena), fmt::format("{} + {} * {}", slots.base, index, slots.stride))));
     }
+    const std::string layers = layout_.symbols().value("L") == n ? "L" : std::to_string(n);
     if (reverse)
-        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", n));
+        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else
-        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", n));
+        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", layers));
     // Iteration i reads slot i and writes slot i + 1; going backwards, iteration i is layer n - 1 - i.
-    const std::string in_slot = reverse ? fmt::format("{} - layer", n - 1) : "layer";
-    const std::string out_slot = reverse ? fmt::format("{} - layer", n) : "layer + 1";
+    const std::string in_slot = reverse ? fmt::format("{} - 1 - layer", layers) : "layer";
+    const std::string out_slot = reverse ? fmt::format("{} - layer", layers) : "layer + 1";
     std::string arguments;
     for (const BodyParameter& p : parameters) {
         std::string text;
@@ -449,8 +459,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
             case BodyParameter::Kind::family: text = member_expression(frame, op.operands[p.index], "layer"); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
             case BodyParameter::Kind::scratch:
-                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch",
-                                   op.attributes.integer("scratch"));
+                text = scratch_of(frame.entry, op);
                 break;
             case BodyParameter::Kind::gradient: text = "gradient"; break;
             case BodyParameter::Kind::stream: text = "stream"; break;

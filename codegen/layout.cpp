@@ -158,13 +158,15 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     for (std::size_t k = 0; k < function.arguments.size(); ++k) {
         Value v = function.arguments[k];
         if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
-            out[v.index] = pick(leaf_candidates(name_pattern(function.argument_info[k].names)), taken);
+            std::vector<std::string> candidates = leaf_candidates(name_pattern(function.argument_info[k].names));
+            for (std::string& c : candidates) c = "w_" + c;   // as a layer's are w.…
+            out[v.index] = pick(candidates, taken);
         } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
             std::string pattern = name_pattern(function.argument_info[k].names);
             const std::size_t dot = pattern.find('.');
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
-            for (std::string& c : candidates) c = (state == "grad" ? "d" : state + "_") + c;
+            for (std::string& c : candidates) c = (state == "grad" ? "g" : state) + "_" + c;
             out[v.index] = pick(candidates, taken);
         } else {
             give(v, function.info(v).name);

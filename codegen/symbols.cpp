@@ -19,6 +19,9 @@ Symbols::Symbols(const Module& module) {
         add("B", type.dims[0], "sequences in a micro-batch");
         if (type.rank() >= 2 && is_integer(type.dtype)) add("T", type.dims[1], "positions in a sequence");
     }
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops)
+            if (op.name == "repeat") add("L", op.attributes.integer("n"), "layers");
     // The other sizes are named by the fields of the menu's calls.
     auto visit = [&module](const auto& take) {
         for (const Function& f : module.functions)
@@ -57,7 +60,7 @@ std::int64_t Symbols::value(const std::string& name) const {
 std::string Symbols::unique_name(std::int64_t value) const {
     std::string found;
     for (const Symbol& s : symbols_) {
-        if (s.value != value) continue;
+        if (s.value != value || s.name == "L") continue;   // no tensor has a dimension of layers
         if (!found.empty()) return "";
         found = s.name;
     }

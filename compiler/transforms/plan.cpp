@@ -254,8 +254,35 @@ class FunctionPlanner {
             const bool view = def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
             const bool again = !given.insert(v).second;
             if (chained(r) && !again) continue;
-            if (def == nullptr || view || again) f_.results[r] = copy_at_end(v);
+            if (def == nullptr || again || (view && !take_place_of_viewed(v))) f_.results[r] = copy_at_end(v);
         }
+    }
+
+    // A result that is a dense view of a whole value: that value is written to the result's place, and nothing is copied.
+    bool take_place_of_viewed(Value v) {
+        Value owner = v;
+        for (bool found = true; found;) {
+            found = false;
+            for (const Op& op : f_.ops) {
+                if (op.results.front() != owner || !is_view(op)) continue;
+                const Type& from = f_.type(op.operands[0]);
+                const std::optional<ViewLayout> layout = view_layout(f_, op, dense_layout(from.dims));
+                if (!layout || layout->offset != 0 || from.elements() != f_.type(owner).elements() || !is_dense(*layout, f_.type(owner).dims))
+                    return false;
+                owner = op.operands[0];
+                found = true;
+                break;
+            }
+        }
+        if (is_argument(owner) || taken_.contains(owner)) return false;
+        for (Value r : f_.results)
+            if (r == owner) return false;
+        for (const Op& op : f_.ops)
+            if (std::find(op.results.begin(), op.results.end(), owner) != op.results.end() &&
+                (op.name == "constant" || op.name == "member" || op.name == "repeat"))
+                return false;
+        taken_[owner] = v;
+        return true;
     }
 
     // ---- arguments and results ----
@@ -316,6 +343,10 @@ class FunctionPlanner {
             }
             check(r < f_.result_names.size(), fmt::format("@{}: result {} has no name", f_.name, r));
             at(v) = result_place(f_.result_names[r]);
+        }
+        for (const auto& [owner, result] : taken_) {
+            at(owner) = at(result);
+            at(owner).view_of = result;
         }
     }
 
@@ -478,7 +509,7 @@ class FunctionPlanner {
                     family.arena, family.offset + op.attributes.integer("index") * family.layer_stride, 0, {}, {}};
                 continue;
             }
-            if (!is_view(op)) continue;
+            if (!is_view(op) || placed(op.results[0])) continue;
             const Value from = op.operands[0], to = op.results[0];
             const Dims strides = at(from).strides.empty() ? dense_strides(f_.type(from).dims) : at(from).strides;
             const std::optional<ViewLayout> view = view_layout(f_, op, {strides, 0});
@@ -616,6 +647,7 @@ class FunctionPlanner {
     std::size_t carried_ = 0;
     std::optional<Uses> uses_;
     std::set<Value> reserved_;
+    std::map<Value, Value> taken_;   // values that lie in the place of a result that views them
     std::map<Value, std::int64_t> view_offset_;
     std::vector<CarriedScratch> carried_scratch_;
 };

@@ -143,14 +143,17 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m
     Provenance provenance = m.matched.provenance();
     b.set_provenance(provenance);
     const Dims& dims = d.type(m.x).dims;
-    auto table = [&](Value v) {
+    auto table = [&](Value v, const char* name) {
         const Dims& from = d.type(v).dims;
         std::int64_t batch = from.size() == 4 ? from[0] : 1;
-        return b.reshape(rewriter.now(v), {batch, dims[positions], m.rotated});
+        const Value source = rewriter.now(v);
+        const Value rows = b.reshape(source, {batch, dims[positions], m.rotated});
+        for (Value named : {source, rows}) b.function().info(named).name = name;
+        return rows;
     };
     const Dims swap = positions == 2 ? Dims{0, 2, 1, 3} : Dims{0, 1, 2, 3};
     Value x = b.transpose(rewriter.now(m.x), swap);
-    Value y = b.op("rotary", {x, table(m.cos), table(m.sin)}, {}, b.function().info(op.results[0]).name);
+    Value y = b.op("rotary", {x, table(m.cos, "cos"), table(m.sin, "sin")}, {}, b.function().info(op.results[0]).name);
     rewriter.replace(op, std::vector<Value>{b.transpose(y, swap)});
     report.done("rotary", where(provenance), replaced_text(provenance));
 }
