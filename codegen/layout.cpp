@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/text.h"
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
 
@@ -144,6 +145,16 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g",
                                       "saved",  "arenas_", "at",       "B",     "T"};
     for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
+    // A value must not hide a function that the statements call.
+    for (const Function& f : module_->functions) {
+        taken.push_back(identifier(f.name));
+        for (const Op& op : f.ops)
+            if (const OpDef& def = op_def(op.name); def.call) taken.push_back(def.call(op, f).function);
+    }
+    for (const LayerStruct& s : structs_) taken.push_back(s.function);
+    taken.insert(taken.end(), {"copy", "fill_zero"});
+    std::sort(taken.begin(), taken.end());
+    taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
     // A result that takes the place of an argument is that tensor.
     std::map<Value, Value> replaced;
     for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
