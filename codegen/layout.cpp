@@ -185,6 +185,14 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     }
     for (const Op& op : function.ops)
         for (Value v : op.results) give(v, function.info(v).name);
+    // What lies whole in the place of another value, of the same type, is that tensor.
+    for (const Op& op : function.ops)
+        for (Value v : op.results) {
+            const Placement& p = function.info(v).placement;
+            if (p.view_of && p.strides.empty() && p.offset == function.info(p.view_of).placement.offset &&
+                function.type(v) == function.type(p.view_of))
+                out[v.index] = out[p.view_of.index];
+        }
     return out;
 }
 

@@ -201,6 +201,7 @@ class FunctionPlanner {
         uses_.emplace(f_);
         place_arguments();
         place_results();
+        place_sums();
         place_loops();
         place_constants();
         place_views();
@@ -347,6 +348,7 @@ class FunctionPlanner {
         for (const auto& [owner, result] : taken_) {
             at(owner) = at(result);
             at(owner).view_of = result;
+            at(owner).offset = 0;
         }
     }
 
@@ -355,6 +357,62 @@ class FunctionPlanner {
             if (f_.info(v).name == name) return at(v);
         if (std::optional<std::int64_t> offset = step_scalar_offset(name)) return {Arena::scalars, *offset, 0, {}, {}};
         throw InternalError(fmt::format("@{}: the result {} has no place", f_.name, name));
+    }
+
+    // ---- sums: calls that add to what is there ----
+
+    // Results that a call adds up in the memory of an operand: the operand is no field of the call.
+    static std::vector<std::pair<std::size_t, std::size_t>> added_in_place(const Op& op, const Function& f) {
+        const OpDef& def = op_def(op.name);
+        std::vector<std::pair<std::size_t, std::size_t>> out;
+        if (!def.call || def.in_place.empty()) return out;
+        const MenuCall call = def.call(op, f);
+        if (call.function.empty()) return out;
+        for (const auto& [result, operand] : def.in_place) {
+            if (result >= op.results.size() || operand >= op.operands.size() || !op.operands[operand]) continue;
+            const std::size_t o = operand;
+            if (std::none_of(call.fields.begin(), call.fields.end(), [o](const CallField& field) {
+                    return field.kind == CallField::Kind::operand && field.index == o;
+                }))
+                out.emplace_back(result, operand);
+        }
+        return out;
+    }
+
+    // From the last sum to the first: what is added to has to lie where the sum will be.
+    void place_sums() {
+        for (std::size_t k = f_.ops.size(); k-- > 0;) {
+            const std::vector<std::pair<std::size_t, std::size_t>> pairs = added_in_place(f_.ops[k], f_);
+            for (const auto& [r, o] : pairs) {
+                const Value sum = f_.ops[k].results[r], before = f_.ops[k].operands[o];
+                const Op* def = definition(before);
+                const bool own = def != nullptr && !placed(before) && !is_view(*def) && def->name != "constant" &&
+                                 def->name != "member" && def->name != "repeat" && uses_->single_user(before);
+                // Of arguments and results of a body the caller knows that they are one tensor.
+                const bool there = placed(before) && at(owner(before)) == at(owner(sum));
+                if (there) continue;
+                if (own) {
+                    lie_in(before, sum);
+                    continue;
+                }
+                Op copy;
+                copy.name = "copy";
+                copy.operands = {before};
+                copy.provenance = f_.ops[k].provenance;
+                const Value moved = f_.add_value(f_.type(before), f_.info(before).name);
+                copy.results = {moved};
+                f_.ops[k].operands[o] = moved;
+                f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(k), std::move(copy));
+                uses_.emplace(f_);
+                lie_in(moved, sum);
+            }
+        }
+    }
+
+    void lie_in(Value v, Value place) {
+        at(v) = placed(place) ? at(place) : Placement{Arena::scratch, 0, 0, {}, {}};
+        at(v).view_of = owner(place);
+        at(v).offset = 0;   // in its owner
     }
 
     // ---- loops ----
@@ -498,7 +556,10 @@ class FunctionPlanner {
 
     // ---- views: in the order of ops, so that a view of a view names the owner ----
 
-    Value owner(Value v) { return at(v).view_of ? at(v).view_of : v; }
+    Value owner(Value v) {
+        while (at(v).view_of) v = at(v).view_of;
+        return v;
+    }
 
     void place_views() {
         for (const Op& op : f_.ops) {
