@@ -170,7 +170,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         Value v = function.arguments[k];
         if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
             std::vector<std::string> candidates = leaf_candidates(name_pattern(function.argument_info[k].names));
-            for (std::string& c : candidates) c = "w_" + c;   // as a layer's are w.…
+            for (std::string& c : candidates) c = "w_" + c;  // as a layer's are w.…
             out[v.index] = pick(candidates, taken);
         } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
             std::string pattern = name_pattern(function.argument_info[k].names);

@@ -60,7 +60,7 @@ std::int64_t Symbols::value(const std::string& name) const {
 std::string Symbols::unique_name(std::int64_t value) const {
     std::string found;
     for (const Symbol& s : symbols_) {
-        if (s.value != value || s.name == "L") continue;   // no tensor has a dimension of layers
+        if (s.value != value || s.name == "L") continue;  // no tensor has a dimension of layers
         if (!found.empty()) return "";
         found = s.name;
     }
@@ -70,6 +70,9 @@ std::string Symbols::unique_name(std::int64_t value) const {
 std::string Symbols::size(std::int64_t size, const std::string& wanted) const {
     if (!wanted.empty() && value(wanted) == size) return wanted;
     if (size <= 1) return std::to_string(size);
+    if (wanted == "in" || wanted == "out")
+        for (const char* name : {"C", "H", "V"})
+            if (value(name) == size) return name;
     const std::int64_t B = value("B"), T = value("T");
     if (wanted == "rows") {
         if (B > 0 && T > 0 && size == B * T) return "B * T";
@@ -92,6 +95,8 @@ std::string Symbols::shape(const Dims& dims) const {
         // Activations begin with the batch and the positions, whatever else has the same size.
         if (d == 0 && dims.size() > 1 && dims[0] == B)
             text = "B";
+        else if (d == 1 && dims[1] == T && ((dims.size() == 2 && dims[0] == B) || (dims.size() == 3 && dims[0] == 1)))
+            text = "T";
         else if (d == 1 && dims.size() > 2 && dims[0] == B && dims[1] == T)
             text = "T";
         else if (dims.size() == 4 && d == 2 && dims[2] == value("NH"))

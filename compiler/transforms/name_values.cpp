@@ -16,7 +16,9 @@ bool is_name(const std::string& leaf) {
            !std::all_of(leaf.begin(), leaf.end(), [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; });
 }
 
-std::string leaf_of(const std::string& scope) { return scope.substr(scope.rfind('.') + 1); }
+std::string leaf_of(const std::string& scope) {
+    return scope.substr(scope.rfind('.') + 1);
+}
 
 // q_proj, k_proj, v_proj -> qkv_proj; gate_proj, up_proj -> gate_up_proj.
 std::string joined(const std::vector<std::string>& leaves) {
@@ -39,7 +41,9 @@ std::string joined(const std::vector<std::string>& leaves) {
     return out + suffix;
 }
 
-bool generic(const std::string& name) { return name.empty() || find_op(name) != nullptr; }
+bool generic(const std::string& name) {
+    return name.empty() || find_op(name) != nullptr;
+}
 
 void name_in(Function& f) {
     const Uses uses(f);
@@ -52,8 +56,10 @@ void name_in(Function& f) {
         ValueInfo& first = f.info(op.results[0]);
         std::string leaf = leaf_of(op.provenance.scope);
         if (is_view(op)) {
-            if (op.name == "slice" && is_name(leaf) && work[op.provenance.scope] == 0) first.name = leaf;
-            else if (generic(first.name)) first.name = f.info(op.operands[0]).name;
+            if (op.name == "slice" && is_name(leaf) && work[op.provenance.scope] == 0)
+                first.name = leaf;
+            else if (generic(first.name))
+                first.name = f.info(op.operands[0]).name;
             continue;
         }
         // Several products of one input: what their slices are called.
@@ -64,10 +70,14 @@ void name_in(Function& f) {
                 parts.push_back(leaf_of(slice.provenance.scope));
         }
         const bool merged = parts.size() > 1 && std::all_of(parts.begin(), parts.end(), is_name);
-        if (merged) first.name = joined(parts);
-        else if (generic(first.name) && is_name(leaf) && work[op.provenance.scope] == 1) first.name = leaf;
-        else if (op.name == "add" && generic(first.name) && !is_name(leaf)) first.name = "residual";
-        else if (generic(first.name)) first.name = op.name;
+        if (merged)
+            first.name = joined(parts);
+        else if (generic(first.name) && is_name(leaf) && work[op.provenance.scope] == 1)
+            first.name = leaf;
+        else if (op.name == "add" && generic(first.name) && !is_name(leaf))
+            first.name = "residual";
+        else if (generic(first.name))
+            first.name = op.name;
         const OpDef& def = op_def(op.name);
         for (std::size_t r = 1; r < op.results.size() && r < def.result_names.size(); ++r)
             f.info(op.results[r]).name = first.name + "_" + def.result_names[r];

@@ -259,7 +259,8 @@ class FunctionPlanner {
         }
     }
 
-    // A result that is a dense view of a whole value: that value is written to the result's place, and nothing is copied.
+    // A result that is a dense view of a whole value: that value is written to the result's place, and nothing is
+    // copied.
     bool take_place_of_viewed(Value v) {
         Value owner = v;
         for (bool found = true; found;) {
@@ -268,7 +269,8 @@ class FunctionPlanner {
                 if (op.results.front() != owner || !is_view(op)) continue;
                 const Type& from = f_.type(op.operands[0]);
                 const std::optional<ViewLayout> layout = view_layout(f_, op, dense_layout(from.dims));
-                if (!layout || layout->offset != 0 || from.elements() != f_.type(owner).elements() || !is_dense(*layout, f_.type(owner).dims))
+                if (!layout || layout->offset != 0 || from.elements() != f_.type(owner).elements() ||
+                    !is_dense(*layout, f_.type(owner).dims))
                     return false;
                 owner = op.operands[0];
                 found = true;
@@ -412,7 +414,7 @@ class FunctionPlanner {
     void lie_in(Value v, Value place) {
         at(v) = placed(place) ? at(place) : Placement{Arena::scratch, 0, 0, {}, {}};
         at(v).view_of = owner(place);
-        at(v).offset = 0;   // in its owner
+        at(v).offset = 0;  // in its owner
     }
 
     // ---- loops ----
@@ -708,7 +710,7 @@ class FunctionPlanner {
     std::size_t carried_ = 0;
     std::optional<Uses> uses_;
     std::set<Value> reserved_;
-    std::map<Value, Value> taken_;   // values that lie in the place of a result that views them
+    std::map<Value, Value> taken_;  // values that lie in the place of a result that views them
     std::map<Value, std::int64_t> view_offset_;
     std::vector<CarriedScratch> carried_scratch_;
 };
