@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/cotangents.h"
@@ -492,10 +493,10 @@ Module Differentiator::run() {
         f.arguments.push_back(joint.seeds[k]);
         f.argument_info.push_back(std::move(info));
     }
+    const std::vector<std::string> unique = unique_names(main);
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         if (!active[k]) continue;
         Value gradient = joint.gradients[k];
-        const std::string& name = main.info(main.arguments[k]).name;
         if (!gradient) {
             f.argument_info[k].trainable = false;
             report_.warning("differentiate", name_pattern(f.argument_info[k].names),
@@ -503,7 +504,7 @@ Module Differentiator::run() {
             continue;
         }
         f.results.push_back(gradient);
-        names.push_back("d" + name);
+        names.push_back("d" + unique[main.arguments[k].index]);
         report_.done("differentiate", name_pattern(f.argument_info[k].names));
     }
     f.result_names = std::move(names);
