@@ -461,7 +461,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
         check(!field.stride_field.empty() && stride.has_value(),
               fmt::format("{}: .{} cannot be a view", call.function, field.name));
-        strides_given.emplace_back(field.stride_field, layout_.symbols().size(*stride));
+        strides_given.emplace_back(field.stride_field, layout_.symbols().size(*stride, "stride"));
     }
     for (const auto& [name, value] : strides_given)
         add(name, value);  // the last members of every call, in the order of its tensors

@@ -70,9 +70,16 @@ std::string Symbols::unique_name(std::int64_t value) const {
 std::string Symbols::size(std::int64_t size, const std::string& wanted) const {
     if (!wanted.empty() && value(wanted) == size) return wanted;
     if (size <= 1) return std::to_string(size);
-    if (wanted == "in" || wanted == "out")
-        for (const char* name : {"C", "H", "V"})
+    if (wanted == "in" || wanted == "out" || wanted == "stride") {
+        for (const char* name : {"C", "H"})
             if (value(name) == size) return name;
+        const std::int64_t keys = value("KVH") > 0 ? value("KVH") : value("NH");
+        if (keys > 0 && size == (value("NH") + 2 * keys) * value("HS"))
+            return value("KVH") > 0 ? "(NH + 2 * KVH) * HS" : "3 * NH * HS";
+        if (value("H") > 0 && size == 2 * value("H")) return "2 * H";
+        if (value("V") == size && wanted != "stride") return "V";
+        return std::to_string(size);
+    }
     const std::int64_t B = value("B"), T = value("T");
     if (wanted == "rows") {
         if (B > 0 && T > 0 && size == B * T) return "B * T";

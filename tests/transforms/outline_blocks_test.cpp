@@ -339,7 +339,7 @@ TEST(RolledGradients, SavedOfADecoderLayer) {
     for (std::size_t k = 1; k < forward.results.size(); ++k) saved.push_back(forward.info(forward.results[k]).name);
     // Inputs of the norms and their statistics, what attention reads and gives, what the gated product reads: not the
     // normed inputs, not the gated product, no probabilities.
-    EXPECT_EQ(saved, (std::vector<std::string>{"x", "r0", "vh0", "qr0", "kr0", "a0", "lse0", "m0", "s0", "g0", "u0"}));
+    EXPECT_EQ(saved, (std::vector<std::string>{"x", "r0", "v0", "qr0", "kr0", "a0", "lse0", "m0", "s0", "g0", "u0"}));
 }
 
 }  // namespace
