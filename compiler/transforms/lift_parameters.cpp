@@ -379,7 +379,13 @@ class Lifter {
         }
         if (targets.empty()) targets.push_back(name);
         if (targets.size() == 1) {
-            add(k, targets.front() == name || !is_dotted(name) ? targets.front() : name, sites, source);
+            // A table that is named after another module than the one that looks rows up in it is tied to that one's
+            // weight, of which the exporter kept a copy, or none.
+            const bool foreign = is_dotted(name) && targets.front() != name;
+            const bool table =
+                std::any_of(sites.begin(), sites.end(), [](const Site& s) { return s.role == Role::table; });
+            Lifted& lifted = add(k, foreign && !table ? name : targets.front(), sites, source);
+            if (foreign && table) lifted.aliases.push_back(name);
             return;
         }
         const auto table = std::find_if(targets.begin(), targets.end(), [&](const std::string& t) {
@@ -451,7 +457,8 @@ class Lifter {
                 if (h == t || head.table || !head.product || head.users.empty() || !same_matrix(lifted_[t], head))
                     continue;
                 ties_[h] = t;
-                lifted_[t].aliases.push_back(head.name);
+                std::vector<std::string>& aliases = lifted_[t].aliases;
+                if (std::find(aliases.begin(), aliases.end(), head.name) == aliases.end()) aliases.push_back(head.name);
                 lifted_[t].first_use = std::min(lifted_[t].first_use, head.first_use);
                 report_.done("tied", lifted_[t].name,
                              fmt::format("also {}: two initializers of equal content", head.name));

@@ -6,9 +6,13 @@
 namespace thunderc {
 namespace {
 
-std::filesystem::path temporary(const std::string& name) { return std::filesystem::temp_directory_path() / name; }
+std::filesystem::path temporary(const std::string& name) {
+    return std::filesystem::temp_directory_path() / name;
+}
 
-void write(const std::filesystem::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+void write(const std::filesystem::path& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+}
 
 std::string bytes_of(const std::filesystem::path& path) {
     std::ifstream in(path, std::ios::binary);
@@ -44,20 +48,23 @@ TEST(FrontendErrors, NotOnnx) {
 }
 
 TEST(FrontendErrors, Empty) {
-    EXPECT_EQ(error_in_bytes("thunderc_empty.onnx", ""), "error: thunderc_empty.onnx is empty\nhelp: export the model again\n");
+    EXPECT_EQ(error_in_bytes("thunderc_empty.onnx", ""),
+              "error: thunderc_empty.onnx is empty\nhelp: export the model again\n");
 }
 
 TEST(FrontendErrors, ZipArchive) {
-    EXPECT_EQ(error_in_bytes("thunderc_zip.onnx", std::string("PK\x03\x04") + "more"),
-              "error: thunderc_zip.onnx is a zip archive, as TorchScript and torch.export write; only ONNX files are read\n"
-              "help: export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)\n");
+    EXPECT_EQ(
+        error_in_bytes("thunderc_zip.onnx", std::string("PK\x03\x04") + "more"),
+        "error: thunderc_zip.onnx is a zip archive, as TorchScript and torch.export write; only ONNX files are read\n"
+        "help: export the model with torch.onnx.export(model, args, \"model.onnx\", dynamo=True)\n");
 }
 
 TEST(FrontendErrors, Truncated) {
     const std::string whole = bytes_of(fixture("mlp/dynamo.logits.onnx"));
     const std::string text = error_in_bytes("thunderc_cut.onnx", whole.substr(0, 3000));
-    EXPECT_EQ(text.substr(0, text.find(" at least")) + text.substr(text.find(" bytes")),
-              "error: thunderc_cut.onnx is truncated: bytes are missing at its end\nhelp: copy or export the model again\n");
+    EXPECT_EQ(
+        text.substr(0, text.find(" at least")) + text.substr(text.find(" bytes")),
+        "error: thunderc_cut.onnx is truncated: bytes are missing at its end\nhelp: copy or export the model again\n");
     // At whatever byte a file is cut, that is said, and nothing worse happens.
     for (std::size_t size = 2; size < whole.size(); size += 97)
         EXPECT_NE(error_in_bytes("thunderc_cut.onnx", whole.substr(0, size)), "no error") << size;
@@ -171,7 +178,8 @@ TEST(FrontendErrors, TypesThatThereAreNot) {
 TEST(FrontendErrors, ExternalData) {
     const std::filesystem::path graph = temporary("thunderc_external.onnx");
     const std::filesystem::path data = temporary("external.onnx.data");
-    std::filesystem::copy_file(fixture("frontend/external.onnx"), graph, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(fixture("frontend/external.onnx"), graph,
+                               std::filesystem::copy_options::overwrite_existing);
     std::filesystem::remove(data);
     const Module missing = import_model(graph, {});
     const WeightSource& absent = *missing.main().argument_info[1].sources.front();
@@ -181,7 +189,8 @@ TEST(FrontendErrors, ExternalData) {
     write(data, bytes_of(fixture("frontend/external.onnx.data")).substr(0, 20));
     const Module cut = import_model(graph, {});
     EXPECT_EQ(error_of([&] { cut.main().argument_info[1].sources.front()->read(); }),
-              "error: the external file external.onnx.data is too short: layer.weight needs 48 bytes at offset 0, the file has 20\n"
+              "error: the external file external.onnx.data is too short: layer.weight needs 48 bytes at offset 48, the "
+              "file has 20\n"
               "help: copy or export the file again\n");
     std::filesystem::remove(data);
     EXPECT_EQ(error_of([&] { cut.main().argument_info[1].sources.front()->read(); }),

@@ -18,7 +18,9 @@
 
 namespace thunderc {
 
-inline std::filesystem::path fixture(const std::string& name) { return std::filesystem::path(FIXTURES) / name; }
+inline std::filesystem::path fixture(const std::string& name) {
+    return std::filesystem::path(FIXTURES) / name;
+}
 
 inline nlohmann::json reference(const std::string& model) {
     std::ifstream in(fixture(model + "/reference.json"));
@@ -34,7 +36,8 @@ inline std::map<std::string, Tensor> tensors(const std::string& file) {
     in.read(header.data(), static_cast<std::streamsize>(length));
     const std::string data{std::istreambuf_iterator<char>(in), {}};
     std::map<std::string, Tensor> out;
-    for (const auto& [name, entry] : nlohmann::json::parse(header).items()) {
+    const nlohmann::json entries = nlohmann::json::parse(header);
+    for (const auto& [name, entry] : entries.items()) {
         if (name == "__metadata__") continue;
         const bool floats = entry.at("dtype") == "F32";
         Tensor t(Type::tensor(floats ? DType::f32 : DType::i64, entry.at("shape").get<Dims>()));
@@ -76,7 +79,8 @@ std::string error_of(Function function) {
     } catch (const UserError& error) {
         std::string text = error.diagnostic().text();
         for (const std::string& folder : {fixture("").string(), std::filesystem::temp_directory_path().string() + "/"})
-            for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder)) text.erase(at, folder.size());
+            for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder))
+                text.erase(at, folder.size());
         return text;
     }
     return "no error";

@@ -11,6 +11,8 @@ namespace {
 
 struct Case {
     std::string model, file;
+
+    friend void PrintTo(const Case& c, std::ostream* out) { *out << c.model << "/" << c.file; }
 };
 
 Module prepared(const Case& c) {
@@ -20,7 +22,8 @@ Module prepared(const Case& c) {
     verify(module);
     module = add_loss(std::move(module), "auto", report);
     verify(module);
-    for (const Note& note : report.notes) EXPECT_NE(note.kind, Note::Kind::warning) << note.what << " " << note.where << " " << note.text;
+    for (const Note& note : report.notes)
+        EXPECT_NE(note.kind, Note::Kind::warning) << note.what << " " << note.where << " " << note.text;
     return module;
 }
 
@@ -45,7 +48,7 @@ TEST_P(Exports, ParametersHaveTheFrameworksNamesShapesAndData) {
         EXPECT_EQ(info.note, "") << name;
         if (!info.aliases.empty())
             for (const std::string& alias : info.aliases.front()) tied[alias] = name;
-        if (c.file.starts_with("fresh")) continue;   // exported from other weights
+        if (c.file.starts_with("fresh")) continue;  // exported from other weights
         const WeightSource& source = *info.sources.front();
         const std::vector<std::byte> bytes = source.read();
         const Tensor& want = data.at(name);
@@ -61,8 +64,8 @@ TEST_P(Exports, ParametersHaveTheFrameworksNamesShapesAndData) {
     EXPECT_EQ(tied, (expected.at("tied").get<std::map<std::string, std::string>>()));
 }
 
-// In fp64 on the f32 parameters, against PyTorch in fp64. Tables that exporters fold (rotary cosines) are f32: 6e-8 relative each,
-// some 1e-6 in a loss.
+// In fp64 on the f32 parameters, against PyTorch in fp64. Tables that exporters fold (rotary cosines) are f32: 6e-8
+// relative each, some 1e-6 in a loss.
 TEST_P(Exports, TheLossIsPyTorchs) {
     const Case& c = GetParam();
     const Module module = prepared(c);
@@ -89,20 +92,23 @@ TEST_P(Exports, TheLossIsPyTorchs) {
     EXPECT_EQ(results[1].at(0), static_cast<double>(valid));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Exports,
-    testing::Values(Case{"mlp", "dynamo.logits"}, Case{"mlp", "dynamo.loss"}, Case{"mlp", "noopt.loss"}, Case{"mlp", "dyn.logits"},
-                    Case{"mlp", "dyn.loss"}, Case{"mlp", "legacy.logits"}, Case{"llama1", "dynamo.logits"}, Case{"llama1", "noopt.logits"},
-                    Case{"llama2", "dynamo.logits"}, Case{"llama2", "dynamo.loss"}, Case{"llama2", "dynamo18.logits"},
-                    Case{"llama2", "dynamo23.logits"}, Case{"llama2", "dynamo23.loss"}, Case{"llama2", "dyn.logits"},
-                    Case{"llama2", "dyn.loss"}, Case{"llama2", "fresh.logits"}, Case{"llama2", "noopt.logits"}, Case{"llama2", "noopt.loss"},
-                    Case{"llama2_tied", "dynamo.logits"}, Case{"llama2_tied", "fresh.logits"}, Case{"llama5", "dynamo.logits"}),
-    [](const testing::TestParamInfo<Case>& info) {
-        std::string name = info.param.model + "_" + info.param.file;
-        for (char& ch : name)
-            if (ch == '.') ch = '_';
-        return name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, Exports,
+                         testing::Values(Case{"mlp", "dynamo.logits"}, Case{"mlp", "dynamo.loss"},
+                                         Case{"mlp", "noopt.loss"}, Case{"mlp", "dyn.logits"}, Case{"mlp", "dyn.loss"},
+                                         Case{"mlp", "legacy.logits"}, Case{"llama1", "dynamo.logits"},
+                                         Case{"llama1", "noopt.logits"}, Case{"llama2", "dynamo.logits"},
+                                         Case{"llama2", "dynamo.loss"}, Case{"llama2", "dynamo18.logits"},
+                                         Case{"llama2", "dynamo23.logits"}, Case{"llama2", "dynamo23.loss"},
+                                         Case{"llama2", "dyn.logits"}, Case{"llama2", "dyn.loss"},
+                                         Case{"llama2", "fresh.logits"}, Case{"llama2", "noopt.logits"},
+                                         Case{"llama2", "noopt.loss"}, Case{"llama2_tied", "dynamo.logits"},
+                                         Case{"llama2_tied", "fresh.logits"}, Case{"llama5", "dynamo.logits"}),
+                         [](const testing::TestParamInfo<Case>& info) {
+                             std::string name = info.param.model + "_" + info.param.file;
+                             for (char& ch : name)
+                                 if (ch == '.') ch = '_';
+                             return name;
+                         });
 
 // Where the metadata is gone, what only a name or a scope could decide is settled by structure and said.
 TEST(StrippedExport, SaysWhatItTookForWhat) {
@@ -113,9 +119,11 @@ TEST(StrippedExport, SaysWhatItTookForWhat) {
     for (const Note& note : report.notes) {
         if (note.kind != Note::Kind::warning) continue;
         ++asked;
-        EXPECT_TRUE(note.text.find("--constant") != std::string::npos || note.text.find("--trainable") != std::string::npos) << note.text;
+        EXPECT_TRUE(note.text.find("--constant") != std::string::npos ||
+                    note.text.find("--trainable") != std::string::npos)
+            << note.text;
     }
-    EXPECT_GE(asked, 15U);   // seven products in each of two layers, and the head
+    EXPECT_GE(asked, 15U);  // seven products in each of two layers, and the head
     std::size_t parameters = 0;
     for (const ArgInfo& info : module.main().argument_info) parameters += info.kind == ArgInfo::Kind::parameter ? 1 : 0;
     EXPECT_EQ(parameters, reference("llama2").at("parameters").size());

@@ -45,7 +45,8 @@ func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source 
   %weight = cross_entropy_weight(%reshape) {ignore_index = -100} : f32[]
 }
 )"));
-    EXPECT_EQ(notes(report), "done loss at logits: cross entropy over 5 classes against the new input labels; -100 is ignored\n");
+    EXPECT_EQ(notes(report),
+              "done loss at logits: cross entropy over 5 classes against the new input labels; -100 is ignored\n");
     EXPECT_EQ(with_loss(logits, "cross-entropy"), with_loss(logits));
 }
 
@@ -110,7 +111,9 @@ func @main(%x: f32[2,3] input "x") -> (%m "loss") {
   %m = reduce_sum(%x) {axes = [0, 1], keep_dims = false} : f32[]
 }
 )"));
-    EXPECT_EQ(notes(report), "warning loss at value: is no mean cross entropy: it is averaged over micro-steps and ranks, each counting the same\n");
+    EXPECT_EQ(notes(report),
+              "warning loss at value: is no mean cross entropy: it is averaged over micro-steps and ranks, each "
+              "counting the same\n");
 }
 
 // A division by the number of labels of another tensor is no mean of this cross entropy.
@@ -119,7 +122,9 @@ TEST(AddLoss, AForeignDivisorIsNotTheWeight) {
     ir.replace(ir.find("cross_entropy_weight(%l)"), 24, "cross_entropy_weight(%s)");
     Report report;
     with_loss(ir, report);
-    EXPECT_EQ(notes(report), "warning loss at loss: is no mean cross entropy: it is averaged over micro-steps and ranks, each counting the same\n");
+    EXPECT_EQ(notes(report),
+              "warning loss at loss: is no mean cross entropy: it is averaged over micro-steps and ranks, each "
+              "counting the same\n");
 }
 
 TEST(AddLoss, Errors) {

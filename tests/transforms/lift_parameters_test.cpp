@@ -31,7 +31,8 @@ Module with_data(std::string_view text, const std::map<std::string, float>& unif
         const Type& type = main.type(main.arguments[k]);
         std::vector<float> values(static_cast<std::size_t>(type.elements()));
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5F * static_cast<float>(i * i + 1);
-        if (const auto at = uniform.find(info.names.front()); at != uniform.end()) values.assign(values.size(), at->second);
+        if (const auto at = uniform.find(info.names.front()); at != uniform.end())
+            values.assign(values.size(), at->second);
         info.sources = {source_of(type, std::move(values))};
     }
     return module;
@@ -107,8 +108,8 @@ func @main(%x: f32[3] input "x", %f: f32[3] value "rotary_emb.inv_freq", %t: f32
                      report),
               text(R"(
 func @main(%x: f32[3] input "x") -> (%d) {
-  %f = constant() {value = <f32[3] dense(0.5, 1.0, 2.5)>} : f32[3]
-  %t = constant() {value = <f32[3] dense(0.5, 1.0, 2.5)>} : f32[3]
+  %f = constant() {value = <f32[3] dense [0.5, 1.0, 2.5]>} : f32[3]
+  %t = constant() {value = <f32[3] dense [0.5, 1.0, 2.5]>} : f32[3]
   %b = constant() {value = <f32[] splat 0.5>} : f32[]
   %a = mul(%x, %f) : f32[3]
   %c = mul(%a, %t) : f32[3]
@@ -117,7 +118,8 @@ func @main(%x: f32[3] input "x") -> (%d) {
 )"));
     EXPECT_EQ(notes(report),
               "done constant at rotary_emb.inv_freq: a buffer, by its name\n"
-              "done constant at mul_7: used in model.layers.0.self_attn (Attention), which is no layer with parameters of its own\n"
+              "done constant at mul_7: used in model.layers.0.self_attn (Attention), which is no layer with parameters "
+              "of its own\n"
               "done constant at embed.embed_scale: a buffer, as the exporter says\n");
 }
 
@@ -136,10 +138,11 @@ func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "laye
   %b = mul(%a, %layers.1.norm.weight) : f32[4,3]
 }
 )"));
-    EXPECT_EQ(notes(report),
-              "done parameter at layers.1.norm.weight: from the initializer layers.0.norm.weight\n"
-              "done untied at layers.0.norm.weight: one initializer of equal numbers was 2 parameters: layers.0.norm.weight, "
-              "layers.1.norm.weight\n");
+    EXPECT_EQ(
+        notes(report),
+        "done parameter at layers.1.norm.weight: from the initializer layers.0.norm.weight\n"
+        "done untied at layers.0.norm.weight: one initializer of equal numbers was 2 parameters: layers.0.norm.weight, "
+        "layers.1.norm.weight\n");
 }
 
 TEST(LiftParameters, DifferentNumbersInTwoScopesAreATie) {
@@ -164,6 +167,20 @@ func @main(%ids: i64[2] input "ids", %model.embed_tokens.weight: f32[5,3] parame
   %e = gather(%model.embed_tokens.weight, %ids) {axis = 0} : f32[2,3]
   %t = transpose(%model.embed_tokens.weight) {permutation = [1, 0]} : f32[3,5]
   %y = matmul(%e, %t) {transpose_a = false, transpose_b = false} : f32[2,5]
+}
+)"));
+}
+
+// The table is named after a head of which nothing is left in its own scope.
+TEST(LiftParameters, ATableNamedAfterAnotherModuleIsATie) {
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%ids: i64[2] input "ids", %w: f32[5,3] parameter "lm_head.weight") -> (%e) {
+  %e = gather(%w, %ids) {axis = 0} : f32[2,3] at "model.embed_tokens" "Embedding" [Gather "g"]
+}
+)")),
+              text(R"(
+func @main(%ids: i64[2] input "ids", %model.embed_tokens.weight: f32[5,3] parameter "model.embed_tokens.weight" {alias 0 = ["lm_head.weight"]}) -> (%e) {
+  %e = gather(%model.embed_tokens.weight, %ids) {axis = 0} : f32[2,3]
 }
 )"));
 }
@@ -217,10 +234,12 @@ func @main(%x: f32[4,3] input "x", %model.norm.weight_folded_add: f32[3] paramet
   %y = mul(%x, %model.norm.weight_folded_add) : f32[4,3]
 }
 )"));
-    EXPECT_EQ(notes(report),
-              "warning folded at model.norm.weight_folded_add: holds what the exporter evaluated (add), not the parameter. Loading "
-              "and saving it under the checkpoint's name would be wrong. Export with optimize=False to keep the parameter.\n"
-              "done parameter at model.norm.weight_folded_add: from the initializer add_4\n");
+    EXPECT_EQ(
+        notes(report),
+        "warning folded at model.norm.weight_folded_add: holds what the exporter evaluated (add), not the parameter. "
+        "Loading "
+        "and saving it under the checkpoint's name would be wrong. Export with optimize=False to keep the parameter.\n"
+        "done parameter at model.norm.weight_folded_add: from the initializer add_4\n");
 }
 
 constexpr const char* nameless = R"(
@@ -234,15 +253,17 @@ TEST(LiftParameters, WhatNothingDecidesIsAskedFor) {
     Report report;
     EXPECT_EQ(lifted(with_data(nameless), report), text(R"(
 func @main(%x: f32[4,3] input "x", %val_1: f32[3,3] parameter "val_1") -> (%z) {
-  %c = constant() {value = <f32[4,3] dense(0.5, 1.0, 2.5, 5.0, 8.5, 13.0, 18.5, 25.0, 32.5, 41.0, 50.5, 61.0)>} : f32[4,3]
+  %c = constant() {value = <f32[4,3] dense [0.5, 1.0, 2.5, 5.0, 8.5, 13.0, 18.5, 25.0, 32.5, 41.0, 50.5, 61.0]>} : f32[4,3]
   %y = matmul(%x, %val_1) {transpose_a = false, transpose_b = false} : f32[4,3]
   %z = sub(%y, %c) : f32[4,3]
 }
 )"));
     EXPECT_EQ(notes(report),
-              "warning parameter at val_1: nothing says what the matrix [3,3] in a product is: taken for a parameter; if it is not to be "
+              "warning parameter at val_1: nothing says what the matrix [3,3] in a product is: taken for a parameter; "
+              "if it is not to be "
               "trained, add --constant '^val_1$'\n"
-              "warning constant at val_2: nothing says what the tensor [4,3] in sub is: taken for a constant; if it is to be trained, add "
+              "warning constant at val_2: nothing says what the tensor [4,3] in sub is: taken for a constant; if it is "
+              "to be trained, add "
               "--trainable '^val_2$'\n");
 }
 
