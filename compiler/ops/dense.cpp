@@ -126,8 +126,7 @@ Tensor apply_elementwise(const Elementwise& rule, IntegerFunction integer, std::
     apply<double>(result.dims, operands, from, values.data(), rule.evaluate);
     for (std::size_t k = 0; k < values.size(); ++k) {
         double value = convert(values[k], result.dtype);
-        // What is no int64 (NaN, infinities) has no meaning as an integer; 0 keeps the conversion defined.
-        out.i[k] = std::abs(value) < 0x1p63 ? static_cast<std::int64_t>(value) : 0;
+        out.set(static_cast<std::int64_t>(k), std::isnan(value) ? 0 : value);  // saturates; what is no number becomes 0
     }
     return out;
 }
