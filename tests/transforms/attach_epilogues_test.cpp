@@ -207,5 +207,52 @@ func @mlp_backward(%dy: f32[3,4], %x: f32[3,4], %u: f32[3,5], %w: f32[5,4], %v: 
 })");
 }
 
+// ---- accumulation over micro-steps ----
+
+TEST(AttachEpilogues, AccumulationBecomesTheProductsOwn) {
+    expect_attached(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %w0: f32[5,4], %b0: f32[5], %first: bool[]) -> (%dw_after, %db_after) {
+  %dw = linear_backward_weight(%dy, %x) : f32[5,4]
+  %db = reduce_sum(%dy) {axes = [0], keep_dims = false} : f32[5]
+  %dw_after = accumulate_gradient(%w0, %dw, %first) : f32[5,4]
+  %db_after = accumulate_gradient(%b0, %db, %first) : f32[5]
+})",
+                    R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %w0: f32[5,4], %b0: f32[5], %first: bool[]) -> (%dw_after, %db_after) {
+  %dw_after, %db_after = linear_backward_weight(%dy, %x, %w0, %b0, %first) {bias = true} : f32[5,4], f32[5]
+})");
+}
+
+TEST(AttachEpilogues, OfTiedWeightsTheFirstTermAddsToWhatIsBefore) {
+    expect_attached(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %ids: i64[3], %dz: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after) {
+  %head = linear_backward_weight(%dy, %x) : f32[5,4]
+  %table = embedding_backward(%dz, %ids) {entries = 5} : f32[5,4]
+  %dw = add(%head, %table) : f32[5,4]
+  %after = accumulate_gradient(%before, %dw, %first) : f32[5,4]
+})",
+                    R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %ids: i64[3], %dz: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after) {
+  %head = linear_backward_weight(%dy, %x, %before, %first) : f32[5,4]
+  %after = embedding_backward(%dz, %ids, %head) {entries = 5} : f32[5,4]
+})");
+}
+
+TEST(AttachEpilogues, AGradientThatIsReadAsWellIsAccumulatedOutside) {
+    expect_unchanged(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after, %dw) {
+  %dw = linear_backward_weight(%dy, %x) : f32[5,4]
+  %after = accumulate_gradient(%before, %dw, %first) : f32[5,4]
+})");
+}
+
+TEST(AttachEpilogues, GradientsOfOneProductAreAccumulatedTogetherOrNotAtAll) {
+    expect_unchanged(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after, %db) {
+  %dw, %db = linear_backward_weight(%dy, %x) {bias = true} : f32[5,4], f32[5]
+  %after = accumulate_gradient(%before, %dw, %first) : f32[5,4]
+})");
+}
+
 }  // namespace
 }  // namespace thunderc
