@@ -81,4 +81,15 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options) {
     return out;
 }
 
+Module compile_twin(const ModelOptions& options, Module module, const std::string& parting) {
+    CompileOptions naive = options.compile;
+    naive.executors = {"reference"};
+    std::vector<Pass> passes = pipeline(naive);
+    const auto at = std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == parting; });
+    check(at != passes.end(), "there is no pass " + parting);
+    passes.erase(passes.begin(), at + 1);
+    std::vector<PassRun> runs;
+    return run_passes(std::move(module), passes, runs);
+}
+
 }  // namespace thunderc

@@ -38,5 +38,7 @@ struct Compiled {
     std::vector<PassRun> runs;
 };
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {});
+// The naive program of the same model, from the module after the pass `parting`.
+Module compile_twin(const ModelOptions& options, Module module, const std::string& parting);
 
 }  // namespace thunderc
