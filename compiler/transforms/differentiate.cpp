@@ -417,6 +417,14 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     p.saved_results = split.saved_results;
     p.arguments = split.arguments;
 
+    std::string kept;
+    std::size_t bytes = 0;
+    for (std::size_t k = 0; k < p.saved_types.size(); ++k) {
+        kept += fmt::format("{}{} {}", kept.empty() ? "" : ", ", p.saved_names[k], to_string(p.saved_types[k]));
+        bytes += p.saved_types[k].bytes();
+    }
+    report_.done("saved", g.scope.empty() ? g.name : g.scope,
+                 kept.empty() ? "nothing" : fmt::format("{}: {} bytes for each call", kept, bytes));
     const std::string name = g.name;
     split.forward.name = p.forward = out_.unique_function_name(name + "_forward");
     out_.functions.push_back(std::move(split.forward));
@@ -505,7 +513,6 @@ Module Differentiator::run() {
         }
         f.results.push_back(gradient);
         names.push_back("d" + unique[main.arguments[k].index]);
-        report_.done("differentiate", name_pattern(f.argument_info[k].names));
     }
     f.result_names = std::move(names);
     remove_dead_ops(f);

@@ -26,9 +26,12 @@ class BlockFinder {
         BlockRun best;
         for (bool from_results : {false, true}) {
             make_row(from_results);
-            BlockRun run = search();
-            if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
-                best = std::move(run);
+            for (bool shared_first : {false, true}) {
+                if (shared_first) move_shared_first();
+                BlockRun run = search();
+                if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
+                    best = std::move(run);
+            }
         }
         return best;
     }
@@ -76,8 +79,35 @@ class BlockFinder {
         }
         for (std::size_t k = 0; k < f_.ops.size(); ++k)
             if (!from_results && !of_parameters_alone(f_.ops[k])) append(k, false);
+        number_row();
+    }
+
+    void number_row() {
         hashes_.clear();
-        for (std::size_t k : row_) hashes_.push_back(kind_of(f_.ops[k]));
+        for (std::size_t k = 0; k < row_.size(); ++k) {
+            position_[row_[k]] = k;
+            hashes_.push_back(kind_of(f_.ops[row_[k]]));
+        }
+    }
+
+    // What is read along much of the row (a learned table, a bias that the first layer computes for all), with all it
+    // depends on, is put before the rest: exporters write it where it is read first, in the midst of the first layer.
+    void move_shared_first() {
+        std::vector<bool> shared(f_.ops.size(), false);
+        for (std::size_t k = row_.size(); k-- > 0;) {
+            const Op& op = f_.ops[row_[k]];
+            for (Value v : op.results)
+                for (std::int32_t user : uses_.users[v.index]) {
+                    const std::size_t at = position_[static_cast<std::size_t>(user)];
+                    if (at != nowhere && 3 * (at - k) > row_.size()) shared[row_[k]] = true;
+                }
+            if (!shared[row_[k]]) continue;
+            for (Value v : op.operands)
+                if (v && uses_.definition[v.index] >= 0)
+                    shared[static_cast<std::size_t>(uses_.definition[v.index])] = true;
+        }
+        std::stable_partition(row_.begin(), row_.end(), [&](std::size_t k) { return shared[k]; });
+        number_row();
     }
 
     void append(std::size_t op, bool all_operands) {

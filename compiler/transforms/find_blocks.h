@@ -1,9 +1,10 @@
 // Finds layers that repeat in a function's straight list of ops, from structure alone.
 //
 // Ops that no parameter reaches (rotary tables, masks, what is made of labels) belong to no layer: layers share them.
-// The others are put in a row, and the row is searched for the run of equal periods that saves most ops. Ops are equal
-// in name, attributes and types. A run is accepted if its operands are the same in lockstep: for one operand of one op
-// of the period, its values in periods 0, 1, ... are
+// The others are put in a row (in the order of the list, or operands first from the results; what many layers read
+// first), and the row is searched for the run of equal periods that saves most ops. Ops are equal in name, attributes
+// and types. A run is accepted if its operands are the same in lockstep: for one operand of one op of the period, its
+// values in periods 0, 1, ... are
 //
 //     results of the same op in the same period       internal
 //     anything, then results of one op in the period before     carried

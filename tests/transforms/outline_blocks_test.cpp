@@ -154,7 +154,8 @@ TEST(OutlineBlocks, StructureAloneGivesTheSameProgram) {
 TEST(OutlineBlocks, MeansTheSame) {
     for (const TinyTransformer& variant :
          {TinyTransformer{.layers = 2}, TinyTransformer{.layers = 5, .tied = true},
-          TinyTransformer{.layers = 5, .windowed_every = 2}, TinyTransformer{.layers = 3, .differing_tables = true}}) {
+          TinyTransformer{.layers = 5, .windowed_every = 2}, TinyTransformer{.layers = 3, .differing_tables = true},
+          TinyTransformer{.layers = 2, .learned_tables = true}}) {
         const Module flat = parsed(variant.text());
         const NamedArguments arguments(flat.main(), 3);
         const auto expected = named_results(flat, arguments);
@@ -175,6 +176,16 @@ TEST(OutlineBlocks, LayersThatAlternateAreTakenInPairs) {
     EXPECT_EQ(module.functions[1].ops.size(), 38u);
     ASSERT_EQ(count(module, "repeat"), 1u);
     EXPECT_EQ(count(module, "sdpa"), 1u);  // the fifth layer stays as it is
+}
+
+TEST(OutlineBlocks, WhatLayersShareMayStandInTheFirstOfThem) {
+    for (int layers : {2, 5}) {
+        Report report;
+        const Module module = rolled(TinyTransformer{.layers = layers, .learned_tables = true}.text(), &report);
+        EXPECT_EQ(count(module, "repeat"), 1u);
+        EXPECT_EQ(count(module, "sdpa"), 0u);
+        EXPECT_EQ(report.notes.back().text, fmt::format("{} calls of @decoder_layer", layers));
+    }
 }
 
 TEST(OutlineBlocks, AConstantThatDiffersIsAnArgument) {
@@ -316,6 +327,28 @@ TEST_P(RolledGradients, AreThoseOfTheUnrolledProgramBitForBit) {
         verify(unrolled_behind);
         EXPECT_EQ(named_results(unrolled_behind, arguments), expected);
     }
+}
+
+// A shared value that a layer reads twice gets the sum of its layer's gradients added, where the flat program adds each
+// alone: the same but for rounding.
+TEST_P(RolledGradients, OfSharedValuesAreSummedOverLayers) {
+    Report report;
+    DifferentiateOptions options;
+    options.recompute = GetParam();
+    const TinyTransformer variant{.layers = 3, .learned_tables = true};
+    const Module loops = differentiate(rolled(variant.text()), options, report);
+    verify(loops);
+    const NamedArguments arguments(loops.main(), 5);
+    const auto expected = named_results(loops, arguments);
+    const Module calls = differentiate(outlined(variant.text()), options, report);
+    EXPECT_EQ(named_results(calls, arguments), expected);
+    const Module flat = differentiate(parsed(variant.text()), options, report);
+    for (const auto& [name, value] : named_results(flat, arguments))
+        for (std::int64_t k = 0; k < value.size(); ++k)
+            EXPECT_NEAR(value.at(k), expected.at(name).at(k), 1e-13) << name;  // a few roundings of sums of size 1
+    const std::vector<Members> given = arguments.of(loops.main());
+    for (const GradientCheck& c : check_gradients(loops, given))
+        EXPECT_LT(c.error, 1e-7) << c.what << ": " << c.actual << ", by differences " << c.expected;
 }
 
 TEST_P(RolledGradients, AreRight) {

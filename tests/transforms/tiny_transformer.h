@@ -15,9 +15,9 @@ namespace thunderc {
 
 struct TinyTransformer {
     int layers = 5;
-    bool scopes = true;  // false: as an export that lost its metadata
-    bool tied = false;   // the head is the embedding
-    bool bad_layer_names = false;
+    bool scopes = true;             // false: as an export that lost its metadata
+    bool tied = false;              // the head is the embedding
+    bool learned_tables = false;    // the rotary tables depend on a parameter, and are computed in the first layer
     int windowed_every = 0;         // > 0: every so many layers attend over a window, the first one among them
     bool differing_tables = false;  // each layer has a constant of its own
 
@@ -63,8 +63,14 @@ struct TinyTransformer {
             if (i == 0) {  // exporters put the tables where they are read first
                 op("%angle = constant() {value = <f32[1,6,2] affine 0.0 + [0.0, 0.7, 0.0]>} : f32[1,6,2]",
                    "model.rotary_emb", "Rotary");
-                op("%cos = cos(%angle) : f32[1,6,2]", "model.rotary_emb", "Rotary");
-                op("%sin = sin(%angle) : f32[1,6,2]", "model.rotary_emb", "Rotary");
+                std::string angle = "angle";
+                if (learned_tables) {
+                    arguments += parameter("frequency", "2", "model.rotary_emb.frequency");
+                    op("%learned = mul(%angle, %frequency) : f32[1,6,2]", "model.rotary_emb", "Rotary");
+                    angle = "learned";
+                }
+                op("%cos = cos(%" + angle + ") : f32[1,6,2]", "model.rotary_emb", "Rotary");
+                op("%sin = sin(%" + angle + ") : f32[1,6,2]", "model.rotary_emb", "Rotary");
             }
             line("%qr# = rotary(%qh#, %cos, %sin) {style = \"half\"} : f32[2,6,4,2]", "self_attn", "Attention");
             line("%kr# = rotary(%kh#, %cos, %sin) {style = \"half\"} : f32[2,6,2,2]", "self_attn", "Attention");
