@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 
@@ -11,23 +12,44 @@
 
 namespace thunderc {
 
+CLI::Validator at_least_one() {
+    return CLI::Validator(
+        [](std::string& text) -> std::string {
+            std::int64_t number = 0;
+            const char* end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, number);
+            if (error == std::errc() && stop == end && number >= 1) return {};
+            return fmt::format("{} is not a whole number of at least 1", text);
+        },
+        "");
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+    return CLI::Validator(
+        [words](std::string& text) -> std::string {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+            return fmt::format("{} is not among {}", text, fmt::join(words, ", "));
+        },
+        fmt::format("{}", fmt::join(words, "|")));
+}
+
 void ModelOptions::add_to(CLI::App& app) {
     app.add_option("model", model, "the exported graph: an ONNX file")->required()->type_name("MODEL");
     app.add_option("--batch", compile.batch, "sequences in a micro-batch: binds dimension 0 of the inputs")
-        ->check(CLI::PositiveNumber)
+        ->check(at_least_one())
         ->type_name("B");
     app.add_option("--seq", compile.seq, "positions in a sequence: binds dimension 1 of the inputs")
-        ->check(CLI::PositiveNumber)
+        ->check(at_least_one())
         ->type_name("T");
     app.add_option("--dim", dims, "binds a symbolic dimension by name")->type_name("NAME=N");
     app.add_option("--loss", compile.loss, "the loss added to a graph that ends in logits")
-        ->check(CLI::IsMember({"auto", "cross-entropy", "mse", "none"}))
+        ->check(one_of({"auto", "cross-entropy", "mse", "none"}))
         ->capture_default_str();
     app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
-        ->check(CLI::IsMember({"none", "selective", "block"}))
+        ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
     app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
-        ->check(CLI::IsMember({"adamw", "sgd"}))
+        ->check(one_of({"adamw", "sgd"}))
         ->capture_default_str();
     app.add_option("--freeze", compile.freeze, "parameters that are not trained")->type_name("REGEX");
     app.add_option("--trainable", compile.trainable, "tensors of the graph that are parameters")->type_name("REGEX");

@@ -32,6 +32,10 @@ struct ModelOptions {
     void finish();
 };
 
+// Checks of values whose messages say what is taken.
+CLI::Validator at_least_one();
+CLI::Validator one_of(const std::vector<std::string>& words);
+
 // Import and every pass, with notes about warnings on stderr.
 struct Compiled {
     Module module;

@@ -92,7 +92,7 @@ void add_train(CLI::App& app, Action& action) {
     o->model.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; made anew")->required()->type_name("DIR");
     sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
-        ->check(CLI::PositiveNumber)
+        ->check(at_least_one())
         ->capture_default_str();
     sub->add_flag("--force", o->force, "replace a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");

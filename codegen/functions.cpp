@@ -170,9 +170,9 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         const Placement& place = caller->info(outer).placement;
         const LayerStruct* s = layout.struct_of(place);
         if (s == nullptr) return false;
+        if (expressions.contains(inner)) return true;  // a block's input that is kept for the way back: its parameter
         if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
-        if (!expressions.contains(inner))
-            expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
+        expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
         return true;
     };
     std::vector<BodyParameter> families;

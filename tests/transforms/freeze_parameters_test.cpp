@@ -46,7 +46,8 @@ TEST(FreezeParameters, Messages) {
     EXPECT_EQ(message("bias"),
               "error: --freeze bias matches no parameter\nhelp: thunderc inspect lists the parameters\n");
     EXPECT_EQ(message("("),
-              "error: --freeze ( is no regular expression\nhelp: quote it for the shell, and escape brackets\n");
+              "error: --freeze \"(\" is not a regular expression\n"
+              "help: for example: --freeze 'model\\.layers\\.[0-9]+\\..*'\n");
 }
 
 }  // namespace
