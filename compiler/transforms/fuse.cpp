@@ -432,9 +432,13 @@ class FunctionFusion {
         }
     }
 
+    // The module that the group belongs to, or the value that it computes where none is known.
     std::string where(int group) const {
-        const Op& last = op(groups_[static_cast<std::size_t>(group)].ops.back());
-        return last.provenance.scope.empty() ? f_.info(last.results[0]).name : last.provenance.scope;
+        const std::vector<int>& ops = groups_[static_cast<std::size_t>(group)].ops;
+        for (auto k = ops.rbegin(); k != ops.rend(); ++k) {
+            if (!op(*k).provenance.scope.empty()) return op(*k).provenance.scope;
+        }
+        return f_.info(op(ops.back()).results[0]).name;
     }
 
     // ---- the function anew ----
