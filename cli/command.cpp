@@ -85,6 +85,18 @@ void ModelOptions::finish() {
     }
 }
 
+namespace {
+
+void print_warnings(const std::vector<PassRun>& runs) {
+    for (const PassRun& run : runs)
+        for (const Note& note : run.report.notes)
+            if (note.kind == Note::Kind::warning)
+                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ", note.where,
+                           note.text.empty() ? "" : ": ", note.text);
+}
+
+}  // namespace
+
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options) {
     Compiled out;
     PassRun import;
@@ -95,11 +107,7 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options) {
     out.runs.push_back(import);
     if (pass_options.after) pass_options.after(module, import);
     out.module = run_passes(std::move(module), pipeline(options.compile), out.runs, pass_options);
-    for (const PassRun& run : out.runs)
-        for (const Note& note : run.report.notes)
-            if (note.kind == Note::Kind::warning)
-                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ", note.where,
-                           note.text.empty() ? "" : ": ", note.text);
+    print_warnings(out.runs);
     return out;
 }
 
@@ -112,6 +120,18 @@ Module compile_twin(const ModelOptions& options, Module module, const std::strin
     passes.erase(passes.begin(), at + 1);
     std::vector<PassRun> runs;
     return run_passes(std::move(module), passes, runs);
+}
+
+Module compile_until(const ModelOptions& options, const std::string& last_pass) {
+    std::vector<Pass> passes = pipeline(options.compile);
+    const auto last =
+        std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == last_pass; });
+    check(last != passes.end(), fmt::format("there is no pass {}", last_pass));
+    passes.erase(last + 1, passes.end());
+    std::vector<PassRun> runs;
+    Module module = run_passes(import_model(options.model, options.compile), passes, runs);
+    print_warnings(runs);
+    return module;
 }
 
 }  // namespace thunderc

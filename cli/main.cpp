@@ -96,6 +96,9 @@ int run(int argc, char** argv) {
     add_inspect(app, action);
     add_trace(app, action);
     add_plan(app, action);
+    add_verify(app, action);
+    add_run(app, action);
+    add_data(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
