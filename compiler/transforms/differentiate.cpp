@@ -277,7 +277,9 @@ std::vector<Value> Differentiator::saved_operands(const Op& forward, const Pair&
 void Differentiator::pull_back_call(Builder& b, Cotangents& cotangents, std::size_t index, const Mask& depends) {
     Function& f = b.function();
     const Op op = f.ops[index];
-    const std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
+    std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
+    for (const Op& other : f.ops)
+        if (other.name == "member" && arguments.contains(other.operands[0])) arguments.insert(other.results[0]);
     CallShape shape;
     std::vector<Value> operands;
     for (Value v : op.operands) {
