@@ -174,7 +174,7 @@ MaskClass classify_mask(const ConstExpr& mask, std::int64_t T, std::int64_t S) {
         }
     }
     std::string reason;
-    if (predicate->type.dtype == DType::boolean) {
+    if (predicate->type.dtype == DType::boolean && predicate->kind != Kind::dense) {
         Reader reader(T, S);
         std::optional<std::string> why = reader.narrow(*predicate, holds);
         if (!why) {

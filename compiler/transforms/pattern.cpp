@@ -1,6 +1,9 @@
 #include "compiler/transforms/pattern.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "compiler/analysis/constant_fold.h"
@@ -93,6 +96,22 @@ std::string replaced_text(const Provenance& provenance) {
 std::string where(const Provenance& provenance) {
     if (!provenance.scope.empty() || provenance.nodes.empty()) return provenance.scope;
     return provenance.nodes.back();
+}
+
+std::string result_name(const Provenance& provenance, std::string_view op, bool whole_module) {
+    const std::string& scope = provenance.scope;
+    std::string last = scope.substr(scope.rfind('.') + 1);
+    const bool number = std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return whole_module && !number ? last : std::string(op);
+}
+
+Provenance place(const Provenance& provenance) {
+    return {provenance.scope, provenance.module_class, {}, {}};
+}
+
+double shortest(double value) {
+    const auto single = static_cast<float>(value);
+    return single == value ? std::strtod(fmt::format("{}", single).c_str(), nullptr) : value;
 }
 
 Definitions::Definitions(const Function& function, const std::vector<Op>& ops)
@@ -255,6 +274,29 @@ std::int64_t size_of(const std::vector<ViewAtom>& atoms) {
     std::int64_t size = 1;
     for (const ViewAtom& atom : atoms) size *= atom.size;
     return size;
+}
+
+Value materialise(Builder& b, Value base, const std::vector<std::vector<ViewAtom>>& groups, const Dims& dims) {
+    struct Placed {
+        ViewAtom atom;
+        std::size_t position = 0;
+    };
+    std::vector<Placed> atoms;
+    for (const auto& group : groups)
+        for (const ViewAtom& atom : group) atoms.push_back({atom, atoms.size()});
+    std::stable_sort(atoms.begin(), atoms.end(),
+                     [](const Placed& x, const Placed& y) { return x.atom.stride > y.atom.stride; });
+    std::int64_t expected = b.type(base).elements();
+    Dims sizes, permutation(atoms.size());
+    for (std::size_t k = 0; k < atoms.size(); ++k) {
+        sizes.push_back(atoms[k].atom.size);
+        expected /= atoms[k].atom.size;
+        if (atoms[k].atom.stride != expected) return {};
+        permutation[atoms[k].position] = static_cast<std::int64_t>(k);
+    }
+    if (expected != 1) return {};
+    if (std::is_sorted(permutation.begin(), permutation.end())) return b.reshape(base, dims);
+    return b.reshape(b.transpose(b.reshape(base, sizes), permutation), dims);
 }
 
 }  // namespace thunderc

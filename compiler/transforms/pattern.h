@@ -30,6 +30,13 @@ class Matched {
 
 // "from Pow, ReduceMean, Mul": the exporter's operators.
 std::string replaced_text(const Provenance& provenance);
+// A name for a composite's result: the module's last name where the composite is all of it (q_proj, input_layernorm),
+// else the op's.
+std::string result_name(const Provenance& provenance, std::string_view op, bool whole_module);
+// Scope and class alone: of reshapes and transposes that a composite needs around it.
+Provenance place(const Provenance& provenance);
+// The double that is written shortest among those that are the same f32: 1e-05 for 9.999999747378752e-06.
+double shortest(double value);
 // Where a note is about: the scope, else the node.
 std::string where(const Provenance& provenance);
 
@@ -107,5 +114,9 @@ struct View {
 View view_of(const Definitions& definitions, Value v);
 
 std::int64_t size_of(const std::vector<ViewAtom>& atoms);
+
+// A value with the elements of a view: the base (a value as it is now), reshaped to its atoms, permuted, reshaped to
+// `dims`; `groups` are in the order of the result. None where the groups do not cover the base, each element once.
+Value materialise(Builder& b, Value base, const std::vector<std::vector<ViewAtom>>& groups, const Dims& dims);
 
 }  // namespace thunderc

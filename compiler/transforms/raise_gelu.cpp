@@ -139,15 +139,14 @@ void raise(Function& f, Report& report) {
         Provenance provenance = m->matched.provenance();
         b.set_provenance(provenance);
         Value y = b.op("gelu", {rewriter.now(m->x)},
-                       {{"approximate", std::string(m->curve->name == "tanh" ? "tanh" : "none")}},
-                       f.info(op.results[0]).name);
+                       {{"approximate", std::string(m->curve->name == "tanh" ? "tanh" : "none")}});
         rewriter.replace(op, std::vector<Value>{y});
         report.done("gelu", where(provenance), replaced_text(provenance));
     }
     for (const Op& op : rewriter.old_ops())
         if (op.name == "erf" && !raised.contains(&op))
             report.declined("gelu", where(op.provenance),
-                            "erf stands alone: its result plus 1 is not multiplied with x / 2");
+                            "erf is not part of x / 2 (1 + erf(x / √2))");
     rewriter.finish();
 }
 

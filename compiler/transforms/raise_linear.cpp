@@ -85,12 +85,14 @@ void raise(Function& f, Report& report) {
             continue;
         }
         Provenance provenance = m->matched.provenance();
-        b.set_provenance(provenance);
+        b.set_provenance(place(provenance));
         Value weight = rewriter.now(m->weight);
         if (!m->transposed) weight = b.transpose(weight, {1, 0});
+        b.set_provenance(provenance);
         std::vector<Value> operands = {rewriter.now(m->x), weight};
         if (m->bias) operands.push_back(rewriter.now(m->bias));
-        Value y = b.emit("linear", std::move(operands), {}, f.info(op.results[0]).name)[0];
+        Value y = b.emit("linear", std::move(operands), {}, result_name(provenance, "linear", true))[0];
+        b.set_provenance(place(provenance));
         y = b.reshape(y, d.type(op.results[0]).dims);
         rewriter.replace(op, std::vector<Value>{y});
         report.done("linear", where(provenance), replaced_text(provenance));

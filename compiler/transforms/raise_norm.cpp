@@ -222,14 +222,14 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Norm& n,
     Matched passed;
     if (Value uncast = d.uncast(x, passed); d.type(uncast).dtype == result.dtype) x = uncast;
     auto row = [&](Value v) { return v ? b.cast(b.reshape(rewriter.now(v), {result.dims.back()}), result.dtype) : v; };
-    Attributes attributes = {{"eps", n.core.eps}};
+    Attributes attributes = {{"eps", shortest(n.core.eps)}};
     if (n.offset != 0) attributes.set("offset", n.offset);
     Value input = b.cast(rewriter.now(x), result.dtype);
     std::vector<Value> operands = {input, row(n.weight)};
     if (layer) operands.push_back(row(n.bias));
     while (!operands.back()) operands.pop_back();
     const char* name = layer ? "layer_norm" : "rms_norm";
-    Value y = b.emit(name, std::move(operands), std::move(attributes), b.function().info(op.results[0]).name)[0];
+    Value y = b.emit(name, std::move(operands), std::move(attributes), result_name(provenance, name, true))[0];
     rewriter.replace(op, std::vector<Value>{y});
     report.done(name, where(provenance), replaced_text(provenance));
 }

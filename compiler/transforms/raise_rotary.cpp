@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "compiler/analysis/constant_fold.h"
 #include "compiler/transforms/pattern.h"
 #include "compiler/transforms/rewrite.h"
 
@@ -137,24 +138,54 @@ std::optional<std::size_t> position_axis(const Definitions& d, const Match& m, s
     return axis;
 }
 
+// The heads of x, (B,T,NH,HS), where each stands for a group of `repeated` equal ones.
+struct Heads {
+    Value x;
+    std::int64_t repeated = 1;
+};
+
+// Equal heads are rotated once: (B,T,KVH,HS), to be repeated afterwards.
+Heads distinct_heads(Rewriter& rewriter, const Definitions& d, const Match& m, std::size_t positions) {
+    Builder& b = rewriter.builder();
+    const Dims& dims = d.type(m.x).dims;
+    const std::size_t heads = 3 - positions;
+    View view = view_of(d, m.x);
+    if (!view.dims[heads].empty() && view.dims[heads].back().stride == 0 && view.scale == 1) {
+        const std::int64_t repeated = view.dims[heads].back().size;
+        view.dims[heads].pop_back();
+        Value x = materialise(b, rewriter.now(view.base),
+                              {view.dims[0], view.dims[positions], view.dims[heads], view.dims[3]},
+                              {dims[0], dims[positions], dims[heads] / repeated, dims[3]});
+        if (x) return {x, repeated};
+    }
+    return {b.transpose(rewriter.now(m.x), positions == 2 ? Dims{0, 2, 1, 3} : Dims{0, 1, 2, 3}), 1};
+}
+
 void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m, std::size_t positions,
           Report& report) {
     Builder& b = rewriter.builder();
     Provenance provenance = m.matched.provenance();
-    b.set_provenance(provenance);
     const Dims& dims = d.type(m.x).dims;
-    auto table = [&](Value v, const char* name) {
+    const std::int64_t T = dims[positions], NH = dims[3 - positions], HS = dims[3];
+    auto table = [&](Value v) {
         const Dims& from = d.type(v).dims;
-        std::int64_t batch = from.size() == 4 ? from[0] : 1;
-        const Value source = rewriter.now(v);
-        const Value rows = b.reshape(source, {batch, dims[positions], m.rotated});
-        for (Value named : {source, rows}) b.function().info(named).name = name;
-        return rows;
+        const Dims to = {from.size() == 4 ? from[0] : 1, T, m.rotated};
+        if (ConstPtr known = d.constant(v))
+            return b.constant(reshape_constant(known, to), b.function().info(rewriter.now(v)).name);
+        return b.reshape(rewriter.now(v), to);
     };
-    const Dims swap = positions == 2 ? Dims{0, 2, 1, 3} : Dims{0, 1, 2, 3};
-    Value x = b.transpose(rewriter.now(m.x), swap);
-    Value y = b.op("rotary", {x, table(m.cos, "cos"), table(m.sin, "sin")}, {}, b.function().info(op.results[0]).name);
-    rewriter.replace(op, std::vector<Value>{b.transpose(y, swap)});
+    b.set_provenance(place(provenance));
+    Heads heads = distinct_heads(rewriter, d, m, positions);
+    Value cos = table(m.cos), sin = table(m.sin);
+    b.set_provenance(provenance);
+    Value y = b.op("rotary", {heads.x, cos, sin});
+    b.set_provenance(place(provenance));
+    if (heads.repeated != 1) {
+        y = b.reshape(y, {dims[0], T, NH / heads.repeated, 1, HS});
+        y = b.broadcast_to(y, {dims[0], T, NH / heads.repeated, heads.repeated, HS});
+        y = b.reshape(y, {dims[0], T, NH, HS});
+    }
+    rewriter.replace(op, std::vector<Value>{b.transpose(y, positions == 2 ? Dims{0, 2, 1, 3} : Dims{0, 1, 2, 3})});
     report.done("rotary", where(provenance), replaced_text(provenance));
 }
 

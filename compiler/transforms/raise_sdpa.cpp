@@ -251,54 +251,30 @@ class Matcher {
     Value product_;
 };
 
-// The view as a value of its own: the base, reshaped to its atoms, permuted, reshaped to `dims`. The groups are in the
-// order of the result.
-Value materialise(Rewriter& rewriter, const Definitions& d, Value base,
-                  const std::vector<std::vector<ViewAtom>>& groups, const Dims& dims) {
-    struct Placed {
-        ViewAtom atom;
-        std::size_t position = 0;
-    };
-    std::vector<Placed> atoms;
-    for (const auto& group : groups)
-        for (const ViewAtom& atom : group) atoms.push_back({atom, atoms.size()});
-    std::stable_sort(atoms.begin(), atoms.end(),
-                     [](const Placed& a, const Placed& b) { return a.atom.stride > b.atom.stride; });
-    std::int64_t expected = d.type(base).elements();
-    Dims sizes, permutation(atoms.size());
-    for (std::size_t k = 0; k < atoms.size(); ++k) {
-        sizes.push_back(atoms[k].atom.size);
-        expected /= atoms[k].atom.size;
-        if (atoms[k].atom.stride != expected)
-            throw Declined{"queries, keys or values are a part of what they are a view of"};
-        permutation[atoms[k].position] = static_cast<std::int64_t>(k);
-    }
-    Builder& b = rewriter.builder();
-    // With the dimensions as they will stand, so that a transpose of (B,NH,T,HS) is just that.
-    Value v = rewriter.now(base);
-    if (std::is_sorted(permutation.begin(), permutation.end())) return b.reshape(v, dims);
-    return b.reshape(b.transpose(b.reshape(v, sizes), permutation), dims);
-}
-
-void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Attention& a, Report& report) {
+void emit(Rewriter& rewriter, const Op& op, const Attention& a, Report& report) {
     Builder& b = rewriter.builder();
     Provenance provenance = a.matched.provenance();
-    b.set_provenance(provenance);
-    auto operand = [&](const View& view, std::int64_t length, std::int64_t heads) {
-        return materialise(rewriter, d, view.base, {view.dims[0], view.dims[2], view.dims[1], view.dims[3]},
-                           {a.B, length, heads, a.HS});
+    auto viewed = [&](const View& view, const std::vector<std::vector<ViewAtom>>& groups, const Dims& dims) {
+        Value v = materialise(b, rewriter.now(view.base), groups, dims);
+        if (!v) throw Declined{"queries, keys or values are a part of what they are a view of"};
+        return v;
     };
+    auto operand = [&](const View& view, std::int64_t length, std::int64_t heads) {
+        return viewed(view, {view.dims[0], view.dims[2], view.dims[1], view.dims[3]}, {a.B, length, heads, a.HS});
+    };
+    b.set_provenance(place(provenance));
     std::vector<Value> operands = {operand(a.q, a.T, a.NH), operand(a.k, a.S, a.KVH), operand(a.v, a.S, a.KVH)};
     if (a.padding) {
         const View& view = a.padding->view;
-        Value padding = materialise(rewriter, d, view.base,
-                                    {a.B == 1 ? std::vector<ViewAtom>{} : view.dims[0], view.dims[3]}, {a.B, a.S});
+        Value padding = viewed(view, {a.B == 1 ? std::vector<ViewAtom>{} : view.dims[0], view.dims[3]}, {a.B, a.S});
         operands.push_back(a.padding->inverted ? b.op("not", {padding}) : padding);
     }
     Attributes attributes = {{"scale", a.scale}};
     if (a.causal) attributes.set("causal", true);
     if (a.window > 0) attributes.set("window", a.window);
-    Value out = b.emit("sdpa", std::move(operands), std::move(attributes), b.function().info(op.results[0]).name)[0];
+    b.set_provenance(provenance);
+    Value out = b.emit("sdpa", std::move(operands), std::move(attributes))[0];
+    b.set_provenance(place(provenance));
     rewriter.replace(op, std::vector<Value>{b.transpose(out, {0, 2, 1, 3})});
     report.done("sdpa", where(provenance), replaced_text(provenance));
 }
@@ -310,7 +286,7 @@ void raise(Function& f, Report& report) {
         const std::size_t before = f.ops.size();
         try {
             if (std::optional<Attention> a = Matcher(d, op).run()) {
-                emit(rewriter, d, op, *a, report);
+                emit(rewriter, op, *a, report);
                 continue;
             }
         } catch (const Declined& declined) {

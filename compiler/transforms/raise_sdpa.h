@@ -16,6 +16,9 @@
 // that is not known when
 //   compiling, leaves the attention as it is. A part of the mask that is a boolean input for each key (padding) is
 //   handed on.
+// - A position that may read no key gets 0, as where the graph drops NaNs. Where it does not, it would get NaN (masks
+// of -inf) or the mean of
+//   all values (masks of the least finite number); only padded positions are like that, and nothing reads them.
 #pragma once
 
 #include "compiler/ir/module.h"

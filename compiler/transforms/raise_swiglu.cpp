@@ -56,11 +56,10 @@ void raise(Function& f, Report& report) {
             rewriter.keep(op);
             continue;
         }
-        const std::string& name = f.info(op.results[0]).name;
         if (std::optional<Gated> m = match_gated(d, op)) {
             Provenance provenance = m->matched.provenance();
             b.set_provenance(provenance);
-            Value y = b.op("swiglu", {rewriter.now(m->gate), rewriter.now(m->up)}, {}, std::string(name));
+            Value y = b.op("swiglu", {rewriter.now(m->gate), rewriter.now(m->up)});
             rewriter.replace(op, std::vector<Value>{y});
             report.done("swiglu", where(provenance), replaced_text(provenance));
             continue;
@@ -74,7 +73,7 @@ void raise(Function& f, Report& report) {
         }
         Provenance provenance = matched.provenance();
         b.set_provenance(provenance);
-        Value y = b.op("silu", {rewriter.now(*x)}, {}, std::string(name));
+        Value y = b.op("silu", {rewriter.now(*x)});
         rewriter.replace(op, std::vector<Value>{y});
         report.done("silu", where(provenance), replaced_text(provenance));
         report.declined("swiglu", where(provenance),

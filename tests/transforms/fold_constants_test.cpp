@@ -1,6 +1,7 @@
 #include "compiler/transforms/fold_constants.h"
 
 #include <cmath>
+#include <limits>
 
 #include "compiler/analysis/constant_fold.h"
 #include "compiler/analysis/constant_value.h"
@@ -133,6 +134,13 @@ TEST(ConstantFold, ViewsOfAffineExpressionsAreExact) {
     ConstPtr b = broadcast_constant(e, {2, 4, 3, 6});
     EXPECT_EQ(b->kind, ConstExpr::Kind::affine);
     EXPECT_EQ(materialize(*b).at(((1 * 4 + 3) * 3 + 2) * 6 + 5), 5 + 36 + 10);
+}
+
+// Slices end at the largest int64, which as a double is one more than that.
+TEST(ConstantFold, TheEndOfASliceSurvives) {
+    const Type type = Type::tensor(DType::i64, {1});
+    EXPECT_EQ(materialize(*ConstExpr::splat(type, 0x1p63)).i[0], std::numeric_limits<std::int64_t>::max());
+    EXPECT_EQ(materialize(*ConstExpr::splat(type, -0x1p63)).i[0], std::numeric_limits<std::int64_t>::min());
 }
 
 TEST(ConstantFold, LargeTablesAreNotRepeated) {

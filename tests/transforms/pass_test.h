@@ -63,6 +63,16 @@ inline void expect_same_values(const Module& before, const Module& after) {
         }
 }
 
+// Names are hints, and no pass promises any: values are numbered in the order of their definition.
+inline std::string text_of(Module module) {
+    std::string out;
+    for (Function& f : module.functions) {
+        for (ValueInfo& v : f.values) v.name = "v";
+        out += "\n" + to_string(f, {.provenance = false});
+    }
+    return out;
+}
+
 // The functions of a module after a pass, without provenance and the header line; checked by the verifier before and
 // after. Small programs are evaluated before and after.
 inline std::string after_pass(PassFunction pass, std::string_view text, Report& report) {
@@ -74,9 +84,7 @@ inline std::string after_pass(PassFunction pass, std::string_view text, Report& 
     module = pass(std::move(module), report);
     verify(module);
     if (small_enough_to_evaluate(before)) expect_same_values(before, module);
-    std::string out;
-    for (const Function& f : module.functions) out += "\n" + to_string(f, {.provenance = false});
-    return out;
+    return text_of(std::move(module));
 }
 
 inline std::string after_pass(PassFunction pass, std::string_view text) {
