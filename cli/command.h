@@ -18,6 +18,9 @@ void add_train(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_data(CLI::App& app, Action& action);
 
 // The options that choose what the compiler makes of a model: the same for every subcommand that compiles.
 struct ModelOptions {
@@ -32,11 +35,19 @@ struct ModelOptions {
     void finish();
 };
 
+// Checks of values whose messages say what is taken.
+CLI::Validator at_least_one();
+CLI::Validator one_of(const std::vector<std::string>& words);
+
 // Import and every pass, with notes about warnings on stderr.
 struct Compiled {
     Module module;
     std::vector<PassRun> runs;
 };
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {});
+// The naive program of the same model, from the module after the pass `parting`.
+Module compile_twin(const ModelOptions& options, Module module, const std::string& parting);
+// The same as far as this pass, which is the last one that runs.
+Module compile_until(const ModelOptions& options, const std::string& last_pass);
 
 }  // namespace thunderc

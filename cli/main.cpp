@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <vector>
@@ -40,6 +41,22 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
     return best;
 }
 
+// What CLI11 found, in a sentence that names the word at fault.
+std::string what_is_wrong(const CLI::ParseError& error, bool known_command, char** argv) {
+    if (!known_command) return fmt::format("unknown {} {}", argv[1][0] == '-' ? "option" : "command", argv[1]);
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)  // "--batch: 1 required B missing"
+        return fmt::format("{} takes a value", what.substr(0, what.find(':')));
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return what;
+    // "The following arguments were not expected: 2 --batchs": the option is what is wrong, not its value.
+    const std::string words = what.substr(what.find(": ") + 2);
+    std::size_t option = words.starts_with("-") ? 0 : words.find(" -");
+    if (option == std::string::npos) return fmt::format("one argument too many: {}", words);
+    option = words.find('-', option);
+    return fmt::format("unknown option {}", words.substr(option, words.find_first_of(" =", option) - option));
+}
+
 // The command line is wrong: what, and what was perhaps meant.
 int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
     std::vector<std::string> known;
@@ -59,8 +76,7 @@ int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** ar
         if ((!option && k > 1) || std::find(known.begin(), known.end(), word) != known.end()) continue;
         if (std::string match = nearest(word, known); !match.empty()) help = fmt::format("did you mean {}?", match);
     }
-    std::string what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
+    const std::string what = what_is_wrong(error, at != &app, argv);
     if (help.empty())
         help = fmt::format("thunderc{}{} --help shows what it takes", at == &app ? "" : " ",
                            at == &app ? "" : at->get_name());
@@ -80,6 +96,9 @@ int run(int argc, char** argv) {
     add_inspect(app, action);
     add_trace(app, action);
     add_plan(app, action);
+    add_verify(app, action);
+    add_run(app, action);
+    add_data(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
@@ -100,6 +119,7 @@ int run(int argc, char** argv) {
 }  // namespace thunderc
 
 int main(int argc, char** argv) {
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the write, as a full disk is
     try {
         return thunderc::run(argc, argv);
     } catch (const thunderc::UsageError& e) {

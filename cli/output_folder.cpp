@@ -70,7 +70,7 @@ OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)) {
     std::error_code error;
     fs::create_directories(aside_, error);
     if (error)
-        fail(fmt::format("cannot make the folder {}: {}", aside_.string(), error.message()),
+        fail(fmt::format("cannot make the folder {}: {}", out_.string(), error.message()),
              "choose another folder with -o");
 }
 

@@ -49,14 +49,22 @@ std::string command_text(const TrainOptions& o) {
 int train(TrainOptions o) {
     o.model.finish();
     if (!o.diff) check_output_folder(o.out, o.force);
-    Compiled compiled = compile(o.model);
+    // The naive twin, for the program's own tests, is the same up to here.
+    constexpr const char* parting = "simplify_raised";
+    Module raised;
+    PassOptions passes;
+    passes.after = [&raised](const Module& module, const PassRun& run) {
+        if (run.name == parting) raised = module;
+    };
+    Compiled compiled = compile(o.model, passes);
+    const Module twin = compile_twin(o.model, std::move(raised), parting);
     EmitOptions emit;
     emit.model_name = o.model.model.stem().string();
     emit.version = version;
     emit.command = command_text(o);
     emit.compile = o.model.compile;
     emit.default_grad_accum = o.grad_accum;
-    const std::vector<OutputFile> files = print_program(compiled.module, emit);
+    const std::vector<OutputFile> files = print_program(compiled.module, twin, emit);
     if (o.diff) return diff_folder(o.out, files);
 
     OutputFolder folder(o.out);
@@ -65,8 +73,9 @@ int train(TrainOptions o) {
     std::vector<StoredTensor> weights;
     if (!o.no_weights) weights = stored_parameters(compiled.module, &missing);
     if (!weights.empty()) write_safetensors(folder.path() / "weights.safetensors", weights);
-    const std::vector<StoredTensor> constants = stored_constants(compiled.module);
+    const std::vector<StoredTensor> constants = stored_constants(compiled.module), twins = stored_constants(twin);
     if (!constants.empty()) write_safetensors(folder.path() / "constants.safetensors", constants);
+    if (!twins.empty()) write_safetensors(folder.path() / "tests" / "reference" / "constants.safetensors", twins);
     folder.commit();
     if (!missing.empty())
         fmt::print(stderr,
@@ -83,7 +92,7 @@ void add_train(CLI::App& app, Action& action) {
     o->model.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; made anew")->required()->type_name("DIR");
     sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
-        ->check(CLI::PositiveNumber)
+        ->check(at_least_one())
         ->capture_default_str();
     sub->add_flag("--force", o->force, "replace a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");

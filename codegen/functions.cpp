@@ -21,15 +21,28 @@ std::string at_arena(DType dtype, const std::string& base, const std::string& of
     return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
 }
 
+const char* title_of(Arena arena, bool entry) {
+    switch (arena) {
+        case Arena::batch: return "the micro-batch";
+        case Arena::parameters: return "parameters";
+        case Arena::gradients: return "their gradients";
+        case Arena::optimizer: return "optimizer state";
+        case Arena::constants: return "tables";
+        case Arena::saved: return "kept from forward to backward";
+        default: return entry ? "activations, in memory that is reused" : "reused from layer to layer";
+    }
+}
+
 // Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps
 // most.
 std::string leaf_scope(const Function& f, const std::string& scope) {
     if (scope.empty()) return "";
-    std::size_t open = f.scope.find('{');
-    if (open == std::string::npos) return scope;
-    std::string prefix = f.scope.substr(0, open);
-    std::size_t dot = scope.find('.', prefix.size());
-    if (scope.compare(0, prefix.size(), prefix) != 0) return scope;
+    const std::size_t open = f.scope.find('{');
+    if (open == std::string::npos || scope.compare(0, open, f.scope, 0, open) != 0) return scope;
+    // Behind the layer's number or pattern: "model.layers.{0..31}.mlp" and "model.layers.0.mlp" are "mlp".
+    std::size_t end = scope[open] == '{' ? scope.find('}', open) : scope.find_first_not_of("0123456789", open);
+    if (end == std::string::npos) return "";
+    const std::size_t dot = scope.find('.', end);
     return dot == std::string::npos ? "" : scope.substr(dot + 1);
 }
 
@@ -157,9 +170,9 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         const Placement& place = caller->info(outer).placement;
         const LayerStruct* s = layout.struct_of(place);
         if (s == nullptr) return false;
+        if (expressions.contains(inner)) return true;  // a block's input that is kept for the way back: its parameter
         if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
-        if (!expressions.contains(inner))
-            expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
+        expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
         return true;
     };
     std::vector<BodyParameter> families;
@@ -191,6 +204,13 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
     out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
     return out;
+}
+
+// The piece of scratch memory that a called body works in.
+std::string scratch_of(bool entry, const Op& op) {
+    const char* callee = op.name == "repeat" ? "body" : "callee";
+    return fmt::format("{} + offset::{}_scratch", entry ? "arenas_.scratch" : "scratch",
+                       identifier(op.attributes.string(callee)));
 }
 
 bool uses_constants(const Function& f) {
@@ -228,7 +248,7 @@ void FunctionPrinter::print_entry(SourceText& out, const Function& entry) const 
 }
 
 // Pointers to the tensors that the function works on, each with its shape; only those that a statement names.
-void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
+std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& frame) const {
     const Function& f = frame.f;
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
@@ -251,39 +271,112 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         if (!loop)
             for (Value v : op.results) used[v.index] = true;
     }
-    std::set<std::string> declared;
     std::vector<bool> written(f.values.size(), false);
     for (const Op& op : f.ops)
         for (Value v : op.results) written[v.index] = true;
-    auto print = [&](Arena arena, const char* title) {
-        bool first = true;
+    std::set<std::string> declared;
+    std::vector<Local> out;
+    constexpr Arena order[] = {Arena::batch,     Arena::parameters, Arena::gradients, Arena::optimizer,
+                               Arena::constants, Arena::saved,      Arena::scratch};
+    for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
-            if (!declared.insert(frame.names[v.index]).second) return;  // a result in the place of an argument
-            if (first && title[0] != 0) out.comment(title);
-            first = false;
-            const std::string base = frame.entry || arena != Arena::scratch ? arena_member(arena) : "scratch";
-            const std::string type = std::string(cpp_type(f.type(v).dtype));
-            const bool read_only =
-                arena == Arena::batch || arena == Arena::constants || (arena == Arena::parameters && !written[v.index]);
-            out.line(fmt::format("{}{}* const {} = {};  // {}{}", read_only ? "const " : "", type, frame.names[v.index],
-                                 at_arena(f.type(v).dtype, base, std::to_string(p.offset)),
-                                 layout_.symbols().shape(f.type(v).dims),
-                                 p.view_of ? fmt::format(", a view of {}", frame.names[p.view_of.index]) : ""));
+            Local local{
+                v,
+                arena == Arena::batch || arena == Arena::constants || (arena == Arena::parameters && !written[v.index]),
+                false};
+            local.view = p.view_of && declared.contains(frame.names[p.view_of.index]);
+            if (declared.insert(frame.names[v.index]).second)
+                out.push_back(local);  // else: a result in the place of an argument
         };
         for (Value v : f.arguments) one(v);
         for (const Op& op : f.ops)
             for (Value v : op.results) one(v);
-        if (!first) out.blank();
-    };
-    print(Arena::batch, "the micro-batch");
-    print(Arena::parameters, "parameters");
-    print(Arena::gradients, "their gradients");
-    print(Arena::optimizer, "optimizer state");
-    print(Arena::constants, "tables");
-    print(Arena::saved, "kept from forward to backward");
-    print(Arena::scratch, frame.entry ? "activations, in memory that is reused" : "reused from layer to layer");
+    }
+    return out;
+}
+
+void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
+    const Function& f = frame.f;
+    std::optional<Arena> last;
+    bool offsets = false;
+    const std::vector<Local> tensors = local_tensors(frame);
+    for (const Local& local : tensors) offsets = offsets || !local.view;
+    for (const Op& op : f.ops)
+        offsets = offsets || op.name == "repeat" || (op.name == "call" && op.attributes.has("scratch"));
+    if (offsets) {
+        out.line(fmt::format("namespace offset = layout::{};", identifier(f.name)));
+        out.blank();
+    }
+    for (const Local& local : tensors) {
+        const Placement& p = f.info(local.value).placement;
+        if (last != p.arena) {
+            if (last) out.blank();
+            out.comment(title_of(p.arena, frame.entry));
+        }
+        last = p.arena;
+        const std::string& name = frame.names[local.value.index];
+        const std::string base = frame.entry || p.arena != Arena::scratch ? arena_member(p.arena) : "scratch";
+        std::string where = at_arena(f.type(local.value).dtype, base, "offset::" + name);
+        if (local.view) {
+            const std::int64_t delta = (p.offset - f.info(p.view_of).placement.offset) /
+                                       static_cast<std::int64_t>(size_of(f.type(local.value).dtype));
+            where = frame.names[p.view_of.index];
+            if (delta != 0) where += fmt::format(" + {}", layout_.symbols().size(delta));
+        }
+        out.line(fmt::format("{}{}* const {} = {};  // {}", local.read_only ? "const " : "",
+                             cpp_type(f.type(local.value).dtype), name, where,
+                             layout_.symbols().shape(f.type(local.value).dims)));
+    }
+    if (!tensors.empty()) out.blank();
+}
+
+void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
+    Frame frame{function, layout_.names(function), !function.argument_info.empty(), {}, {}};
+    if (!frame.entry) body_parameters(layout_, function, frame.expressions);
+    std::vector<std::string> lines;
+    for (const Local& local : local_tensors(frame))
+        if (!local.view)
+            lines.push_back(fmt::format("inline constexpr std::int64_t {} = {};", frame.names[local.value.index],
+                                        function.info(local.value).placement.offset));
+    std::set<std::string> pieces;
+    for (const Op& op : function.ops) {
+        if (op.name != "repeat" && op.name != "call") continue;
+        const bool is_loop = op.name == "repeat";
+        const Function& body = *layout_.module().find(op.attributes.string(is_loop ? "body" : "callee"));
+        if (body.scratch_bytes > 0 && pieces.insert(body.name).second)
+            lines.push_back(fmt::format("inline constexpr std::int64_t {}_scratch = {};  // {} bytes",
+                                        identifier(body.name), op.attributes.integer("scratch"), body.scratch_bytes));
+        if (!is_loop) continue;
+        for (std::size_t k = 0; k < static_cast<std::size_t>(op.attributes.integer("carried")); ++k) {
+            const CarrySlots slots = carry_slots(op, k);
+            const std::string name = slot_name(frame, op, k);
+            lines.push_back(fmt::format("inline constexpr std::int64_t {} = {}, {}_stride = {};  // {}", name,
+                                        slots.base, name, slots.stride,
+                                        layout_.symbols().shape(body.type(body.arguments[k]).dims)));
+        }
+    }
+    if (lines.empty()) return;
+    out.line(fmt::format("namespace layout::{} {{", identifier(function.name)));
+    for (const std::string& line : lines) out.line(line);
+    out.line("}");
+}
+
+// "x_slot": where value k of those that go through the loop lies.
+std::string FunctionPrinter::slot_name(const Frame& frame, const Op& loop, std::size_t k) const {
+    const Function& body = *layout_.module().find(loop.attributes.string("body"));
+    std::vector<std::string> taken = frame.names;
+    const std::string wanted = layout_.names(body)[body.arguments[k].index] + "_slot";
+    for (const Op& op : frame.f.ops) {  // loops before this one may have had the name
+        if (&op == &loop || op.results == loop.results) break;
+        if (op.name != "repeat") continue;
+        const Function& earlier = *layout_.module().find(op.attributes.string("body"));
+        for (std::int64_t c = 0; c < op.attributes.integer("carried"); ++c)
+            if (layout_.names(earlier)[earlier.arguments[static_cast<std::size_t>(c)].index] + "_slot" == wanted)
+                taken.push_back(wanted);
+    }
+    return unique_identifier(wanted, taken);
 }
 
 std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
@@ -368,9 +461,10 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
         check(!field.stride_field.empty() && stride.has_value(),
               fmt::format("{}: .{} cannot be a view", call.function, field.name));
-        strides_given.emplace_back(field.stride_field, layout_.symbols().size(*stride));
+        strides_given.emplace_back(field.stride_field, layout_.symbols().size(*stride, "stride"));
     }
-    for (const auto& [name, value] : strides_given) add(name, value);   // the last members of every call, in the order of its tensors
+    for (const auto& [name, value] : strides_given)
+        add(name, value);  // the last members of every call, in the order of its tensors
     comment(out, frame, op, call.comment);
     out.line(fmt::format("{}({{{}}}, stream);", call.function, fields));
 }
@@ -380,7 +474,10 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     std::string arguments;
     for (const KernelArgument& a : kernel.arguments)
         arguments += expression(frame, a.output ? op.results.at(a.index) : op.operands.at(a.index)) + ", ";
-    comment(out, frame, op, kernel.comment.substr(0, kernel.comment.find('\n')));
+    // The formula stands with the kernel; here only where it is short.
+    std::string what = kernel.comment.substr(0, kernel.comment.find('\n'));
+    if (what.starts_with(kernel.name + ": ")) what = what.substr(kernel.name.size() + 2);
+    comment(out, frame, op, what.size() <= 90 ? what : "");
     out.line(fmt::format("{}({}stream);", kernel.name, arguments));
 }
 
@@ -393,10 +490,7 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
         switch (p.kind) {
             case BodyParameter::Kind::carried_out: text = expression(frame, op.results[p.index]); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
-            case BodyParameter::Kind::scratch:
-                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch",
-                                   op.attributes.integer("scratch"));
-                break;
+            case BodyParameter::Kind::scratch: text = scratch_of(frame.entry, op); break;
             case BodyParameter::Kind::gradient: text = "gradient"; break;
             case BodyParameter::Kind::stream: text = "stream"; break;
             default: throw InternalError("a called function has the parameters of a loop's body");
@@ -420,25 +514,28 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     out.blank();
     // Where the values that go from layer to layer lie.
     std::vector<std::string> slot_names;
-    std::vector<std::string> taken = frame.names;
     for (std::size_t k = 0; k < carried; ++k) {
         const CarrySlots slots = carry_slots(op, k);
         const Type& type = body.type(body.arguments[k]);
-        slot_names.push_back(unique_identifier(names[body.arguments[k].index] + "_slot", taken));
+        slot_names.push_back(slot_name(frame, op, k));
+        const std::string& name = slot_names.back();
         const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
-        out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};  // {}{}", slot_names.back(),
+        out.comment(fmt::format("{} {}: {}", names[body.arguments[k].index], layout_.symbols().shape(type.dims),
+                                slots.period > 0
+                                    ? "in two slots by turns"
+                                    : fmt::format("one slot a layer, and one more for what the last layer gives")));
+        out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};", slot_names.back(),
                              at_arena(type.dtype, arena_member(slots.arena),
-                                      fmt::format("{} + {} * {}", slots.base, index, slots.stride)),
-                             layout_.symbols().shape(type.dims),
-                             slots.period > 0 ? ", by turns" : fmt::format(" x {}: slot i goes into layer i", n + 1)));
+                                      fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
     }
+    const std::string layers = layout_.symbols().value("L") == n ? "L" : std::to_string(n);
     if (reverse)
-        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", n));
+        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else
-        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", n));
+        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", layers));
     // Iteration i reads slot i and writes slot i + 1; going backwards, iteration i is layer n - 1 - i.
-    const std::string in_slot = reverse ? fmt::format("{} - layer", n - 1) : "layer";
-    const std::string out_slot = reverse ? fmt::format("{} - layer", n) : "layer + 1";
+    const std::string in_slot = reverse ? fmt::format("{} - 1 - layer", layers) : "layer";
+    const std::string out_slot = reverse ? fmt::format("{} - layer", layers) : "layer + 1";
     std::string arguments;
     for (const BodyParameter& p : parameters) {
         std::string text;
@@ -448,10 +545,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
             case BodyParameter::Kind::structure: text = fmt::format("{}(arenas_, layer)", p.structure->function); break;
             case BodyParameter::Kind::family: text = member_expression(frame, op.operands[p.index], "layer"); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
-            case BodyParameter::Kind::scratch:
-                text = fmt::format("{} + {}", frame.entry ? "arenas_.scratch" : "scratch",
-                                   op.attributes.integer("scratch"));
-                break;
+            case BodyParameter::Kind::scratch: text = scratch_of(frame.entry, op); break;
             case BodyParameter::Kind::gradient: text = "gradient"; break;
             case BodyParameter::Kind::stream: text = "stream"; break;
         }

@@ -34,11 +34,21 @@ class FunctionPrinter {
     std::string signature(const Function& body) const;
     // A body: its comment, signature and statements.
     void print_body(SourceText& out, const Function& body) const;
+    // Where the function's tensors lie: constants for model.h.
+    void offsets(SourceText& out, const Function& function) const;
     // The statements of an entry function, without its braces.
     void print_entry(SourceText& out, const Function& entry) const;
 
   private:
     struct Frame;
+    // A pointer that a function declares: a tensor that its statements name.
+    struct Local {
+        Value value;
+        bool read_only = false;
+        bool view = false;  // of one declared before
+    };
+    std::vector<Local> local_tensors(const Frame& frame) const;
+    std::string slot_name(const Frame& frame, const Op& loop, std::size_t k) const;
     void locals(SourceText& out, const Frame& frame) const;
     void statements(SourceText& out, const Frame& frame) const;
     void statement(SourceText& out, const Frame& frame, const Op& op) const;

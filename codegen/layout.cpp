@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/text.h"
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
 
@@ -144,6 +145,16 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g",
                                       "saved",  "arenas_", "at",       "B",     "T"};
     for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
+    // A value must not hide a function that the statements call.
+    for (const Function& f : module_->functions) {
+        taken.push_back(identifier(f.name));
+        for (const Op& op : f.ops)
+            if (const OpDef& def = op_def(op.name); def.call) taken.push_back(def.call(op, f).function);
+    }
+    for (const LayerStruct& s : structs_) taken.push_back(s.function);
+    taken.insert(taken.end(), {"copy", "fill_zero"});
+    std::sort(taken.begin(), taken.end());
+    taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
     // A result that takes the place of an argument is that tensor.
     std::map<Value, Value> replaced;
     for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
@@ -158,13 +169,15 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     for (std::size_t k = 0; k < function.arguments.size(); ++k) {
         Value v = function.arguments[k];
         if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
-            out[v.index] = pick(leaf_candidates(name_pattern(function.argument_info[k].names)), taken);
+            std::vector<std::string> candidates = leaf_candidates(name_pattern(function.argument_info[k].names));
+            for (std::string& c : candidates) c = "w_" + c;  // as a layer's are w.…
+            out[v.index] = pick(candidates, taken);
         } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
             std::string pattern = name_pattern(function.argument_info[k].names);
             const std::size_t dot = pattern.find('.');
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
-            for (std::string& c : candidates) c = (state == "grad" ? "d" : state + "_") + c;
+            for (std::string& c : candidates) c = (state == "grad" ? "g" : state) + "_" + c;
             out[v.index] = pick(candidates, taken);
         } else {
             give(v, function.info(v).name);
@@ -172,6 +185,14 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     }
     for (const Op& op : function.ops)
         for (Value v : op.results) give(v, function.info(v).name);
+    // What lies whole in the place of another value, of the same type, is that tensor.
+    for (const Op& op : function.ops)
+        for (Value v : op.results) {
+            const Placement& p = function.info(v).placement;
+            if (p.view_of && p.strides.empty() && p.offset == function.info(p.view_of).placement.offset &&
+                function.type(v) == function.type(p.view_of))
+                out[v.index] = out[p.view_of.index];
+        }
     return out;
 }
 

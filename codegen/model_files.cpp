@@ -112,6 +112,13 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.close();
         out.blank();
     }
+    out.banner("offsets");
+    out.comment(
+        "In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in "
+        "it.");
+    for (const Function& f : module.functions)
+        if (!f.kind.starts_with("kernel:")) printer.offsets(out, f);
+    out.blank();
     const std::vector<const Function*> blocks = block_functions(module);
     if (!blocks.empty()) {
         out.banner("blocks.cpp");

@@ -51,24 +51,36 @@ std::string print_kernels_cpu(const KernelTable& kernels) {
     return out + kernels_cpu_epilogue();
 }
 
+// What follows the graph: the files of one planned module, below `folder`.
+std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& options, const std::string& folder) {
+    check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
+    const ProgramLayout layout(planned);
+    KernelTable kernels(planned);
+    const FunctionPrinter printer(layout, kernels);
+    std::vector<OutputFile> files;
+    files.push_back({folder + "model.h", print_model_header(layout, printer, options)});
+    files.push_back({folder + "model.cpp", print_model_source(layout, printer, options)});
+    if (!block_functions(planned).empty()) files.push_back({folder + "blocks.cpp", print_blocks(layout, printer)});
+    files.push_back({folder + "spec.cpp", print_program_spec(layout, options)});
+    files.push_back({folder + "kernels.h", print_kernels_header(kernels)});
+    files.push_back({folder + "kernels_cpu.cpp", print_kernels_cpu(kernels)});
+    return files;
+}
+
 }  // namespace
 
-std::vector<OutputFile> print_program(const Module& planned, const EmitOptions& options) {
-    check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
-    ProgramLayout layout(planned);
-    KernelTable kernels(planned);
-    FunctionPrinter printer(layout, kernels);
-    std::vector<OutputFile> files;
-    files.push_back({"model.h", print_model_header(layout, printer, options)});
-    files.push_back({"model.cpp", print_model_source(layout, printer, options)});
-    if (!block_functions(planned).empty()) files.push_back({"blocks.cpp", print_blocks(layout, printer)});
-    files.push_back({"spec.cpp", print_program_spec(layout, options)});
-    files.push_back({"kernels.h", print_kernels_header(kernels)});
-    files.push_back({"kernels_cpu.cpp", print_kernels_cpu(kernels)});
+std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options) {
+    std::vector<OutputFile> files = print_model(planned, options, "");
+    const ProgramLayout layout(planned);
     files.push_back({"README.md", print_readme(layout, options)});
     files.push_back({"train.json", print_train_json(options)});
     files.push_back({"train.cpp", bundled_template("train.cpp")});
     files.push_back({"CMakeLists.txt", bundled_template("CMakeLists.txt")});
+    EmitOptions naive = options;
+    naive.model_name += ", the naive twin";
+    for (OutputFile& file : print_model(twin, naive, "tests/reference/")) files.push_back(std::move(file));
+    for (const char* file : {"tests/CMakeLists.txt", "tests/gradients_test.cpp"})
+        files.push_back({file, bundled_template(file)});
     for (const OutputFile& file : bundled_runtime()) files.push_back(file);
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;

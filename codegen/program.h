@@ -22,8 +22,9 @@ struct OutputFile {
     std::string text;
 };
 
-// Sorted by path. The same module gives the same bytes.
-std::vector<OutputFile> print_program(const Module& planned, const EmitOptions& options);
+// Sorted by path. The same module gives the same bytes. `twin`: the same model planned with the executor `reference`,
+// which the program's own tests compare it with.
+std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options);
 
 // The sources of the runtime and the fixed files of every program, as bundled into this compiler: path and text.
 const std::vector<OutputFile>& bundled_runtime();

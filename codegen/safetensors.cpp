@@ -128,6 +128,16 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
     throw UserError(std::move(d));
 }
 
+StoredTensor stored_tensor(std::string name, Tensor tensor) {
+    Type type = tensor.type;
+    return {std::move(name), std::move(type), [t = std::move(tensor)] { return encode(t); }};
+}
+
+std::vector<std::byte> source_bytes(const WeightSource& source) {
+    std::vector<std::byte> bytes = to_f32(source.read(), source.type.dtype);
+    return source.transposed ? transposed(bytes, source.type.dims.at(0), source.type.dims.at(1)) : bytes;
+}
+
 std::vector<StoredTensor> stored_parameters(const Module& module, std::string* missing) {
     std::vector<StoredTensor> out;
     const Function& main = module.main();
@@ -141,10 +151,7 @@ std::vector<StoredTensor> stored_parameters(const Module& module, std::string* m
                 if (missing != nullptr) *missing = source == nullptr ? std::string() : source->missing;
                 return {};
             }
-            out.push_back({info.names[m], type, [s = info.sources[m]] {
-                               std::vector<std::byte> bytes = to_f32(s->read(), s->type.dtype);
-                               return s->transposed ? transposed(bytes, s->type.dims.at(0), s->type.dims.at(1)) : bytes;
-                           }});
+            out.push_back({info.names[m], type, [s = info.sources[m]] { return source_bytes(*s); }});
         }
     }
     return out;

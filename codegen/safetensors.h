@@ -1,13 +1,16 @@
-// Writes safetensors files of the compiler's own: the export's weights and the program's tables.
+// Writes and reads safetensors files of the compiler's own: the export's weights, the program's tables, and what
+// `thunderc run` takes and gives.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/tensor.h"
 
 namespace thunderc {
 
@@ -20,6 +23,16 @@ struct StoredTensor {
 
 // Throws UserError where the file cannot be written; then nothing is left of it.
 void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
+
+// A tensor in the host's form as one that can be written; it is held until then.
+StoredTensor stored_tensor(std::string name, Tensor tensor);
+
+// Every tensor of a file by its name, in the host's form. Throws UserError where the file is missing, is no safetensors
+// file, is cut short, or holds a type that programs do not compute in.
+std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path);
+
+// The initial values of one member of a parameter, in the framework's orientation, as f32.
+std::vector<std::byte> source_bytes(const WeightSource& source);
 
 // The initial values that the export holds, in the framework's names and orientation, as f32. Empty where a tensor's
 // data is not there (an external file that is absent); `missing` then says which file.

@@ -19,6 +19,9 @@ Symbols::Symbols(const Module& module) {
         add("B", type.dims[0], "sequences in a micro-batch");
         if (type.rank() >= 2 && is_integer(type.dtype)) add("T", type.dims[1], "positions in a sequence");
     }
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops)
+            if (op.name == "repeat") add("L", op.attributes.integer("n"), "layers");
     // The other sizes are named by the fields of the menu's calls.
     auto visit = [&module](const auto& take) {
         for (const Function& f : module.functions)
@@ -57,7 +60,7 @@ std::int64_t Symbols::value(const std::string& name) const {
 std::string Symbols::unique_name(std::int64_t value) const {
     std::string found;
     for (const Symbol& s : symbols_) {
-        if (s.value != value) continue;
+        if (s.value != value || s.name == "L") continue;  // no tensor has a dimension of layers
         if (!found.empty()) return "";
         found = s.name;
     }
@@ -67,6 +70,16 @@ std::string Symbols::unique_name(std::int64_t value) const {
 std::string Symbols::size(std::int64_t size, const std::string& wanted) const {
     if (!wanted.empty() && value(wanted) == size) return wanted;
     if (size <= 1) return std::to_string(size);
+    if (wanted == "in" || wanted == "out" || wanted == "stride") {
+        for (const char* name : {"C", "H"})
+            if (value(name) == size) return name;
+        const std::int64_t keys = value("KVH") > 0 ? value("KVH") : value("NH");
+        if (keys > 0 && size == (value("NH") + 2 * keys) * value("HS"))
+            return value("KVH") > 0 ? "(NH + 2 * KVH) * HS" : "3 * NH * HS";
+        if (value("H") > 0 && size == 2 * value("H")) return "2 * H";
+        if (value("V") == size && wanted != "stride") return "V";
+        return std::to_string(size);
+    }
     const std::int64_t B = value("B"), T = value("T");
     if (wanted == "rows") {
         if (B > 0 && T > 0 && size == B * T) return "B * T";
@@ -89,6 +102,8 @@ std::string Symbols::shape(const Dims& dims) const {
         // Activations begin with the batch and the positions, whatever else has the same size.
         if (d == 0 && dims.size() > 1 && dims[0] == B)
             text = "B";
+        else if (d == 1 && dims[1] == T && ((dims.size() == 2 && dims[0] == B) || (dims.size() == 3 && dims[0] == 1)))
+            text = "T";
         else if (d == 1 && dims.size() > 2 && dims[0] == B && dims[1] == T)
             text = "T";
         else if (dims.size() == 4 && d == 2 && dims[2] == value("NH"))

@@ -15,6 +15,7 @@
 #include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
 #include "compiler/transforms/merge_siblings.h"
+#include "compiler/transforms/name_values.h"
 #include "compiler/transforms/outline_blocks.h"
 #include "compiler/transforms/plan.h"
 #include "compiler/transforms/raise_embedding.h"
@@ -70,6 +71,7 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
     if (!naive)
         add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
 
+    add("name_values", name_values);
     if (o.roll) {
         add("outline_blocks", outline_blocks);
         add("roll_repeats", roll_repeats);

@@ -133,7 +133,7 @@ class Checker {
                         (loss_at(direction, 2 * h) - loss_at(direction, -2 * h))) /
                        (12 * h);
         out.error = std::abs(out.actual - out.expected) /
-                    (std::abs(out.actual) + std::abs(out.expected) + 1e-6 * norm_ + 1e-300);
+                    (std::abs(out.actual) + std::abs(out.expected) + 1e-4 * norm_ + 1e-300);
         return out;
     }
 

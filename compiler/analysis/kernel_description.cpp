@@ -439,7 +439,7 @@ bool refine(Box& a, Box& b) {
 }
 
 std::vector<KernelNest> pointwise_nests(const Function& function, const Uses& uses) {
-    constexpr std::size_t most_boxes = 32;
+    constexpr std::size_t most_boxes = 1024;
     std::vector<Box> todo, boxes;
     for (std::size_t r = function.results.size(); r-- > 0;) {
         const Dims& dims = function.type(function.results[r]).dims;
@@ -477,7 +477,8 @@ std::vector<KernelNest> pointwise_nests(const Function& function, const Uses& us
         for (auto& group : groups) {
             if (group.front().extents == box.extents) {
                 placed = true;
-            } else if (element_count(group.front().extents) == element_count(box.extents)) {
+            } else if (group.front().output != box.output &&
+                       element_count(group.front().extents) == element_count(box.extents)) {
                 std::vector<Box> finer = group;
                 Box candidate = box;
                 // The first box decides the splits of the others: their spaces are the same.

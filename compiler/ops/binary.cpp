@@ -44,8 +44,10 @@ Value winner(const VjpInput& in, const char* compare, Value x, Value other, Valu
 std::int64_t power(std::int64_t base, std::int64_t exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
     std::int64_t result = 1;
-    for (; exponent > 0; exponent /= 2, base *= base)
+    for (; exponent > 0; exponent /= 2) {
         if (exponent % 2 == 1) result *= base;
+        if (exponent > 1) base *= base;
+    }
     return result;
 }
 

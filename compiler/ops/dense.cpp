@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
-
-constexpr std::size_t max_operands = 3;
 
 // Rounds to `bits` of significand (the hidden one included) with exponents from `emin`; past `largest` it is infinite.
 double round_float(double value, int bits, int emin, double largest) {
@@ -32,18 +31,39 @@ void copy_runs(const std::vector<T>& from, std::int64_t from_offset, const Dims&
                     });
 }
 
-template <typename Function>
-void apply_runs(const Dims& dims, std::span<const Tensor> operands, const Function& element) {
-    std::array<Dims, max_operands> strides;
-    for (std::size_t k = 0; k < max_operands; ++k)
-        strides[k] = k < operands.size() ? broadcast_strides(operands[k].type.dims, dims) : Dims(dims.size(), 0);
-    std::int64_t out = 0;
-    for_each_run<max_operands>(dims, strides, {}, [&](auto at, const auto& step, std::int64_t count) {
+// out[k] = element(operands at k), all of them held as T, in runs along the last dimension.
+template <std::size_t N, typename T, typename Function>
+void apply_runs(const Dims& dims, const std::array<Dims, N>& strides, const std::array<const T*, N>& from, T* out,
+                Function element) {
+    for_each_run<N>(dims, strides, {}, [&](const auto& at, const auto& step, std::int64_t count) {
+        std::array<const T*, N> x{};
+        for (std::size_t k = 0; k < N; ++k) x[k] = from[k] + at[k];
+        std::array<T, N> values{};
         for (std::int64_t i = 0; i < count; ++i) {
-            element(out++, at);
-            for (std::size_t k = 0; k < operands.size(); ++k) at[k] += step[k];
+            for (std::size_t k = 0; k < N; ++k) values[k] = x[k][i * step[k]];
+            *out++ = element(values.data());
         }
     });
+}
+
+template <typename T, typename Function>
+void apply(const Dims& dims, std::span<const Tensor> operands, const std::vector<const T*>& from, T* out,
+           Function element) {
+    auto run = [&]<std::size_t N>(std::integral_constant<std::size_t, N>) {
+        std::array<Dims, N> strides;
+        std::array<const T*, N> pointers{};
+        for (std::size_t k = 0; k < N; ++k) {
+            strides[k] = broadcast_strides(operands[k].type.dims, dims);
+            pointers[k] = from[k];
+        }
+        apply_runs<N, T>(dims, strides, pointers, out, element);
+    };
+    switch (operands.size()) {
+        case 1: return run(std::integral_constant<std::size_t, 1>());
+        case 2: return run(std::integral_constant<std::size_t, 2>());
+        case 3: return run(std::integral_constant<std::size_t, 3>());
+        default: throw InternalError("an elementwise op of no operands, or of more than three");
+    }
 }
 
 }  // namespace
@@ -81,34 +101,33 @@ double convert(double value, DType dtype) {
 
 Tensor apply_elementwise(const Elementwise& rule, IntegerFunction integer, std::span<const Tensor> operands,
                          const Type& result) {
-    check(operands.size() <= max_operands, "an elementwise op has more operands than are walked at once");
     Tensor out(result);
     bool exact = integer != nullptr && !out.floating();
     for (const Tensor& operand : operands) exact = exact && !operand.floating();
     if (exact) {
-        std::array<std::int64_t, max_operands> values{};
-        apply_runs(result.dims, operands, [&](std::int64_t o, const auto& at) {
-            for (std::size_t k = 0; k < operands.size(); ++k)
-                values[k] = operands[k].i[static_cast<std::size_t>(at[k])];
-            out.i[static_cast<std::size_t>(o)] = integer(values.data());
-        });
+        std::vector<const std::int64_t*> from;
+        for (const Tensor& operand : operands) from.push_back(operand.i.data());
+        apply<std::int64_t>(result.dims, operands, from, out.i.data(), integer);
         return out;
     }
-    std::array<double, max_operands> values{};
+    // Integers and booleans among floating point operands are converted first.
+    std::vector<std::vector<double>> converted;
+    converted.reserve(operands.size());
+    std::vector<const double*> from;
+    for (const Tensor& operand : operands) {
+        if (!operand.floating()) converted.emplace_back(operand.i.begin(), operand.i.end());
+        from.push_back(operand.floating() ? operand.f.data() : converted.back().data());
+    }
     if (out.floating()) {
-        apply_runs(result.dims, operands, [&](std::int64_t o, const auto& at) {
-            for (std::size_t k = 0; k < operands.size(); ++k) values[k] = operands[k].at(at[k]);
-            out.f[static_cast<std::size_t>(o)] = rule.evaluate(values.data());
-        });
+        apply<double>(result.dims, operands, from, out.f.data(), rule.evaluate);
         return out;
     }
-    apply_runs(result.dims, operands, [&](std::int64_t o, const auto& at) {
-        for (std::size_t k = 0; k < operands.size(); ++k) values[k] = operands[k].at(at[k]);
-        double value = convert(rule.evaluate(values.data()), result.dtype);
-        // What is no int64 (NaN, infinities) has no meaning as an integer; 0 keeps the conversion defined.
-        bool fits = std::abs(value) < 0x1p63;
-        out.i[static_cast<std::size_t>(o)] = fits ? static_cast<std::int64_t>(value) : 0;
-    });
+    std::vector<double> values(out.i.size());
+    apply<double>(result.dims, operands, from, values.data(), rule.evaluate);
+    for (std::size_t k = 0; k < values.size(); ++k) {
+        double value = convert(values[k], result.dtype);
+        out.set(static_cast<std::int64_t>(k), std::isnan(value) ? 0 : value);  // saturates; what is no number becomes 0
+    }
     return out;
 }
 

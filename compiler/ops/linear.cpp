@@ -220,6 +220,8 @@ MenuCall call_linear(const Op& op, const Function& f) {
         call.fields.push_back(operand_field("bias", linear_bias(0)));
         call.comment += " + bias";
     }
+    if (const std::size_t products = linear_products(op.operands.size()); products > 1)
+        call.comment += fmt::format(" for {} weights that lie side by side", products);
     const std::string activation = op.attributes.string("activation", "none");
     if (activation != "none") {
         call.fields.push_back(literal_field("activation", "Activation::" + activation));

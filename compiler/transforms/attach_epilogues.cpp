@@ -203,23 +203,15 @@ void attach_bias_gradient(Function& f, Report& report) {
 Module attach_epilogues(Module module, Report& report) {
     using namespace attach;
     check(module.phase == Module::Phase::values, "epilogues are attached before the plan");
-    push_accumulation(module, report);
-    std::vector<Function*> functions;
-    for (Function& f : module.functions)
-        if (!f.kind.starts_with("kernel:")) functions.push_back(&f);
-    for (Function* f : functions) attach_bias(*f, report);
-    Groups groups(module);
-    for (Function* f : functions) merge_forward(*f, groups, report);
-    for (Function* f : functions) {
-        attach_bias_gradient(*f, report);
-        const WeightOfCotangent weights = weights_of_cotangents(*f, groups);
-        fold_sums(*f, groups, report);
-        merge_backward_weight(*f, groups, weights, report);
-        attach_activation(*f, report);
-        attach_residual(*f, report);
-        fold_accumulation(*f, report);
+    for (Function& f : module.functions) {
+        if (f.kind.starts_with("kernel:")) continue;
+        attach_bias(f, report);
+        attach_bias_gradient(f, report);
+        fold_sums(f, report);
+        attach_activation(f, report);
+        attach_residual(f, report);
+        fold_accumulation(f, report);
     }
-    hand_on_merged(module, report);
     return module;
 }
 

@@ -1,12 +1,9 @@
-// The steps of attach_epilogues, each on one function or on the module, and what they share.
+// The steps of attach_epilogues, each on one function, and what they share.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
 #include "compiler/ir/module.h"
 #include "compiler/transforms/pass_manager.h"
@@ -39,45 +36,12 @@ class Editor {
 std::string where(const Function& f, const Op& op);  // for notes: the scope, else the function
 void set_operand(Op& op, std::size_t index, Value v);
 
-// ---- siblings
-// ---------------------------------------------------------------------------------------------------------
-
-// Weights by the entry function's arguments, seen through calls and loops, and which of them lie side by side.
-class Groups {
-  public:
-    using Key = std::int64_t;
-
-    explicit Groups(const Module& module);
-    std::optional<Key> key(const Function& f, Value v) const;  // of an argument
-    // Whether weights in this order may be neighbours, given what was accepted before; then they are.
-    bool accept(const std::vector<Key>& keys);
-    // Those of `keys` that are neighbours of each other: groups of two or more, each in order, as indices into `keys`.
-    std::vector<std::vector<std::size_t>> neighbours(const std::vector<std::optional<Key>>& keys) const;
-
-  private:
-    void visit(const Module& module, const Function& f, const std::vector<std::optional<Key>>& keys);
-
-    std::map<std::string, std::vector<std::optional<Key>>> arguments_;  // by function
-    std::vector<std::vector<Key>> groups_;
-};
-
-// The weight of the forward product whose dy a value is.
-using WeightOfCotangent = std::map<Value, Groups::Key>;
-WeightOfCotangent weights_of_cotangents(const Function& f, const Groups& groups);
-
-void merge_forward(Function& f, Groups& groups, Report& report);
-void merge_backward_weight(Function& f, const Groups& groups, const WeightOfCotangent& weights, Report& report);
-// concat(dys) along the last dimension, an op that stands before `index`; an existing one where there is.
-Value concatenated(Editor& e, std::int32_t index, const std::vector<Value>& dys, const Provenance& provenance);
-// Merged results instead of all their slices, between functions.
-void hand_on_merged(Module& module, Report& report);
-
 // ---- sums
 // -------------------------------------------------------------------------------------------------------------
 
-// Sums with products among their terms; dx of siblings become one product.
-void fold_sums(Function& f, const Groups& groups, Report& report);
-void push_accumulation(Module& module, Report& report);
+// Sums with products among their terms become epilogues of these.
+void fold_sums(Function& f, Report& report);
+// accumulate_gradient becomes the product's own.
 void fold_accumulation(Function& f, Report& report);
 
 }  // namespace thunderc::attach

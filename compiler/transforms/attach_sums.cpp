@@ -34,8 +34,7 @@ void collect_terms(const Editor& e, Value v, const Type& type, std::vector<Value
 
 class Sum {
   public:
-    Sum(Editor& editor, std::int32_t root, const Groups& groups, Report& report)
-        : e_(editor), root_(root), groups_(groups), report_(report) {}
+    Sum(Editor& editor, std::int32_t root, Report& report) : e_(editor), root_(root), report_(report) {}
 
     // Whether there was a product to fold.
     bool fold() {
@@ -62,7 +61,6 @@ class Sum {
         }
         if (inputs_.empty() && weights_.empty()) return false;
         provenance_ = e_.op(root_).provenance;
-        merge_siblings();
         for (std::size_t k = 1; k < weights_.size(); ++k) weights_[k].operands.push_back(weights_[k - 1].results[0]);
         for (Op& op : weights_) emit(op);
         if (!weights_.empty()) others_.push_back(weights_.back().results[0]);
@@ -97,46 +95,6 @@ class Sum {
         return op.results[0];
     }
 
-    void merge_siblings() {
-        std::vector<std::optional<Groups::Key>> keys;
-        for (const Op& op : inputs_)
-            keys.push_back(backward_input_products(op.operands.size()) == 1 ? groups_.key(e_.f, op.operands[1])
-                                                                            : std::nullopt);
-        std::vector<bool> merged_away(inputs_.size(), false);
-        for (const std::vector<std::size_t>& run : groups_.neighbours(keys)) {
-            std::vector<Value> dys;
-            Op merged = inputs_[run[0]];
-            for (std::size_t k : run) {
-                dys.push_back(inputs_[k].operands[0]);
-                if (k != run[0]) {
-                    set_operand(merged, backward_input_weight(merged_count(merged)), inputs_[k].operands[1]);
-                    merged.provenance = merge(merged.provenance, inputs_[k].provenance);
-                }
-                merged_away[k] = k != run[0];
-            }
-            merged.operands[0] = concatenated(dys, merged.provenance);
-            merged.attributes.set("adjacent_weights", true);
-            report_.done("siblings", where(e_.f, merged), fmt::format("{} products for dx as one", run.size()));
-            inputs_[run[0]] = std::move(merged);
-        }
-        std::vector<Op> kept;
-        for (std::size_t k = 0; k < inputs_.size(); ++k)
-            if (!merged_away[k]) kept.push_back(std::move(inputs_[k]));
-        inputs_ = std::move(kept);
-    }
-
-    static std::size_t merged_count(const Op& op) { return backward_input_products(op.operands.size()); }
-
-    // Stands at the first place where all dys are there, which is before the root and may be before other readers.
-    Value concatenated(const std::vector<Value>& dys, const Provenance& provenance) {
-        std::int32_t place = 0;
-        for (Value dy : dys) place = std::max(place, e_.uses.definition[dy.index] + 1);
-        const std::size_t before = e_.f.ops.size();
-        const Value v = attach::concatenated(e_, place, dys, provenance);
-        root_ += static_cast<std::int32_t>(e_.f.ops.size() - before);
-        return v;
-    }
-
     // The additions of the sum and the products that were its terms.
     void erase_old(const std::vector<Value>& terms, Value sum) {
         std::vector<Value> open = {sum};
@@ -164,7 +122,6 @@ class Sum {
 
     Editor& e_;
     std::int32_t root_;
-    const Groups& groups_;
     Report& report_;
     std::vector<Op> inputs_, weights_;  // products among the terms: dx and dW
     std::vector<Value> others_;
@@ -182,122 +139,18 @@ bool is_inner(const Editor& e, std::int32_t index) {
 
 }  // namespace
 
-void fold_sums(Function& f, const Groups& groups, Report& report) {
+void fold_sums(Function& f, Report& report) {
     Editor e(f);
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(f.ops.size()); ++i) {
         if (e.op(i).name != "add" || is_inner(e, i)) continue;
         const Value sum = e.op(i).results[0];
-        if (Sum(e, i, groups, report).fold()) i = e.uses.definition[sum.index];
+        if (Sum(e, i, report).fold()) i = e.uses.definition[sum.index];
     }
     e.finish();
 }
 
 // ---- accumulation over micro-steps
 // ------------------------------------------------------------------------------------
-
-namespace {
-
-std::string callee_of(const Op& op) {
-    if (op.name == "call") return op.attributes.string("callee");
-    return op.name == "repeat" ? op.attributes.string("body") : "";
-}
-
-struct Site {
-    Function* caller;
-    std::size_t op;
-    std::size_t accumulation;  // index of the accumulate_gradient that alone reads the result
-};
-
-// Every call of `g`, with the accumulation that alone reads result r; empty where one of them has none, or other
-// `first`s.
-std::vector<Site> accumulated_sites(Module& module, const Function& g, std::size_t r) {
-    std::vector<Site> sites;
-    for (Function& f : module.functions) {
-        const Uses uses(f);
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            if (callee_of(f.ops[k]) != g.name) continue;
-            if (f.ops[k].name == "repeat" && r < static_cast<std::size_t>(f.ops[k].attributes.integer("carried")))
-                return {};
-            const Value v = f.ops[k].results[r];
-            if (!uses.single_user(v)) return {};
-            const auto user = static_cast<std::size_t>(uses.users[v.index][0]);
-            const Op& op = f.ops[user];
-            if (op.name != "accumulate_gradient" || op.operands[1] != v) return {};
-            for (std::size_t operand : {0, 2})
-                if (uses.definition[op.operands[operand].index] >= static_cast<std::int32_t>(k)) return {};
-            sites.push_back({&f, k, user});
-        }
-    }
-    return sites;
-}
-
-// Where new per-layer and shared arguments go: behind the last per-layer one, and at the end.
-std::optional<std::size_t> layer_end(const std::vector<Site>& sites) {
-    std::optional<std::size_t> at;
-    for (const Site& s : sites) {
-        const Op& op = s.caller->ops[s.op];
-        if (op.name != "repeat") continue;
-        const auto end =
-            static_cast<std::size_t>(op.attributes.integer("carried") + op.attributes.integer("per_layer"));
-        if (at && *at != end) return std::nullopt;
-        at = end;
-    }
-    return at ? at : std::optional(sites[0].caller->ops[sites[0].op].operands.size());
-}
-
-bool push_one(Module& module, Function& g, std::size_t r, Report& report) {
-    const std::vector<Site> sites = accumulated_sites(module, g, r);
-    if (sites.empty() || !g.argument_info.empty() || !g.type(g.results[r]).is_tensor()) return false;
-    if (std::count(g.results.begin(), g.results.end(), g.results[r]) != 1) return false;
-    const std::optional<std::size_t> at = layer_end(sites);
-    if (!at) return false;
-    // a flag that every call passes already is used again
-    std::optional<std::size_t> flag;
-    for (std::size_t k = 0; k < g.arguments.size() && !flag; ++k) {
-        bool same = g.type(g.arguments[k]) == Type::tensor(DType::boolean, {});
-        for (const Site& s : sites)
-            same = same && s.caller->ops[s.op].operands[k] == s.caller->ops[s.accumulation].operands[2];
-        if (same) flag = k;  // it cannot be per layer: it would be a family
-    }
-    const Value result = g.results[r];
-    const Value before = g.add_value(g.type(result), g.info(result).name + "_before");
-    Value first = flag ? g.arguments[*flag] : g.add_value(Type::tensor(DType::boolean, {}), "first");
-    if (!flag) g.arguments.push_back(first);
-    g.arguments.insert(g.arguments.begin() + static_cast<std::ptrdiff_t>(*at), before);
-    Op op;
-    op.name = "accumulate_gradient";
-    op.operands = {before, result, first};
-    op.results = {g.add_value(g.type(result), g.info(result).name)};
-    const Uses uses(g);
-    if (const std::int32_t d = uses.definition[result.index]; d >= 0)
-        op.provenance = g.ops[static_cast<std::size_t>(d)].provenance;
-    g.results[r] = op.results[0];
-    report.done("accumulation", where(g, op), "moved into @" + g.name);
-    g.ops.push_back(std::move(op));
-
-    for (const Site& s : sites) {
-        Op& call = s.caller->ops[s.op];
-        Op& accumulation = s.caller->ops[s.accumulation];
-        if (!flag) call.operands.push_back(accumulation.operands[2]);
-        call.operands.insert(call.operands.begin() + static_cast<std::ptrdiff_t>(*at), accumulation.operands[0]);
-        if (call.name == "repeat") call.attributes.set("per_layer", call.attributes.integer("per_layer") + 1);
-        call.results[r] = accumulation.results[0];
-        accumulation = Op{};
-    }
-    for (Function& f : module.functions) std::erase_if(f.ops, [](const Op& o) { return o.name.empty(); });
-    return true;
-}
-
-}  // namespace
-
-void push_accumulation(Module& module, Report& report) {
-    // callers before callees, again until nothing moves: what came into a function may belong into one that it calls
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (Function& g : module.functions)
-            for (std::size_t r = 0; r < g.results.size(); ++r) moved = push_one(module, g, r, report) || moved;
-    }
-}
 
 void fold_accumulation(Function& f, Report& report) {
     Editor e(f);

@@ -72,6 +72,14 @@ class FunctionClaimer {
         std::vector<Op> produced(std::make_move_iterator(f_.ops.begin() + static_cast<std::ptrdiff_t>(start)),
                                  std::make_move_iterator(f_.ops.end()));
         f_.ops.resize(start);
+        // Kernels are named after what their ops were part of.
+        const std::string whole = op.name + (op.attributes.boolean("inverse", false) ? "_inverse" : "");
+        for (Op& made : produced) {
+            const bool primitive = op_def(made.name).level == OpLevel::primitive;
+            if (def.level == OpLevel::composite && primitive) made.attributes.set("part_of", whole);
+            // What a composite's parts are decomposed into belongs to it as well.
+            if (const Attribute* outer = op.attributes.find("part_of")) made.attributes.set("part_of", *outer);
+        }
         for (std::size_t r = 0; r < results.size(); ++r) {
             stand_for(op.results[r], results[r]);
             // a new value takes the name that the old one had; an operand that is passed through keeps its own

@@ -6,7 +6,7 @@
 // Executors are asked in the given order; the first that claims an op has it, and the op keeps its form with the
 // attribute `executor`. `reference` claims nothing and ends the list. Ops without a decomposition stay as they are.
 // Decompositions are followed down to primitives; values keep the names and ops the provenance of what they replace,
-// and what is dead then is dropped.
+// and what is dead then is dropped. Primitives that a composite became carry its name in the attribute `part_of`.
 //
 // Requires: values. Guarantees: composites and imported ops that are left carry `executor`; primitives that the menu
 // carries out (matmul, gather, scatter_add) are in the form that it takes. Leaves kernel functions alone.

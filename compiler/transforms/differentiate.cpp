@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/cotangents.h"
@@ -276,7 +277,9 @@ std::vector<Value> Differentiator::saved_operands(const Op& forward, const Pair&
 void Differentiator::pull_back_call(Builder& b, Cotangents& cotangents, std::size_t index, const Mask& depends) {
     Function& f = b.function();
     const Op op = f.ops[index];
-    const std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
+    std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
+    for (const Op& other : f.ops)
+        if (other.name == "member" && arguments.contains(other.operands[0])) arguments.insert(other.results[0]);
     CallShape shape;
     std::vector<Value> operands;
     for (Value v : op.operands) {
@@ -416,6 +419,14 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     p.saved_results = split.saved_results;
     p.arguments = split.arguments;
 
+    std::string kept;
+    std::size_t bytes = 0;
+    for (std::size_t k = 0; k < p.saved_types.size(); ++k) {
+        kept += fmt::format("{}{} {}", kept.empty() ? "" : ", ", p.saved_names[k], to_string(p.saved_types[k]));
+        bytes += p.saved_types[k].bytes();
+    }
+    report_.done("saved", g.scope.empty() ? g.name : g.scope,
+                 kept.empty() ? "nothing" : fmt::format("{}: {} bytes for each call", kept, bytes));
     const std::string name = g.name;
     split.forward.name = p.forward = out_.unique_function_name(name + "_forward");
     out_.functions.push_back(std::move(split.forward));
@@ -492,10 +503,10 @@ Module Differentiator::run() {
         f.arguments.push_back(joint.seeds[k]);
         f.argument_info.push_back(std::move(info));
     }
+    const std::vector<std::string> unique = unique_names(main);
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         if (!active[k]) continue;
         Value gradient = joint.gradients[k];
-        const std::string& name = main.info(main.arguments[k]).name;
         if (!gradient) {
             f.argument_info[k].trainable = false;
             report_.warning("differentiate", name_pattern(f.argument_info[k].names),
@@ -503,8 +514,7 @@ Module Differentiator::run() {
             continue;
         }
         f.results.push_back(gradient);
-        names.push_back("d" + name);
-        report_.done("differentiate", name_pattern(f.argument_info[k].names));
+        names.push_back("d" + unique[main.arguments[k].index]);
     }
     f.result_names = std::move(names);
     remove_dead_ops(f);

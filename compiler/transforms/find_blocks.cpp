@@ -26,15 +26,19 @@ class BlockFinder {
         BlockRun best;
         for (bool from_results : {false, true}) {
             make_row(from_results);
-            BlockRun run = search();
-            if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
-                best = std::move(run);
+            for (bool shared_first : {false, true}) {
+                if (shared_first) move_shared_first();
+                BlockRun run = search();
+                if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
+                    best = std::move(run);
+            }
         }
         return best;
     }
 
   private:
-    // ---- what stands in the row --------------------------------------------------------------------------------------
+    // ---- what stands in the row
+    // --------------------------------------------------------------------------------------
 
     const Op* producer(Value v) const {
         std::int32_t k = uses_.definition[v.index];
@@ -75,8 +79,35 @@ class BlockFinder {
         }
         for (std::size_t k = 0; k < f_.ops.size(); ++k)
             if (!from_results && !of_parameters_alone(f_.ops[k])) append(k, false);
+        number_row();
+    }
+
+    void number_row() {
         hashes_.clear();
-        for (std::size_t k : row_) hashes_.push_back(kind_of(f_.ops[k]));
+        for (std::size_t k = 0; k < row_.size(); ++k) {
+            position_[row_[k]] = k;
+            hashes_.push_back(kind_of(f_.ops[row_[k]]));
+        }
+    }
+
+    // What is read along much of the row (a learned table, a bias that the first layer computes for all), with all it
+    // depends on, is put before the rest: exporters write it where it is read first, in the midst of the first layer.
+    void move_shared_first() {
+        std::vector<bool> shared(f_.ops.size(), false);
+        for (std::size_t k = row_.size(); k-- > 0;) {
+            const Op& op = f_.ops[row_[k]];
+            for (Value v : op.results)
+                for (std::int32_t user : uses_.users[v.index]) {
+                    const std::size_t at = position_[static_cast<std::size_t>(user)];
+                    if (at != nowhere && 3 * (at - k) > row_.size()) shared[row_[k]] = true;
+                }
+            if (!shared[row_[k]]) continue;
+            for (Value v : op.operands)
+                if (v && uses_.definition[v.index] >= 0)
+                    shared[static_cast<std::size_t>(uses_.definition[v.index])] = true;
+        }
+        std::stable_partition(row_.begin(), row_.end(), [&](std::size_t k) { return shared[k]; });
+        number_row();
     }
 
     void append(std::size_t op, bool all_operands) {
@@ -89,11 +120,12 @@ class BlockFinder {
                 continue;
             }
             const std::vector<Value>& operands = f_.ops[top].operands;
-            for (bool of_parameters : {true, false}) {   // what is pushed first comes last: next to its reader
+            for (bool of_parameters : {true, false}) {  // what is pushed first comes last: next to its reader
                 for (auto v = operands.rbegin(); v != operands.rend(); ++v) {
                     if (!*v || uses_.definition[v->index] < 0) continue;
                     const auto k = static_cast<std::size_t>(uses_.definition[v->index]);
-                    if (position_[k] != nowhere || !in_row(f_.ops[k]) || of_parameters_alone(f_.ops[k]) != of_parameters)
+                    if (position_[k] != nowhere || !in_row(f_.ops[k]) ||
+                        of_parameters_alone(f_.ops[k]) != of_parameters)
                         continue;
                     if (of_parameters || all_operands) open.push_back(k);
                 }
@@ -109,17 +141,18 @@ class BlockFinder {
     std::size_t kind_of(const Op& op) {
         PrintOptions options;
         std::string text = op.name;
-        if (is_call(op)) text += " " + std::to_string(kinds_.size());   // what is a function already repeats nothing
+        if (is_call(op)) text += " " + std::to_string(kinds_.size());  // what is a function already repeats nothing
         for (const auto& [name, value] : op.attributes.entries()) text += " " + name + "=" + to_string(value, options);
         for (Value v : op.operands) text += "," + (v ? to_string(f_.type(v)) : "_");
         for (Value v : op.results) text += ":" + to_string(f_.type(v));
         return kinds_.emplace(text, kinds_.size()).first->second;
     }
 
-    // ---- runs --------------------------------------------------------------------------------------------------------
+    // ---- runs
+    // --------------------------------------------------------------------------------------------------------
 
     struct Candidate {
-        std::size_t period, count, begin, slack;   // starts in [begin, begin + slack] are possible
+        std::size_t period, count, begin, slack;  // starts in [begin, begin + slack] are possible
         std::size_t saved() const { return (count - 1) * period; }
         // the best one is the largest
         bool operator<(const Candidate& other) const {
@@ -162,7 +195,7 @@ class BlockFinder {
 
     // Where a value comes from, seen from a run.
     struct Origin {
-        std::size_t period = nowhere;   // nowhere: outside
+        std::size_t period = nowhere;  // nowhere: outside
         BlockValue value;
     };
 
@@ -187,7 +220,7 @@ class BlockFinder {
 
     std::optional<BlockRun> verify(std::size_t begin, std::size_t period, std::size_t count) const {
         BlockRun run;
-        std::map<std::vector<Value>, std::size_t> slots;   // of per-layer, shared and constant values
+        std::map<std::vector<Value>, std::size_t> slots;  // of per-layer, shared and constant values
         std::map<std::pair<Value, BlockValue>, std::size_t> carried;
         for (std::size_t i = 0; i < count; ++i)
             run.periods.emplace_back(row_.begin() + static_cast<std::ptrdiff_t>(begin + i * period),
@@ -229,16 +262,17 @@ class BlockFinder {
             return BlockOperand{Kind::internal, from[0].value, 0};
         }
         if (from[1].period == 0) {
-            if (!all_behind_first([&](std::size_t i) { return from[i].period == i - 1 && from[i].value == from[1].value; }))
+            if (!all_behind_first(
+                    [&](std::size_t i) { return from[i].period == i - 1 && from[i].value == from[1].value; }))
                 return std::nullopt;
             auto [at, fresh] = carried.try_emplace({values[0], from[1].value}, run.carried.size());
             if (fresh) run.carried.push_back({values[0], from[1].value});
             return BlockOperand{Kind::carried, {}, at->second};
         }
         if (!all_behind_first([&](std::size_t i) { return from[i].period == nowhere; })) return std::nullopt;
-        Kind kind = equal_constants(values)                                                          ? Kind::constant
+        Kind kind = equal_constants(values)                                                   ? Kind::constant
                     : all_behind_first([&](std::size_t i) { return values[i] == values[0]; }) ? Kind::shared
-                                                                                                     : Kind::per_layer;
+                                                                                              : Kind::per_layer;
         const std::size_t next = kind == Kind::constant ? run.constants.size()
                                  : kind == Kind::shared ? run.shared.size()
                                                         : run.per_layer.size();

@@ -1,9 +1,10 @@
 // Finds layers that repeat in a function's straight list of ops, from structure alone.
 //
 // Ops that no parameter reaches (rotary tables, masks, what is made of labels) belong to no layer: layers share them.
-// The others are put in a row, and the row is searched for the run of equal periods that saves most ops. Ops are equal
-// in name, attributes and types. A run is accepted if its operands are the same in lockstep: for one operand of one op
-// of the period, its values in periods 0, 1, ... are
+// The others are put in a row (in the order of the list, or operands first from the results; what many layers read
+// first), and the row is searched for the run of equal periods that saves most ops. Ops are equal in name, attributes
+// and types. A run is accepted if its operands are the same in lockstep: for one operand of one op of the period, its
+// values in periods 0, 1, ... are
 //
 //     results of the same op in the same period       internal
 //     anything, then results of one op in the period before     carried
@@ -30,23 +31,23 @@ struct BlockValue {
 struct BlockOperand {
     enum class Kind : std::uint8_t { absent, internal, carried, per_layer, shared, constant };
     Kind kind = Kind::absent;
-    BlockValue internal;      // internal
-    std::size_t slot = 0;     // carried, per_layer, shared: index into the run's list; constant: into constants
+    BlockValue internal;   // internal
+    std::size_t slot = 0;  // carried, per_layer, shared: index into the run's list; constant: into constants
 };
 
 struct Carried {
-    Value initial;            // what period 0 reads
-    BlockValue next;          // what each period gives to the one behind it
+    Value initial;    // what period 0 reads
+    BlockValue next;  // what each period gives to the one behind it
 };
 
 struct BlockRun {
-    std::vector<std::vector<std::size_t>> periods;   // ops of the function, in the order of the period
+    std::vector<std::vector<std::size_t>> periods;  // ops of the function, in the order of the period
     std::vector<Carried> carried;
-    std::vector<std::vector<Value>> per_layer;       // for each: a value for each period
+    std::vector<std::vector<Value>> per_layer;  // for each: a value for each period
     std::vector<Value> shared;
-    std::vector<Value> constants;                    // results of `constant`, equal in all periods
-    std::vector<std::vector<BlockOperand>> operands; // by op of the period, by operand
-    std::vector<BlockValue> collected;               // read outside besides what the last period carries
+    std::vector<Value> constants;                     // results of `constant`, equal in all periods
+    std::vector<std::vector<BlockOperand>> operands;  // by op of the period, by operand
+    std::vector<BlockValue> collected;                // read outside besides what the last period carries
 
     std::size_t saved_ops() const { return (periods.size() - 1) * periods.front().size(); }
 };

@@ -24,8 +24,10 @@ Module freeze_parameters(Module module, const std::string& pattern, Report& repo
     try {
         expression.assign(pattern);
     } catch (const std::regex_error&) {
-        fail(fmt::format("--freeze {} is no regular expression", pattern),
-             "quote it for the shell, and escape brackets");
+        Diagnostic d;
+        d.message = fmt::format("--freeze \"{}\" is not a regular expression", pattern);
+        d.help = "for example: --freeze 'model\\.layers\\.[0-9]+\\..*'";
+        throw UsageError(std::move(d));
     }
     std::size_t frozen = 0;
     for (ArgInfo& info : module.main().argument_info) {

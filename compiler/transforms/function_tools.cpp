@@ -69,7 +69,8 @@ void order_by_dependencies(Function& function) {
                 if (!*v || uses.definition[v->index] < 0) continue;
                 const auto producer = static_cast<std::size_t>(uses.definition[v->index]);
                 if (state[producer] == State::done) continue;
-                check(state[producer] == State::waiting, "ops of @" + function.name + " depend on each other in a circle");
+                check(state[producer] == State::waiting,
+                      "ops of @" + function.name + " depend on each other in a circle");
                 open.push_back(producer);
             }
             if (open.size() != before) {

@@ -49,6 +49,7 @@ struct Extracted {
     std::vector<Value> operands;  // values of the surrounding function
     std::vector<Value> results;
     Provenance provenance;
+    std::string composite;  // what most of its ops were part of; "" where they were part of none
 };
 
 struct Group {
@@ -85,9 +86,7 @@ class FunctionFusion {
     // The function with its groups called as kernels. `kernel_name` is asked for the name of each kernel function.
     Function run(const std::function<std::string(Extracted&)>& kernel_name) {
         classify();
-        for (Group& group : groups_) {
-            if (!group.ops.empty()) describe(group);
-        }
+        describe_all();
         if (options_.fuse) {
             merge_producers();
             merge_siblings();
@@ -104,6 +103,7 @@ class FunctionFusion {
 
     void classify() {
         group_of_.assign(f_.ops.size(), none);
+        apart_.assign(f_.ops.size(), false);
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const bool work = is_work(f_.ops[k], f_) && !is_free(f_.ops[k]);
             if (work || must_copy(static_cast<int>(k))) {
@@ -113,8 +113,55 @@ class FunctionFusion {
         }
     }
 
+    // Each op is a kernel by itself, if need be with some of its views in memory.
+    void describe_all() {
+        for (std::size_t g = 0; g < groups_.size(); ++g) {  // groups are added on the way
+            if (groups_[g].ops.empty()) continue;
+            describe(groups_[g]);
+            if (!groups_[g].description) keep_views_apart(static_cast<int>(g));
+        }
+        bytes_apart_.assign(f_.ops.size(), 0);
+        for (const Group& group : groups_) {
+            if (group.ops.empty()) continue;
+            check(group.description.has_value(),
+                  fmt::format("the op {} is no kernel: {}", op(group.ops.front()).name, group.why));
+            bytes_apart_[static_cast<std::size_t>(group.ops.front())] = bytes_moved(*group.description);
+        }
+    }
+
+    // For a kernel that reads a reshape which is not affine in its index space: the reshape stays outside of the
+    // kernel, where it is the same memory seen with other dimensions. What it reads has to be dense for that.
+    void keep_views_apart(int g) {
+        std::set<int> views;
+        std::vector<int> todo = groups_[static_cast<std::size_t>(g)].ops;
+        while (!todo.empty()) {
+            const int k = todo.back();
+            todo.pop_back();
+            if (op(k).name == "reshape") views.insert(k);
+            for (Value v : op(k).operands) {
+                if (v && is_transparent(definition(v)) && op(definition(v)).name != "constant")
+                    todo.push_back(definition(v));
+            }
+        }
+        for (int k : views) {  // in order: what a later one reads has its layout by then
+            const Value from = op(k).operands[0];
+            const auto layout = layout_of(from);
+            if (!layout || !is_dense(*layout, f_.type(from).dims)) {
+                const int view = definition(from);
+                group_of_[static_cast<std::size_t>(view)] = static_cast<int>(groups_.size());
+                groups_.push_back({{view}, std::nullopt, 0, {}});
+            }
+            apart_[static_cast<std::size_t>(k)] = true;
+            const int own = group_of_[static_cast<std::size_t>(k)];
+            if (own != none) groups_[static_cast<std::size_t>(own)].ops.clear();  // no copy is needed any more
+            group_of_[static_cast<std::size_t>(k)] = none;
+        }
+        if (!groups_[static_cast<std::size_t>(g)].ops.empty()) describe(groups_[static_cast<std::size_t>(g)]);
+    }
+
     bool is_transparent(int k) const {
-        return k >= 0 && group_of_[static_cast<std::size_t>(k)] == none && is_free(op(k));
+        const auto index = static_cast<std::size_t>(k);
+        return k >= 0 && group_of_[index] == none && !apart_[index] && is_free(op(k));
     }
 
     // The memory that a view reads, and how; none where it needs a copy somewhere on the way.
@@ -191,7 +238,13 @@ class FunctionFusion {
             moved[v] = here;
             return here;
         };
+        std::vector<std::pair<std::string, int>> composites;
         for (int k : members) {
+            const std::string whole = op(k).attributes.string("part_of", "");
+            auto at =
+                std::find_if(composites.begin(), composites.end(), [&](const auto& c) { return c.first == whole; });
+            if (at == composites.end()) at = composites.insert(at, {whole, 0});
+            if (!whole.empty()) ++at->second;
             std::vector<Value> operands;
             for (Value operand : op(k).operands) operands.push_back(import(operand));
             moved[op(k).results[0]] = builder.clone(op(k), operands, f_).front();
@@ -199,6 +252,10 @@ class FunctionFusion {
             first = false;
         }
         out.function.argument_info.clear();
+        for (Op& one : out.function.ops) one.attributes.erase("part_of");
+        const auto most = std::max_element(composites.begin(), composites.end(),
+                                           [](const auto& a, const auto& b) { return a.second < b.second; });
+        if (most != composites.end()) out.composite = most->first;
         for (int k : members) {
             const Value v = op(k).results[0];
             if (!escapes(v, group)) continue;
@@ -375,9 +432,13 @@ class FunctionFusion {
         }
     }
 
+    // The module that the group belongs to, or the value that it computes where none is known.
     std::string where(int group) const {
-        const Op& last = op(groups_[static_cast<std::size_t>(group)].ops.back());
-        return last.provenance.scope.empty() ? f_.info(last.results[0]).name : last.provenance.scope;
+        const std::vector<int>& ops = groups_[static_cast<std::size_t>(group)].ops;
+        for (auto k = ops.rbegin(); k != ops.rend(); ++k) {
+            if (!op(*k).provenance.scope.empty()) return op(*k).provenance.scope;
+        }
+        return f_.info(op(ops.back()).results[0]).name;
     }
 
     // ---- the function anew ----
@@ -415,6 +476,7 @@ class FunctionFusion {
             if (g == none) {
                 done[static_cast<std::size_t>(k)] = true;
                 const std::vector<Value> results = builder.clone(op(k), here, f_);
+                out.ops.back().attributes.erase("part_of");
                 for (std::size_t r = 0; r < results.size(); ++r) moved[op(k).results[r]] = results[r];
                 return;
             }
@@ -430,9 +492,12 @@ class FunctionFusion {
             const std::string name = kernel_name(kernel);
             const std::vector<Value> results = builder.emit_typed("fused", here, {{"kernel", name}}, types, names);
             for (std::size_t r = 0; r < results.size(); ++r) moved[kernel.results[r]] = results[r];
-            report_.done(
-                "fuse", kernel.provenance.scope,
-                fmt::format("{}: {} ops in one kernel", name, groups_[static_cast<std::size_t>(g)].ops.size()));
+            const Group& group = groups_[static_cast<std::size_t>(g)];
+            std::int64_t apart = 0;
+            for (int member : group.ops) apart += bytes_apart_[static_cast<std::size_t>(member)];
+            report_.done("fuse", where(g),
+                         fmt::format("{}: {} ops in one kernel that moves {} bytes; apart they move {}", name,
+                                     group.ops.size(), bytes_moved(*group.description), apart));
         };
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const int g = group_of_[k];
@@ -477,6 +542,8 @@ class FunctionFusion {
     Report& report_;
     std::vector<int> group_of_;  // by op; none: no kernel's
     std::vector<Group> groups_;
+    std::vector<bool> apart_;                // by op: a view that kernels do not take in
+    std::vector<std::int64_t> bytes_apart_;  // by op: what it alone would move
     std::map<std::pair<int, int>, std::string> declined_;
 };
 
@@ -561,12 +628,29 @@ class KernelTable {
         const KernelDescription description = describe_kernel(function);
         function.kind = "kernel:" + description.kind;
         function.scope = kernel.provenance.scope;
-        std::string wanted = dominant_ops(function);
-        // Without a module's name a single word would be an operator of C++ or a function of its library.
         const std::string leaf = scope_leaf(kernel.provenance.scope);
-        wanted = leaf.empty() ? wanted + "_" + what_of(description.kind) : leaf == wanted ? leaf : leaf + "_" + wanted;
+        std::string wanted, second;
+        if (!kernel.composite.empty()) {
+            // rms_norm_forward beside rms_norm_backward; where another kernel has that name, with the module's before
+            // it. A part of what the menu has a call for does not take the call's name.
+            const OpDef* whole = find_op(kernel.composite);
+            const bool called = whole != nullptr && whole->call;
+            const bool both = find_op(kernel.composite + "_backward") != nullptr;
+            wanted = kernel.composite + (called ? "_" + dominant_ops(function) : both ? "_forward" : "");
+            second = leaf.empty() ? wanted : leaf + "_" + wanted;
+        } else {
+            // Without a module's name a single word would be an operator of C++ or a function of its library.
+            wanted = dominant_ops(function);
+            wanted = leaf.empty()     ? wanted + "_" + what_of(description.kind)
+                     : leaf == wanted ? leaf
+                                      : leaf + "_" + wanted;
+            second = wanted;
+        }
         function.name = wanted;
-        for (int k = 2; !taken_.insert(function.name).second; ++k) function.name = fmt::format("{}_{}", wanted, k);
+        if (!taken_.insert(function.name).second) {
+            function.name = second;
+            for (int k = 2; !taken_.insert(function.name).second; ++k) function.name = fmt::format("{}_{}", second, k);
+        }
         known_[key] = function.name;
         functions_.push_back(std::move(function));
         return functions_.back().name;

@@ -191,7 +191,8 @@ std::optional<std::regex> expression(const std::string& text, const char* flag) 
 class Lifter {
   public:
     Lifter(Module module, const LiftOptions& options, Report& report)
-        : module_(std::move(module)),
+        : options_(options),
+          module_(std::move(module)),
           main_(module_.main()),
           report_(report),
           uses_(main_),
@@ -215,6 +216,8 @@ class Lifter {
             else
                 lift(k, sites);
         }
+        expect_match("--constant", options_.constant, constant_matches_);
+        expect_match("--trainable", options_.trainable, trainable_matches_);
         tie_head();
         make_names_unique();
         rebuild();
@@ -243,6 +246,14 @@ class Lifter {
         return sites;
     }
 
+    static void expect_match(const char* flag, const std::string& pattern, std::size_t matches) {
+        if (pattern.empty() || matches > 0) return;
+        Diagnostic d;
+        d.message = fmt::format("{} {} matches no tensor of the graph", flag, pattern);
+        d.help = "thunderc inspect lists parameters, and constants with the reason why they are";
+        throw UserError(std::move(d));
+    }
+
     // ---- parameter or constant
     // -----------------------------------------------------------------------------------------
 
@@ -253,8 +264,17 @@ class Lifter {
         auto matches = [&](const std::optional<std::regex>& e) {
             return e && (std::regex_search(name, *e) || std::regex_search(restored, *e));
         };
-        if (matches(constant_)) return constant(name, "by --constant");
-        if (matches(trainable_)) return Verdict::parameter;
+        const bool wanted_constant = matches(constant_), wanted_trainable = matches(trainable_);
+        constant_matches_ += wanted_constant ? 1 : 0;
+        trainable_matches_ += wanted_trainable ? 1 : 0;
+        if (wanted_constant && wanted_trainable) {
+            Diagnostic d;
+            d.message = fmt::format("both --constant and --trainable match {}", restored);
+            d.help = "make one of the two expressions narrower";
+            throw UserError(std::move(d));
+        }
+        if (wanted_constant) return constant(name, "by --constant");
+        if (wanted_trainable) return Verdict::parameter;
         if (info.kind == ArgInfo::Kind::parameter) return Verdict::parameter;
         if (info.kind == ArgInfo::Kind::constant) return constant(name, "a buffer, as the exporter says");
         if (is_dotted(name)) {
@@ -379,7 +399,13 @@ class Lifter {
         }
         if (targets.empty()) targets.push_back(name);
         if (targets.size() == 1) {
-            add(k, targets.front() == name || !is_dotted(name) ? targets.front() : name, sites, source);
+            // A table that is named after another module than the one that looks rows up in it is tied to that one's
+            // weight, of which the exporter kept a copy, or none.
+            const bool foreign = is_dotted(name) && targets.front() != name;
+            const bool table =
+                std::any_of(sites.begin(), sites.end(), [](const Site& s) { return s.role == Role::table; });
+            Lifted& lifted = add(k, foreign && !table ? name : targets.front(), sites, source);
+            if (foreign && table) lifted.aliases.push_back(name);
             return;
         }
         const auto table = std::find_if(targets.begin(), targets.end(), [&](const std::string& t) {
@@ -451,7 +477,8 @@ class Lifter {
                 if (h == t || head.table || !head.product || head.users.empty() || !same_matrix(lifted_[t], head))
                     continue;
                 ties_[h] = t;
-                lifted_[t].aliases.push_back(head.name);
+                std::vector<std::string>& aliases = lifted_[t].aliases;
+                if (std::find(aliases.begin(), aliases.end(), head.name) == aliases.end()) aliases.push_back(head.name);
                 lifted_[t].first_use = std::min(lifted_[t].first_use, head.first_use);
                 report_.done("tied", lifted_[t].name,
                              fmt::format("also {}: two initializers of equal content", head.name));
@@ -555,11 +582,13 @@ class Lifter {
         main_ = std::move(out);
     }
 
+    const LiftOptions& options_;
     Module module_;
     Function& main_;
     Report& report_;
     Uses uses_;
     std::optional<std::regex> trainable_, constant_;
+    std::size_t constant_matches_ = 0, trainable_matches_ = 0;
     std::vector<std::size_t> constants_;  // arguments
     std::vector<Lifted> lifted_;
     std::map<std::size_t, std::size_t> ties_;  // a head -> the table that it is

@@ -15,7 +15,8 @@
 namespace thunderc {
 namespace {
 
-// ---- names -------------------------------------------------------------------------------------------------------------
+// ---- names
+// -------------------------------------------------------------------------------------------------------------
 
 bool is_number(const std::string& text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -36,7 +37,8 @@ std::string function_name(const std::string& module_class) {
     std::vector<std::string> words;
     for (std::size_t k = 0; k < module_class.size(); ++k) {
         const auto c = static_cast<unsigned char>(module_class[k]);
-        const bool next_lower = k + 1 < module_class.size() && std::islower(static_cast<unsigned char>(module_class[k + 1]));
+        const bool next_lower =
+            k + 1 < module_class.size() && std::islower(static_cast<unsigned char>(module_class[k + 1]));
         const bool after_lower = k > 0 && std::islower(static_cast<unsigned char>(module_class[k - 1]));
         if (words.empty() || (std::isupper(c) != 0 && (next_lower || after_lower) && !words.back().empty()))
             words.emplace_back();
@@ -47,8 +49,8 @@ std::string function_name(const std::string& module_class) {
 }
 
 struct BlockNames {
-    std::vector<std::string> scopes;   // of each period's first layer: "model.layers.0"; empty where not known
-    std::string pattern;               // "model.layers.{0..31}"
+    std::vector<std::string> scopes;  // of each period's first layer: "model.layers.0"; empty where not known
+    std::string pattern;              // "model.layers.{0..31}"
     std::string module_class;
     std::string function = "layer";
 };
@@ -59,13 +61,15 @@ BlockNames names_of(const Function& f, const BlockRun& run) {
         std::map<std::string, std::size_t> votes;
         for (std::size_t k : ops)
             if (std::string scope = layer_scope(f.ops[k].provenance.scope); !scope.empty()) ++votes[scope];
-        std::string best;   // the first that holds a good part of the period: of layers 6 and 7, layer 6
+        std::string best;  // the first that holds a good part of the period: of layers 6 and 7, layer 6
         for (std::size_t k : ops)
-            if (std::string scope = layer_scope(f.ops[k].provenance.scope); best.empty() && 4 * votes[scope] >= ops.size())
+            if (std::string scope = layer_scope(f.ops[k].provenance.scope);
+                best.empty() && 4 * votes[scope] >= ops.size())
                 best = scope;
         out.scopes.push_back(best);
     }
-    if (std::set<std::string>(out.scopes.begin(), out.scopes.end()).size() != out.scopes.size() || out.scopes[0].empty()) {
+    if (std::set<std::string>(out.scopes.begin(), out.scopes.end()).size() != out.scopes.size() ||
+        out.scopes[0].empty()) {
         out.scopes.clear();
         return out;
     }
@@ -79,12 +83,15 @@ BlockNames names_of(const Function& f, const BlockRun& run) {
 
 // Text without the layer it names: "model.layers.0.mlp.up_proj.weight" gives "mlp.up_proj.weight".
 std::string without_layer(const std::string& name, const BlockNames& names) {
-    if (!names.scopes.empty() && name.starts_with(names.scopes[0] + ".")) return name.substr(names.scopes[0].size() + 1);
+    if (!names.scopes.empty() && name.starts_with(names.scopes[0] + "."))
+        return name.substr(names.scopes[0].size() + 1);
     std::string scope = layer_scope(name);
-    return scope.empty() || scope == name ? name : name.substr(scope.size() + 1);
+    if (scope == name) return name.substr(0, name.rfind('.'));  // "w.0" gives "w"
+    return scope.empty() ? name : name.substr(scope.size() + 1);
 }
 
-// ---- the function --------------------------------------------------------------------------------------------------------
+// ---- the function
+// --------------------------------------------------------------------------------------------------------
 
 std::string argument_name(const Function& f, Value v, const BlockNames& names) {
     for (std::size_t k = 0; k < f.arguments.size(); ++k)
@@ -99,14 +106,15 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
     body.scope = names.pattern;
     body.module_class = names.module_class;
     std::vector<Value> carried, per_layer, shared, constants;
-    auto argument = [&](Value v, std::string name) {
-        Value made = body.add_value(f.type(v), std::move(name));
+    auto argument = [&](Value v, const std::string& name) {
+        Value made = body.add_value(f.type(v), unique_value_name(body, name));
         body.arguments.push_back(made);
         return made;
     };
-    for (const Carried& c : run.carried)   // the first one is the residual stream
+    for (const Carried& c : run.carried)  // the first one is the residual stream
         carried.push_back(argument(c.initial, carried.empty() ? "x" : f.info(c.initial).name));
-    for (const std::vector<Value>& v : run.per_layer) per_layer.push_back(argument(v[0], argument_name(f, v[0], names)));
+    for (const std::vector<Value>& v : run.per_layer)
+        per_layer.push_back(argument(v[0], argument_name(f, v[0], names)));
     for (Value v : run.shared) shared.push_back(argument(v, argument_name(f, v, names)));
     Builder b(body);
     const Uses uses(f);
@@ -139,11 +147,12 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
     return body;
 }
 
-// ---- the calls -----------------------------------------------------------------------------------------------------------
+// ---- the calls
+// -----------------------------------------------------------------------------------------------------------
 
 void replace_by_calls(Function& f, const BlockRun& run, const Function& body, const BlockNames& names) {
     std::map<Value, Value> replaced;
-    std::map<std::size_t, Op> calls;   // by the op that the call stands for: the last of its period
+    std::map<std::size_t, Op> calls;  // by the op that the call stands for: the last of its period
     std::set<std::size_t> gone;
     std::vector<Value> values;
     for (const Carried& c : run.carried) values.push_back(c.initial);
@@ -173,7 +182,8 @@ void replace_by_calls(Function& f, const BlockRun& run, const Function& body, co
         }
         for (BlockValue v : run.collected) {
             auto [old, made] = result(v);
-            replaced[old] = made;   // what is read outside is what was collected, also where it is carried
+            // What is read outside is what was collected, but behind the last layer what is carried.
+            if (i + 1 < run.periods.size() || !replaced.contains(old)) replaced[old] = made;
         }
         const std::size_t last = *std::max_element(run.periods[i].begin(), run.periods[i].end());
         calls.emplace(last, std::move(call));
@@ -186,7 +196,7 @@ void replace_by_calls(Function& f, const BlockRun& run, const Function& body, co
     f.ops = std::move(ops);
     substitute(f, replaced);
     order_by_dependencies(f);
-    remove_dead_ops(f);   // constants that moved into the function
+    remove_dead_ops(f);  // constants that moved into the function
     compact_values(f);
 }
 
@@ -200,8 +210,9 @@ Module outline_blocks(Module module, Report& report) {
         Function body = block_function(module.main(), run, names);
         body.name = module.unique_function_name(names.function);
         replace_by_calls(module.main(), run, body, names);
-        report.done("outline_blocks", names.pattern,
-                    fmt::format("{} layers of {} ops become @{}", run.periods.size(), run.periods[0].size(), body.name));
+        report.done(
+            "outline_blocks", names.pattern,
+            fmt::format("{} layers of {} ops become @{}", run.periods.size(), run.periods[0].size(), body.name));
         module.functions.push_back(std::move(body));
     }
 }

@@ -201,6 +201,7 @@ class FunctionPlanner {
         uses_.emplace(f_);
         place_arguments();
         place_results();
+        place_sums();
         place_loops();
         place_constants();
         place_views();
@@ -254,8 +255,37 @@ class FunctionPlanner {
             const bool view = def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
             const bool again = !given.insert(v).second;
             if (chained(r) && !again) continue;
-            if (def == nullptr || view || again) f_.results[r] = copy_at_end(v);
+            if (def == nullptr || again || (view && !take_place_of_viewed(v))) f_.results[r] = copy_at_end(v);
         }
+    }
+
+    // A result that is a dense view of a whole value: that value is written to the result's place, and nothing is
+    // copied.
+    bool take_place_of_viewed(Value v) {
+        Value owner = v;
+        for (bool found = true; found;) {
+            found = false;
+            for (const Op& op : f_.ops) {
+                if (op.results.front() != owner || !is_view(op)) continue;
+                const Type& from = f_.type(op.operands[0]);
+                const std::optional<ViewLayout> layout = view_layout(f_, op, dense_layout(from.dims));
+                if (!layout || layout->offset != 0 || from.elements() != f_.type(owner).elements() ||
+                    !is_dense(*layout, f_.type(owner).dims))
+                    return false;
+                owner = op.operands[0];
+                found = true;
+                break;
+            }
+        }
+        if (is_argument(owner) || taken_.contains(owner)) return false;
+        for (Value r : f_.results)
+            if (r == owner) return false;
+        for (const Op& op : f_.ops)
+            if (std::find(op.results.begin(), op.results.end(), owner) != op.results.end() &&
+                (op.name == "constant" || op.name == "member" || op.name == "repeat"))
+                return false;
+        taken_[owner] = v;
+        return true;
     }
 
     // ---- arguments and results ----
@@ -317,6 +347,11 @@ class FunctionPlanner {
             check(r < f_.result_names.size(), fmt::format("@{}: result {} has no name", f_.name, r));
             at(v) = result_place(f_.result_names[r]);
         }
+        for (const auto& [owner, result] : taken_) {
+            at(owner) = at(result);
+            at(owner).view_of = result;
+            at(owner).offset = 0;
+        }
     }
 
     Placement result_place(const std::string& name) {
@@ -324,6 +359,62 @@ class FunctionPlanner {
             if (f_.info(v).name == name) return at(v);
         if (std::optional<std::int64_t> offset = step_scalar_offset(name)) return {Arena::scalars, *offset, 0, {}, {}};
         throw InternalError(fmt::format("@{}: the result {} has no place", f_.name, name));
+    }
+
+    // ---- sums: calls that add to what is there ----
+
+    // Results that a call adds up in the memory of an operand: the operand is no field of the call.
+    static std::vector<std::pair<std::size_t, std::size_t>> added_in_place(const Op& op, const Function& f) {
+        const OpDef& def = op_def(op.name);
+        std::vector<std::pair<std::size_t, std::size_t>> out;
+        if (!def.call || def.in_place.empty()) return out;
+        const MenuCall call = def.call(op, f);
+        if (call.function.empty()) return out;
+        for (const auto& [result, operand] : def.in_place) {
+            if (result >= op.results.size() || operand >= op.operands.size() || !op.operands[operand]) continue;
+            const std::size_t o = operand;
+            if (std::none_of(call.fields.begin(), call.fields.end(), [o](const CallField& field) {
+                    return field.kind == CallField::Kind::operand && field.index == o;
+                }))
+                out.emplace_back(result, operand);
+        }
+        return out;
+    }
+
+    // From the last sum to the first: what is added to has to lie where the sum will be.
+    void place_sums() {
+        for (std::size_t k = f_.ops.size(); k-- > 0;) {
+            const std::vector<std::pair<std::size_t, std::size_t>> pairs = added_in_place(f_.ops[k], f_);
+            for (const auto& [r, o] : pairs) {
+                const Value sum = f_.ops[k].results[r], before = f_.ops[k].operands[o];
+                const Op* def = definition(before);
+                const bool own = def != nullptr && !placed(before) && !is_view(*def) && def->name != "constant" &&
+                                 def->name != "member" && def->name != "repeat" && uses_->single_user(before);
+                // Of arguments and results of a body the caller knows that they are one tensor.
+                const bool there = placed(before) && at(owner(before)) == at(owner(sum));
+                if (there) continue;
+                if (own) {
+                    lie_in(before, sum);
+                    continue;
+                }
+                Op copy;
+                copy.name = "copy";
+                copy.operands = {before};
+                copy.provenance = f_.ops[k].provenance;
+                const Value moved = f_.add_value(f_.type(before), f_.info(before).name);
+                copy.results = {moved};
+                f_.ops[k].operands[o] = moved;
+                f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(k), std::move(copy));
+                uses_.emplace(f_);
+                lie_in(moved, sum);
+            }
+        }
+    }
+
+    void lie_in(Value v, Value place) {
+        at(v) = placed(place) ? at(place) : Placement{Arena::scratch, 0, 0, {}, {}};
+        at(v).view_of = owner(place);
+        at(v).offset = 0;  // in its owner
     }
 
     // ---- loops ----
@@ -467,7 +558,10 @@ class FunctionPlanner {
 
     // ---- views: in the order of ops, so that a view of a view names the owner ----
 
-    Value owner(Value v) { return at(v).view_of ? at(v).view_of : v; }
+    Value owner(Value v) {
+        while (at(v).view_of) v = at(v).view_of;
+        return v;
+    }
 
     void place_views() {
         for (const Op& op : f_.ops) {
@@ -478,7 +572,7 @@ class FunctionPlanner {
                     family.arena, family.offset + op.attributes.integer("index") * family.layer_stride, 0, {}, {}};
                 continue;
             }
-            if (!is_view(op)) continue;
+            if (!is_view(op) || placed(op.results[0])) continue;
             const Value from = op.operands[0], to = op.results[0];
             const Dims strides = at(from).strides.empty() ? dense_strides(f_.type(from).dims) : at(from).strides;
             const std::optional<ViewLayout> view = view_layout(f_, op, {strides, 0});
@@ -616,6 +710,7 @@ class FunctionPlanner {
     std::size_t carried_ = 0;
     std::optional<Uses> uses_;
     std::set<Value> reserved_;
+    std::map<Value, Value> taken_;  // values that lie in the place of a result that views them
     std::map<Value, std::int64_t> view_offset_;
     std::vector<CarriedScratch> carried_scratch_;
 };

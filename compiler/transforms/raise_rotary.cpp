@@ -167,16 +167,18 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m
     Provenance provenance = m.matched.provenance();
     const Dims& dims = d.type(m.x).dims;
     const std::int64_t T = dims[positions], NH = dims[3 - positions], HS = dims[3];
-    auto table = [&](Value v) {
+    auto table = [&](Value v, const char* name) {
         const Dims& from = d.type(v).dims;
         const Dims to = {from.size() == 4 ? from[0] : 1, T, m.rotated};
-        if (ConstPtr known = d.constant(v))
-            return b.constant(reshape_constant(known, to), b.function().info(rewriter.now(v)).name);
-        return b.reshape(rewriter.now(v), to);
+        const Value source = rewriter.now(v);
+        const ConstPtr known = d.constant(v);
+        const Value rows = known ? b.constant(reshape_constant(known, to)) : b.reshape(source, to);
+        for (Value named : {source, rows}) b.function().info(named).name = name;
+        return rows;
     };
     b.set_provenance(place(provenance));
     Heads heads = distinct_heads(rewriter, d, m, positions);
-    Value cos = table(m.cos), sin = table(m.sin);
+    Value cos = table(m.cos, "cos"), sin = table(m.sin, "sin");
     b.set_provenance(provenance);
     Value y = b.op("rotary", {heads.x, cos, sin});
     b.set_provenance(place(provenance));

@@ -4,6 +4,7 @@
 #include <limits>
 #include <queue>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
@@ -146,10 +147,14 @@ Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
                 if (v) network.connect(n + v.index, result.index, FlowNetwork::unlimited);
         }
     }
+    Mask view(n, false);
+    for (std::size_t k = 0; k < split.forward_ops; ++k)
+        if (is_view(f.ops[k])) view[f.ops[k].results[0].index] = true;
     auto consider = [&](Value v) {
         // A family cannot be collected from a loop's body; it is put together again from its members.
         bool can_be_saved = !f.type(v).is_family() && (policy == RecomputePolicy::none || origin[v.index]);
-        auto bytes = static_cast<std::int64_t>(std::max<std::size_t>(f.type(v).bytes(), 1));
+        // Of equally many bytes what lies in memory already is kept rather than views of it, which would be copied.
+        auto bytes = static_cast<std::int64_t>(std::max<std::size_t>(f.type(v).bytes(), 1)) * 16 + (view[v.index] ? 1 : 0);
         network.connect(v.index, n + v.index, can_be_saved ? bytes : FlowNetwork::unlimited);
         if (origin[v.index]) network.connect(source, v.index, FlowNetwork::unlimited);
         if (split.needed[v.index]) network.connect(n + v.index, sink, FlowNetwork::unlimited);

@@ -16,7 +16,7 @@ namespace {
 
 // Calls of one function, each reading results of the one before.
 struct Row {
-    std::vector<std::size_t> calls;   // ops
+    std::vector<std::size_t> calls;  // ops
     std::size_t carried = 0, per_layer = 0;
 };
 
@@ -29,7 +29,7 @@ bool reads_result_of(const Op& call, const Op& before) {
 // Rows as long as possible, in order. A call belongs to one row.
 std::vector<Row> find_rows(const Function& f) {
     std::vector<Row> rows;
-    std::map<std::string, std::size_t> last;   // by callee, its row
+    std::map<std::string, std::size_t> last;  // by callee, its row
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
         if (f.ops[k].name != "call") continue;
         const std::string name = f.ops[k].attributes.string("callee");
@@ -100,7 +100,8 @@ std::optional<std::string> classify(const Function& f, const Uses& uses, Row& ro
     return std::nullopt;
 }
 
-// ---- families ------------------------------------------------------------------------------------------------------------
+// ---- families
+// ------------------------------------------------------------------------------------------------------------
 
 std::optional<std::size_t> argument_index(const Function& f, Value v) {
     auto at = std::find(f.arguments.begin(), f.arguments.end(), v);
@@ -168,7 +169,7 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
         }
         std::vector<Value> members;
         for (const Op& call : calls) members.push_back(call.operands[o]);
-        const std::string& name = body.info(body.arguments[o]).name;
+        const std::string name = unique_value_name(f, body.info(body.arguments[o]).name);
         Value family = family_argument(f, uses, members, name);
         operands.push_back(family ? family : b.op("family", members, {}, name));
     }
@@ -204,14 +205,14 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     }
     substitute(f, replaced);
     order_by_dependencies(f);
-    remove_dead_ops(f);   // members that nothing reads
+    remove_dead_ops(f);  // members that nothing reads
     compact_values(f);
 }
 
 }  // namespace
 
 Module roll_repeats(Module module, Report& report) {
-    std::set<std::string> declined;   // one note for each function
+    std::set<std::string> declined;  // one note for each function
     while (true) {
         Function& main = module.main();
         const Uses uses(main);
@@ -228,7 +229,7 @@ Module roll_repeats(Module module, Report& report) {
                         fmt::format("{} calls of @{}", row.calls.size(), body.name));
             roll(main, uses, row, body);
             rolled = true;
-            break;   // rows and uses are of the function as it was
+            break;  // rows and uses are of the function as it was
         }
         if (!rolled) return module;
     }

@@ -17,11 +17,17 @@ struct KernelCase {
     std::vector<Tensor> arguments;
     double tolerance = 2e-6;  // relative to the greatest magnitude of the result (or 1); see kernels_test.cpp
     bool fuse = true;
+    bool strided = false;  // its kernels are printed for padded operands as well
 };
 
-inline void PrintTo(const KernelCase& c, std::ostream* out) { *out << c.name; }
+inline void PrintTo(const KernelCase& c, std::ostream* out) {
+    *out << c.name;
+}
 
 std::vector<KernelCase> kernel_cases();
+
+// Strides (elements) of a tensor whose rows are a few elements longer than what is used of them.
+Dims padded_strides(const Dims& dims);
 
 // The module after fusion, as the generator and the tests both see it.
 Module fused(const KernelCase& c);

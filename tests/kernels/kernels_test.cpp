@@ -28,8 +28,13 @@ namespace {
 // A tensor as the program would hold it, with canaries around it.
 class Bytes {
   public:
-    explicit Bytes(const Type& type) : type_(type), data_(type.bytes() + 2 * guard, std::byte{0x5a}) {}
-    explicit Bytes(const Tensor& t) : Bytes(t.type) {
+    explicit Bytes(const Type& type, bool strided = false)
+        : type_(type), strides_(strided ? padded_strides(type.dims) : dense_strides(type.dims)) {
+        std::int64_t elements = 1;
+        for (std::size_t d = 0; d < strides_.size(); ++d) elements += strides_[d] * (type.dims[d] - 1);
+        data_.assign(static_cast<std::size_t>(elements) * size_of(type.dtype) + 2 * guard, std::byte{0x5a});
+    }
+    explicit Bytes(const Tensor& t, bool strided = false) : Bytes(t.type, strided) {
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
                 case DType::f32: put(k, static_cast<float>(t.at(k))); break;
@@ -53,33 +58,41 @@ class Bytes {
         }
         return t;
     }
+    // What lies around the tensor and between its rows.
     bool intact() const {
-        for (std::size_t k = 0; k < guard; ++k) {
-            if (data_[k] != std::byte{0x5a} || data_[data_.size() - 1 - k] != std::byte{0x5a}) return false;
-        }
-        return true;
+        Bytes blank = *this;
+        const std::size_t size = size_of(type_.dtype);
+        for (std::int64_t k = 0; k < type_.elements(); ++k) std::memset(blank.at(k), 0x5a, size);
+        return std::all_of(blank.data_.begin(), blank.data_.end(), [](std::byte b) { return b == std::byte{0x5a}; });
     }
     std::vector<std::byte> bytes() const { return data_; }
 
   private:
     static constexpr std::size_t guard = 64;
+    std::byte* at(std::int64_t k) {
+        std::int64_t element = 0;
+        const Dims dense = dense_strides(type_.dims);
+        for (std::size_t d = 0; d < dense.size(); ++d) element += k / dense[d] % type_.dims[d] * strides_[d];
+        return data_.data() + guard + static_cast<std::size_t>(element) * size_of(type_.dtype);
+    }
     template <typename T>
     void put(std::int64_t k, T value) {
-        std::memcpy(data_.data() + guard + static_cast<std::size_t>(k) * sizeof(T), &value, sizeof(T));
+        std::memcpy(at(k), &value, sizeof(T));
     }
     template <typename T>
     T get(std::int64_t k) const {
         T value;
-        std::memcpy(&value, data_.data() + guard + static_cast<std::size_t>(k) * sizeof(T), sizeof(T));
+        std::memcpy(&value, const_cast<Bytes*>(this)->at(k), sizeof(T));
         return value;
     }
     Type type_;
+    Dims strides_;
     std::vector<std::byte> data_;
 };
 
 // Runs main op by op: kernels compiled, everything else by its reference. In place: results of kernels over their
 // operands wherever the description allows it.
-std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, bool in_place) {
+std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, bool in_place, bool strided = false) {
     omp_set_num_threads(threads);
     thunder::Device device(threads);
     thunder::Stream stream(device);
@@ -108,14 +121,14 @@ std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, 
             continue;
         }
         const std::string name = op.attributes.string("kernel");
-        const auto kernel = kernel_table().find(c.name + "." + name);
+        const auto kernel = kernel_table().find((strided ? "strided." : "dense.") + c.name + "." + name);
         if (kernel == kernel_table().end()) {
             ADD_FAILURE() << "the kernel " << name << " was not printed";
             return {};
         }
         std::vector<Bytes> inputs, outputs;
-        for (const Tensor& t : operands) inputs.emplace_back(t);
-        for (const Type& t : types) outputs.emplace_back(t);
+        for (const Tensor& t : operands) inputs.emplace_back(t, strided);
+        for (const Type& t : types) outputs.emplace_back(t, strided);
         std::vector<void*> in, out;
         for (Bytes& bytes : inputs) in.push_back(bytes.data());
         for (Bytes& bytes : outputs) out.push_back(bytes.data());
@@ -138,7 +151,7 @@ std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, 
         for (std::size_t o = 0; o < inputs.size(); ++o) {
             EXPECT_TRUE(inputs[o].intact()) << name << " writes past an input";
             if (std::find(lies_over.begin(), lies_over.end(), o) == lies_over.end()) {
-                EXPECT_EQ(inputs[o].bytes(), Bytes(operands[o]).bytes()) << name << " writes an input";
+                EXPECT_EQ(inputs[o].bytes(), Bytes(operands[o], strided).bytes()) << name << " writes an input";
             }
         }
     }
@@ -197,6 +210,10 @@ TEST_P(Kernels, ComputeWhatTheProgramDid) {
     expect_near(one, expected, c.tolerance, "one thread");
     EXPECT_EQ(bits(run(c, module, 3, false)), bits(one)) << "three threads give other bits";
     EXPECT_EQ(bits(run(c, module, 2, true)), bits(one)) << "in place gives other bits";
+    if (!c.strided) return;
+    // Other loops, hence other places where products and sums are contracted: near, but not the same bits.
+    expect_near(run(c, module, 2, false, true), expected, c.tolerance, "rows apart");
+    expect_near(run(c, module, 2, true, true), expected, c.tolerance, "rows apart, in place");
 }
 
 INSTANTIATE_TEST_SUITE_P(Case, Kernels, ::testing::ValuesIn(kernel_cases()),

@@ -24,23 +24,35 @@ int main(int argc, char** argv) {
     for (const testing::KernelCase& c : testing::kernel_cases()) {
         std::ofstream& file = out[next++ % files];
         const Module module = testing::fused(c);
-        file << fmt::format("namespace case_{} {{\n\n", c.name);
-        std::string table;
-        for (const Function& function : module.functions) {
-            if (!function.kind.starts_with("kernel:")) continue;
-            const PrintedKernel kernel = print_kernel_cpu(describe_kernel(function), {}, "a test's ops");
-            file << kernel.declaration << kernel.definition << "\n";
-            std::string arguments;
-            for (const KernelArgument& a : kernel.arguments) {
-                arguments += fmt::format("to({}[{}]), ", a.output ? "outputs" : "inputs", a.index);
+        for (bool strided : {false, true}) {
+            if (strided && !c.strided) continue;
+            const std::string prefix = strided ? "strided." : "dense.";
+            file << fmt::format("namespace {}_{} {{\n\n", strided ? "strided" : "dense", c.name);
+            std::string table;
+            for (const Function& function : module.functions) {
+                if (!function.kind.starts_with("kernel:")) continue;
+                const KernelDescription description = describe_kernel(function);
+                KernelLayouts layouts;
+                if (strided) {
+                    for (const auto& operand : description.inputs)
+                        layouts.inputs.push_back(testing::padded_strides(operand.type.dims));
+                    for (const auto& operand : description.outputs)
+                        layouts.outputs.push_back(testing::padded_strides(operand.type.dims));
+                }
+                const PrintedKernel kernel = print_kernel_cpu(description, layouts, "a test's ops");
+                file << kernel.declaration << kernel.definition << "\n";
+                std::string arguments;
+                for (const KernelArgument& a : kernel.arguments) {
+                    arguments += fmt::format("to({}[{}]), ", a.output ? "outputs" : "inputs", a.index);
+                }
+                table += fmt::format(
+                    "[[maybe_unused]] const bool listed_{2} = list_kernel(\"{0}{1}.{2}\", [](void* const* outputs, "
+                    "void* "
+                    "const* inputs, thunder::Stream& stream) {{ (void)outputs; (void)inputs; {2}({3}stream); }});\n",
+                    prefix, c.name, function.name, arguments);
             }
-            table += fmt::format(
-                "[[maybe_unused]] const bool listed_{1} = list_kernel(\"{0}.{1}\", [](void* const* outputs, void* "
-                "const* inputs, "
-                "thunder::Stream& stream) {{ (void)outputs; (void)inputs; {1}({2}stream); }});\n",
-                c.name, function.name, arguments);
+            file << table << "\n}  // namespace\n\n";
         }
-        file << table << "\n}  // namespace\n\n";
     }
     for (std::ofstream& file : out) {
         file.close();

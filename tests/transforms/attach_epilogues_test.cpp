@@ -159,123 +159,98 @@ func @main(%dy: f32[3,5], %x: f32[3,4], %penalty: f32[5,4]) -> (%dw) {
 })");
 }
 
-// ---- siblings ----
+// ---- a layer, forward and backward ----
 
-TEST(AttachEpilogues, SiblingsBecomeOneProductInTheOrderOfParameters) {
+TEST(AttachEpilogues, BothFunctionsOfAnMlp) {
     expect_attached(R"(
-func @main(%x: f32[3,4], %q: f32[4,4], %k: f32[2,4], %v: f32[2,4], %w: f32[8,8]) -> (%v_proj, %k_proj, %q_proj) {
-  %v_proj = linear(%x, %v) : f32[3,2]
-  %q_proj = linear(%x, %q) : f32[3,4]
-  %k_proj = linear(%x, %k) : f32[3,2]
-})",
-                    R"(
-func @main(%x: f32[3,4], %q: f32[4,4], %k: f32[2,4], %v: f32[2,4], %w: f32[8,8]) -> (%v_proj, %k_proj, %q_proj) {
-  %qkv_proj = linear(%x, %q, _, _, %k, _, %v, _) {adjacent_weights = true} : f32[3,8]
-  %q_proj = slice(%qkv_proj) {axis = 1, begin = 0, end = 4, step = 1} : f32[3,4]
-  %k_proj = slice(%qkv_proj) {axis = 1, begin = 4, end = 6, step = 1} : f32[3,2]
-  %v_proj = slice(%qkv_proj) {axis = 1, begin = 6, end = 8, step = 1} : f32[3,2]
-})");
+func @main(%x: f32[3,4], %dy: f32[3,4], %w: f32[5,4], %b: f32[5], %v: f32[4,5]) -> (%y, %dx, %dw, %db, %dv) {
+  %y, %u = call(%x, %w, %b, %v) {callee = "mlp_forward"} : f32[3,4], f32[3,5]
+  %dx, %dw, %db, %dv = call(%dy, %x, %u, %w, %v) {callee = "mlp_backward"} : f32[3,4], f32[5,4], f32[5], f32[4,5]
 }
 
-TEST(AttachEpilogues, SiblingsWithBiases) {
-    expect_attached(R"(
-func @main(%x: f32[3,4], %gate: f32[5,4], %a: f32[5], %up: f32[5,4], %b: f32[5]) -> (%y) {
-  %g = linear(%x, %gate) : f32[3,5]
-  %gate_proj = add(%g, %a) : f32[3,5]
-  %u = linear(%x, %up) : f32[3,5]
-  %up_proj = add(%u, %b) : f32[3,5]
-  %y = swiglu(%gate_proj, %up_proj) : f32[3,5]
-})",
-                    R"(
-func @main(%x: f32[3,4], %gate: f32[5,4], %a: f32[5], %up: f32[5,4], %b: f32[5]) -> (%y) {
-  %gate_up_proj = linear(%x, %gate, %a, _, %up, %b) {adjacent_weights = true} : f32[3,10]
-  %gate_proj = slice(%gate_up_proj) {axis = 1, begin = 0, end = 5, step = 1} : f32[3,5]
-  %up_proj = slice(%gate_up_proj) {axis = 1, begin = 5, end = 10, step = 1} : f32[3,5]
-  %y = swiglu(%gate_proj, %up_proj) : f32[3,5]
-})");
-}
-
-TEST(AttachEpilogues, WeightsThatAreNoParametersAreNoSiblings) {
-    expect_unchanged(R"(
-func @main(%x: f32[3,4], %a: f32[4,5], %b: f32[5,4]) -> (%y, %z) {
-  %at = transpose(%a) {permutation = [1, 0]} : f32[5,4]
-  %y = linear(%x, %at) : f32[3,5]
-  %z = linear(%x, %b) : f32[3,5]
-})");
-}
-
-TEST(AttachEpilogues, AWeightLiesBesideOneNeighbourOnly) {
-    // b is read with a, and with c: both groups cannot lie side by side
-    expect_attached(R"(
-func @main(%x: f32[3,4], %z: f32[3,4], %a: f32[4,4], %b: f32[4,4], %c: f32[4,4]) -> (%xa, %xb, %za, %zc) {
-  %xa = linear(%x, %a) : f32[3,4]
-  %xb = linear(%x, %b) : f32[3,4]
-  %za = linear(%z, %a) : f32[3,4]
-  %zc = linear(%z, %c) : f32[3,4]
-})",
-                    R"(
-func @main(%x: f32[3,4], %z: f32[3,4], %a: f32[4,4], %b: f32[4,4], %c: f32[4,4]) -> (%xa, %xb, %za, %zc) {
-  %xa_xb = linear(%x, %a, _, _, %b, _) {adjacent_weights = true} : f32[3,8]
-  %xa = slice(%xa_xb) {axis = 1, begin = 0, end = 4, step = 1} : f32[3,4]
-  %xb = slice(%xa_xb) {axis = 1, begin = 4, end = 8, step = 1} : f32[3,4]
-  %za = linear(%z, %a) : f32[3,4]
-  %zc = linear(%z, %c) : f32[3,4]
-})");
-}
-
-// ---- a layer, forward and backward, with accumulation ----
-
-TEST(AttachEpilogues, AnMlpInALoop) {
-    expect_attached(R"(
-func @main(%x: f32[3,4], %dy: f32[3,4], %gate: 2 x f32[5,4], %up: 2 x f32[5,4], %down: 2 x f32[4,5]) -> (%dgate, %dup, %ddown, %dx) {
-  %y, %x.saved, %g, %u = repeat(%x, %gate, %up, %down) {body = "layer_forward", carried = 1, n = 2, per_layer = 3} : f32[3,4], 2 x f32[3,4], 2 x f32[3,5], 2 x f32[3,5]
-  %dx, %dgate, %dup, %ddown = repeat(%dy, %x.saved, %g, %u, %gate, %up, %down) {body = "layer_backward", carried = 1, n = 2, per_layer = 6, reverse = true} : f32[3,4], 2 x f32[5,4], 2 x f32[5,4], 2 x f32[4,5]
-}
-
-func @layer_forward(%x: f32[3,4], %gate: f32[5,4], %up: f32[5,4], %down: f32[4,5]) -> (%y, %x, %gate_proj, %up_proj) {
-  %gate_proj = linear(%x, %gate) : f32[3,5]
-  %up_proj = linear(%x, %up) : f32[3,5]
-  %h = swiglu(%gate_proj, %up_proj) : f32[3,5]
-  %d = linear(%h, %down) : f32[3,4]
+func @mlp_forward(%x: f32[3,4], %w: f32[5,4], %b: f32[5], %v: f32[4,5]) -> (%y, %u) {
+  %p = linear(%x, %w) : f32[3,5]
+  %u = add(%p, %b) : f32[3,5]
+  %h = gelu(%u) : f32[3,5]
+  %d = linear(%h, %v) : f32[3,4]
   %y = add(%x, %d) : f32[3,4]
 }
 
-func @layer_backward(%dy: f32[3,4], %x: f32[3,4], %g: f32[3,5], %u: f32[3,5], %gate: f32[5,4], %up: f32[5,4], %down: f32[4,5]) -> (%dx, %dgate_w, %dup_w, %ddown_w) {
-  %h = swiglu(%g, %u) : f32[3,5]
-  %dh = linear_backward_input(%dy, %down) : f32[3,5]
-  %ddown_w = linear_backward_weight(%dy, %h) : f32[4,5]
-  %dgate, %dup = swiglu_backward(%dh, %g, %u) : f32[3,5], f32[3,5]
-  %dxu = linear_backward_input(%dup, %up) : f32[3,4]
-  %dup_w = linear_backward_weight(%dup, %x) : f32[5,4]
-  %s = add(%dy, %dxu) : f32[3,4]
-  %dxg = linear_backward_input(%dgate, %gate) : f32[3,4]
-  %dgate_w = linear_backward_weight(%dgate, %x) : f32[5,4]
-  %dx = add(%s, %dxg) : f32[3,4]
+func @mlp_backward(%dy: f32[3,4], %x: f32[3,4], %u: f32[3,5], %w: f32[5,4], %v: f32[4,5]) -> (%dx, %dw, %db, %dv) {
+  %h = gelu(%u) : f32[3,5]
+  %dh = linear_backward_input(%dy, %v) : f32[3,5]
+  %dv = linear_backward_weight(%dy, %h) : f32[4,5]
+  %du = gelu_backward(%dh, %u) : f32[3,5]
+  %db = reduce_sum(%du) {axes = [0], keep_dims = false} : f32[5]
+  %dxm = linear_backward_input(%du, %w) : f32[3,4]
+  %dw = linear_backward_weight(%du, %x) : f32[5,4]
+  %dx = add(%dy, %dxm) : f32[3,4]
 })",
                     R"(
-func @main(%x: f32[3,4], %dy: f32[3,4], %gate: 2 x f32[5,4], %up: 2 x f32[5,4], %down: 2 x f32[4,5]) -> (%dgate, %dup, %ddown, %dx) {
-  %y, %x.saved, %gate_up_proj = repeat(%x, %gate, %up, %down) {body = "layer_forward", carried = 1, n = 2, per_layer = 3} : f32[3,4], 2 x f32[3,4], 2 x f32[3,10]
-  %dx, %dgate, %dup, %ddown = repeat(%dy, %x.saved, %gate_up_proj, %gate, %up, %down) {body = "layer_backward", carried = 1, n = 2, per_layer = 5, reverse = true} : f32[3,4], 2 x f32[5,4], 2 x f32[5,4], 2 x f32[4,5]
+func @main(%x: f32[3,4], %dy: f32[3,4], %w: f32[5,4], %b: f32[5], %v: f32[4,5]) -> (%y, %dx, %dw, %db, %dv) {
+  %y, %u = call(%x, %w, %b, %v) {callee = "mlp_forward"} : f32[3,4], f32[3,5]
+  %dx, %dw, %db, %dv = call(%dy, %x, %u, %w, %v) {callee = "mlp_backward"} : f32[3,4], f32[5,4], f32[5], f32[4,5]
 }
 
-func @layer_forward(%x: f32[3,4], %gate: f32[5,4], %up: f32[5,4], %down: f32[4,5]) -> (%y, %x, %gate_up_proj) {
-  %gate_up_proj = linear(%x, %gate, _, _, %up, _) {adjacent_weights = true} : f32[3,10]
-  %gate_proj = slice(%gate_up_proj) {axis = 1, begin = 0, end = 5, step = 1} : f32[3,5]
-  %up_proj = slice(%gate_up_proj) {axis = 1, begin = 5, end = 10, step = 1} : f32[3,5]
-  %h = swiglu(%gate_proj, %up_proj) : f32[3,5]
-  %y = linear(%h, %down, _, %x) : f32[3,4]
+func @mlp_forward(%x: f32[3,4], %w: f32[5,4], %b: f32[5], %v: f32[4,5]) -> (%y, %u) {
+  %h, %u = linear(%x, %w, %b) {activation = "gelu", keep_pre_activation = true} : f32[3,5], f32[3,5]
+  %y = linear(%h, %v, _, %x) : f32[3,4]
 }
 
-func @layer_backward(%dy: f32[3,4], %x: f32[3,4], %gate_up_proj: f32[3,10], %gate: f32[5,4], %up: f32[5,4], %down: f32[4,5]) -> (%dx, %dgate_w, %dup_w, %ddown_w) {
-  %g = slice(%gate_up_proj) {axis = 1, begin = 0, end = 5, step = 1} : f32[3,5]
-  %u = slice(%gate_up_proj) {axis = 1, begin = 5, end = 10, step = 1} : f32[3,5]
-  %h = swiglu(%g, %u) : f32[3,5]
-  %dh = linear_backward_input(%dy, %down) : f32[3,5]
-  %ddown_w = linear_backward_weight(%dy, %h) : f32[4,5]
-  %dgate, %dup = swiglu_backward(%dh, %g, %u) : f32[3,5], f32[3,5]
-  %dgate_dup = concat(%dgate, %dup) {axis = 1} : f32[3,10]
-  %dgate_w, %dup_w = linear_backward_weight(%dgate_dup, %x) {adjacent_weights = true, outs = [5, 5]} : f32[5,4], f32[5,4]
-  %dx = linear_backward_input(%dgate_dup, %gate, %dy, %up) {adjacent_weights = true} : f32[3,4]
+func @mlp_backward(%dy: f32[3,4], %x: f32[3,4], %u: f32[3,5], %w: f32[5,4], %v: f32[4,5]) -> (%dx, %dw, %db, %dv) {
+  %h = gelu(%u) : f32[3,5]
+  %dh = linear_backward_input(%dy, %v) : f32[3,5]
+  %dv = linear_backward_weight(%dy, %h) : f32[4,5]
+  %du = gelu_backward(%dh, %u) : f32[3,5]
+  %dw, %db = linear_backward_weight(%du, %x) {bias = true} : f32[5,4], f32[5]
+  %dx = linear_backward_input(%du, %w, %dy) : f32[3,4]
+})");
+}
+
+// ---- accumulation over micro-steps ----
+
+TEST(AttachEpilogues, AccumulationBecomesTheProductsOwn) {
+    expect_attached(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %w0: f32[5,4], %b0: f32[5], %first: bool[]) -> (%dw_after, %db_after) {
+  %dw = linear_backward_weight(%dy, %x) : f32[5,4]
+  %db = reduce_sum(%dy) {axes = [0], keep_dims = false} : f32[5]
+  %dw_after = accumulate_gradient(%w0, %dw, %first) : f32[5,4]
+  %db_after = accumulate_gradient(%b0, %db, %first) : f32[5]
+})",
+                    R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %w0: f32[5,4], %b0: f32[5], %first: bool[]) -> (%dw_after, %db_after) {
+  %dw_after, %db_after = linear_backward_weight(%dy, %x, %w0, %b0, %first) {bias = true} : f32[5,4], f32[5]
+})");
+}
+
+TEST(AttachEpilogues, OfTiedWeightsTheFirstTermAddsToWhatIsBefore) {
+    expect_attached(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %ids: i64[3], %dz: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after) {
+  %head = linear_backward_weight(%dy, %x) : f32[5,4]
+  %table = embedding_backward(%dz, %ids) {entries = 5} : f32[5,4]
+  %dw = add(%head, %table) : f32[5,4]
+  %after = accumulate_gradient(%before, %dw, %first) : f32[5,4]
+})",
+                    R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %ids: i64[3], %dz: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after) {
+  %head = linear_backward_weight(%dy, %x, %before, %first) : f32[5,4]
+  %after = embedding_backward(%dz, %ids, %head) {entries = 5} : f32[5,4]
+})");
+}
+
+TEST(AttachEpilogues, AGradientThatIsReadAsWellIsAccumulatedOutside) {
+    expect_unchanged(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after, %dw) {
+  %dw = linear_backward_weight(%dy, %x) : f32[5,4]
+  %after = accumulate_gradient(%before, %dw, %first) : f32[5,4]
+})");
+}
+
+TEST(AttachEpilogues, GradientsOfOneProductAreAccumulatedTogetherOrNotAtAll) {
+    expect_unchanged(R"(
+func @main(%dy: f32[3,5], %x: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%after, %db) {
+  %dw, %db = linear_backward_weight(%dy, %x) {bias = true} : f32[5,4], f32[5]
+  %after = accumulate_gradient(%before, %dw, %first) : f32[5,4]
 })");
 }
 

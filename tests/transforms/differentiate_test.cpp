@@ -4,6 +4,7 @@
 
 #include "compiler/analysis/gradient_check.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/unroll_repeats.h"
 #include "tests/transforms/transform_text.h"
 
 namespace thunderc {
@@ -292,6 +293,62 @@ func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd
   %dscale_1 = add(%dscale_sum, %dscale) : f32[8]
 }
 )");
+}
+
+// Two carried values, of which only one is read behind the loop; the loss reads what the loop collects as well, one
+// member of it twice; the loop runs from the last layer to the first.
+constexpr const char* crossed = R"(
+func @main(
+    %x: f32[4] input "x",
+    %a: f32[4] parameter "a",
+    %w: 3 x f32[4] parameter "w.{0..2}",
+    %s: f32[4] parameter "s") -> (%loss "loss") {
+  %u, %v, %c = repeat(%x, %a, %w, %s) {body = "layer", carried = 2, n = 3, per_layer = 1, reverse = true} : f32[4], f32[4], 3 x f32[4]
+  %c0 = member(%c) {index = 0} : f32[4]
+  %c2 = member(%c) {index = 2} : f32[4]
+  %p = mul(%u, %c0) : f32[4]
+  %q = mul(%p, %c2) : f32[4]
+  %r = add(%q, %c0) : f32[4]
+  %loss = reduce_sum(%r) {axes = [0], keep_dims = false} : f32[]
+}
+func @layer(%x: f32[4], %y: f32[4], %w: f32[4], %s: f32[4]) -> (%n, %m, %c) {
+  %n = mul(%y, %w) : f32[4]
+  %t = tanh(%x) : f32[4]
+  %m = add(%t, %s) : f32[4]
+  %c = mul(%m, %n) : f32[4]
+}
+)";
+
+TEST_P(DifferentiateLoop, CarriesCollectsAndRunsBackwards) {
+    const Module loops = gradients(crossed, GetParam());
+    expect_right_gradients(loops);
+    Report report;
+    DifferentiateOptions options;
+    options.recompute = GetParam();
+    const Module calls = differentiate(unroll_repeats(parsed(crossed), report), options, report);
+    verify(calls);
+    const std::vector<Members> arguments = random_arguments(loops.main(), 4);
+    expect_same_bits(evaluate(loops, loops.main(), std::span<const Members>(arguments)),
+                     evaluate(calls, calls.main(), std::span<const Members>(arguments)));
+}
+
+TEST_P(DifferentiateLoop, LoopsInsideLoopsAreUnrolled) {
+    const Module module = gradients(R"(
+func @main(%x: f32[4] input "x", %w: 2 x f32[4] parameter "w.{0..1}", %v: f32[4] parameter "v") -> (%loss "loss") {
+  %y = repeat(%x, %w, %v) {body = "outer", carried = 1, n = 2, per_layer = 1, reverse = false} : f32[4]
+  %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+}
+func @outer(%x: f32[4], %w: f32[4], %v: f32[4]) -> (%y) {
+  %y = repeat(%x, %w, %v) {body = "inner", carried = 1, n = 3, per_layer = 0, reverse = false} : f32[4]
+}
+func @inner(%x: f32[4], %w: f32[4], %v: f32[4]) -> (%y) {
+  %a = mul(%x, %w) : f32[4]
+  %b = add(%a, %v) : f32[4]
+  %y = tanh(%b) : f32[4]
+}
+)",
+                                    GetParam());
+    expect_right_gradients(module);
 }
 
 TEST(Differentiate, SavesTheBlocksInputAlone) {

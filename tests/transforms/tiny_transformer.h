@@ -15,19 +15,21 @@ namespace thunderc {
 
 struct TinyTransformer {
     int layers = 5;
-    bool scopes = true;          // false: as an export that lost its metadata
-    bool tied = false;           // the head is the embedding
-    bool bad_layer_names = false;
-    int windowed_every = 0;      // > 0: every so many layers attend over a window, the first one among them
-    bool differing_tables = false;   // each layer has a constant of its own
+    bool scopes = true;             // false: as an export that lost its metadata
+    bool tied = false;              // the head is the embedding
+    bool learned_tables = false;    // the rotary tables depend on a parameter, and are computed in the first layer
+    int windowed_every = 0;         // > 0: every so many layers attend over a window, the first one among them
+    bool differing_tables = false;  // each layer has a constant of its own
 
     std::string text() const {
-        std::string arguments = "%ids: i64[2,6] input \"input_ids\" {batched, entries = 11, source = \"tokens\"},\n"
-                                "%labels: i64[12] input \"labels\" {entries = 11, ignore = -100},\n";
+        std::string arguments =
+            "%ids: i64[2,6] input \"input_ids\" {batched, entries = 11, source = \"tokens\"},\n"
+            "%labels: i64[12] input \"labels\" {entries = 11, ignore = -100},\n";
         arguments += parameter("embed", "11,8", "model.embed_tokens.weight");
         std::string ops;
         auto op = [&](const std::string& line, const std::string& scope, const std::string& module_class) {
-            ops += "  " + line + (scopes && !scope.empty() ? fmt::format(" at \"{}\" \"{}\"", scope, module_class) : "") + "\n";
+            ops += "  " + line +
+                   (scopes && !scope.empty() ? fmt::format(" at \"{}\" \"{}\"", scope, module_class) : "") + "\n";
         };
         op("%x0 = embedding(%embed, %ids) : f32[2,6,8]", "model.embed_tokens", "Embedding");
         for (int i = 0; i < layers; ++i) {
@@ -46,26 +48,36 @@ struct TinyTransformer {
             weight("mlp.up_proj", "16,8");
             weight("mlp.down_proj", "8,16");
             auto line = [&](std::string text, const std::string& scope, const std::string& module_class) {
-                for (std::size_t at = 0; (at = text.find('#', at)) != std::string::npos;) text.replace(at, 1, std::to_string(i));
+                for (std::size_t at = 0; (at = text.find('#', at)) != std::string::npos;)
+                    text.replace(at, 1, std::to_string(i));
                 op(text, scope.empty() ? layer : layer + "." + scope, module_class);
             };
-            line("%n# , %r# = rms_norm(%x#, %input_layernorm#) {eps = 0.00001} : f32[2,6,8], f32[2,6]", "input_layernorm", "Norm");
+            line("%n# , %r# = rms_norm(%x#, %input_layernorm#) {eps = 0.00001} : f32[2,6,8], f32[2,6]",
+                 "input_layernorm", "Norm");
             line("%q# = linear(%n#, %q_proj#) : f32[2,6,8]", "self_attn.q_proj", "Linear");
             line("%qh# = reshape(%q#) {dims = [2,6,4,2]} : f32[2,6,4,2]", "self_attn", "Attention");
             line("%k# = linear(%n#, %k_proj#) : f32[2,6,4]", "self_attn.k_proj", "Linear");
             line("%kh# = reshape(%k#) {dims = [2,6,2,2]} : f32[2,6,2,2]", "self_attn", "Attention");
             line("%v# = linear(%n#, %v_proj#) : f32[2,6,4]", "self_attn.v_proj", "Linear");
             line("%vh# = reshape(%v#) {dims = [2,6,2,2]} : f32[2,6,2,2]", "self_attn", "Attention");
-            if (i == 0) {   // exporters put the tables where they are read first
-                op("%angle = constant() {value = <f32[1,6,2] affine 0.0 + [0.0, 0.7, 0.0]>} : f32[1,6,2]", "model.rotary_emb", "Rotary");
-                op("%cos = cos(%angle) : f32[1,6,2]", "model.rotary_emb", "Rotary");
-                op("%sin = sin(%angle) : f32[1,6,2]", "model.rotary_emb", "Rotary");
+            if (i == 0) {  // exporters put the tables where they are read first
+                op("%angle = constant() {value = <f32[1,6,2] affine 0.0 + [0.0, 0.7, 0.0]>} : f32[1,6,2]",
+                   "model.rotary_emb", "Rotary");
+                std::string angle = "angle";
+                if (learned_tables) {
+                    arguments += parameter("frequency", "2", "model.rotary_emb.frequency");
+                    op("%learned = mul(%angle, %frequency) : f32[1,6,2]", "model.rotary_emb", "Rotary");
+                    angle = "learned";
+                }
+                op("%cos = cos(%" + angle + ") : f32[1,6,2]", "model.rotary_emb", "Rotary");
+                op("%sin = sin(%" + angle + ") : f32[1,6,2]", "model.rotary_emb", "Rotary");
             }
             line("%qr# = rotary(%qh#, %cos, %sin) {style = \"half\"} : f32[2,6,4,2]", "self_attn", "Attention");
             line("%kr# = rotary(%kh#, %cos, %sin) {style = \"half\"} : f32[2,6,2,2]", "self_attn", "Attention");
             const bool windowed = windowed_every > 0 && i % windowed_every == 0;
-            line(fmt::format("%a# , %lse# = sdpa(%qr#, %kr#, %vh#) {{causal = true, scale = 0.7{}}} : f32[2,6,4,2], f32[2,4,6]",
-                             windowed ? ", window = 3" : ""),
+            line(fmt::format(
+                     "%a# , %lse# = sdpa(%qr#, %kr#, %vh#) {{causal = true, scale = 0.7{}}} : f32[2,6,4,2], f32[2,4,6]",
+                     windowed ? ", window = 3" : ""),
                  "self_attn", "Attention");
             line("%af# = reshape(%a#) {dims = [2,6,8]} : f32[2,6,8]", "self_attn", "Attention");
             line("%o# = linear(%af#, %o_proj#) : f32[2,6,8]", "self_attn.o_proj", "Linear");
@@ -86,7 +98,8 @@ struct TinyTransformer {
         }
         arguments += parameter("norm", "8", "model.norm.weight");
         if (!tied) arguments += parameter("head", "11,8", "lm_head.weight");
-        op(fmt::format("%f, %fr = rms_norm(%x{}, %norm) {{eps = 0.00001}} : f32[2,6,8], f32[2,6]", layers), "model.norm", "Norm");
+        op(fmt::format("%f, %fr = rms_norm(%x{}, %norm) {{eps = 0.00001}} : f32[2,6,8], f32[2,6]", layers),
+           "model.norm", "Norm");
         op(fmt::format("%logits = linear(%f, %{}) : f32[2,6,11]", tied ? "embed" : "head"), "lm_head", "Linear");
         op("%rows = reshape(%logits) {dims = [12,11]} : f32[12,11]", "", "");
         op("%loss, %clse = cross_entropy(%rows, %labels) {ignore_index = -100} : f32[], f32[12]", "", "");
@@ -107,7 +120,8 @@ class NamedArguments {
     explicit NamedArguments(const Function& main, std::uint64_t seed) {
         const std::vector<Members> values = random_arguments(main, seed);
         for (std::size_t k = 0; k < values.size(); ++k)
-            for (std::size_t m = 0; m < values[k].size(); ++m) by_name_[main.argument_info[k].names.at(m)] = values[k][m];
+            for (std::size_t m = 0; m < values[k].size(); ++m)
+                by_name_[main.argument_info[k].names.at(m)] = values[k][m];
     }
 
     std::vector<Members> of(const Function& main) const {
@@ -131,7 +145,7 @@ inline std::map<std::string, Tensor> named_results(const Module& module, const N
     std::map<std::string, Tensor> out;
     for (std::size_t r = 0; r < results.size(); ++r) {
         const std::string& name = main.result_names.at(r);
-        std::vector<std::string> names = {name};
+        std::vector<std::string> names = {name};  // gradients are named after the value of their parameter
         for (std::size_t k = 0; k < main.arguments.size(); ++k)
             if (name == "d" + main.info(main.arguments[k]).name) names = main.argument_info[k].names;
         for (std::size_t m = 0; m < results[r].size(); ++m) out[names.at(m)] = results[r][m];

@@ -52,6 +52,16 @@ template <std::integral T>
 inline T max(T a, T b) {
     return a > b ? a : b;
 }
+template <std::integral T>
+inline T pow(T base, T exponent) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+    T result = 1;
+    for (; exponent > 0; exponent /= 2) {
+        if (exponent % 2 == 1) result *= base;
+        if (exponent > 1) base *= base;
+    }
+    return result;
+}
 
 inline float sqrt(float x) {
     return __builtin_sqrtf(x);

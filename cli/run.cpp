@@ -1,0 +1,125 @@
+// thunderc run: evaluates a model's graph, as the exporter wrote it, in double precision.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "cli/command.h"
+#include "codegen/safetensors.h"
+#include "compiler/analysis/evaluate.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+struct RunOptions {
+    ModelOptions model;
+    std::filesystem::path in, out;
+};
+
+[[noreturn]] void fail(const std::string& message, const std::string& help, const std::string& expected = {},
+                       const std::string& actual = {}) {
+    Diagnostic d;
+    d.message = message;
+    d.help = help;
+    d.expected = expected;
+    d.actual = actual;
+    throw UserError(std::move(d));
+}
+
+Tensor from_source(const WeightSource& source, const Type& type) {
+    const std::vector<std::byte> bytes = source_bytes(source);
+    Tensor out(type);
+    check(bytes.size() == static_cast<std::size_t>(out.size()) * sizeof(float), "a weight of another size");
+    for (std::int64_t k = 0; k < out.size(); ++k) {
+        float value = 0;
+        std::memcpy(&value, bytes.data() + static_cast<std::size_t>(k) * sizeof value, sizeof value);
+        out.set(k, value);
+    }
+    return out;
+}
+
+// What the file gives for an argument under one of its names, else the export's own data; floats of any width are
+// taken for floats, integers of any width for integers.
+Tensor argument(const std::map<std::string, Tensor>& given, const std::filesystem::path& file, const ArgInfo& info,
+                const Type& type, std::size_t member) {
+    std::vector<std::string> names = {info.names.at(member)};
+    if (member < info.aliases.size())
+        names.insert(names.end(), info.aliases[member].begin(), info.aliases[member].end());
+    for (const std::string& name : names) {
+        auto found = given.find(name);
+        if (found == given.end()) continue;
+        const Tensor& t = found->second;
+        if (t.type.dims != type.dims || t.floating() != is_float(type.dtype))
+            fail(fmt::format("{} in {} does not fit the model", name, file.string()),
+                 "give it the model's shape, or choose the model's with --batch, --seq and --dim", to_string(type),
+                 to_string(t.type));
+        Tensor out(type);
+        for (std::int64_t k = 0; k < out.size(); ++k) {
+            if (t.floating())
+                out.f[static_cast<std::size_t>(k)] = t.f[static_cast<std::size_t>(k)];
+            else
+                out.i[static_cast<std::size_t>(k)] = t.i[static_cast<std::size_t>(k)];
+        }
+        if (info.kind == ArgInfo::Kind::input && info.entries > 0)
+            for (std::int64_t id : out.i)
+                if ((id < 0 || id >= info.entries) && (info.ignore_index == 0 || id != info.ignore_index))
+                    fail(fmt::format("{} in {} holds {}, which is no id", name, file.string(), id),
+                         fmt::format("ids are at least 0 and below {}", info.entries));
+        return out;
+    }
+    const WeightSource* source = member < info.sources.size() ? info.sources[member].get() : nullptr;
+    if (source != nullptr && source->read) return from_source(*source, type);
+    std::vector<std::string> present;
+    for (const auto& [name, tensor] : given) present.push_back(name);
+    if (present.size() > 8) present.resize(8);
+    fail(fmt::format("there is no tensor {} in {}", names.front(), file.string()),
+         fmt::format("add it: {}; the file holds {}{}", to_string(type),
+                     present.empty() ? "nothing" : fmt::format("{}", fmt::join(present, ", ")),
+                     given.size() > present.size() ? fmt::format(" and {} more", given.size() - present.size()) : ""));
+}
+
+int run_command(RunOptions o) {
+    o.model.finish();
+    // Names and orientation are the framework's from here on; nothing else has been changed.
+    const Module module = compile_until(o.model, "simplify");
+    const std::map<std::string, Tensor> given = read_safetensors(o.in);
+    const Function& main = module.main();
+    std::vector<Members> arguments;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info.at(k);
+        arguments.emplace_back();
+        for (std::size_t m = 0; m < info.names.size(); ++m)
+            arguments.back().push_back(argument(given, o.in, info, main.type(main.arguments[k]).member(), m));
+    }
+    const std::vector<Members> results = evaluate(module, main, std::span<const Members>(arguments));
+    std::vector<StoredTensor> stored;
+    for (std::size_t r = 0; r < results.size(); ++r) {
+        Tensor t = results[r].at(0);
+        if (t.floating() && t.type.dtype != DType::f64) t.type.dtype = DType::f32;
+        fmt::print("{:<24} {}\n", main.result_names.at(r), to_string(t.type));
+        stored.push_back(stored_tensor(main.result_names.at(r), std::move(t)));
+    }
+    write_safetensors(o.out, stored);
+    return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+    auto o = std::make_shared<RunOptions>();
+    CLI::App* sub = app.add_subcommand("run", "evaluate a model's graph by the reference, in double precision");
+    sub->footer(
+        "Inputs are read by their names in the graph; parameters by the framework's names where the file has them,\n"
+        "else they are the export's. Outputs are written by their names in the graph. It is slow and exact: a\n"
+        "reference for small models, not a way to use one.\n\n"
+        "  thunderc run model.onnx --in inputs.safetensors --out outputs.safetensors");
+    o->model.add_to(*sub);
+    sub->add_option("--in", o->in, "tensors by name")->required()->type_name("X.safetensors");
+    sub->add_option("--out", o->out, "the file to write")->required()->type_name("Y.safetensors");
+    sub->callback([o, &action] { action = [o] { return run_command(*o); }; });
+}
+
+}  // namespace thunderc

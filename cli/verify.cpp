@@ -1,0 +1,100 @@
+// thunderc verify: the gradients that a program will compute against differences of its loss, in fp64.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "cli/command.h"
+#include "compiler/analysis/gradient_check.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+struct VerifyOptions {
+    ModelOptions model;
+    GradientCheckOptions check;
+    double tolerance = 1e-6;
+};
+
+// All checks of one parameter, or of one direction through all of them.
+struct Row {
+    std::string name;
+    std::vector<GradientCheck> checks;
+
+    const GradientCheck& worst() const {
+        // A gradient that is no number is worse than any other.
+        return *std::max_element(checks.begin(), checks.end(), [](const GradientCheck& a, const GradientCheck& b) {
+            return !std::isnan(a.error) && (std::isnan(b.error) || a.error < b.error);
+        });
+    }
+};
+
+// In the order of the checks; the elements of a parameter ("w[3]") make one row.
+std::vector<Row> rows_of(const std::vector<GradientCheck>& checks) {
+    std::vector<Row> rows;
+    std::map<std::string, std::size_t> by_name;
+    for (const GradientCheck& c : checks) {
+        const std::string name = c.what.substr(0, c.what.rfind('['));
+        auto [found, fresh] = by_name.try_emplace(name, rows.size());
+        if (fresh) rows.push_back({name, {}});
+        rows[found->second].checks.push_back(c);
+    }
+    return rows;
+}
+
+int verify_command(VerifyOptions o) {
+    o.model.finish();
+    const Module module = compile_until(o.model, "differentiate");
+    const std::vector<Members> arguments = random_arguments(module.main(), o.check.seed);
+    const std::vector<Row> rows = rows_of(check_gradients(module, arguments, o.check));
+    std::size_t width = 9, failed = 0;
+    for (const Row& row : rows) width = std::max(width, row.name.size());
+    fmt::print("{:<{}}  {:>9}  {:>9}  {:>15}  {:>15}\n", "gradient", width, "compared", "error", "by gradients",
+               "by differences");
+    for (const Row& row : rows) {
+        const GradientCheck& worst = row.worst();
+        const bool ok = worst.error <= o.tolerance;
+        failed += ok ? 0 : 1;
+        fmt::print("{:<{}}  {:>9}  {:>9.1e}  {:>15.8e}  {:>15.8e}{}\n", row.name, width, row.checks.size(), worst.error,
+                   worst.actual, worst.expected, ok ? "" : fmt::format("  wrong, at {}", worst.what));
+    }
+    if (failed == 0) {
+        fmt::print("{} gradients agree with differences within {:.0e}\n", rows.size(), o.tolerance);
+        return 0;
+    }
+    Diagnostic d;
+    d.message = fmt::format("{} of {} gradients do not agree with differences of the loss within {:.0e}", failed,
+                            rows.size(), o.tolerance);
+    d.help = "where the loss has a kink (relu, max) another --seed avoids it; else the rule of an op is wrong: please report it";
+    throw UserError(std::move(d));
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+    auto o = std::make_shared<VerifyOptions>();
+    CLI::App* sub = app.add_subcommand(
+        "verify", "check a model's gradients against finite differences of its loss, in double precision");
+    sub->footer(
+        "Every trainable parameter is checked at a few random elements, and all of them together along random\n"
+        "directions; weights and inputs are random. Exit status 1 where a gradient is wrong. For a large model\n"
+        "choose a small --batch and --seq.\n\n"
+        "  thunderc verify model.onnx --batch 1 --seq 16");
+    o->model.add_to(*sub);
+    sub->add_option("--seed", o->check.seed, "of weights, inputs and what is compared")->capture_default_str();
+    sub->add_option("--directions", o->check.directions, "random directions through all parameters")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--elements", o->check.elements, "random elements of each parameter")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--tolerance", o->tolerance, "the largest relative error that passes")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    sub->callback([o, &action] { action = [o] { return verify_command(*o); }; });
+}
+
+}  // namespace thunderc

@@ -1,0 +1,269 @@
+// What thunderc says when a model, an option or the disk is at fault: the whole text and the exit status; and that
+// nothing is left behind. What it does not catch is a bug: status 3.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/programs/shell.h"
+
+namespace thunderc::tests {
+namespace {
+namespace fs = std::filesystem;
+
+class Errors : public testing::Test {
+  protected:
+    Errors() {
+        const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+        folder_ = fs::temp_directory_path() / ("thunderc-" + std::string(test->name()) + std::to_string(::getpid()));
+        fs::remove_all(folder_);
+        fs::create_directories(folder_);
+        // Short names in commands and messages.
+        fs::create_directory_symlink(FIXTURES, folder_ / "fixtures");
+    }
+    ~Errors() override { fs::remove_all(folder_); }
+
+    Outcome thunderc(const std::string& arguments) const { return shell(folder_, "'" THUNDERC "' " + arguments); }
+
+    // `message` without "error: ", and what follows it.
+    void expect_failure(const std::string& arguments, const std::string& message, int status = 1) const {
+        const std::vector<std::string> before = names();
+        const Outcome outcome = thunderc(arguments);
+        EXPECT_EQ(outcome.err, "error: " + message + "\n") << "thunderc " << arguments;
+        EXPECT_EQ(outcome.out, "") << "thunderc " << arguments;
+        EXPECT_EQ(outcome.status, status) << "thunderc " << arguments;
+        EXPECT_EQ(names(), before) << "thunderc " << arguments << " left files behind";
+    }
+
+    std::vector<std::string> names() const {
+        std::vector<std::string> out;
+        for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path().filename().string());
+        std::sort(out.begin(), out.end());
+        return out;
+    }
+
+    fs::path folder_;
+};
+
+TEST_F(Errors, OfFilesThatAreNoModels) {
+    expect_failure("train none.onnx -o out",
+                   "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.onnx");
+    for (const char* command : {"inspect", "trace", "plan"})
+        expect_failure(std::string(command) + " none.onnx",
+                       "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.onnx");
+    write_file(folder_ / "notes.txt", "These are notes, and no model of anything.\n");
+    expect_failure("train notes.txt -o out",
+                   "notes.txt is not an ONNX file\nhelp: export the model with torch.onnx.export(model, args, "
+                   "\"model.onnx\", dynamo=True)");
+    write_file(folder_ / "empty.onnx", "");
+    expect_failure("train empty.onnx -o out", "empty.onnx is empty\nhelp: export the model again");
+    fs::create_directory(folder_ / "folder.onnx");
+    expect_failure(
+        "train folder.onnx -o out",
+        "folder.onnx is a folder, not a model file\nhelp: give the path of the exported model inside it, e.g. "
+        "model.onnx");
+}
+
+TEST_F(Errors, OfTruncatedModels) {
+    const std::string whole = read_file(fs::path(FIXTURES) / "mlp/dynamo.logits.onnx");
+    write_file(folder_ / "cut.onnx", whole.substr(0, whole.size() - 1838));
+    expect_failure("train cut.onnx -o out",
+                   "cut.onnx is truncated: at least 1832 bytes are missing at its end\nhelp: copy or export the model "
+                   "again");
+    // Cut anywhere, it is refused, and never a crash.
+    for (std::size_t length : {std::size_t{1}, std::size_t{2}, std::size_t{9}, std::size_t{100}, whole.size() / 2,
+                               whole.size() - 20, whole.size() - 1}) {
+        write_file(folder_ / "cut.onnx", whole.substr(0, length));
+        const Outcome outcome = thunderc("train cut.onnx -o out");
+        EXPECT_EQ(outcome.status, 1) << length << ": " << outcome.err;
+        EXPECT_FALSE(fs::exists(folder_ / "out")) << length;
+    }
+}
+
+TEST_F(Errors, OfExternalData) {
+    fs::copy_file(folder_ / "fixtures/frontend/external.onnx", folder_ / "external.onnx");
+    const std::string data = read_file(folder_ / "fixtures/frontend/external.onnx.data");
+    write_file(folder_ / "external.onnx.data", data.substr(0, 50));
+    expect_failure("train external.onnx -o out --loss mse",
+                   "the external file external.onnx.data is too short: layer.weight needs 48 bytes at offset 48, the "
+                   "file has 50\nhelp: copy or export the file again");
+    fs::remove(folder_ / "external.onnx.data");
+    expect_failure("train external.onnx -o out --loss mse --constant layer.weight",
+                   "the constant layer.weight is in the external file external.onnx.data, which is missing\nhelp: put "
+                   "the file beside the model: constants are compiled into the program");
+    // Weights may come later; the program says so when it starts.
+    const Outcome outcome = thunderc("train external.onnx -o out --loss mse");
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.err,
+              "note: the weights are not there (external.onnx.data): the program starts from random ones, or from "
+              "--init\n");
+    EXPECT_FALSE(fs::exists(folder_ / "out/weights.safetensors"));
+}
+
+TEST_F(Errors, OfGraphs) {
+    const std::string train = "train fixtures/frontend/", out = ".onnx -o out";
+    expect_failure(train + "unknown_operator" + out,
+                   "the operator Sofmax is not supported\n  node: node_7\n  module: model.mlp\n  operator: Sofmax\n"
+                   "help: did you mean Softmax?");
+    expect_failure(
+        train + "unknown_domain" + out,
+        "the operator FancyOp of the domain com.example is not supported\n  node: fancy\n  operator: FancyOp\n"
+        "help: express it by other operators in the model, or export it as a model-local function");
+    expect_failure(train + "opset_12" + out,
+                   "the model is of opset 12, which is not supported\n  expected: opset 13 to 23\n  found: opset 12\n"
+                   "help: export with torch.onnx.export(..., opset_version=20)");
+    expect_failure(train + "layer_norm_before_17" + out,
+                   "the operator LayerNormalization is not supported in opset 16\n  node: norm\n  operator: "
+                   "LayerNormalization\nhelp: export with another opset_version, 20 for example");
+    expect_failure(
+        train + "data_dependent" + out,
+        "the shape of Expand depends on the model's data; shapes are fixed when compiling\n  node: expand\n  "
+        "operator: Expand\nhelp: export the model so that its shapes follow from the shapes of its inputs "
+        "alone");
+    expect_failure(train + "bad_reshape" + out,
+                   "Reshape changes the number of elements\n  node: view\n  operator: Reshape\n  expected: 6 elements: "
+                   "[2,3]\n  found: [4,2]\nhelp: where the exported shapes are baked in, leave --batch and --seq out");
+    expect_failure(train + "string_input" + out,
+                   "the input x is of type STRING, which is not supported\nhelp: export the model in float32 or "
+                   "bfloat16");
+    expect_failure(train + "if_constant" + out,
+                   "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
+                   "--trainable, or freeze fewer with --freeze");
+}
+
+TEST_F(Errors, OfDimensions) {
+    const std::string dynamic = "train fixtures/llama2/dyn.logits.onnx -o out ",
+                      fixed = "train fixtures/llama2/dynamo.logits.onnx -o out ";
+    expect_failure(
+        dynamic, "the dynamic dimension batch (dimension 0 of the input input_ids) is not bound\nhelp: add --batch N");
+    expect_failure(dynamic + "--batch 2",
+                   "the dynamic dimension seq (dimension 1 of the input input_ids) is not bound\nhelp: add --seq N");
+    expect_failure("train fixtures/frontend/three_symbols.onnx -o out --batch 2 --seq 3",
+                   "the dynamic dimension channels (dimension 2 of the input x) is not bound\nhelp: add --dim "
+                   "channels=N");
+    expect_failure(
+        dynamic + "--batch 2 --dim sequence=8",
+        "--dim sequence=8: the model has no dynamic dimension of that name\nhelp: its dynamic dimensions are: "
+        "batch, seq");
+    expect_failure(dynamic + "--dim batch=2 --batch 4 --seq 8",
+                   "the dimension batch is bound twice: --batch 4 and --dim batch=2\nhelp: leave one of the two out");
+    expect_failure(
+        fixed + "--batch 3",
+        "--batch 3 does not match the model, which was exported with a static shape\n  expected: 2 in "
+        "dimension 0 of the input input_ids\n  found: 3\nhelp: leave --batch out, or export with dynamic axes "
+        "(dynamic_shapes={...})");
+    expect_failure(
+        fixed + "--seq 7",
+        "--seq 7 does not match the model, which was exported with a static shape\n  expected: 8 in dimension "
+        "1 of the input input_ids\n  found: 7\nhelp: leave --seq out, or export with dynamic axes "
+        "(dynamic_shapes={...})");
+    expect_failure(fixed + "--dim batch=2",
+                   "--dim batch=2: the model has no dynamic dimension of that name\nhelp: all dimensions of this model "
+                   "are static: leave --dim out");
+}
+
+TEST_F(Errors, OfLosses) {
+    expect_failure("train fixtures/llama2/dynamo.logits.onnx -o out --loss none",
+                   "training needs a loss, and the model ends in none\n  expected: a scalar result\n  found: logits "
+                   "f32[2,8,48]\nhelp: use --loss cross-entropy or mse, or export a model that ends in its loss");
+    expect_failure("train fixtures/llama2/dynamo.loss.onnx -o out --loss cross-entropy",
+                   "--loss cross-entropy is given, but the model ends in a loss of its own, loss\nhelp: leave --loss "
+                   "out, or export the model without its loss");
+}
+
+TEST_F(Errors, OfChosenParameters) {
+    const std::string train = "train fixtures/llama2/dynamo.logits.onnx -o out ";
+    expect_failure(train + "--freeze no_such",
+                   "--freeze no_such matches no parameter\nhelp: thunderc inspect lists the parameters");
+    expect_failure(train + "--freeze 'layers.0'",
+                   "--freeze layers.0 matches 1 of the 2 layers of model.layers.{0..1}.input_layernorm.weight\nhelp: "
+                   "freeze all layers or none of them, or add --no-roll");
+    expect_failure(train + "--freeze '.*'",
+                   "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
+                   "--trainable, or freeze fewer with --freeze");
+    const std::string lists = "\nhelp: thunderc inspect lists parameters, and constants with the reason why they are";
+    expect_failure(train + "--trainable no_such", "--trainable no_such matches no tensor of the graph" + lists);
+    expect_failure(train + "--constant no_such", "--constant no_such matches no tensor of the graph" + lists);
+    expect_failure(
+        train + "--constant q_proj --trainable q_proj",
+        "both --constant and --trainable match model.layers.0.self_attn.q_proj.weight\nhelp: make one of the "
+        "two expressions narrower");
+    for (const std::string flag : {"--freeze", "--trainable", "--constant"})
+        expect_failure(
+            train + flag + " '('",
+            flag + " \"(\" is not a regular expression\nhelp: for example: " + flag + " 'model\\.layers\\.[0-9]+\\..*'",
+            2);
+}
+
+TEST_F(Errors, OfTheCommandLine) {
+    const std::string model = "fixtures/mlp/dynamo.logits.onnx", train = "train " + model + " -o out ",
+                      help = "\nhelp: thunderc train --help shows what it takes";
+    expect_failure(train + "--recompte block", "unknown option --recompte\nhelp: did you mean --recompute?", 2);
+    expect_failure(train + "--recompte=block", "unknown option --recompte\nhelp: did you mean --recompute?", 2);
+    expect_failure(train + "-x", "unknown option -x" + help, 2);
+    expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block" + help, 2);
+    expect_failure(train + "--loss hinge", "--loss: hinge is not among auto, cross-entropy, mse, none" + help, 2);
+    expect_failure(train + "--batch 0", "--batch: 0 is not a whole number of at least 1" + help, 2);
+    expect_failure(train + "--seq 1.5", "--seq: 1.5 is not a whole number of at least 1" + help, 2);
+    expect_failure(train + "--grad-accum -1", "--grad-accum: -1 is not a whole number of at least 1" + help, 2);
+    expect_failure(train + "--batch", "--batch takes a value" + help, 2);
+    for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x"})
+        expect_failure(train + "--dim " + dim,
+                       "--dim takes NAME=N, not " + std::string(dim) + "\nhelp: --dim seq=256, for example", 2);
+    expect_failure(train + "--executors onednn",
+                   "there is no executor onednn\nhelp: executors are products, attention, cross_entropy, embedding, "
+                   "optimizer, fused, reference",
+                   2);
+    expect_failure("train " + model, "--out is required" + help, 2);
+    expect_failure("train -o out", "model is required" + help, 2);
+    expect_failure(train + "two.onnx", "one argument too many: two.onnx" + help, 2);
+    expect_failure("trian " + model + " -o out", "unknown command trian\nhelp: did you mean train?", 2);
+    expect_failure("--verion", "unknown option --verion\nhelp: did you mean --version?", 2);
+    const Outcome trace = thunderc("trace " + model + " --after fold");
+    EXPECT_EQ(trace.status, 2);
+    EXPECT_EQ(trace.err.substr(0, trace.err.find(',')), "error: there is no pass fold\nhelp: the passes are import");
+}
+
+TEST_F(Errors, OfOutputFolders) {
+    const std::string train = "train fixtures/mlp/dynamo.logits.onnx -o ";
+    fs::create_directory(folder_ / "used");
+    write_file(folder_ / "used/notes.txt", "mine");
+    expect_failure(train + "used",
+                   "the folder used is in use: it holds files that thunderc did not write\nhelp: choose another folder "
+                   "with -o, or replace this one with --force");
+    expect_failure(train + "used/notes.txt", "used/notes.txt is a file\nhelp: choose a folder with -o");
+    expect_failure(train + "used/notes.txt/out",
+                   "cannot make the folder used/notes.txt/out: Not a directory\nhelp: choose another folder with -o");
+    expect_failure(train + "none --diff",
+                   "there is no folder none to compare with\nhelp: write it first, without --diff");
+    EXPECT_EQ(read_file(folder_ / "used/notes.txt"), "mine");
+    EXPECT_EQ(thunderc(train + "used --force").status, 0);
+    EXPECT_FALSE(fs::exists(folder_ / "used/notes.txt"));
+}
+
+TEST_F(Errors, OfAFullDisk) {
+    // A limit on the size of files (in blocks of 512 bytes) stands for a disk that is full: the write fails midway.
+    const std::string write = "'" THUNDERC "' train fixtures/llama5/dynamo.logits.onnx -o out",
+                      help = "\nhelp: make room on the disk, or choose another folder with -o\n";
+    const std::vector<std::string> before = names();
+    const Outcome text = shell(folder_, "ulimit -f 2; " + write);
+    EXPECT_EQ(text.status, 1);
+    EXPECT_EQ(text.err, "error: cannot write CMakeLists.txt: File too large" + help);
+    EXPECT_EQ(names(), before);
+    // All text fits, the weights do not.
+    const std::size_t weights = fs::file_size(folder_ / "fixtures/llama5/params.safetensors");
+    const Outcome data = shell(folder_, "ulimit -f " + std::to_string(weights / 512 - 10) + "; " + write);
+    EXPECT_EQ(data.status, 1);
+    EXPECT_EQ(data.err, "error: cannot write weights.safetensors: File too large" + help);
+    EXPECT_EQ(names(), before);
+    // A program that was there before stays as it was.
+    ASSERT_EQ(shell(folder_, write).status, 0);
+    write_file(folder_ / "out/mark", "");
+    EXPECT_EQ(shell(folder_, "ulimit -f 2; " + write).status, 1);
+    EXPECT_TRUE(fs::exists(folder_ / "out/mark"));
+    EXPECT_TRUE(fs::exists(folder_ / "out/model.cpp"));
+}
+
+}  // namespace
+}  // namespace thunderc::tests

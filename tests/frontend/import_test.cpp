@@ -1,0 +1,165 @@
+// What importing makes of a graph: ops, types, provenance, arguments.
+#include <cmath>
+
+#include "compiler/analysis/evaluate.h"
+#include "compiler/ir/parse.h"
+#include "compiler/ir/print.h"
+#include "tests/frontend/fixture.h"
+
+namespace thunderc {
+namespace {
+
+std::vector<std::string> op_names(const Module& module) {
+    std::vector<std::string> out;
+    for (const Op& op : module.main().ops) out.push_back(op.name);
+    return out;
+}
+
+std::vector<Tensor> run(const Module& module, const std::vector<Tensor>& arguments) {
+    return evaluate(module, module.main(), std::span<const Tensor>(arguments));
+}
+
+TEST(Import, MlpAsText) {
+    EXPECT_EQ(to_string(imported("mlp/dynamo.logits.onnx").main()), R"(func @main(
+    %x: f32[4,12] input "x" {batched},
+    %model.net.0.weight: f32[16,12] parameter "net.0.weight",
+    %model.net.0.bias: f32[16] parameter "net.0.bias",
+    %model.net.2.weight: f32[16,16] parameter "net.2.weight",
+    %model.net.2.bias: f32[16] parameter "net.2.bias",
+    %model.net.4.weight: f32[5,16] parameter "net.4.weight",
+    %model.net.4.bias: f32[5] parameter "net.4.bias") -> (%add_2 "logits") {
+  %matmul = matmul(%x, %model.net.0.weight) {transpose_a = false, transpose_b = true} : f32[4,16] at "net.0" "Linear" [Gemm "node_linear"]
+  %add = add(%matmul, %model.net.0.bias) : f32[4,16] at "net.0" "Linear" [Gemm "node_linear"]
+  %relu = relu(%add) : f32[4,16] at "net.1" "ReLU" [Relu "node_relu"]
+  %matmul_1 = matmul(%relu, %model.net.2.weight) {transpose_a = false, transpose_b = true} : f32[4,16] at "net.2" "Linear" [Gemm "node_linear_1"]
+  %add_1 = add(%matmul_1, %model.net.2.bias) : f32[4,16] at "net.2" "Linear" [Gemm "node_linear_1"]
+  %tanh = tanh(%add_1) : f32[4,16] at "net.3" "Tanh" [Tanh "node_tanh"]
+  %matmul_2 = matmul(%tanh, %model.net.4.weight) {transpose_a = false, transpose_b = true} : f32[4,5] at "net.4" "Linear" [Gemm "node_linear_2"]
+  %add_2 = add(%matmul_2, %model.net.4.bias) : f32[4,5] at "net.4" "Linear" [Gemm "node_linear_2"]
+}
+)");
+}
+
+// The exporters' ways to write the same MLP differ in nodes, not in what is computed: legacy exports have scopes in
+// names alone.
+TEST(Import, MlpVariantsHaveTheSameOps) {
+    const std::vector<std::string> expected = op_names(imported("mlp/dynamo.logits.onnx"));
+    for (const char* file : {"mlp/dyn.logits.onnx", "mlp/legacy.logits.onnx"}) {
+        const Module module = imported(file);
+        EXPECT_EQ(op_names(module), expected) << file;
+        EXPECT_EQ(module.main().ops.front().provenance.scope, "net.0") << file;
+    }
+}
+
+TEST(Import, ShapeArithmeticLeavesNoOps) {
+    CompileOptions options;
+    options.batch = 3;
+    options.seq = 5;
+    const Module module = import_model(fixture("frontend/dynamic.onnx"), options);
+    verify(module);
+    EXPECT_EQ(to_string(module.main(), {.provenance = false}), R"(func @main(
+    %x: f32[3,5,6] input "x" {batched}) -> (%transpose "y", %constant "positions") {
+  %reshape = reshape(%x) {dims = [3, 5, 2, 3]} : f32[3,5,2,3]
+  %transpose = transpose(%reshape) {permutation = [0, 2, 1, 3]} : f32[3,2,5,3]
+  %constant = constant() {value = <i64[5] affine 0.0 + [1.0]>} : i64[5]
+}
+)");
+}
+
+// Dynamic axes may be bound to other sizes than the exporter had in hand.
+TEST(Import, DynamicLlamaAtAnotherSize) {
+    CompileOptions options;
+    options.batch = 3;
+    options.seq = 5;
+    const Module module = import_model(fixture("llama2/dyn.logits.onnx"), options);
+    verify(module);
+    EXPECT_EQ(module.main().type(module.main().results[0]), Type::tensor(DType::f32, {3, 5, 48}));
+}
+
+TEST(Import, IdsKnowTheirRange) {
+    const Module module = imported("llama2/dynamo.logits.onnx");
+    const ArgInfo& ids = module.main().argument_info[0];
+    EXPECT_EQ(ids.names.front(), "input_ids");
+    EXPECT_EQ(ids.entries, 48);
+    EXPECT_EQ(ids.source, "tokens");
+    EXPECT_TRUE(ids.batched);
+}
+
+TEST(Import, ProvenanceOfAnOptimisedLlama) {
+    const Module module = imported("llama2/dynamo.logits.onnx");
+    bool found = false;
+    for (const Op& op : module.main().ops) {
+        if (op.provenance.nodes != std::vector<std::string>{"node_linear_1"}) continue;
+        found = true;
+        EXPECT_EQ(op.name, "matmul");
+        EXPECT_EQ(op.provenance.scope, "model.layers.0.self_attn.k_proj");
+        EXPECT_EQ(op.provenance.module_class, "Linear");
+        EXPECT_EQ(op.provenance.node_ops, std::vector<std::string>{"MatMul"});
+    }
+    EXPECT_TRUE(found);
+}
+
+TEST(Import, WithoutMetadataThereAreNoScopes) {
+    for (const Op& op : imported("llama2/stripped.logits.onnx").main().ops) {
+        EXPECT_EQ(op.provenance.scope, "");
+        EXPECT_EQ(op.provenance.nodes.size(), 1U);
+    }
+}
+
+TEST(Import, HalfPrecisionIsComputedInFloat32) {
+    Report report;
+    const Module module = import_model(fixture("frontend/half.onnx"), {}, report);
+    ASSERT_EQ(report.notes.size(), 1U);
+    EXPECT_EQ(report.notes[0].what, "precision");
+    EXPECT_EQ(report.notes[0].where, "the input x");
+    EXPECT_EQ(report.notes[0].text, "is float16: computed in float32");
+    const ArgInfo& bias = module.main().argument_info[1];
+    EXPECT_EQ(bias.sources.front()->type, Type::tensor(DType::f32, {3}));
+    const std::vector<std::byte> bytes = bias.sources.front()->read();
+    std::vector<float> values(3);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    EXPECT_EQ(values, (std::vector<float>{0.5F, -2.0F, 65504.0F}));
+}
+
+TEST(Import, FunctionsOfTheModelAreInlined) {
+    const Module module = imported("frontend/local_function.onnx");
+    const std::vector<Tensor> y = run(module, {Tensor::floats({2, 3}, {1, 2, 3, 4, 5, 6})});
+    EXPECT_EQ(y[0], Tensor::floats({2, 1}, {14, 77}));
+    EXPECT_EQ(y[1], Tensor::floats({2}, {14, 77}));
+    EXPECT_EQ(module.main().ops.front().provenance.nodes, std::vector<std::string>{"first"});
+}
+
+// HardSwish and Celu have no importer: their bodies stand in ONNX's schemas.
+TEST(Import, FunctionBodiesOfOnnxAreExpanded) {
+    const Module module = imported("frontend/schema_function.onnx");
+    const std::vector<double> x = {-4, -1.5, -0.25, 0, 1, 5};
+    const Tensor y = run(module, {Tensor::floats({2, 3}, x)})[0];
+    for (std::size_t k = 0; k < x.size(); ++k) {
+        const double h = x[k] * std::max(0.0, std::min(1.0, x[k] / 6 + 0.5));
+        const double expected = std::max(0.0, h) + std::min(0.0, 2 * (std::exp(h / 2) - 1));
+        EXPECT_NEAR(y.f[k], expected, 1e-7) << x[k];  // the body's 1/6 is an f32
+    }
+}
+
+TEST(Import, IfOnAConstantTakesTheBranch) {
+    EXPECT_EQ(op_names(imported("frontend/if_constant.onnx")), std::vector<std::string>{"neg"});
+}
+
+TEST(Import, ExternalDataIsReadWhenAsked) {
+    const Module module = imported("frontend/external.onnx");
+    const std::vector<std::byte> bytes = module.main().argument_info[1].sources.front()->read();
+    ASSERT_EQ(bytes.size(), 48U);
+    float last = 0;
+    std::memcpy(&last, bytes.data() + 44, 4);
+    EXPECT_EQ(last, 11.0F / 7.0F);
+}
+
+TEST(Import, PrintedFormIsReadBack) {
+    for (const char* file : {"mlp/noopt.loss.onnx", "llama2/noopt.loss.onnx", "llama2/dyn.logits.onnx"}) {
+        const Module module = imported(file);
+        EXPECT_EQ(to_string(parse_module(to_string(module))), to_string(module)) << file;
+    }
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,145 @@
+// Calls of the runtime's menu that primitives become, run by naive loops that follow the words of
+// runtime-lib/device/menu.h, against the ops' references.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "compiler/ir/builder.h"
+#include "sample_checks.h"
+
+namespace thunderc::testing {
+namespace {
+
+// The fields of a call by name: literals as numbers, tensors as what they name.
+struct Fields {
+    std::map<std::string, std::int64_t> numbers;
+    std::map<std::string, const Tensor*> tensors;
+
+    std::int64_t number(const std::string& name, std::int64_t otherwise) const {
+        auto at = numbers.find(name);
+        return at == numbers.end() ? otherwise : at->second;
+    }
+    double value(const std::string& tensor, std::int64_t at) const {
+        return tensors.at(tensor)->f.at(static_cast<std::size_t>(at));
+    }
+    std::int64_t index(std::int64_t at) const { return tensors.at("index")->i.at(static_cast<std::size_t>(at)); }
+};
+
+using Naive = std::function<void(const Fields&, std::vector<double>& out)>;
+
+void matmul(const Fields& f, std::vector<double>& c) {
+    std::int64_t m = f.number("m", 0), n = f.number("n", 0), k = f.number("k", 0);
+    bool ta = f.number("transpose_a", 0) != 0, tb = f.number("transpose_b", 0) != 0;
+    for (std::int64_t b = 0; b < f.number("batch", 1); ++b)
+        for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = 0; j < n; ++j) {
+                double sum = 0;
+                for (std::int64_t l = 0; l < k; ++l)
+                    sum += f.value("a", b * f.number("stride_a", 0) + (ta ? l * m + i : i * k + l)) *
+                           f.value("b", b * f.number("stride_b", 0) + (tb ? j * k + l : l * n + j));
+                c.at(static_cast<std::size_t>(b * f.number("stride_c", 0) + i * n + j)) = sum;
+            }
+}
+
+template <typename Move>
+void for_each_taken(const Fields& f, const Move& move) {
+    std::int64_t outer = f.number("outer", 1), entries = f.number("entries", 0), count = f.number("count", 0),
+                 inner = f.number("inner", 1);
+    for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t c = 0; c < count; ++c)
+            for (std::int64_t i = 0; i < inner; ++i)
+                move((o * count + c) * inner + i, (o * entries + f.index(c)) * inner + i);
+}
+
+void gather(const Fields& f, std::vector<double>& y) {
+    for_each_taken(f, [&](std::int64_t taken, std::int64_t entry) {
+        y.at(static_cast<std::size_t>(taken)) = f.value("x", entry);
+    });
+}
+
+void scatter_add(const Fields& f, std::vector<double>& y) {
+    for_each_taken(f, [&](std::int64_t taken, std::int64_t entry) {
+        y.at(static_cast<std::size_t>(entry)) += f.value("x", taken);
+    });
+}
+
+// How many samples became calls.
+int judge(const std::string& op_name, const Naive& naive) {
+    const OpDef& def = op_def(op_name);
+    int judged = 0;
+    for (const Sample& sample : def.samples) {
+        SCOPED_TRACE(op_name + ", sample " + sample.name);
+        Function f;
+        std::vector<Value> arguments;
+        for (const SampleOperand& operand : sample.operands) arguments.push_back(f.add_argument(operand.type, "x"));
+        Builder b(f);
+        b.emit(op_name, arguments, sample.attributes);
+        const Op& op = f.ops.back();
+        MenuCall call = def.call(op, f);
+        if (call.function.empty()) continue;
+        EXPECT_EQ(call.function, op_name);
+        EXPECT_NE(call.comment, "");
+        std::vector<Tensor> operands = make_operands(op_name, sample);
+        bool from_the_end = false;  // negative indices are for constants alone
+        for (const Tensor& t : operands)
+            for (std::int64_t i : t.i) from_the_end = from_the_end || i < 0;
+        if (from_the_end) continue;
+        Fields fields;
+        for (const CallField& field : call.fields) {
+            if (field.kind == CallField::Kind::operand) fields.tensors[field.name] = &operands[field.index];
+            if (field.kind == CallField::Kind::literal)
+                fields.numbers[field.name] = field.literal == "true"    ? 1
+                                             : field.literal == "false" ? 0
+                                                                        : std::stoll(field.literal);
+        }
+        std::vector<Type> types = {f.type(op.results[0])};
+        Tensor expected = def.reference(op, operands, types)[0];
+        std::vector<double> actual(expected.f.size());
+        naive(fields, actual);
+        for (std::size_t k = 0; k < actual.size(); ++k)
+            EXPECT_NEAR(actual[k], expected.f[k], 1e-12) << "element " << k;  // fp64 sums of a few terms
+        ++judged;
+    }
+    return judged;
+}
+
+TEST(MenuCall, Matmul) {
+    EXPECT_EQ(judge("matmul", matmul), 10);
+}
+TEST(MenuCall, Gather) {
+    EXPECT_EQ(judge("gather", gather), 4);
+}
+TEST(MenuCall, ScatterAdd) {
+    EXPECT_EQ(judge("scatter_add", scatter_add), 4);
+}
+
+MenuCall call_of(const Type& a, const Type& b_type, Function& f) {
+    Value a_value = f.add_argument(a, "a"), b_value = f.add_argument(b_type, "b");
+    Builder b(f);
+    b.op("matmul", {a_value, b_value}, {{"transpose_a", false}, {"transpose_b", false}});
+    return op_def("matmul").call(f.ops.back(), f);
+}
+
+TEST(MenuCall, MatmulWithOneRightSideIsOneTallProduct) {
+    Function f;
+    MenuCall call = call_of(Type::tensor(DType::f32, {2, 3, 5}), Type::tensor(DType::f32, {5, 4}), f);
+    std::string text;
+    for (const CallField& field : call.fields)
+        text += field.name + (field.literal.empty() ? "" : "=" + field.literal) + " ";
+    EXPECT_EQ(text, "c a b m=6 n=4 k=5 ");
+}
+
+TEST(MenuCall, MatmulThatRepeatsInPartIsDeclinedUntilDecomposed) {
+    Function f;
+    MenuCall call = call_of(Type::tensor(DType::f32, {2, 1, 3, 2}), Type::tensor(DType::f32, {2, 2, 2, 3}), f);
+    EXPECT_EQ(call.function, "");
+    Builder b(f);
+    const Op op = f.ops.back();
+    op_def("matmul").decompose(b, op);
+    EXPECT_EQ(op_def("matmul").call(f.ops.back(), f).function, "matmul");
+}
+
+}  // namespace
+}  // namespace thunderc::testing

@@ -1,0 +1,96 @@
+#include "tests/programs/generated_program.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "checkpoint/safetensors.h"
+
+namespace thunderc::tests {
+namespace fs = std::filesystem;
+namespace {
+
+// The batches of a fixture under the names of the graph's inputs: a graph that has its own loss takes the labels of the
+// framework, a graph that ends in logits takes the added loss's, already shifted.
+void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::json& reference, bool own_loss) {
+    const thunder::SafetensorsFile file(batch.string());
+    std::vector<std::pair<std::string, std::string>> names;  // of an input, of the fixture
+    if (own_loss)
+        for (const auto& [input, stored] : reference.at("loss_graph_inputs").items())
+            names.emplace_back(input, stored.get<std::string>());
+    else {
+        for (const auto& input : reference.at("inputs")) names.emplace_back(input, input);
+        names.emplace_back("labels", "labels");
+    }
+    std::vector<thunder::TensorToWrite> tensors;
+    std::vector<const thunder::StoredTensor*> stored;
+    for (int step = 0; step < reference.at("steps").get<int>(); ++step)
+        for (const auto& [input, name] : names) {
+            const thunder::StoredTensor* tensor = file.find(fmt::format("{}_{}", name, step));
+            if (tensor == nullptr) throw std::runtime_error(fmt::format("the fixture lacks {}_{}", name, step));
+            const thunder::DType dtype = tensor->dtype == "I64" ? thunder::DType::i64 : thunder::DType::f32;
+            tensors.push_back({fmt::format("{}_{}", input, step), dtype, tensor->shape});
+            stored.push_back(tensor);
+        }
+    thunder::SafetensorsWriter writer(path.string(), tensors);
+    for (const thunder::StoredTensor* tensor : stored) writer.append(tensor->bytes.data(), tensor->bytes.size());
+    writer.commit();
+}
+
+}  // namespace
+
+GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
+                                   const std::string& options)
+    : model_(model), graph_(graph), folder_(fs::path(PROGRAMS_FOLDER) / name) {
+    fs::create_directories(folder_);
+    lock_ = ::open((folder_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    ::flock(lock_, LOCK_EX);
+    reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
+    built_ = step(fmt::format("'{}' train '{}' -o out {}", THUNDERC, fixture(graph + ".onnx").string(), options)) &&
+             step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM=none -DTHUNDERC_RUNTIME='{}' "
+                              "-DCMAKE_CXX_FLAGS='{} -Werror'",
+                              RUNTIME_FOLDER, PROGRAM_FLAGS)) &&
+             step("cmake --build out/build");
+    write_feed(file("feed.safetensors"), fixture("batch.safetensors"), reference_, graph.ends_with(".loss"));
+}
+
+GeneratedProgram::~GeneratedProgram() {
+    ::close(lock_);
+}
+
+bool GeneratedProgram::step(const std::string& command) {
+    const Outcome outcome = shell(folder_, command);
+    if (outcome.status == 0) return true;
+    failure_ = fmt::format("in {}: {}\nexit status {}\n{}", folder_.string(), command, outcome.status,
+                           (outcome.out + outcome.err).substr(0, 3000));
+    return false;
+}
+
+Outcome GeneratedProgram::train(const std::string& arguments) const {
+    return shell(folder_, "out/build/train --threads 2 --quiet " + arguments);
+}
+
+std::string GeneratedProgram::recipe() const {
+    const nlohmann::json& o = reference_.at("optimizer");
+    return fmt::format(
+        "--feed feed.safetensors --steps {} --lr {} --schedule constant --warmup 0 --weight-decay {} --decay all "
+        "--beta1 {} --beta2 {} --eps {} --grad-clip 0",
+        reference_.at("steps").get<int>(), o.at("lr").get<double>(), o.at("weight_decay").get<double>(),
+        o.at("betas").at(0).get<double>(), o.at("betas").at(1).get<double>(), o.at("eps").get<double>());
+}
+
+fs::path GeneratedProgram::fixture(const std::string& file) const {
+    return fs::path(FIXTURES) / model_ / file;
+}
+
+std::vector<nlohmann::json> read_log(const fs::path& path) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(read_file(path));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+}
+
+}  // namespace thunderc::tests

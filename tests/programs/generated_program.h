@@ -1,0 +1,47 @@
+// A program that thunderc wrote for one of the fixtures: compiled, built against the runtime of this build, and run.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/programs/shell.h"
+
+namespace thunderc::tests {
+
+class GeneratedProgram {
+  public:
+    // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
+    // tests may share a program: the second waits for the first, and builds only what changed.
+    GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
+                     const std::string& options);
+    ~GeneratedProgram();
+    GeneratedProgram(const GeneratedProgram&) = delete;
+    GeneratedProgram& operator=(const GeneratedProgram&) = delete;
+
+    bool built() const { return built_; }
+    const std::string& failure() const { return failure_; }  // the command that failed, and what it printed
+    const std::filesystem::path& folder() const { return folder_; }
+    std::filesystem::path file(const std::string& name) const { return folder_ / name; }
+
+    // Runs it, with two threads, in its folder.
+    Outcome train(const std::string& arguments) const;
+    // The fixture's batches as the graph takes them (feed.safetensors), and the optimizer's flags as PyTorch ran it.
+    std::string recipe() const;
+    const nlohmann::json& reference() const { return reference_; }
+    std::filesystem::path fixture(const std::string& file) const;
+
+  private:
+    bool step(const std::string& command);
+
+    std::string model_, graph_, failure_;
+    std::filesystem::path folder_;
+    nlohmann::json reference_;
+    int lock_ = -1;
+    bool built_ = false;
+};
+
+std::vector<nlohmann::json> read_log(const std::filesystem::path& path);
+
+}  // namespace thunderc::tests

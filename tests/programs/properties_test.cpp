@@ -1,0 +1,103 @@
+// What holds of every program, tried on small ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/programs/generated_program.h"
+
+namespace thunderc::tests {
+namespace {
+namespace fs = std::filesystem;
+
+std::string without_times(const fs::path& log) {
+    std::string kept;
+    std::istringstream text(read_file(log));
+    for (std::string line; std::getline(text, line);) kept += line.substr(0, line.find(",\"step_ms\"")) + "\n";
+    return kept;
+}
+
+TEST(Resume, IsTheUninterruptedRun) {
+    const GeneratedProgram program("llama1_noopt", "llama1", "noopt.logits", "");
+    ASSERT_TRUE(program.built()) << program.failure();
+    for (const char* old : {"whole.jsonl", "half.jsonl", "checkpoints"}) fs::remove_all(program.file(old));
+    // The schedule runs over all steps in both, so that a wrong step would be another learning rate.
+    const std::string flags =
+        "--feed feed.safetensors --steps 12 --lr 0.01 --warmup 3 --schedule cosine --grad-clip 1 ";
+    const Outcome whole = program.train(flags + "--log whole.jsonl --save whole.safetensors");
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    const Outcome half = program.train(flags + "--log half.jsonl --checkpoint checkpoints --checkpoint-every 7");
+    ASSERT_EQ(half.status, 0) << half.err;
+    ASSERT_TRUE(fs::remove(program.file("checkpoints/step-00000012.safetensors")));
+    const Outcome rest =
+        program.train(flags + "--log half.jsonl --checkpoint checkpoints --resume --save rest.safetensors");
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    EXPECT_EQ(read_file(program.file("rest.safetensors")), read_file(program.file("whole.safetensors")));
+    EXPECT_EQ(without_times(program.file("half.jsonl")), without_times(program.file("whole.jsonl")));
+    EXPECT_EQ(read_log(program.file("half.jsonl")).size(), 12U);
+}
+
+TEST(Threads, ChangeNoBitOfGeneratedKernels) {
+    // Without library products everything is generated or bundled code, whose sums have fixed trees.
+    const GeneratedProgram program("llama2_fresh_reference", "llama2", "fresh.logits", "--executors reference");
+    ASSERT_TRUE(program.built()) << program.failure();
+    for (const char* threads : {"1", "2", "3"}) {
+        const Outcome outcome = program.train(program.recipe() + " --seed 3 --init random --threads " + threads +
+                                              " --save threads" + threads + ".safetensors");
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+    }
+    const std::string one = read_file(program.file("threads1.safetensors"));
+    EXPECT_EQ(read_file(program.file("threads2.safetensors")), one);
+    EXPECT_EQ(read_file(program.file("threads3.safetensors")), one);
+}
+
+// Every file of a folder, by its path in it.
+std::map<std::string, std::string> contents(const fs::path& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = read_file(entry.path());
+    return files;
+}
+
+class Text : public testing::TestWithParam<const char*> {};
+
+TEST_P(Text, DependsOnTheModelAlone) {
+    const std::string graph = GetParam();
+    std::string name = graph;
+    std::replace(name.begin(), name.end(), '/', '-');
+    const fs::path folder = fs::path(PROGRAMS_FOLDER) / ("text-" + name),
+                   model = fs::path(FIXTURES) / (graph + ".onnx");
+    fs::remove_all(folder);
+    fs::create_directories(folder / "elsewhere");
+    fs::copy_file(model, folder / "elsewhere" / model.filename());
+    // From another folder, by another path, with another home, locale, time zone and place of temporary files.
+    const Outcome first = shell(folder, "'" THUNDERC "' train '" + model.string() + "' -o first");
+    ASSERT_EQ(first.status, 0) << first.err;
+    const Outcome second =
+        shell(folder / "elsewhere", "HOME=/ LC_ALL=C.UTF-8 TZ=Asia/Tokyo TMPDIR=/var/tmp MALLOC_PERTURB_=165 '" THUNDERC
+                                    "' train " +
+                                        model.filename().string() + " -o ../second");
+    ASSERT_EQ(second.status, 0) << second.err;
+    const auto a = contents(folder / "first"), b = contents(folder / "second");
+    ASSERT_TRUE(a.contains("model.cpp"));
+    for (const auto& [path, text] : a) {
+        ASSERT_TRUE(b.contains(path)) << path;
+        EXPECT_TRUE(b.at(path) == text) << path << " differs: diff -r " << folder / "first"
+                                        << " " << folder / "second";
+        for (const char* place : {REPOSITORY, PROGRAMS_FOLDER, "/home/", "/tmp/"})
+            EXPECT_EQ(text.find(place), std::string::npos) << path << " names the folder " << place;
+    }
+    EXPECT_EQ(a.size(), b.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(OfPrograms, Text,
+                         testing::Values("mlp/dynamo.loss", "llama2/noopt.logits", "llama2_tied/dynamo.logits"),
+                         [](const auto& info) {
+                             std::string name = info.param;
+                             for (char& c : name)
+                                 if (c == '/' || c == '.') c = '_';
+                             return name;
+                         });
+
+}  // namespace
+}  // namespace thunderc::tests

@@ -1,0 +1,104 @@
+#include "tests/programs/pytorch_numbers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "checkpoint/safetensors.h"
+
+namespace thunderc::tests {
+namespace fs = std::filesystem;
+namespace {
+
+struct Tensor {
+    std::vector<std::int64_t> shape;
+    std::vector<float> values;
+};
+using Tensors = std::map<std::string, Tensor>;
+
+Tensors read(const fs::path& path) {
+    const thunder::SafetensorsFile file(path.string());
+    Tensors tensors;
+    for (const thunder::StoredTensor& stored : file.tensors()) {
+        Tensor& t = tensors[stored.name];
+        t.shape = stored.shape;
+        t.values.resize(stored.elements());
+        EXPECT_TRUE(thunder::read_elements(stored, thunder::DType::f32, 0, t.values.size(), t.values.data()));
+    }
+    return tensors;
+}
+
+// A program names parameters as the exported wrapper did; the fixture's names are those of the model inside it.
+Tensors unwrapped(const Tensors& tensors, const nlohmann::json& reference) {
+    const std::string prefix = reference.at("prefix");
+    const nlohmann::json &parameters = reference.at("parameters"), &tied = reference.at("tied");
+    Tensors out;
+    for (const auto& [name, tensor] : tensors) {
+        std::string own = name;
+        if (!parameters.contains(own) && !tied.contains(own) && own.starts_with(prefix))
+            own = own.substr(prefix.size());
+        if (tied.contains(own)) own = tied.at(own);
+        EXPECT_TRUE(parameters.contains(own)) << name << " is no parameter of the fixture";
+        EXPECT_FALSE(out.contains(own)) << own << " was written twice";
+        out[own] = tensor;
+    }
+    for (const auto& [name, shape] : parameters.items()) EXPECT_TRUE(out.contains(name)) << name << " is missing";
+    return out;
+}
+
+// |got - want| and |want - base| in the L2 norm, summed in double.
+std::pair<double, double> distances(const Tensor& got, const Tensor& want, const Tensor* base) {
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < want.values.size(); ++i) {
+        const double w = want.values[i], d = got.values[i] - w, s = w - (base == nullptr ? 0 : base->values[i]);
+        difference += d * d;
+        size += s * s;
+    }
+    return {std::sqrt(difference), std::sqrt(size)};
+}
+
+void expect_close(const Tensors& got, const Tensors& want, const Tensors* base, double floor, double tolerance) {
+    for (const auto& [name, w] : want) {
+        const auto at = got.find(name);
+        if (at == got.end()) continue;  // reported before
+        EXPECT_EQ(at->second.shape, w.shape) << name;
+        if (at->second.shape != w.shape) continue;
+        const auto [difference, size] = distances(at->second, w, base == nullptr ? nullptr : &base->at(name));
+        EXPECT_LE(difference, tolerance * std::max(size, floor)) << name << ", whose norm is " << size;
+    }
+}
+
+}  // namespace
+
+void expect_pytorchs_log(const GeneratedProgram& program, const fs::path& log) {
+    const nlohmann::json& reference = program.reference();
+    const std::vector<nlohmann::json> lines = read_log(log);
+    const std::size_t steps = reference.at("loss").size();
+    ASSERT_EQ(lines.size(), steps);
+    for (std::size_t step = 0; step < steps; ++step) {
+        EXPECT_EQ(lines[step].at("step").get<std::size_t>(), step);
+        const double growth = std::pow(10.0, static_cast<double>(step) / static_cast<double>(steps - 1));
+        for (const auto& [key, tolerance] : {std::pair{"loss", loss_tolerance}, {"grad_norm", norm_tolerance}}) {
+            const double want = reference.at(key).at(step);
+            EXPECT_NEAR(lines[step].at(key).get<double>(), want, tolerance * growth * std::abs(want))
+                << key << " of step " << step;
+        }
+    }
+}
+
+void expect_pytorchs_gradients(const GeneratedProgram& program, const fs::path& gradients) {
+    // A tensor whose gradient is nothing but rounding is judged by the size of all gradients.
+    const double floor = 1e-6 * program.reference().at("grad_norm").at(0).get<double>();
+    expect_close(unwrapped(read(gradients), program.reference()), read(program.fixture("grads.safetensors")), nullptr,
+                 floor, gradient_tolerance);
+}
+
+void expect_pytorchs_updates(const GeneratedProgram& program, const fs::path& after) {
+    const Tensors before = read(program.fixture("params.safetensors"));
+    expect_close(unwrapped(read(after), program.reference()), read(program.fixture("params_after.safetensors")),
+                 &before, 0, update_tolerance);
+}
+
+}  // namespace thunderc::tests

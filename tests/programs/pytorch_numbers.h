@@ -1,0 +1,30 @@
+// What a run of a program wrote, judged by the numbers that PyTorch recorded for the fixture.
+//
+// Both compute in f32, in different orders of summation. PyTorch's own f32 and f64 runs of the fixtures (loss and
+// loss64, grad_norm and grad_norm64 in reference.json) differ by up to 2e-7; a longer chain of products makes that some
+// 1e-6 in single gradients. What is wrong is wrong by far more: a missing bias correction, epsilon in the wrong place
+// or one token too many in a mean change these numbers by 1e-3 and more.
+#pragma once
+
+#include <filesystem>
+
+#include "tests/programs/generated_program.h"
+
+namespace thunderc::tests {
+
+// Relative error of the loss: 1e-5 at the first step. It grows to 1e-4 at the last, as Adam's first steps divide by the
+// gradient's own size and so turn relative errors of small gradients into errors of whole updates.
+inline constexpr double loss_tolerance = 1e-5;
+// Of the gradient's norm, a sum of squares: ten times that, and growing in the same way.
+inline constexpr double norm_tolerance = 1e-4;
+// Of a parameter's gradient at the first step, in the L2 norm.
+inline constexpr double gradient_tolerance = 1e-4;
+// Of a parameter's whole update, after - before: what single small elements are off by counts as much as what large
+// ones are.
+inline constexpr double update_tolerance = 1e-3;
+
+void expect_pytorchs_log(const GeneratedProgram& program, const std::filesystem::path& log);
+void expect_pytorchs_gradients(const GeneratedProgram& program, const std::filesystem::path& gradients);
+void expect_pytorchs_updates(const GeneratedProgram& program, const std::filesystem::path& after);
+
+}  // namespace thunderc::tests

@@ -1,0 +1,328 @@
+#include "compiler/transforms/lift_parameters.h"
+
+#include <cstring>
+
+#include "compiler/support/error.h"
+#include "tests/transforms/pass_test.h"
+
+namespace thunderc {
+namespace {
+
+// What stands in for an exporter's file.
+std::shared_ptr<const WeightSource> source_of(Type type, std::vector<float> values) {
+    auto source = std::make_shared<WeightSource>();
+    source->type = std::move(type);
+    source->read = [values = std::move(values)] {
+        std::vector<std::byte> bytes(values.size() * 4);
+        std::memcpy(bytes.data(), values.data(), bytes.size());
+        return bytes;
+    };
+    return source;
+}
+
+// Parses main and gives each argument that is not an input data: 0.5, 1.0, 1.5, … or, by name, one number throughout.
+Module with_data(std::string_view text, const std::map<std::string, float>& uniform = {}) {
+    Module module = parse_module("module \"m\" values\n" + std::string(text));
+    verify(module);
+    Function& main = module.main();
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        ArgInfo& info = main.argument_info[k];
+        if (info.kind == ArgInfo::Kind::input) continue;
+        const Type& type = main.type(main.arguments[k]);
+        std::vector<float> values(static_cast<std::size_t>(type.elements()));
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5F * static_cast<float>(i * i + 1);
+        if (const auto at = uniform.find(info.names.front()); at != uniform.end())
+            values.assign(values.size(), at->second);
+        info.sources = {source_of(type, std::move(values))};
+    }
+    return module;
+}
+
+std::string lifted(Module module, Report& report, const LiftOptions& options = {}) {
+    module = lift_parameters(std::move(module), options, report);
+    verify(module);
+    return "\n" + to_string(module.main(), {.provenance = false});
+}
+
+std::string lifted(Module module, const LiftOptions& options = {}) {
+    Report report;
+    return lifted(std::move(module), report, options);
+}
+
+TEST(LiftParameters, AFoldedTransposeIsUndone) {
+    Report report;
+    const Module module = lift_parameters(with_data(R"(
+func @main(%x: f32[4,3] input "x", %val_110: f32[3,2] value "val_110") -> (%y) {
+  %y = matmul(%x, %val_110) {transpose_a = false, transpose_b = false} : f32[4,2] at "layers.0.up_proj" "Linear" [MatMul "n"]
+}
+)"),
+                                          {}, report);
+    verify(module);
+    EXPECT_EQ("\n" + to_string(module.main(), {.provenance = false}), text(R"(
+func @main(%x: f32[4,3] input "x", %layers.0.up_proj.weight: f32[2,3] parameter "layers.0.up_proj.weight") -> (%y) {
+  %transpose = transpose(%layers.0.up_proj.weight) {permutation = [1, 0]} : f32[3,2]
+  %y = matmul(%x, %transpose) {transpose_a = false, transpose_b = false} : f32[4,2]
+}
+)"));
+    EXPECT_TRUE(module.main().argument_info[1].sources.front()->transposed);
+    EXPECT_EQ(module.main().argument_info[1].sources.front()->type, Type::tensor(DType::f32, {3, 2}));
+    EXPECT_EQ(notes(report), "done parameter at layers.0.up_proj.weight: from the initializer val_110, transposed\n");
+}
+
+TEST(LiftParameters, AConv1DKeepsItsOrientation) {
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3,2] value "val_1") -> (%y) {
+  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,2] at "h.0.c_attn" "Conv1D" [MatMul "n"]
+}
+)")),
+              text(R"(
+func @main(%x: f32[4,3] input "x", %h.0.c_attn.weight: f32[3,2] parameter "h.0.c_attn.weight") -> (%y) {
+  %y = matmul(%x, %h.0.c_attn.weight) {transpose_a = false, transpose_b = false} : f32[4,2]
+}
+)"));
+}
+
+// What has its framework's name already is only brought into the order of use.
+TEST(LiftParameters, NamedParametersAreUnchanged) {
+    constexpr const char* ir = R"(
+func @main(%x: f32[4,3] input "x", %l.weight: f32[2,3] parameter "l.weight", %l.bias: f32[2] parameter "l.bias") -> (%z) {
+  %t = transpose(%l.weight) {permutation = [1, 0]} : f32[3,2]
+  %y = matmul(%x, %t) {transpose_a = false, transpose_b = false} : f32[4,2]
+  %z = add(%y, %l.bias) : f32[4,2]
+}
+)";
+    Report report;
+    EXPECT_EQ(lifted(with_data(ir), report), text(ir));
+    EXPECT_EQ(notes(report), "");
+}
+
+TEST(LiftParameters, BuffersBecomeConstants) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[3] input "x", %f: f32[3] value "rotary_emb.inv_freq", %t: f32[3] value "mul_7", %b: f32[] constant "embed.embed_scale") -> (%d) {
+  %a = mul(%x, %f) : f32[3] at "model.rotary_emb" "RotaryEmbedding" [Mul "n"]
+  %c = mul(%a, %t) : f32[3] at "model.layers.0.self_attn" "Attention" [Mul "n"]
+  %d = mul(%c, %b) : f32[3]
+}
+)"),
+                     report),
+              text(R"(
+func @main(%x: f32[3] input "x") -> (%d) {
+  %f = constant() {value = <f32[3] dense [0.5, 1.0, 2.5]>} : f32[3]
+  %t = constant() {value = <f32[3] dense [0.5, 1.0, 2.5]>} : f32[3]
+  %b = constant() {value = <f32[] splat 0.5>} : f32[]
+  %a = mul(%x, %f) : f32[3]
+  %c = mul(%a, %t) : f32[3]
+  %d = mul(%c, %b) : f32[3]
+}
+)"));
+    EXPECT_EQ(notes(report),
+              "done constant at rotary_emb.inv_freq: a buffer, by its name\n"
+              "done constant at mul_7: used in model.layers.0.self_attn (Attention), which is no layer with parameters "
+              "of its own\n"
+              "done constant at embed.embed_scale: a buffer, as the exporter says\n");
+}
+
+constexpr const char* two_norms = R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3] value "layers.0.norm.weight") -> (%b) {
+  %a = mul(%x, %w) : f32[4,3] at "layers.0.norm" "RMSNorm" [Mul "n"]
+  %b = mul(%a, %w) : f32[4,3] at "layers.1.norm" "RMSNorm" [Mul "m"]
+}
+)";
+
+TEST(LiftParameters, MergedEqualParametersAreUntied) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(two_norms, {{"layers.0.norm.weight", 1.0F}}), report), text(R"(
+func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "layers.0.norm.weight", %layers.1.norm.weight: f32[3] parameter "layers.1.norm.weight") -> (%b) {
+  %a = mul(%x, %layers.0.norm.weight) : f32[4,3]
+  %b = mul(%a, %layers.1.norm.weight) : f32[4,3]
+}
+)"));
+    EXPECT_EQ(
+        notes(report),
+        "done parameter at layers.1.norm.weight: from the initializer layers.0.norm.weight\n"
+        "done untied at layers.0.norm.weight: one initializer of equal numbers was 2 parameters: layers.0.norm.weight, "
+        "layers.1.norm.weight\n");
+}
+
+TEST(LiftParameters, DifferentNumbersInTwoScopesAreATie) {
+    EXPECT_EQ(lifted(with_data(two_norms)), text(R"(
+func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "layers.0.norm.weight" {alias 0 = ["layers.1.norm.weight"]}) -> (%b) {
+  %a = mul(%x, %layers.0.norm.weight) : f32[4,3]
+  %b = mul(%a, %layers.0.norm.weight) : f32[4,3]
+}
+)"));
+}
+
+TEST(LiftParameters, ATieIsNamedAfterTheEmbedding) {
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%ids: i64[2] input "ids", %w: f32[5,3] parameter "lm_head.weight") -> (%y) {
+  %e = gather(%w, %ids) {axis = 0} : f32[2,3] at "model.embed_tokens" "Embedding" [Gather "g"]
+  %t = transpose(%w) {permutation = [1, 0]} : f32[3,5] at "lm_head" "Linear" [Transpose "t"]
+  %y = matmul(%e, %t) {transpose_a = false, transpose_b = false} : f32[2,5] at "lm_head" "Linear" [MatMul "m"]
+}
+)")),
+              text(R"(
+func @main(%ids: i64[2] input "ids", %model.embed_tokens.weight: f32[5,3] parameter "model.embed_tokens.weight" {alias 0 = ["lm_head.weight"]}) -> (%y) {
+  %e = gather(%model.embed_tokens.weight, %ids) {axis = 0} : f32[2,3]
+  %t = transpose(%model.embed_tokens.weight) {permutation = [1, 0]} : f32[3,5]
+  %y = matmul(%e, %t) {transpose_a = false, transpose_b = false} : f32[2,5]
+}
+)"));
+}
+
+// The table is named after a head of which nothing is left in its own scope.
+TEST(LiftParameters, ATableNamedAfterAnotherModuleIsATie) {
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%ids: i64[2] input "ids", %w: f32[5,3] parameter "lm_head.weight") -> (%e) {
+  %e = gather(%w, %ids) {axis = 0} : f32[2,3] at "model.embed_tokens" "Embedding" [Gather "g"]
+}
+)")),
+              text(R"(
+func @main(%ids: i64[2] input "ids", %model.embed_tokens.weight: f32[5,3] parameter "model.embed_tokens.weight" {alias 0 = ["lm_head.weight"]}) -> (%e) {
+  %e = gather(%model.embed_tokens.weight, %ids) {axis = 0} : f32[2,3]
+}
+)"));
+}
+
+constexpr const char* two_copies = R"(
+func @main(%ids: i64[2] input "ids", %w: f32[5,3] parameter "embed.weight", %v: f32[3,5] value "val_9") -> (%y) {
+  %e = gather(%w, %ids) {axis = 0} : f32[2,3] at "embed" "Embedding" [Gather "g"]
+  %y = matmul(%e, %v) {transpose_a = false, transpose_b = false} : f32[2,5] at "lm_head" "Linear" [MatMul "m"]
+}
+)";
+
+TEST(LiftParameters, TwoCopiesOfOneMatrixAreATie) {
+    Module module = with_data(two_copies);
+    std::vector<float> table(15), turned(15);
+    for (std::size_t k = 0; k < 15; ++k) table[k] = static_cast<float>(k * k);
+    for (std::size_t r = 0; r < 5; ++r)
+        for (std::size_t c = 0; c < 3; ++c) turned[c * 5 + r] = table[r * 3 + c];
+    module.main().argument_info[1].sources = {source_of(Type::tensor(DType::f32, {5, 3}), table)};
+    module.main().argument_info[2].sources = {source_of(Type::tensor(DType::f32, {3, 5}), turned)};
+    EXPECT_EQ(lifted(std::move(module)), text(R"(
+func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.weight" {alias 0 = ["lm_head.weight"]}) -> (%y) {
+  %e = gather(%embed.weight, %ids) {axis = 0} : f32[2,3]
+  %transpose = transpose(%embed.weight) {permutation = [1, 0]} : f32[3,5]
+  %y = matmul(%e, %transpose) {transpose_a = false, transpose_b = false} : f32[2,5]
+}
+)"));
+}
+
+TEST(LiftParameters, DifferentOrUniformCopiesAreNoTie) {
+    const std::string apart = text(R"(
+func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.weight", %lm_head.weight: f32[5,3] parameter "lm_head.weight") -> (%y) {
+  %e = gather(%embed.weight, %ids) {axis = 0} : f32[2,3]
+  %transpose = transpose(%lm_head.weight) {permutation = [1, 0]} : f32[3,5]
+  %y = matmul(%e, %transpose) {transpose_a = false, transpose_b = false} : f32[2,5]
+}
+)");
+    EXPECT_EQ(lifted(with_data(two_copies)), apart);
+    EXPECT_EQ(lifted(with_data(two_copies, {{"embed.weight", 0.0F}, {"val_9", 0.0F}})), apart);
+}
+
+TEST(LiftParameters, FoldedArithmeticIsNamedAsSuch) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3] value "add_4") -> (%y) {
+  %y = mul(%x, %w) : f32[4,3] at "model.norm" "GemmaRMSNorm" [Mul "n"]
+}
+)"),
+                     report),
+              text(R"(
+func @main(%x: f32[4,3] input "x", %model.norm.weight_folded_add: f32[3] parameter "model.norm.weight_folded_add" {note = "the exporter evaluated add over the parameter; this is not the checkpoint's tensor"}) -> (%y) {
+  %y = mul(%x, %model.norm.weight_folded_add) : f32[4,3]
+}
+)"));
+    EXPECT_EQ(
+        notes(report),
+        "warning folded at model.norm.weight_folded_add: holds what the exporter evaluated (add), not the parameter. "
+        "Loading "
+        "and saving it under the checkpoint's name would be wrong. Export with optimize=False to keep the parameter.\n"
+        "done parameter at model.norm.weight_folded_add: from the initializer add_4\n");
+}
+
+constexpr const char* nameless = R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3,3] value "val_1", %c: f32[4,3] value "val_2") -> (%z) {
+  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,3]
+  %z = sub(%y, %c) : f32[4,3]
+}
+)";
+
+TEST(LiftParameters, WhatNothingDecidesIsAskedFor) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(nameless), report), text(R"(
+func @main(%x: f32[4,3] input "x", %val_1: f32[3,3] parameter "val_1") -> (%z) {
+  %c = constant() {value = <f32[4,3] dense [0.5, 1.0, 2.5, 5.0, 8.5, 13.0, 18.5, 25.0, 32.5, 41.0, 50.5, 61.0]>} : f32[4,3]
+  %y = matmul(%x, %val_1) {transpose_a = false, transpose_b = false} : f32[4,3]
+  %z = sub(%y, %c) : f32[4,3]
+}
+)"));
+    EXPECT_EQ(notes(report),
+              "warning parameter at val_1: nothing says what the matrix [3,3] in a product is: taken for a parameter; "
+              "if it is not to be "
+              "trained, add --constant '^val_1$'\n"
+              "warning constant at val_2: nothing says what the tensor [4,3] in sub is: taken for a constant; if it is "
+              "to be trained, add "
+              "--trainable '^val_2$'\n");
+}
+
+TEST(LiftParameters, TheUserDecides) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(nameless, {{"val_1", 0.25F}}), report, {"^val_2$", "^val_1$"}), text(R"(
+func @main(%x: f32[4,3] input "x", %val_2: f32[4,3] parameter "val_2") -> (%z) {
+  %w = constant() {value = <f32[3,3] splat 0.25>} : f32[3,3]
+  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,3]
+  %z = sub(%y, %val_2) : f32[4,3]
+}
+)"));
+    EXPECT_EQ(notes(report), "done constant at val_1: by --constant\n");
+}
+
+TEST(LiftParameters, BadExpression) {
+    Report report;
+    try {
+        lift_parameters(with_data(nameless), {"(", ""}, report);
+        FAIL();
+    } catch (const UsageError& error) {
+        EXPECT_EQ(error.diagnostic().text(),
+                  "error: --trainable \"(\" is not a regular expression\n"
+                  "help: for example: --trainable 'model\\.layers\\.[0-9]+\\..*'\n");
+    }
+}
+
+TEST(LiftParameters, AConstantWhoseDataIsMissing) {
+    Report report;
+    Module module = with_data(nameless);
+    auto missing = std::make_shared<WeightSource>(*module.main().argument_info[2].sources.front());
+    missing->read = nullptr;
+    missing->missing = "model.onnx.data";
+    module.main().argument_info[2].sources = {missing};
+    try {
+        lift_parameters(std::move(module), {}, report);
+        FAIL();
+    } catch (const UserError& error) {
+        EXPECT_EQ(error.diagnostic().text(),
+                  "error: the constant val_2 is in the external file model.onnx.data, which is missing\n"
+                  "help: put the file beside the model: constants are compiled into the program\n");
+    }
+}
+
+TEST(LiftParameters, UnusedInitializersGo) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[3] input "x", %w: f32[3] parameter "pooler.weight") -> (%y) {
+  %y = neg(%x) : f32[3]
+}
+)"),
+                     report),
+              text(R"(
+func @main(%x: f32[3] input "x") -> (%y) {
+  %y = neg(%x) : f32[3]
+}
+)"));
+    EXPECT_EQ(notes(report), "done unused at pooler.weight: nothing reads it: left out\n");
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,65 @@
+#include "compiler/transforms/merge_siblings.h"
+
+#include "tests/transforms/equal_programs.h"
+
+namespace thunderc {
+namespace {
+
+using testing::expect_same_values;
+using testing::functions_of;
+using testing::module_of;
+
+Module merged(const std::string& text) {
+    const Module m = module_of(text);
+    Report report;
+    Module out = merge_siblings(m, report);
+    verify(out);
+    expect_same_values(m, out);
+    return out;
+}
+
+TEST(MergeSiblings, ProductsOfOneInputBecomeOne) {
+    EXPECT_EQ(functions_of(merged(R"(
+func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
+  %q = linear(%x, %wq) : f32[3,4] at "attn.q_proj" "Linear" [MatMul "a"]
+  %k = linear(%x, %wk) : f32[3,2] at "attn.k_proj" "Linear" [MatMul "b"]
+})")),
+              functions_of(module_of(R"(
+func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
+  %q_k = linear(%x, %wq, _, _, %wk, _) {adjacent_weights = true} : f32[3,6] at "attn" [MatMul "a", MatMul "b"]
+  %q = slice(%q_k) {axis = 1, begin = 0, end = 4, step = 1} : f32[3,4] at "attn.q_proj" "Linear" [MatMul "a"]
+  %k = slice(%q_k) {axis = 1, begin = 4, end = 6, step = 1} : f32[3,2] at "attn.k_proj" "Linear" [MatMul "b"]
+})")));
+}
+
+void expect_unchanged(const std::string& text) {
+    EXPECT_EQ(functions_of(merged(text)), functions_of(module_of(text)));
+}
+
+TEST(MergeSiblings, LeavesAWeightThatIsReadTwice) {
+    expect_unchanged(R"(
+func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4]) -> (%y, %z, %t) {
+  %y = linear(%x, %a) : f32[3,4]
+  %z = linear(%y, %a) : f32[3,4]
+  %t = linear(%x, %b) : f32[3,4]
+})");
+}
+
+TEST(MergeSiblings, LeavesProductsOfDifferentInputs) {
+    expect_unchanged(R"(
+func @main(%x: f32[3,4], %z: f32[3,4], %a: f32[4,4], %b: f32[4,4]) -> (%y, %t) {
+  %y = linear(%x, %a) : f32[3,4]
+  %t = linear(%z, %b) : f32[3,4]
+})");
+}
+
+TEST(MergeSiblings, LeavesABiasBesideNone) {
+    expect_unchanged(R"(
+func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4], %c: f32[4]) -> (%y, %t) {
+  %y = linear(%x, %a) : f32[3,4]
+  %t = linear(%x, %b, %c) : f32[3,4]
+})");
+}
+
+}  // namespace
+}  // namespace thunderc
