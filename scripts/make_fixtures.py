@@ -273,6 +273,68 @@ def frontend_graphs(out):
     onnx.save(external, f"{folder}/external.onnx", save_as_external_data=True, location="external.onnx.data", size_threshold=0)
 
 
+def odd_graph(out):
+    """A model of operators that no composite is made of, with names and scopes that mean nothing to anybody, and a loss that is
+    no mean: what is written for it, is written for any graph."""
+    os.makedirs(f"{out}/odd", exist_ok=True)
+    def node(op, inputs, output, scope="", **attributes):
+        made = helper.make_node(op, inputs, [output], name=f"node_{output}", **attributes)
+        return scoped(made, ["", scope] if scope else [""], ["Tides", "Basin" if scope else "Tides"])
+    g = np.random.default_rng(3)
+    array = lambda name, *dims: numpy_helper.from_array((0.5 + 0.2 * g.standard_normal(dims)).astype(np.float32), name)
+    number = lambda name, value: numpy_helper.from_array(np.array(value, np.float32), name)
+    basin = lambda i, x, y: [
+        node("Mul", [x, f"basins.{i}.period"], f"phase_{i}", f"basins.{i}"), node("Sin", [f"phase_{i}"], f"swell_{i}", f"basins.{i}"),
+        node("Sub", [f"swell_{i}", f"basins.{i}.level"], f"height_{i}", f"basins.{i}"),
+        node("Softplus", [f"height_{i}"], f"depth_{i}", f"basins.{i}"),
+        node("ReduceMax", [x, "rows"], f"crest_{i}", f"basins.{i}", keepdims=1),
+        node("Div", [f"depth_{i}", f"crest_{i}"], f"ratio_{i}", f"basins.{i}"), node("Add", [x, f"ratio_{i}"], y, f"basins.{i}")]
+    nodes = basin(0, "gauge", "second") + basin(1, "second", "third") + [
+        node("Abs", ["third"], "size"), node("Add", ["size", "one"], "above"), node("Log", ["above"], "logarithm"),
+        node("Transpose", ["logarithm"], "turned", perm=[1, 0]), node("Mul", ["turned", "shore.slope"], "sloped", "shore"),
+        node("Greater", ["sloped", "half"], "dry", "shore"), node("Reciprocal", ["turned"], "inverse", "shore"),
+        node("Where", ["dry", "sloped", "inverse"], "line", "shore"), node("Cos", ["line"], "tide"),
+        node("ReduceSum", ["tide", "columns"], "total", keepdims=0), node("ReduceLogSumExp", ["total"], "flood", keepdims=0)]
+    weights = [array("basins.0.period", 10), array("basins.0.level", 6, 1), array("basins.1.period", 10),
+               array("basins.1.level", 6, 1), array("shore.slope", 10, 6)]
+    onnx.save(graph(nodes, [tensor("gauge", [6, 10])], [tensor("flood", [])], weights + [number("one", 1), number("half", 0.5),
+        numpy_helper.from_array(np.array([1], np.int64), "rows"), numpy_helper.from_array(np.array([0], np.int64), "columns")]),
+        f"{out}/odd/tides.loss.onnx")
+
+    def flood(p, x):    # the same in PyTorch
+        for i in range(2):
+            depth = torch.nn.functional.softplus(torch.sin(x * p[f"basins.{i}.period"]) - p[f"basins.{i}.level"])
+            x = x + depth / x.amax(1, keepdim=True)
+        turned = torch.log(x.abs() + 1).T
+        sloped = turned * p["shore.slope"]
+        return torch.logsumexp(torch.cos(torch.where(sloped > 0.5, sloped, 1 / turned)).sum(0), 0)
+
+    params = {w.name: torch.from_numpy(numpy_helper.to_array(w).copy()) for w in weights}
+    batch = {f"gauge_{k}": torch.from_numpy(g.uniform(0.5, 2, (6, 10)).astype(np.float32)) for k in range(STEPS)}
+    def train_odd(dtype):
+        p = {n: w.clone().to(dtype).requires_grad_() for n, w in params.items()}
+        o = OPTIMIZER
+        optimizer = torch.optim.AdamW(p.values(), lr=o["lr"], betas=o["betas"], eps=o["eps"], weight_decay=o["weight_decay"])
+        losses, norms, grads = [], [], {}
+        for k in range(STEPS):
+            loss = flood(p, batch[f"gauge_{k}"].to(dtype))
+            optimizer.zero_grad()
+            loss.backward()
+            grads = grads or {n: w.grad.clone() for n, w in p.items()}
+            norms.append(float(torch.sqrt(sum((w.grad.double() ** 2).sum() for w in p.values()))))
+            losses.append(loss.item())
+            optimizer.step()
+        return losses, norms, grads, {n: w.detach() for n, w in p.items()}
+    losses, norms, grads, after = train_odd(torch.float32)
+    losses64, norms64, _, _ = train_odd(torch.float64)
+    for what, tensors in {"params": params, "grads": grads, "params_after": after, "batch": batch}.items():
+        save_file({k: v.contiguous() for k, v in tensors.items()}, f"{out}/odd/{what}.safetensors")
+    json.dump({"name": "odd", "torch": torch.__version__.split("+")[0], "prefix": "model.", "steps": STEPS, "inputs": ["gauge"],
+               "loss_graph_inputs": {"gauge": "gauge"}, "optimizer": OPTIMIZER, "tied": {}, "frozen": [], "buffers_updated": [],
+               "noise_tensors": {}, "parameters": {n: list(p.shape) for n, p in params.items()}, "loss": losses,
+               "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{out}/odd/reference.json", "w"), indent=1)
+
+
 def y_named(name):
     return tensor(name, [2, 3])
 
@@ -303,3 +365,5 @@ if __name__ == "__main__":
             make(a.out, model, build, language, wanted)
     if not only or "frontend" in only:
         frontend_graphs(a.out)
+    if not only or "odd" in only:
+        odd_graph(a.out)

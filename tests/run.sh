@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds thunderc and runs all its tests; the compiler's also under the address and
-# undefined-behaviour sanitizers.
+# Installs what is missing, builds thunderc and runs all its tests: as users build it, then everything again under the
+# address and undefined-behaviour sanitizers, with fewer whole programs.
 #
 #   tests/run.sh            everything
 #   tests/run.sh --quick    without the sanitizers
-#   THUNDERC_BUILD=DIR      where to build; default: build in this repository
+#   THUNDERC_BUILD=DIR      where to build; default: build in this repository. The sanitizers' build is DIR-sanitize
+#   THUNDERC_JOBS=N         how many jobs at once; default: one for each core
 set -euo pipefail
 cd "$(dirname "$0")/.."
 quick=0
@@ -13,22 +14,20 @@ case "${1:-}" in
     "") ;;
     *) echo "usage: tests/run.sh [--quick]" >&2; exit 2 ;;
 esac
-jobs=$(nproc)
-scripts/install_dependencies.sh
+jobs=${THUNDERC_JOBS:-$(nproc)}
 build=${THUNDERC_BUILD:-build}
+scripts/install_dependencies.sh
 
-echo "== build"
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >/dev/null
-cmake --build "$build" -j "$jobs"
-echo "== tests"
-ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error
+run() {  # PRESET FOLDER
+    local begin=$SECONDS
+    echo "== $1: build"
+    cmake --preset "$1" -B "$2" >/dev/null
+    cmake --build "$2" -j "$jobs"
+    echo "== $1: tests, after $((SECONDS - begin)) s"
+    ctest --test-dir "$2" -j "$jobs" --output-on-failure --no-tests=error
+    echo "== $1: passed in $((SECONDS - begin)) s"
+}
 
-if ((!quick)); then
-    echo "== build with sanitizers"
-    cmake -S . -B "$build-sanitize" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" \
-        -DTHUNDERC_SANITIZE=address,undefined >/dev/null
-    cmake --build "$build-sanitize" -j "$jobs"
-    echo "== tests with sanitizers"
-    ctest --test-dir "$build-sanitize" -j "$jobs" --output-on-failure --no-tests=error
-fi
+run release "$build"
+((quick)) || run sanitize "$build-sanitize"
 echo "all tests passed"
