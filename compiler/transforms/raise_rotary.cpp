@@ -170,10 +170,9 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m
     auto table = [&](Value v, const char* name) {
         const Dims& from = d.type(v).dims;
         const Dims to = {from.size() == 4 ? from[0] : 1, T, m.rotated};
-        const Value source = rewriter.now(v);
-        const ConstPtr known = d.constant(v);
-        const Value rows = known ? b.constant(reshape_constant(known, to)) : b.reshape(source, to);
-        for (Value named : {source, rows}) b.function().info(named).name = name;
+        if (ConstPtr known = d.constant(v)) return b.constant(reshape_constant(known, to), name);
+        const Value rows = b.reshape(rewriter.now(v), to);
+        b.function().info(rows).name = name;
         return rows;
     };
     b.set_provenance(place(provenance));

@@ -11,7 +11,7 @@ std::string with_loss(std::string_view ir, Report& report, const std::string& lo
     verify(module);
     module = add_loss(std::move(module), loss, report);
     verify(module);
-    return "\n" + to_string(module.main(), {.provenance = false});
+    return text_of(std::move(module));
 }
 
 std::string with_loss(std::string_view ir, const std::string& loss = "auto") {
