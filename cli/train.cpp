@@ -68,14 +68,17 @@ int train(TrainOptions o) {
     if (o.diff) return diff_folder(o.out, files);
 
     OutputFolder folder(o.out);
-    for (const OutputFile& file : files) folder.write(file);
     std::string missing;
     std::vector<StoredTensor> weights;
     if (!o.no_weights) weights = stored_parameters(compiled.module, &missing);
     if (!weights.empty()) write_safetensors(folder.path() / "weights.safetensors", weights);
     const std::vector<StoredTensor> constants = stored_constants(compiled.module), twins = stored_constants(twin);
     if (!constants.empty()) write_safetensors(folder.path() / "constants.safetensors", constants);
-    if (!twins.empty()) write_safetensors(folder.path() / "tests" / "reference" / "constants.safetensors", twins);
+    if (!twins.empty()) {
+        std::filesystem::create_directories(folder.path() / "tests" / "reference");
+        write_safetensors(folder.path() / "tests" / "reference" / "constants.safetensors", twins);
+    }
+    for (const OutputFile& file : files) folder.write(file);
     folder.commit();
     if (!missing.empty())
         fmt::print(stderr,
