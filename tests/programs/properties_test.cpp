@@ -51,6 +51,29 @@ TEST(Threads, ChangeNoBitOfGeneratedKernels) {
     EXPECT_EQ(read_file(program.file("threads3.safetensors")), one);
 }
 
+// The tests that a program brings along: its gradients against its naive twin, and against the slope of its loss.
+struct Own {
+    const char *name, *model, *graph;
+};
+class OwnTests : public testing::TestWithParam<Own> {};
+
+TEST_P(OwnTests, Pass) {
+    const GeneratedProgram program(GetParam().name, GetParam().model, GetParam().graph, "");
+    ASSERT_TRUE(program.built()) << program.failure();
+    const Outcome outcome =
+        shell(program.folder(), "cmake -S out -B own-tests -DTESTS=ON -DTHUNDERC_RUNTIME='" RUNTIME_FOLDER
+                                "' -DCMAKE_CXX_FLAGS='" PROGRAM_FLAGS
+                                "' && cmake --build own-tests && ctest --test-dir own-tests --no-tests=error "
+                                "--output-on-failure");
+    EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("100% tests passed"), std::string::npos) << outcome.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, OwnTests,
+                         testing::Values(Own{"llama1_noopt", "llama1", "noopt.logits"},
+                                         Own{"odd", "odd", "tides.loss"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 // Every file of a folder, by its path in it.
 std::map<std::string, std::string> contents(const fs::path& folder) {
     std::map<std::string, std::string> files;
