@@ -1,0 +1,124 @@
+// model.cpp: a training step of noopt.logits.
+// A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it
+// says so.
+#include "model.h"
+
+#include "kernels.h"             // the kernels generated for this model
+#include "optim/adamw.h"         // one pass over all parameters
+#include "optim/global_norm.h"   // the norm of all gradients
+#include "optim/sgd.h"
+
+using namespace thunder;
+
+void Model::forward_backward([[maybe_unused]] Gradient gradient) {
+    [[maybe_unused]] Stream& stream = stream_;
+    arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels_2 = at<std::int64_t>(arenas_.batch, offset::labels_2);  // (C)
+
+    // parameters
+    const float* const w_embed_tokens = at<float>(arenas_.parameters, offset::w_embed_tokens);  // (V,C)
+    const float* const w_norm = at<float>(arenas_.parameters, offset::w_norm);  // (C)
+    const float* const w_lm_head = at<float>(arenas_.parameters, offset::w_lm_head);  // (V,C)
+
+    // their gradients
+    float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
+    float* const g_lm_head = at<float>(arenas_.gradients, offset::g_lm_head);  // (V,C)
+    float* const g_embed_tokens = at<float>(arenas_.gradients, offset::g_embed_tokens);  // (V,C)
+
+    // kept from forward to backward
+    float* const embed_tokens = at<float>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
+    float* const residual = at<float>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    float* const norm = at<float>(arenas_.scratch, offset::norm);  // (B,T,C)
+    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (B,T,C)
+    float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const lm_head_2 = lm_head;  // (C,V)
+    float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (C)
+    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (C,V)
+    float* const dlm_head_2 = dlm_head;  // (B,T,V)
+    float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
+    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
+    float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
+
+    // model.embed_tokens: y = rows of the table by id
+    embedding_forward({.y = embed_tokens, .weight = w_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
+        .width = C}, stream);
+
+    // x (B,T,C): one slot a layer, and one more for what the last layer gives
+    const auto x_slot =
+        [this](std::int64_t slot) { return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride); };
+    for (std::int64_t layer = 0; layer < L; ++layer) {
+        decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
+            decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
+    }
+
+    // model.norm
+    rms_norm_forward(rstd, norm, mul, residual, w_norm, stream);
+    // lm_head: y = x Wᵀ
+    linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = 2 * H}, stream);
+    // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head_2, .labels = labels_2, .ignore_index = -100,
+        .rows = B * T, .classes = V}, stream);
+    // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
+    cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head_2, .labels = labels_2, .lse = loss_lse,
+        .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
+    // lm_head: dx = dy W
+    linear_backward_input({.dx = dnorm, .dy = dlm_head_2, .weight = w_lm_head, .rows = B * T, .in = C, .out = 2 * H},
+        stream);
+    // lm_head: dW += dyᵀ x
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head_2, .x = norm, .gradient = gradient, .rows = B * T,
+        .in = C, .out = 2 * H}, stream);
+    // model.norm
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, mul, rstd, g_norm, &arenas_.scalars->first_micro_step, stream);
+
+    // dy (B,T,C): in two slots by turns
+    const auto dy_slot =
+        [this](std::int64_t slot) { return at<float>(arenas_.scratch,
+        offset::dy_slot + slot % 2 * offset::dy_slot_stride); };
+    for (std::int64_t layer = L - 1; layer >= 0; --layer) {
+        decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
+            decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer),
+            &arenas_.scalars->first_micro_step, arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
+            stream);
+    }
+
+    // model.embed_tokens: dW += rows of dy by id
+    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
+        .rows = B * T, .entries = V, .width = C}, stream);
+    // loss_sum_after = loss_sum + loss
+    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::loss_weight() {
+    [[maybe_unused]] Stream& stream = stream_;
+
+    namespace offset = layout::loss_weight;
+
+    // the micro-batch
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // loss: loss_weight_after = loss_weight + sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+}
+
+void Model::update() {
+    [[maybe_unused]] Stream& stream = stream_;
+
+    // the norm of all gradients, and the factor that clips them
+    global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
+        .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
+    // AdamW on all parameters, in one pass over memory
+    adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
+        .first_moments = at<float>(arenas_.optimizer, 0),
+        .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
+        .scalars = arenas_.scalars}, stream);
+}
+

@@ -1,0 +1,322 @@
+// noopt.logits: sizes, tensors and where they lie; the functions of a training step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/stream.h"    // Stream: where calls run, in order
+#include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
+#include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
+
+// ---- sizes ----------------------------------------------------------------------------------------------------------
+inline constexpr std::int64_t B = 2;  // sequences in a micro-batch
+inline constexpr std::int64_t T = 8;  // positions in a sequence
+inline constexpr std::int64_t L = 2;  // layers
+inline constexpr std::int64_t V = 48;  // entries of the vocabulary
+inline constexpr std::int64_t C = 16;  // width of the residual stream
+inline constexpr std::int64_t NH = 4;  // query heads
+inline constexpr std::int64_t KVH = 2;  // key and value heads
+inline constexpr std::int64_t HS = 4;  // size of a head
+inline constexpr std::int64_t H = 24;  // width inside the MLP
+inline constexpr std::int64_t PARAMETER_BYTES = 21824;  // of the parameter arena; gradients and each optimizer state are as large
+
+// The tensor at a byte offset of an arena.
+template <typename T>
+inline T* at(std::byte* arena, std::int64_t offset) {
+    return reinterpret_cast<T*>(arena + offset);
+}
+
+// ---- DecoderLayerWeights --------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerWeights {
+    float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
+    float* q_proj;  // (C,C)  model.layers.{0..1}.self_attn.q_proj.weight
+    float* k_proj;  // (T,C)  model.layers.{0..1}.self_attn.k_proj.weight
+    float* v_proj;  // (T,C)  model.layers.{0..1}.self_attn.v_proj.weight
+    float* o_proj;  // (C,C)  model.layers.{0..1}.self_attn.o_proj.weight
+    float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
+    float* gate_proj;  // (H,C)  model.layers.{0..1}.mlp.gate_proj.weight
+    float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
+    float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
+};
+inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .input_layernorm = at<float>(arenas.parameters, 3072 + layer * 7808),
+        .q_proj = at<float>(arenas.parameters, 3136 + layer * 7808),
+        .k_proj = at<float>(arenas.parameters, 4160 + layer * 7808),
+        .v_proj = at<float>(arenas.parameters, 4672 + layer * 7808),
+        .o_proj = at<float>(arenas.parameters, 5184 + layer * 7808),
+        .post_attention_layernorm = at<float>(arenas.parameters, 6208 + layer * 7808),
+        .gate_proj = at<float>(arenas.parameters, 6272 + layer * 7808),
+        .up_proj = at<float>(arenas.parameters, 7808 + layer * 7808),
+        .down_proj = at<float>(arenas.parameters, 9344 + layer * 7808),
+    };
+}
+
+// ---- DecoderLayerSaved ----------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerSaved {
+    float* x;  // (B,T,C)
+    float* input_layernorm_rstd;  // (B,T)
+    float* qkv_proj;  // (B,T,2*C)
+    float* sdpa;  // (B,T,NH,4)
+    float* sdpa_lse;  // (B,4,T)
+    float* residual;  // (B,T,C)
+    float* post_attention_layernorm_rstd;  // (B,T)
+    float* gate_up_proj;  // (B,T,V)
+};
+inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .x = at<float>(arenas.saved, 15104 + layer * 1024),
+        .input_layernorm_rstd = at<float>(arenas.saved, 0 + layer * 7552),
+        .qkv_proj = at<float>(arenas.saved, 64 + layer * 7552),
+        .sdpa = at<float>(arenas.saved, 2112 + layer * 7552),
+        .sdpa_lse = at<float>(arenas.saved, 3136 + layer * 7552),
+        .residual = at<float>(arenas.saved, 3392 + layer * 7552),
+        .post_attention_layernorm_rstd = at<float>(arenas.saved, 4416 + layer * 7552),
+        .gate_up_proj = at<float>(arenas.saved, 4480 + layer * 7552),
+    };
+}
+
+// ---- DecoderLayerGradients ------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerGradients {
+    float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
+    float* q_proj;  // (C,C)  model.layers.{0..1}.self_attn.q_proj.weight
+    float* k_proj;  // (T,C)  model.layers.{0..1}.self_attn.k_proj.weight
+    float* v_proj;  // (T,C)  model.layers.{0..1}.self_attn.v_proj.weight
+    float* o_proj;  // (C,C)  model.layers.{0..1}.self_attn.o_proj.weight
+    float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
+    float* gate_proj;  // (H,C)  model.layers.{0..1}.mlp.gate_proj.weight
+    float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
+    float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
+};
+inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .input_layernorm = at<float>(arenas.gradients, 3072 + layer * 7808),
+        .q_proj = at<float>(arenas.gradients, 3136 + layer * 7808),
+        .k_proj = at<float>(arenas.gradients, 4160 + layer * 7808),
+        .v_proj = at<float>(arenas.gradients, 4672 + layer * 7808),
+        .o_proj = at<float>(arenas.gradients, 5184 + layer * 7808),
+        .post_attention_layernorm = at<float>(arenas.gradients, 6208 + layer * 7808),
+        .gate_proj = at<float>(arenas.gradients, 6272 + layer * 7808),
+        .up_proj = at<float>(arenas.gradients, 7808 + layer * 7808),
+        .down_proj = at<float>(arenas.gradients, 9344 + layer * 7808),
+    };
+}
+
+// ---- offsets --------------------------------------------------------------------------------------------------------
+// In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
+namespace layout::forward_backward {
+inline constexpr std::int64_t input_ids = 0;
+inline constexpr std::int64_t labels_2 = 128;
+inline constexpr std::int64_t w_embed_tokens = 0;
+inline constexpr std::int64_t w_norm = 18688;
+inline constexpr std::int64_t w_lm_head = 18752;
+inline constexpr std::int64_t g_norm = 18688;
+inline constexpr std::int64_t g_lm_head = 18752;
+inline constexpr std::int64_t g_embed_tokens = 0;
+inline constexpr std::int64_t embed_tokens = 15104;
+inline constexpr std::int64_t residual = 17152;
+inline constexpr std::int64_t rstd = 8192;
+inline constexpr std::int64_t norm = 3072;
+inline constexpr std::int64_t mul = 4096;
+inline constexpr std::int64_t lm_head = 0;
+inline constexpr std::int64_t loss = 8256;
+inline constexpr std::int64_t loss_lse = 5120;
+inline constexpr std::int64_t dlm_head = 0;
+inline constexpr std::int64_t dnorm = 5120;
+inline constexpr std::int64_t dresidual = 6144;
+inline constexpr std::int64_t dembed_tokens = 6144;
+inline constexpr std::int64_t decoder_layer_forward_scratch = 0;  // 1536 bytes
+inline constexpr std::int64_t x_slot = 15104, x_slot_stride = 1024;  // (B,T,C)
+inline constexpr std::int64_t decoder_layer_backward_scratch = 0;  // 6144 bytes
+inline constexpr std::int64_t dy_slot = 6144, dy_slot_stride = 1024;  // (B,T,C)
+}
+namespace layout::loss_weight {
+inline constexpr std::int64_t labels = 128;
+}
+namespace layout::decoder_layer_forward {
+inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t sin = 128;
+inline constexpr std::int64_t input_layernorm = 0;
+inline constexpr std::int64_t rotary_2 = 0;
+inline constexpr std::int64_t rotary_3 = 1024;
+inline constexpr std::int64_t post_attention_layernorm = 0;
+inline constexpr std::int64_t swiglu = 0;
+}
+namespace layout::decoder_layer_backward {
+inline constexpr std::int64_t sin = 128;
+inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t dswiglu = 3072;
+inline constexpr std::int64_t swiglu = 4608;
+inline constexpr std::int64_t dgate_up_proj = 0;
+inline constexpr std::int64_t dpost_attention_layernorm = 3072;
+inline constexpr std::int64_t mul = 4096;
+inline constexpr std::int64_t dresidual = 5120;
+inline constexpr std::int64_t dsdpa = 0;
+inline constexpr std::int64_t rotary_2 = 1024;
+inline constexpr std::int64_t rotary_3 = 3072;
+inline constexpr std::int64_t drotary = 2048;
+inline constexpr std::int64_t drotary_2 = 3584;
+inline constexpr std::int64_t dv_proj = 4096;
+inline constexpr std::int64_t dqkv_proj = 0;
+inline constexpr std::int64_t dinput_layernorm = 2048;
+inline constexpr std::int64_t mul_2 = 3072;
+}
+
+// ---- blocks.cpp -----------------------------------------------------------------------------------------------------
+// Outputs first, the stream last.
+using namespace thunder;
+void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
+    const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
+void decoder_layer_backward(const Arenas& arenas_, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
+    const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream);
+
+// ---- model.cpp ------------------------------------------------------------------------------------------------------
+class Model {
+  public:
+    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+
+    // Adds the weight of the micro-batch's loss to the step's.
+    void loss_weight();
+    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
+    void forward_backward(thunder::Gradient gradient);
+    // The norm of the gradients, clipping, and the optimizer's step.
+    void update();
+
+  private:
+    thunder::Arenas arenas_;
+    thunder::Stream& stream_;
+};
+extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
+
+
+// ---- LAYOUT ---------------------------------------------------------------------------------------------------------
+// Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
+// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.
+struct LayoutRow {
+    const char *name, *shape, *type, *arena;
+    std::size_t offset, bytes;
+    std::int64_t layers;
+    std::size_t stride;
+    const char* lifetime;
+};
+inline constexpr LayoutRow LAYOUT[] = {
+    {"w_embed_tokens", "(V,C)", "f32", "parameters", 0, 3072, 1, 0, "always"},
+    {"decoder_layer_weights.input_layernorm", "(C)", "f32", "parameters", 3072, 64, 2, 7808, "always"},
+    {"decoder_layer_weights.q_proj", "(C,C)", "f32", "parameters", 3136, 1024, 2, 7808, "always"},
+    {"decoder_layer_weights.k_proj", "(T,C)", "f32", "parameters", 4160, 512, 2, 7808, "always"},
+    {"decoder_layer_weights.v_proj", "(T,C)", "f32", "parameters", 4672, 512, 2, 7808, "always"},
+    {"decoder_layer_weights.o_proj", "(C,C)", "f32", "parameters", 5184, 1024, 2, 7808, "always"},
+    {"decoder_layer_weights.post_attention_layernorm", "(C)", "f32", "parameters", 6208, 64, 2, 7808, "always"},
+    {"decoder_layer_weights.gate_proj", "(H,C)", "f32", "parameters", 6272, 1536, 2, 7808, "always"},
+    {"decoder_layer_weights.up_proj", "(H,C)", "f32", "parameters", 7808, 1536, 2, 7808, "always"},
+    {"decoder_layer_weights.down_proj", "(C,H)", "f32", "parameters", 9344, 1536, 2, 7808, "always"},
+    {"w_norm", "(C)", "f32", "parameters", 18688, 64, 1, 0, "always"},
+    {"w_lm_head", "(V,C)", "f32", "parameters", 18752, 3072, 1, 0, "always"},
+    {"g_embed_tokens", "(V,C)", "f32", "gradients", 0, 3072, 1, 0, "always"},
+    {"decoder_layer_gradients.input_layernorm", "(C)", "f32", "gradients", 3072, 64, 2, 7808, "always"},
+    {"decoder_layer_gradients.q_proj", "(C,C)", "f32", "gradients", 3136, 1024, 2, 7808, "always"},
+    {"decoder_layer_gradients.k_proj", "(T,C)", "f32", "gradients", 4160, 512, 2, 7808, "always"},
+    {"decoder_layer_gradients.v_proj", "(T,C)", "f32", "gradients", 4672, 512, 2, 7808, "always"},
+    {"decoder_layer_gradients.o_proj", "(C,C)", "f32", "gradients", 5184, 1024, 2, 7808, "always"},
+    {"decoder_layer_gradients.post_attention_layernorm", "(C)", "f32", "gradients", 6208, 64, 2, 7808, "always"},
+    {"decoder_layer_gradients.gate_proj", "(H,C)", "f32", "gradients", 6272, 1536, 2, 7808, "always"},
+    {"decoder_layer_gradients.up_proj", "(H,C)", "f32", "gradients", 7808, 1536, 2, 7808, "always"},
+    {"decoder_layer_gradients.down_proj", "(C,H)", "f32", "gradients", 9344, 1536, 2, 7808, "always"},
+    {"g_norm", "(C)", "f32", "gradients", 18688, 64, 1, 0, "always"},
+    {"g_lm_head", "(V,C)", "f32", "gradients", 18752, 3072, 1, 0, "always"},
+    {"first_moment_embed_tokens", "(V,C)", "f32", "optimizer", 0, 3072, 1, 0, "always"},
+    {"first_moment_input_layernorm", "(C)", "f32", "optimizer", 3072, 64, 2, 7808, "always"},
+    {"first_moment_q_proj", "(C,C)", "f32", "optimizer", 3136, 1024, 2, 7808, "always"},
+    {"first_moment_k_proj", "(T,C)", "f32", "optimizer", 4160, 512, 2, 7808, "always"},
+    {"first_moment_v_proj", "(T,C)", "f32", "optimizer", 4672, 512, 2, 7808, "always"},
+    {"first_moment_o_proj", "(C,C)", "f32", "optimizer", 5184, 1024, 2, 7808, "always"},
+    {"first_moment_post_attention_layernorm", "(C)", "f32", "optimizer", 6208, 64, 2, 7808, "always"},
+    {"first_moment_gate_proj", "(H,C)", "f32", "optimizer", 6272, 1536, 2, 7808, "always"},
+    {"first_moment_up_proj", "(H,C)", "f32", "optimizer", 7808, 1536, 2, 7808, "always"},
+    {"first_moment_down_proj", "(C,H)", "f32", "optimizer", 9344, 1536, 2, 7808, "always"},
+    {"first_moment_norm", "(C)", "f32", "optimizer", 18688, 64, 1, 0, "always"},
+    {"first_moment_lm_head", "(V,C)", "f32", "optimizer", 18752, 3072, 1, 0, "always"},
+    {"second_moment_embed_tokens", "(V,C)", "f32", "optimizer", 21824, 3072, 1, 0, "always"},
+    {"second_moment_input_layernorm", "(C)", "f32", "optimizer", 24896, 64, 2, 7808, "always"},
+    {"second_moment_q_proj", "(C,C)", "f32", "optimizer", 24960, 1024, 2, 7808, "always"},
+    {"second_moment_k_proj", "(T,C)", "f32", "optimizer", 25984, 512, 2, 7808, "always"},
+    {"second_moment_v_proj", "(T,C)", "f32", "optimizer", 26496, 512, 2, 7808, "always"},
+    {"second_moment_o_proj", "(C,C)", "f32", "optimizer", 27008, 1024, 2, 7808, "always"},
+    {"second_moment_post_attention_layernorm", "(C)", "f32", "optimizer", 28032, 64, 2, 7808, "always"},
+    {"second_moment_gate_proj", "(H,C)", "f32", "optimizer", 28096, 1536, 2, 7808, "always"},
+    {"second_moment_up_proj", "(H,C)", "f32", "optimizer", 29632, 1536, 2, 7808, "always"},
+    {"second_moment_down_proj", "(C,H)", "f32", "optimizer", 31168, 1536, 2, 7808, "always"},
+    {"second_moment_norm", "(C)", "f32", "optimizer", 40512, 64, 1, 0, "always"},
+    {"second_moment_lm_head", "(V,C)", "f32", "optimizer", 40576, 3072, 1, 0, "always"},
+    {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 2, 7552, "forward to backward"},
+    {"decoder_layer_saved.qkv_proj", "(B,T,2*C)", "f32", "saved", 64, 2048, 2, 7552, "forward to backward"},
+    {"decoder_layer_saved.sdpa", "(B,T,NH,4)", "f32", "saved", 2112, 1024, 2, 7552, "forward to backward"},
+    {"decoder_layer_saved.sdpa_lse", "(B,4,T)", "f32", "saved", 3136, 256, 2, 7552, "forward to backward"},
+    {"decoder_layer_saved.residual", "(B,T,C)", "f32", "saved", 3392, 1024, 2, 7552, "forward to backward"},
+    {"decoder_layer_saved.post_attention_layernorm_rstd", "(B,T)", "f32", "saved", 4416, 64, 2, 7552,
+    "forward to backward"},
+    {"decoder_layer_saved.gate_up_proj", "(B,T,V)", "f32", "saved", 4480, 3072, 2, 7552, "forward to backward"},
+    {"decoder_layer_saved.x", "(B,T,C)", "f32", "saved", 15104, 1024, 2, 1024, "forward to backward"},
+    {"residual", "(B,T,C)", "f32", "saved", 17152, 1024, 1, 0, "forward to backward"},
+    {"forward_backward.lm_head", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 3 to 7"},
+    {"forward_backward.dlm_head", "(C,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 7 to 10"},
+    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2"},
+    {"decoder_layer_forward.input_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_forward, calls 2 to 4"},
+    {"decoder_layer_forward.rotary_2", "(B,T,NH,4)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_forward, calls 6 to 9"},
+    {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_forward, calls 12 to 14"},
+    {"decoder_layer_forward.swiglu", "(B,T,H)", "f32", "scratch", 0, 1536, 1, 0,
+    "decoder_layer_forward, calls 15 to 16"},
+    {"decoder_layer_backward.dgate_up_proj", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0,
+    "decoder_layer_backward, calls 1 to 5"},
+    {"decoder_layer_backward.dsdpa", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_backward, calls 6 to 16"},
+    {"decoder_layer_backward.dqkv_proj", "(B,T,2*C)", "f32", "scratch", 0, 2048, 1, 0,
+    "decoder_layer_backward, calls 17 to 20"},
+    {"decoder_layer_forward.rotary_3", "(B,T,KVH,4)", "f32", "scratch", 1024, 512, 1, 0,
+    "decoder_layer_forward, calls 7 to 9"},
+    {"decoder_layer_backward.rotary_2", "(B,T,NH,4)", "f32", "scratch", 1024, 1024, 1, 0,
+    "decoder_layer_backward, calls 12 to 16"},
+    {"decoder_layer_backward.drotary", "(B,T,NH,4)", "f32", "scratch", 2048, 1024, 1, 0,
+    "decoder_layer_backward, calls 16 to 17"},
+    {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "f32", "scratch", 2048, 1024, 1, 0,
+    "decoder_layer_backward, calls 18 to 19"},
+    {"forward_backward.norm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0, "forward_backward, calls 2 to 10"},
+    {"decoder_layer_backward.dswiglu", "(B,T,H)", "f32", "scratch", 3072, 1536, 1, 0,
+    "decoder_layer_backward, calls 0 to 1"},
+    {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
+    "decoder_layer_backward, calls 3 to 4"},
+    {"decoder_layer_backward.rotary_3", "(B,T,KVH,4)", "f32", "scratch", 3072, 512, 1, 0,
+    "decoder_layer_backward, calls 13 to 16"},
+    {"decoder_layer_backward.mul_2", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
+    "decoder_layer_backward, calls 19 to 20"},
+    {"decoder_layer_backward.drotary_2", "(B,T,KVH,4)", "f32", "scratch", 3584, 512, 1, 0,
+    "decoder_layer_backward, calls 16 to 17"},
+    {"forward_backward.mul", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0, "forward_backward, calls 2 to 11"},
+    {"decoder_layer_backward.mul", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0,
+    "decoder_layer_backward, calls 4 to 5"},
+    {"decoder_layer_backward.dv_proj", "(B,T,KVH,4)", "f32", "scratch", 4096, 512, 1, 0,
+    "decoder_layer_backward, calls 16 to 17"},
+    {"decoder_layer_backward.swiglu", "(B,T,H)", "f32", "scratch", 4608, 1536, 1, 0,
+    "decoder_layer_backward, calls 1 to 2"},
+    {"forward_backward.loss_lse", "(C)", "f32", "scratch", 5120, 64, 1, 0, "forward_backward, calls 6 to 7"},
+    {"forward_backward.dnorm", "(B,T,C)", "f32", "scratch", 5120, 1024, 1, 0, "forward_backward, calls 9 to 11"},
+    {"decoder_layer_backward.dresidual", "(B,T,C)", "f32", "scratch", 5120, 1024, 1, 0,
+    "decoder_layer_backward, calls 4 to 19"},
+    {"forward_backward.dresidual", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0, "forward_backward, calls 11 to 12"},
+    {"forward_backward.dembed_tokens", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0,
+    "forward_backward, calls 12 to 13"},
+    {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 8192, 64, 1, 0, "forward_backward, calls 2 to 11"},
+    {"forward_backward.loss", "scalar", "f32", "scratch", 8256, 4, 1, 0, "forward_backward, calls 6 to 14"},
+    {"cos", "(1,T,4)", "f32", "constants", 0, 128, 1, 0, "always"},
+    {"sin", "(1,T,4)", "f32", "constants", 128, 128, 1, 0, "always"},
+    {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch"},
+    {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch"},
+};

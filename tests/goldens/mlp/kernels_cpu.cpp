@@ -1,0 +1,62 @@
+// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
+#include "kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
+#include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
+#include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
+#include "device/stream.h"
+
+namespace vec_math = thunder::math;
+
+using namespace thunder;
+
+// net_sub: dlinear = dtanh - dtanh * tanh^2
+// Replaces Tanh (net.3)
+void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& /*stream*/) {
+    constexpr std::int64_t n = 64;
+    parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
+        #pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+            dlinear[i] = dtanh[i] - dtanh[i] * (tanh[i] * tanh[i]);
+        }
+    });
+}
+
+// net_select: dlinear = relu > 0 ? drelu : 0
+// Replaces Relu (net.1)
+void net_select(float* dlinear, const float* relu, const float* drelu, Stream& /*stream*/) {
+    constexpr std::int64_t n = 64;
+    parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
+        #pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+            dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
+        }
+    });
+}
+
+// add_elements: loss_sum_after = loss_sum + loss
+void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& /*stream*/) {
+    const float loss_sum_value = loss_sum[0];
+    const float loss_value = loss[0];
+    loss_sum_after[0] = loss_sum_value + loss_value;
+}
+
+// cross_entropy_weight: loss_weight_after = loss_weight + sum((labels != -100))
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& /*stream*/) {
+    constexpr std::int64_t rows = 1, width = 4;
+    const float loss_weight_value = loss_weight[0];
+    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+            const float sum = row_sum<float>(width, [&](std::int64_t c) {
+                return static_cast<float>(labels[c] != -100);
+            });
+            loss_weight_after[0] = loss_weight_value + sum;
+        }
+    });
+}

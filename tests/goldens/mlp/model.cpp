@@ -1,0 +1,111 @@
+// model.cpp: a training step of dynamo.logits.
+// A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it
+// says so.
+#include "model.h"
+
+#include "kernels.h"             // the kernels generated for this model
+#include "optim/adamw.h"         // one pass over all parameters
+#include "optim/global_norm.h"   // the norm of all gradients
+#include "optim/sgd.h"
+
+using namespace thunder;
+
+void Model::forward_backward([[maybe_unused]] Gradient gradient) {
+    [[maybe_unused]] Stream& stream = stream_;
+    arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const float* const x = at<float>(arenas_.batch, offset::x);  // (B,12)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
+
+    // parameters
+    const float* const w_net_0 = at<float>(arenas_.parameters, offset::w_net_0);  // (16,12)
+    const float* const w_net_0_bias = at<float>(arenas_.parameters, offset::w_net_0_bias);  // (16)
+    const float* const w_net_2 = at<float>(arenas_.parameters, offset::w_net_2);  // (16,16)
+    const float* const w_net_2_bias = at<float>(arenas_.parameters, offset::w_net_2_bias);  // (16)
+    const float* const w_net_4 = at<float>(arenas_.parameters, offset::w_net_4);  // (5,16)
+    const float* const w_net_4_bias = at<float>(arenas_.parameters, offset::w_net_4_bias);  // (5)
+
+    // their gradients
+    float* const g_net_4 = at<float>(arenas_.gradients, offset::g_net_4);  // (5,16)
+    float* const g_net_4_bias = at<float>(arenas_.gradients, offset::g_net_4_bias);  // (5)
+    float* const g_net_2 = at<float>(arenas_.gradients, offset::g_net_2);  // (16,16)
+    float* const g_net_2_bias = at<float>(arenas_.gradients, offset::g_net_2_bias);  // (16)
+    float* const g_net_0 = at<float>(arenas_.gradients, offset::g_net_0);  // (16,12)
+    float* const g_net_0_bias = at<float>(arenas_.gradients, offset::g_net_0_bias);  // (16)
+
+    // activations, in memory that is reused
+    float* const relu = at<float>(arenas_.scratch, offset::relu);  // (B,16)
+    float* const tanh = at<float>(arenas_.scratch, offset::tanh);  // (B,16)
+    float* const linear = at<float>(arenas_.scratch, offset::linear);  // (B,5)
+    float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B)
+    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,5)
+    float* const dtanh = at<float>(arenas_.scratch, offset::dtanh);  // (B,16)
+    float* const dlinear_2 = at<float>(arenas_.scratch, offset::dlinear_2);  // (B,16)
+    float* const drelu = at<float>(arenas_.scratch, offset::drelu);  // (B,16)
+    float* const dlinear_3 = at<float>(arenas_.scratch, offset::dlinear_3);  // (B,16)
+
+    // net: y = relu(x Wᵀ + bias)
+    linear_forward({.y = relu, .x = x, .weight = w_net_0, .bias = w_net_0_bias, .activation = Activation::relu,
+        .rows = B, .in = 12, .out = 16}, stream);
+    // net: y = tanh(x Wᵀ + bias)
+    linear_forward({.y = tanh, .x = relu, .weight = w_net_2, .bias = w_net_2_bias, .activation = Activation::tanh,
+        .rows = B, .in = 16, .out = 16}, stream);
+    // net.4: y = x Wᵀ + bias
+    linear_forward({.y = linear, .x = tanh, .weight = w_net_4, .bias = w_net_4_bias, .rows = B, .in = 16, .out = 5},
+        stream);
+    // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = linear, .labels = labels, .ignore_index = -100,
+        .rows = B, .classes = 5}, stream);
+    // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
+    cross_entropy_backward({.dlogits = dlinear, .logits = linear, .labels = labels, .lse = loss_lse,
+        .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B, .classes = 5}, stream);
+    // net.4: dx = dy W
+    linear_backward_input({.dx = dtanh, .dy = dlinear, .weight = w_net_4, .rows = B, .in = 16, .out = 5}, stream);
+    // net.4: dW += dyᵀ x, dbias += column sums of dy
+    linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear, .x = tanh, .gradient = gradient,
+        .rows = B, .in = 16, .out = 5}, stream);
+    // net.3: dlinear = dtanh - dtanh * tanh^2
+    net_sub(dlinear_2, tanh, dtanh, stream);
+    // net.2: dx = dy W
+    linear_backward_input({.dx = drelu, .dy = dlinear_2, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
+    // net.2: dW += dyᵀ x, dbias += column sums of dy
+    linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .gradient = gradient,
+        .rows = B, .in = 16, .out = 16}, stream);
+    // net.1: dlinear = relu > 0 ? drelu : 0
+    net_select(dlinear_3, relu, drelu, stream);
+    // net.0: dW += dyᵀ x, dbias += column sums of dy
+    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear_3, .x = x, .gradient = gradient,
+        .rows = B, .in = 12, .out = 16}, stream);
+    // loss_sum_after = loss_sum + loss
+    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+}
+
+void Model::loss_weight() {
+    [[maybe_unused]] Stream& stream = stream_;
+
+    namespace offset = layout::loss_weight;
+
+    // the micro-batch
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
+
+    // loss: loss_weight_after = loss_weight + sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+}
+
+void Model::update() {
+    [[maybe_unused]] Stream& stream = stream_;
+
+    // the norm of all gradients, and the factor that clips them
+    global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
+        .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
+    // AdamW on all parameters, in one pass over memory
+    adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
+        .first_moments = at<float>(arenas_.optimizer, 0),
+        .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
+        .scalars = arenas_.scalars}, stream);
+}
+

@@ -1,0 +1,121 @@
+// dynamo.logits: sizes, tensors and where they lie; the functions of a training step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/stream.h"    // Stream: where calls run, in order
+#include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
+#include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
+
+// ---- sizes ----------------------------------------------------------------------------------------------------------
+inline constexpr std::int64_t B = 4;  // sequences in a micro-batch
+inline constexpr std::int64_t PARAMETER_BYTES = 2304;  // of the parameter arena; gradients and each optimizer state are as large
+
+// The tensor at a byte offset of an arena.
+template <typename T>
+inline T* at(std::byte* arena, std::int64_t offset) {
+    return reinterpret_cast<T*>(arena + offset);
+}
+
+// ---- offsets --------------------------------------------------------------------------------------------------------
+// In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
+namespace layout::forward_backward {
+inline constexpr std::int64_t x = 0;
+inline constexpr std::int64_t labels = 192;
+inline constexpr std::int64_t w_net_0 = 0;
+inline constexpr std::int64_t w_net_0_bias = 768;
+inline constexpr std::int64_t w_net_2 = 832;
+inline constexpr std::int64_t w_net_2_bias = 1856;
+inline constexpr std::int64_t w_net_4 = 1920;
+inline constexpr std::int64_t w_net_4_bias = 2240;
+inline constexpr std::int64_t g_net_4 = 1920;
+inline constexpr std::int64_t g_net_4_bias = 2240;
+inline constexpr std::int64_t g_net_2 = 832;
+inline constexpr std::int64_t g_net_2_bias = 1856;
+inline constexpr std::int64_t g_net_0 = 0;
+inline constexpr std::int64_t g_net_0_bias = 768;
+inline constexpr std::int64_t relu = 0;
+inline constexpr std::int64_t tanh = 256;
+inline constexpr std::int64_t linear = 768;
+inline constexpr std::int64_t loss = 1024;
+inline constexpr std::int64_t loss_lse = 512;
+inline constexpr std::int64_t dlinear = 768;
+inline constexpr std::int64_t dtanh = 512;
+inline constexpr std::int64_t dlinear_2 = 768;
+inline constexpr std::int64_t drelu = 256;
+inline constexpr std::int64_t dlinear_3 = 512;
+}
+namespace layout::loss_weight {
+inline constexpr std::int64_t labels = 192;
+}
+
+// ---- model.cpp ------------------------------------------------------------------------------------------------------
+class Model {
+  public:
+    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+
+    // Adds the weight of the micro-batch's loss to the step's.
+    void loss_weight();
+    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
+    void forward_backward(thunder::Gradient gradient);
+    // The norm of the gradients, clipping, and the optimizer's step.
+    void update();
+
+  private:
+    thunder::Arenas arenas_;
+    thunder::Stream& stream_;
+};
+extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
+
+
+// ---- LAYOUT ---------------------------------------------------------------------------------------------------------
+// Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
+// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.
+struct LayoutRow {
+    const char *name, *shape, *type, *arena;
+    std::size_t offset, bytes;
+    std::int64_t layers;
+    std::size_t stride;
+    const char* lifetime;
+};
+inline constexpr LayoutRow LAYOUT[] = {
+    {"w_net_0", "(16,12)", "f32", "parameters", 0, 768, 1, 0, "always"},
+    {"w_net_0_bias", "(16)", "f32", "parameters", 768, 64, 1, 0, "always"},
+    {"w_net_2", "(16,16)", "f32", "parameters", 832, 1024, 1, 0, "always"},
+    {"w_net_2_bias", "(16)", "f32", "parameters", 1856, 64, 1, 0, "always"},
+    {"w_net_4", "(5,16)", "f32", "parameters", 1920, 320, 1, 0, "always"},
+    {"w_net_4_bias", "(5)", "f32", "parameters", 2240, 20, 1, 0, "always"},
+    {"g_net_0", "(16,12)", "f32", "gradients", 0, 768, 1, 0, "always"},
+    {"g_net_0_bias", "(16)", "f32", "gradients", 768, 64, 1, 0, "always"},
+    {"g_net_2", "(16,16)", "f32", "gradients", 832, 1024, 1, 0, "always"},
+    {"g_net_2_bias", "(16)", "f32", "gradients", 1856, 64, 1, 0, "always"},
+    {"g_net_4", "(5,16)", "f32", "gradients", 1920, 320, 1, 0, "always"},
+    {"g_net_4_bias", "(5)", "f32", "gradients", 2240, 20, 1, 0, "always"},
+    {"first_moment_net_0", "(16,12)", "f32", "optimizer", 0, 768, 1, 0, "always"},
+    {"first_moment_net_0_bias", "(16)", "f32", "optimizer", 768, 64, 1, 0, "always"},
+    {"first_moment_net_2", "(16,16)", "f32", "optimizer", 832, 1024, 1, 0, "always"},
+    {"first_moment_net_2_bias", "(16)", "f32", "optimizer", 1856, 64, 1, 0, "always"},
+    {"first_moment_net_4", "(5,16)", "f32", "optimizer", 1920, 320, 1, 0, "always"},
+    {"first_moment_net_4_bias", "(5)", "f32", "optimizer", 2240, 20, 1, 0, "always"},
+    {"second_moment_net_0", "(16,12)", "f32", "optimizer", 2304, 768, 1, 0, "always"},
+    {"second_moment_net_0_bias", "(16)", "f32", "optimizer", 3072, 64, 1, 0, "always"},
+    {"second_moment_net_2", "(16,16)", "f32", "optimizer", 3136, 1024, 1, 0, "always"},
+    {"second_moment_net_2_bias", "(16)", "f32", "optimizer", 4160, 64, 1, 0, "always"},
+    {"second_moment_net_4", "(5,16)", "f32", "optimizer", 4224, 320, 1, 0, "always"},
+    {"second_moment_net_4_bias", "(5)", "f32", "optimizer", 4544, 20, 1, 0, "always"},
+    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 0 to 10"},
+    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2"},
+    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 1 to 7"},
+    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 8 to 10"},
+    {"forward_backward.loss_lse", "(B)", "f32", "scratch", 512, 16, 1, 0, "forward_backward, calls 3 to 4"},
+    {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 5 to 7"},
+    {"forward_backward.dlinear_3", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 10 to 11"},
+    {"forward_backward.linear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 2 to 4"},
+    {"forward_backward.dlinear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 4 to 6"},
+    {"forward_backward.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "forward_backward, calls 7 to 9"},
+    {"forward_backward.loss", "scalar", "f32", "scratch", 1024, 4, 1, 0, "forward_backward, calls 3 to 12"},
+    {"x", "(B,12)", "f32", "batch", 0, 192, 1, 0, "the micro-batch"},
+    {"labels", "(B)", "i64", "batch", 192, 32, 1, 0, "the micro-batch"},
+};

@@ -1,0 +1,95 @@
+// model.cpp: a training step of tides.loss.
+// A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it
+// says so.
+#include "model.h"
+
+#include "kernels.h"             // the kernels generated for this model
+#include "optim/adamw.h"         // one pass over all parameters
+#include "optim/global_norm.h"   // the norm of all gradients
+#include "optim/sgd.h"
+
+using namespace thunder;
+
+void Model::forward_backward([[maybe_unused]] Gradient gradient) {
+    [[maybe_unused]] Stream& stream = stream_;
+    arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const float* const gauge = at<float>(arenas_.batch, offset::gauge);  // (B,10)
+
+    // parameters
+    const float* const w_basins_0_period = at<float>(arenas_.parameters, offset::w_basins_0_period);  // (10)
+    const float* const w_basins_0_level = at<float>(arenas_.parameters, offset::w_basins_0_level);  // (B,1)
+    const float* const w_basins_1_period = at<float>(arenas_.parameters, offset::w_basins_1_period);  // (10)
+    const float* const w_basins_1_level = at<float>(arenas_.parameters, offset::w_basins_1_level);  // (B,1)
+    const float* const w_shore_slope = at<float>(arenas_.parameters, offset::w_shore_slope);  // (10,B)
+
+    // their gradients
+    float* const g_basins_0_period = at<float>(arenas_.gradients, offset::g_basins_0_period);  // (10)
+    float* const g_basins_0_level = at<float>(arenas_.gradients, offset::g_basins_0_level);  // (B,1)
+    float* const g_basins_1_period = at<float>(arenas_.gradients, offset::g_basins_1_period);  // (10)
+    float* const g_basins_1_level = at<float>(arenas_.gradients, offset::g_basins_1_level);  // (B,1)
+    float* const g_shore_slope = at<float>(arenas_.gradients, offset::g_shore_slope);  // (10,B)
+
+    // activations, in memory that is reused
+    float* const reduce_max = at<float>(arenas_.scratch, offset::reduce_max);  // (B,1)
+    float* const residual = at<float>(arenas_.scratch, offset::residual);  // (B,10)
+    float* const reduce_max_2 = at<float>(arenas_.scratch, offset::reduce_max_2);  // (B,1)
+    float* const div = at<float>(arenas_.scratch, offset::div);  // (B,10)
+    float* const residual_2 = at<float>(arenas_.scratch, offset::residual_2);  // (B,10)
+    float* const log = at<float>(arenas_.scratch, offset::log);  // (B,10)
+    float* const sign = at<float>(arenas_.scratch, offset::sign);  // (B,10)
+    float* const cast = at<float>(arenas_.scratch, offset::cast);  // (B,10)
+    float* const reduce_sum = at<float>(arenas_.scratch, offset::reduce_sum);  // (B,1)
+    float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (B,10)
+    float* const cos = at<float>(arenas_.scratch, offset::cos);  // (B,10)
+    float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (B,10)
+    float* const cos_2 = at<float>(arenas_.scratch, offset::cos_2);  // (B,10)
+    bool* const gt = at<bool>(arenas_.scratch, offset::gt);  // (10,B)
+    float* const reduce_sum_2 = at<float>(arenas_.scratch, offset::reduce_sum_2);  // (B)
+    float* const sin = at<float>(arenas_.scratch, offset::sin);  // (10,B)
+    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (10,B)
+    float* const dreduce_sum = at<float>(arenas_.scratch, offset::dreduce_sum);  // (B)
+    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,10)
+    float* const neg = at<float>(arenas_.scratch, offset::neg);  // (B,10)
+    float* const neg_2 = at<float>(arenas_.scratch, offset::neg_2);  // (B,10)
+    float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (B,10)
+    float* const mul_3 = at<float>(arenas_.scratch, offset::mul_3);  // (B,10)
+
+    cos_sum_rows(reduce_max, residual, reduce_max_2, div, residual_2, log, sign, cast, reduce_sum, sigmoid, cos,
+        sigmoid_2, cos_2, gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    mul_sin_sum_columns(gt, reduce_sum_2, sin, mul, log, w_shore_slope, stream);
+    add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
+        &arenas_.scalars->loss_sum, stream);
+    accumulate_gradient(g_shore_slope, dresidual, neg, neg_2, mul_2, g_basins_1_period, dreduce_sum, sin, gt, mul,
+        w_shore_slope, log, g_shore_slope, &arenas_.scalars->first_micro_step, residual_2, sign, reduce_max_2, div,
+        sigmoid, cos, w_basins_1_period, residual, g_basins_1_period, stream);
+    // grad_basins_1_level_after = first_micro_step ? sum(neg) : grad_basins_1_level + sum(neg)
+    accumulate_gradient_2(g_basins_1_level, neg_2, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
+    accumulate_gradient_3(g_basins_0_level, mul_3, neg, reduce_sum, cast, dresidual, mul_2, reduce_max, sigmoid_2,
+        g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
+    accumulate_gradient_4(g_basins_0_period, mul_3, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
+}
+
+void Model::loss_weight() {
+    [[maybe_unused]] Stream& stream = stream_;
+
+    // loss_weight_after = loss_weight + 1
+    add_elements(&arenas_.scalars->loss_weight, &arenas_.scalars->loss_weight, stream);
+}
+
+void Model::update() {
+    [[maybe_unused]] Stream& stream = stream_;
+
+    // the norm of all gradients, and the factor that clips them
+    global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
+        .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
+    // AdamW on all parameters, in one pass over memory
+    adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
+        .first_moments = at<float>(arenas_.optimizer, 0),
+        .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
+        .scalars = arenas_.scalars}, stream);
+}
+

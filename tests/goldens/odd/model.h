@@ -1,0 +1,136 @@
+// tides.loss: sizes, tensors and where they lie; the functions of a training step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/stream.h"    // Stream: where calls run, in order
+#include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
+#include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
+
+// ---- sizes ----------------------------------------------------------------------------------------------------------
+inline constexpr std::int64_t B = 6;  // sequences in a micro-batch
+inline constexpr std::int64_t PARAMETER_BYTES = 512;  // of the parameter arena; gradients and each optimizer state are as large
+
+// The tensor at a byte offset of an arena.
+template <typename T>
+inline T* at(std::byte* arena, std::int64_t offset) {
+    return reinterpret_cast<T*>(arena + offset);
+}
+
+// ---- offsets --------------------------------------------------------------------------------------------------------
+// In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
+namespace layout::forward_backward {
+inline constexpr std::int64_t gauge = 0;
+inline constexpr std::int64_t w_basins_0_period = 0;
+inline constexpr std::int64_t w_basins_0_level = 64;
+inline constexpr std::int64_t w_basins_1_period = 128;
+inline constexpr std::int64_t w_basins_1_level = 192;
+inline constexpr std::int64_t w_shore_slope = 256;
+inline constexpr std::int64_t g_basins_0_period = 0;
+inline constexpr std::int64_t g_basins_0_level = 64;
+inline constexpr std::int64_t g_basins_1_period = 128;
+inline constexpr std::int64_t g_basins_1_level = 192;
+inline constexpr std::int64_t g_shore_slope = 256;
+inline constexpr std::int64_t reduce_max = 4096;
+inline constexpr std::int64_t residual = 0;
+inline constexpr std::int64_t reduce_max_2 = 4160;
+inline constexpr std::int64_t div = 256;
+inline constexpr std::int64_t residual_2 = 512;
+inline constexpr std::int64_t log = 768;
+inline constexpr std::int64_t sign = 1024;
+inline constexpr std::int64_t cast = 1280;
+inline constexpr std::int64_t reduce_sum = 4224;
+inline constexpr std::int64_t sigmoid = 1536;
+inline constexpr std::int64_t cos = 1792;
+inline constexpr std::int64_t sigmoid_2 = 2048;
+inline constexpr std::int64_t cos_2 = 2304;
+inline constexpr std::int64_t gt = 4288;
+inline constexpr std::int64_t reduce_sum_2 = 3072;
+inline constexpr std::int64_t sin = 2560;
+inline constexpr std::int64_t mul = 2816;
+inline constexpr std::int64_t dreduce_sum = 4352;
+inline constexpr std::int64_t dresidual = 3072;
+inline constexpr std::int64_t neg = 3328;
+inline constexpr std::int64_t neg_2 = 3584;
+inline constexpr std::int64_t mul_2 = 3840;
+inline constexpr std::int64_t mul_3 = 0;
+}
+
+// ---- model.cpp ------------------------------------------------------------------------------------------------------
+class Model {
+  public:
+    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+
+    // Adds the weight of the micro-batch's loss to the step's.
+    void loss_weight();
+    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
+    void forward_backward(thunder::Gradient gradient);
+    // The norm of the gradients, clipping, and the optimizer's step.
+    void update();
+
+  private:
+    thunder::Arenas arenas_;
+    thunder::Stream& stream_;
+};
+extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
+
+
+// ---- LAYOUT ---------------------------------------------------------------------------------------------------------
+// Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
+// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.
+struct LayoutRow {
+    const char *name, *shape, *type, *arena;
+    std::size_t offset, bytes;
+    std::int64_t layers;
+    std::size_t stride;
+    const char* lifetime;
+};
+inline constexpr LayoutRow LAYOUT[] = {
+    {"w_basins_0_period", "(10)", "f32", "parameters", 0, 40, 1, 0, "always"},
+    {"w_basins_0_level", "(B,1)", "f32", "parameters", 64, 24, 1, 0, "always"},
+    {"w_basins_1_period", "(10)", "f32", "parameters", 128, 40, 1, 0, "always"},
+    {"w_basins_1_level", "(B,1)", "f32", "parameters", 192, 24, 1, 0, "always"},
+    {"w_shore_slope", "(10,B)", "f32", "parameters", 256, 240, 1, 0, "always"},
+    {"g_basins_0_period", "(10)", "f32", "gradients", 0, 40, 1, 0, "always"},
+    {"g_basins_0_level", "(B,1)", "f32", "gradients", 64, 24, 1, 0, "always"},
+    {"g_basins_1_period", "(10)", "f32", "gradients", 128, 40, 1, 0, "always"},
+    {"g_basins_1_level", "(B,1)", "f32", "gradients", 192, 24, 1, 0, "always"},
+    {"g_shore_slope", "(10,B)", "f32", "gradients", 256, 240, 1, 0, "always"},
+    {"first_moment_basins_0_period", "(10)", "f32", "optimizer", 0, 40, 1, 0, "always"},
+    {"first_moment_basins_0_level", "(B,1)", "f32", "optimizer", 64, 24, 1, 0, "always"},
+    {"first_moment_basins_1_period", "(10)", "f32", "optimizer", 128, 40, 1, 0, "always"},
+    {"first_moment_basins_1_level", "(B,1)", "f32", "optimizer", 192, 24, 1, 0, "always"},
+    {"first_moment_shore_slope", "(10,B)", "f32", "optimizer", 256, 240, 1, 0, "always"},
+    {"second_moment_basins_0_period", "(10)", "f32", "optimizer", 512, 40, 1, 0, "always"},
+    {"second_moment_basins_0_level", "(B,1)", "f32", "optimizer", 576, 24, 1, 0, "always"},
+    {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always"},
+    {"second_moment_basins_1_level", "(B,1)", "f32", "optimizer", 704, 24, 1, 0, "always"},
+    {"second_moment_shore_slope", "(10,B)", "f32", "optimizer", 768, 240, 1, 0, "always"},
+    {"forward_backward.residual", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.mul_3", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 5 to 6"},
+    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2"},
+    {"forward_backward.div", "(B,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.residual_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.log", "(B,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.sign", "(B,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.cast", "(B,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.sigmoid", "(B,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.cos", "(B,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.sigmoid_2", "(B,10)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.cos_2", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.sin", "(10,B)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 1 to 3"},
+    {"forward_backward.mul", "(10,B)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 1 to 3"},
+    {"forward_backward.reduce_sum_2", "(B)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 2"},
+    {"forward_backward.dresidual", "(B,10)", "f32", "scratch", 3072, 240, 1, 0, "forward_backward, calls 3 to 5"},
+    {"forward_backward.neg", "(B,10)", "f32", "scratch", 3328, 240, 1, 0, "forward_backward, calls 3 to 5"},
+    {"forward_backward.neg_2", "(B,10)", "f32", "scratch", 3584, 240, 1, 0, "forward_backward, calls 3 to 4"},
+    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 3840, 240, 1, 0, "forward_backward, calls 3 to 5"},
+    {"forward_backward.reduce_max", "(B,1)", "f32", "scratch", 4096, 24, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.reduce_max_2", "(B,1)", "f32", "scratch", 4160, 24, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.reduce_sum", "(B,1)", "f32", "scratch", 4224, 24, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.gt", "(10,B)", "bool", "scratch", 4288, 60, 1, 0, "forward_backward, calls 1 to 3"},
+    {"forward_backward.dreduce_sum", "(B)", "f32", "scratch", 4352, 24, 1, 0, "forward_backward, calls 2 to 3"},
+    {"gauge", "(B,10)", "f32", "batch", 0, 240, 1, 0, "the micro-batch"},
+};

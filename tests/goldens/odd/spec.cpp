@@ -1,0 +1,39 @@
+// spec.cpp: the parameters, inputs and tables of tides.loss, for the trainer.
+#include "model.h"
+
+using namespace thunder;
+
+namespace {
+
+constexpr std::int64_t SHAPE_6_1[] = {6, 1};
+constexpr std::int64_t SHAPE_6_10[] = {6, 10};
+constexpr std::int64_t SHAPE_10[] = {10};
+constexpr std::int64_t SHAPE_10_6[] = {10, 6};
+
+constexpr ParameterSpec PARAMETERS[] = {
+    {"basins.0.period", DType::f32, SHAPE_10, 0, 40, true, ParameterSpec::Init::ones, {}, ""},
+    {"basins.0.level", DType::f32, SHAPE_6_1, 64, 24, true, ParameterSpec::Init::normal, {}, ""},
+    {"basins.1.period", DType::f32, SHAPE_10, 128, 40, true, ParameterSpec::Init::ones, {}, ""},
+    {"basins.1.level", DType::f32, SHAPE_6_1, 192, 24, true, ParameterSpec::Init::normal, {}, ""},
+    {"shore.slope", DType::f32, SHAPE_10_6, 256, 240, true, ParameterSpec::Init::normal, {}, ""},
+};
+
+constexpr InputSpec INPUTS[] = {
+    {"gauge", DType::f32, SHAPE_6_10, 0, 240, true, -1, 0, ""},
+};
+
+}  // namespace
+
+const ProgramSpec PROGRAM = {
+    .name = "tides.loss",
+    .optimizer = "adamw",
+    .parameters = PARAMETERS,
+    .constants = {},
+    .inputs = INPUTS,
+    .arena_bytes = {512, 512, 1024, 0, 4416, 0, 256},
+    .batch = 6,
+    .tokens = 6,
+    .weighted_loss = false,
+    .default_grad_accum = 1,
+    .flops_per_micro_step = 0,
+};
