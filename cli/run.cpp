@@ -1,4 +1,5 @@
-// thunderc run: evaluates a model's graph, as the exporter wrote it, in double precision.
+// thunderc run: evaluates a model's graph, as the exporter wrote it, in double precision; or executes the planned
+// program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "codegen/safetensors.h"
 #include "compiler/analysis/evaluate.h"
+#include "compiler/analysis/run_planned.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -17,6 +19,7 @@ namespace {
 struct RunOptions {
     ModelOptions model;
     std::filesystem::path in, out;
+    bool planned = false;
 };
 
 [[noreturn]] void fail(const std::string& message, const std::string& help, const std::string& expected = {},
@@ -81,8 +84,46 @@ Tensor argument(const std::map<std::string, Tensor>& given, const std::filesyste
                      given.size() > present.size() ? fmt::format(" and {} more", given.size() - present.size()) : ""));
 }
 
+void write(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors) {
+    std::vector<StoredTensor> stored;
+    for (auto [name, t] : tensors) {
+        if (t.floating() && t.type.dtype != DType::f64) t.type.dtype = DType::f32;
+        fmt::print("{:<24} {}\n", name, to_string(t.type));
+        stored.push_back(stored_tensor(name, std::move(t)));
+    }
+    write_safetensors(path, stored);
+}
+
+// One micro-batch through the program as it lies in memory: its loss and its gradients.
+int run_planned(const RunOptions& o) {
+    PlannedProgram program(compile(o.model).module);
+    const std::map<std::string, Tensor> given = read_safetensors(o.in);
+    std::vector<std::string> trained;
+    MicroBatch batch;
+    const Function& main = program.module().main();
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info.at(k);
+        if (info.kind != ArgInfo::Kind::input && info.kind != ArgInfo::Kind::parameter) continue;
+        for (std::size_t m = 0; m < info.names.size(); ++m) {
+            Tensor value = argument(given, o.in, info, main.type(main.arguments[k]).member(), m);
+            if (info.kind == ArgInfo::Kind::input) {
+                batch[info.names[m]] = std::move(value);
+                continue;
+            }
+            program.set(info.names[m], value);
+            if (program.has("grad." + info.names[m])) trained.push_back(info.names[m]);
+        }
+    }
+    const PlannedStep step = planned_gradients(program, {batch});
+    std::vector<std::pair<std::string, Tensor>> out = {{"loss", Tensor::scalar(DType::f32, step.loss)}};
+    for (const std::string& name : trained) out.emplace_back("d" + name, program.get("grad." + name));
+    write(o.out, out);
+    return 0;
+}
+
 int run_command(RunOptions o) {
     o.model.finish();
+    if (o.planned) return run_planned(o);
     // Names and orientation are the framework's from here on; nothing else has been changed.
     const Module module = compile_until(o.model, "simplify");
     const std::map<std::string, Tensor> given = read_safetensors(o.in);
@@ -95,14 +136,9 @@ int run_command(RunOptions o) {
             arguments.back().push_back(argument(given, o.in, info, main.type(main.arguments[k]).member(), m));
     }
     const std::vector<Members> results = evaluate(module, main, std::span<const Members>(arguments));
-    std::vector<StoredTensor> stored;
-    for (std::size_t r = 0; r < results.size(); ++r) {
-        Tensor t = results[r].at(0);
-        if (t.floating() && t.type.dtype != DType::f64) t.type.dtype = DType::f32;
-        fmt::print("{:<24} {}\n", main.result_names.at(r), to_string(t.type));
-        stored.push_back(stored_tensor(main.result_names.at(r), std::move(t)));
-    }
-    write_safetensors(o.out, stored);
+    std::vector<std::pair<std::string, Tensor>> out;
+    for (std::size_t r = 0; r < results.size(); ++r) out.emplace_back(main.result_names.at(r), results[r].at(0));
+    write(o.out, out);
     return 0;
 }
 
@@ -115,10 +151,14 @@ void add_run(CLI::App& app, Action& action) {
         "Inputs are read by their names in the graph; parameters by the framework's names where the file has them,\n"
         "else they are the export's. Outputs are written by their names in the graph. It is slow and exact: a\n"
         "reference for small models, not a way to use one.\n\n"
+        "With --planned it is the training program that is executed, operation by operation, in memory laid out as\n"
+        "the program's: the file gives the inputs, labels included, and the loss and a gradient d<parameter> for\n"
+        "every parameter are written.\n\n"
         "  thunderc run model.onnx --in inputs.safetensors --out outputs.safetensors");
     o->model.add_to(*sub);
     sub->add_option("--in", o->in, "tensors by name")->required()->type_name("X.safetensors");
     sub->add_option("--out", o->out, "the file to write")->required()->type_name("Y.safetensors");
+    sub->add_flag("--planned", o->planned, "execute the planned training program instead");
     sub->callback([o, &action] { action = [o] { return run_command(*o); }; });
 }
 

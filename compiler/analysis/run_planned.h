@@ -1,0 +1,91 @@
+// Executes a planned module in process, on real arena bytes.
+//
+// Every value is stored where the plan puts it, in its own type, and read back from there: an op reads its operands'
+// bytes, is computed by its reference in fp64 (kernels by the evaluator), and its results are rounded as they are
+// stored. Memory is poisoned (NaN for floats) at the start of a function, and a value's bytes when it was read for the
+// last time; so a plan that gives bytes away too early, or reads what nothing wrote, shows as NaN in the results.
+//
+//     PlannedProgram program(module);
+//     program.set("model.norm.weight", tensor);          // parameters, states, inputs by name
+//     program.set_scalar("dloss", 0.25);
+//     program.run("forward_backward");
+//     program.get("grad.model.norm.weight");
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+#include "compiler/ir/tensor.h"
+
+namespace thunderc {
+
+class PlannedProgram {
+  public:
+    // Keeps a copy of the module; writes its constants. All other memory is poison.
+    explicit PlannedProgram(Module planned);
+
+    const Module& module() const { return module_; }
+    // Names of what set and get take, in the order of the entry functions' arguments: parameters, "grad.<parameter>",
+    // states, inputs. A tied parameter answers to all its names.
+    std::vector<std::string> names() const;
+    bool has(const std::string& name) const { return find(name) != nullptr; }
+    const Type& type(const std::string& name) const { return named(name).type; }
+
+    void set(const std::string& name, const Tensor& value);
+    Tensor get(const std::string& name) const;
+    // Fields of StepScalars.
+    void set_scalar(const std::string& name, double value);
+    double scalar(const std::string& name) const;
+
+    bool has_function(const std::string& name) const { return module_.find(name) != nullptr; }
+    void run(const std::string& function);
+
+    // "@function, op" of the first op that gave a NaN in the last run; "" where none did. A sum that a first micro-step
+    // throws away may be one: what it would be added to is poison.
+    const std::string& first_nan() const { return first_nan_; }
+
+  private:
+    friend class PlannedExecution;
+
+    struct Named {
+        Placement::Arena arena = Placement::Arena::unplaced;
+        std::int64_t offset = 0;
+        Type type;
+    };
+    const Named* find(const std::string& name) const;
+    const Named& named(const std::string& name) const;  // throws InternalError
+
+    Module module_;
+    std::map<Placement::Arena, std::vector<std::byte>> arenas_;
+    std::map<std::string, Named> named_;
+    std::map<std::string, std::string> aliases_;  // other names of parameters
+    std::vector<std::string> order_;
+    std::string first_nan_;
+};
+
+// What the runtime's trainer does in a step: the loss's weight over all micro-batches, then forward_backward for each,
+// then the update.
+struct PlannedStep {
+    double loss = 0;
+    double loss_weight = 0;
+    double grad_norm = 0;
+};
+struct PlannedOptimizer {  // as torch.optim.AdamW
+    double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+    double max_grad_norm = 0;  // 0: no clipping
+    bool decay_all = false;
+};
+using MicroBatch = std::map<std::string, Tensor>;  // inputs by name
+
+// Loss and gradients alone. Throws InternalError where one of them is no number.
+PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBatch>& batches);
+// The whole step number `step`, from 0; states must be zero before the first.
+PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>& batches,
+                         const PlannedOptimizer& optimizer, std::int64_t step);
+// Sets every optimizer state to zero.
+void clear_states(PlannedProgram& program);
+
+}  // namespace thunderc

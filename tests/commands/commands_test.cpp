@@ -1,0 +1,251 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "codegen/safetensors.h"
+
+namespace thunderc {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string fixtures = FIXTURES;
+
+struct Ran {
+    int status = -1;
+    std::string out, err;
+};
+
+std::string contents(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+}
+
+// Each test in a folder of its own, which is the current one, so that messages name plain files.
+class Commands : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        folder_ = fs::temp_directory_path() / ("thunderc_commands_" + std::to_string(::getpid()));
+        fs::create_directories(folder_);
+        before_ = fs::current_path();
+        fs::current_path(folder_);
+    }
+    void TearDown() override {
+        fs::current_path(before_);
+        fs::remove_all(folder_);
+    }
+
+    static Ran run(const std::string& arguments) {
+        Ran out;
+        const int raw = std::system((std::string(THUNDERC) + " " + arguments + " > out.txt 2> err.txt").c_str());
+        out.status = WIFEXITED(raw) ? WEXITSTATUS(raw) : -1;
+        out.out = contents("out.txt");
+        out.err = contents("err.txt");
+        return out;
+    }
+    static void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+  private:
+    fs::path folder_, before_;
+};
+
+// ---- verify ----
+
+TEST_F(Commands, VerifyShowsEveryParameter) {
+    const Ran ran = run("verify " + fixtures + "/mlp/dynamo.logits.onnx");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    for (const char* name : {"direction 0", "direction 2", "net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias",
+                             "net.4.weight", "net.4.bias"})
+        EXPECT_NE(ran.out.find(std::string("\n") + name + " "), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("9 gradients agree with differences within 1e-06\n"), std::string::npos) << ran.out;
+}
+
+TEST_F(Commands, VerifyTakesRolledLayers) {
+    const Ran ran = run("verify --elements 1 --directions 1 " + fixtures + "/llama2/dynamo.logits.onnx");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.out.find("\nmodel.layers.1.mlp.down_proj.weight "), std::string::npos) << ran.out;
+}
+
+TEST_F(Commands, VerifyFailsWhereDifferencesDisagree) {
+    // No difference of doubles is this exact, so every gradient counts as wrong.
+    const Ran ran = run("verify --tolerance 1e-30 " + fixtures + "/mlp/dynamo.logits.onnx");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.out.find("  wrong, at net.4.bias["), std::string::npos) << ran.out;
+    EXPECT_TRUE(ran.err.starts_with("error: ")) << ran.err;
+    EXPECT_NE(ran.err.find(" of 9 gradients do not agree with differences of the loss within 1e-30\n"),
+              std::string::npos)
+        << ran.err;
+}
+
+// ---- run ----
+
+// The loss that PyTorch got in double precision, from its parameters and its batch; both stored as f32.
+void run_gives_pytorchs_loss(const std::string& model, const std::vector<std::pair<std::string, std::string>>& inputs,
+                             const std::function<Ran(const std::string&)>& run) {
+    std::vector<StoredTensor> in;
+    const auto batch = read_safetensors(fixtures + "/" + model + "/batch.safetensors");
+    for (const auto& [name, stored] : inputs) in.push_back(stored_tensor(name, batch.at(stored)));
+    for (const auto& [name, tensor] : read_safetensors(fixtures + "/" + model + "/params.safetensors"))
+        in.push_back(stored_tensor(name, tensor));
+    write_safetensors("in.safetensors", in);
+    const Ran ran = run("run " + fixtures + "/" + model + "/dynamo.loss.onnx --in in.safetensors --out out.safetensors");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    const auto out = read_safetensors("out.safetensors");
+    ASSERT_EQ(out.size(), 1U);
+    std::ifstream file(fixtures + "/" + model + "/reference.json");
+    const double expected = nlohmann::json::parse(file).at("loss64").at(0).get<double>();
+    EXPECT_NEAR(out.at("loss").at(0), expected, 1e-6);  // about 4, stored as f32: 2.4e-7; tables of the graph are f32
+}
+
+TEST_F(Commands, RunEvaluatesAnMlp) {
+    run_gives_pytorchs_loss("mlp", {{"x", "x_0"}, {"labels", "labels_0"}}, run);
+}
+
+TEST_F(Commands, RunEvaluatesALanguageModel) {
+    run_gives_pytorchs_loss("llama2", {{"input_ids", "input_ids_0"}, {"labels", "hf_labels_0"}}, run);
+}
+
+TEST_F(Commands, RunTakesTheExportsWeights) {
+    const auto batch = read_safetensors(fixtures + "/mlp/batch.safetensors");
+    write_safetensors("in.safetensors", {stored_tensor("x", batch.at("x_0"))});
+    const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "logits                   f32[4,5]\n");
+    // The first row by hand: the parameters that were exported are those of params.safetensors.
+    const auto p = read_safetensors(fixtures + "/mlp/params.safetensors");
+    std::vector<double> h(batch.at("x_0").f.begin(), batch.at("x_0").f.begin() + 12);
+    for (int layer : {0, 2, 4}) {
+        const Tensor& w = p.at("net." + std::to_string(layer) + ".weight");
+        std::vector<double> y = p.at("net." + std::to_string(layer) + ".bias").f;
+        for (std::size_t o = 0; o < y.size(); ++o) {
+            for (std::size_t i = 0; i < h.size(); ++i) y[o] += w.f[o * h.size() + i] * h[i];
+            if (layer == 0) y[o] = std::max(y[o], 0.0);
+            if (layer == 2) y[o] = std::tanh(y[o]);
+        }
+        h = y;
+    }
+    const auto out = read_safetensors("out.safetensors");
+    for (std::size_t o = 0; o < h.size(); ++o) EXPECT_NEAR(out.at("logits").f[o], h[o], 1e-6);
+}
+
+TEST_F(Commands, RunPlannedGivesPyTorchsGradients) {
+    const auto batch = read_safetensors(fixtures + "/llama2/batch.safetensors");
+    write_safetensors("in.safetensors", {stored_tensor("input_ids", batch.at("input_ids_0")),
+                                         stored_tensor("labels", batch.at("labels_0"))});
+    const Ran ran =
+        run("run --planned " + fixtures + "/llama2/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    const auto out = read_safetensors("out.safetensors");
+    for (const auto& [name, expected] : read_safetensors(fixtures + "/llama2/grads.safetensors")) {
+        ASSERT_TRUE(out.contains("d" + name)) << name;
+        double scale = 0;
+        for (double x : expected.f) scale = std::max(scale, std::abs(x));
+        for (std::size_t k = 0; k < expected.f.size(); ++k)  // both f32, summed in other orders
+            ASSERT_NEAR(out.at("d" + name).f[k], expected.f[k], 4e-6 * scale + 1e-8) << name;
+    }
+}
+
+TEST_F(Commands, RunSaysWhichTensorIsMissing) {
+    write_safetensors("in.safetensors", {stored_tensor("y", Tensor::floats({1}, {1}))});
+    const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err, "error: there is no tensor x in in.safetensors\nhelp: add it: f32[4,12]; the file holds y\n");
+    EXPECT_FALSE(fs::exists("out.safetensors"));
+}
+
+TEST_F(Commands, RunSaysWhichShapeIsExpected) {
+    write_safetensors("in.safetensors", {stored_tensor("x", Tensor::floats({2, 12}, std::vector<double>(24)))});
+    const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.err.find("x in in.safetensors does not fit the model"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("f32[4,12]"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("f32[2,12]"), std::string::npos) << ran.err;
+}
+
+TEST_F(Commands, RunRefusesIdsThatTheModelDoesNotHave) {
+    Tensor ids(Type::tensor(DType::i64, {2, 8}));
+    ids.i[3] = 48;
+    write_safetensors("in.safetensors", {stored_tensor("input_ids", ids)});
+    const Ran ran = run("run " + fixtures + "/llama2/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.err.find("input_ids in in.safetensors holds 48, which is no id"), std::string::npos) << ran.err;
+}
+
+TEST_F(Commands, FilesThatAreNoSafetensorsAreRefused) {
+    const std::string good = contents(fixtures + "/mlp/grads.safetensors");
+    write("short.safetensors", good.substr(0, good.size() - 1));
+    write("header.safetensors", good.substr(0, 40));
+    write("text.safetensors", "a file of text, not of tensors");
+    const std::string command = "run " + fixtures + "/mlp/dynamo.logits.onnx --out out.safetensors --in ";
+    for (const auto& [file, message] :
+         {std::pair{"short.safetensors", "short.safetensors is truncated: "},
+          std::pair{"header.safetensors", "header.safetensors is truncated: it ends within its header"},
+          std::pair{"text.safetensors", "text.safetensors is not a safetensors file"},
+          std::pair{"none.safetensors", "none.safetensors does not exist"}}) {
+        const Ran ran = run(command + file);
+        EXPECT_EQ(ran.status, 1) << file;
+        EXPECT_NE(ran.err.find(message), std::string::npos) << ran.err;
+        EXPECT_NE(ran.err.find("help: "), std::string::npos) << ran.err;
+    }
+}
+
+// ---- data ----
+
+TEST_F(Commands, DataPacksBytes) {
+    write("a.txt", "hello\n");
+    write("b.txt", "abc");
+    Ran ran = run("data pack a.txt b.txt -o c.bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "c.bin: 9 tokens from 2 files, one for each byte\n");
+    ran = run("data inspect c.bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out,
+              "file        c.bin\ntokens      9\nvocabulary  256\nwidth       1 byte a token\nchecksum    right\n"
+              "ids         10 to 111, 8 different\nfirst       104 101 108 108 111 10 97 98 99\n");
+    EXPECT_EQ(contents("c.bin").substr(64), "hello\nabc");
+}
+
+TEST_F(Commands, DataFindsDamage) {
+    write("a.txt", "hello");
+    ASSERT_EQ(run("data pack a.txt -o c.bin").status, 0);
+    std::string bytes = contents("c.bin");
+    bytes[66] = 'x';
+    write("c.bin", bytes);
+    const Ran ran = run("data inspect c.bin");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err,
+              "error: c.bin is damaged: its tokens are not what was written\nhelp: copy it again, or pack it again\n");
+}
+
+TEST_F(Commands, DataLeavesNothingBehindWhereAFileIsMissing) {
+    write("a.txt", "hello");
+    const Ran ran = run("data pack a.txt none.txt -o c.bin");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err,
+              "error: cannot read none.txt: No such file or directory\nhelp: check the name of the file\n");
+    for (const auto& entry : fs::directory_iterator("."))
+        EXPECT_EQ(entry.path().filename().string().find("c.bin"), std::string::npos) << entry.path();
+}
+
+TEST_F(Commands, DataRefusesOtherFilesAndItself) {
+    write("a.txt", "hello");
+    EXPECT_EQ(run("data pack a.txt -o a.txt").status, 1);
+    EXPECT_EQ(contents("a.txt"), "hello");
+    const Ran ran = run("data inspect a.txt");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_TRUE(ran.err.starts_with("error: a.txt is not a file of packed tokens\n")) << ran.err;
+    EXPECT_EQ(run("data").status, 2);
+    EXPECT_EQ(run("data pack a.txt").status, 2);
+}
+
+}  // namespace
+}  // namespace thunderc
