@@ -68,7 +68,9 @@ int verify_command(VerifyOptions o) {
     Diagnostic d;
     d.message = fmt::format("{} of {} gradients do not agree with differences of the loss within {:.0e}", failed,
                             rows.size(), o.tolerance);
-    d.help = "where the loss has a kink (relu, max) another --seed avoids it; else the rule of an op is wrong: please report it";
+    d.help =
+        "where the loss has a kink (relu, max) another --seed avoids it; else the rule of an op is wrong: please "
+        "report it";
     throw UserError(std::move(d));
 }
 

@@ -27,9 +27,9 @@ namespace {
 }
 
 std::optional<DType> dtype_of(const std::string& name) {
-    static const std::map<std::string, DType> known = {{"F64", DType::f64},   {"F32", DType::f32}, {"F16", DType::f16},
-                                                       {"BF16", DType::bf16}, {"I64", DType::i64}, {"I32", DType::i32},
-                                                       {"BOOL", DType::boolean}};
+    static const std::map<std::string, DType> known = {
+        {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16},     {"BF16", DType::bf16},
+        {"I64", DType::i64}, {"I32", DType::i32}, {"BOOL", DType::boolean}};
     auto found = known.find(name);
     return found == known.end() ? std::nullopt : std::optional(found->second);
 }

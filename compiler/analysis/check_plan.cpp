@@ -316,8 +316,7 @@ class FunctionChecker {
         const Dims actual = f_.info(to).placement.strides.empty() ? dense_strides(dims) : f_.info(to).placement.strides;
         bool same = place(to).arena == expected.arena && place(to).offset == expected.offset;
         for (std::size_t d = 0; d < dims.size(); ++d) same = same && (dims[d] == 1 || actual[d] == strides[d]);
-        if (!same)
-            violation(fmt::format("the {} {} does not lie where it views {}", op.name, name(to), name(from)));
+        if (!same) violation(fmt::format("the {} {} does not lie where it views {}", op.name, name(to), name(from)));
     }
 
     // ---- weights that lie side by side ----
@@ -419,8 +418,7 @@ class FunctionChecker {
                                                     : a < carried + per_layer ? place(op.operands[a]).member(layer)
                                                                               : place(op.operands[a]);
             for (std::size_t r = 0; r < body.results.size(); ++r)
-                bind_result(binding, body, r,
-                            r < carried ? chain[r].at(step + 1) : place(op.results[r]).member(layer));
+                bind_result(binding, body, r, r < carried ? chain[r].at(step + 1) : place(op.results[r]).member(layer));
             plan_.function(body, std::move(binding));
         }
     }
@@ -439,7 +437,9 @@ class FunctionChecker {
             violation(fmt::format("{} is read after the loop that wrote over it", name(in)));
         const std::int64_t used = s.period > 0 ? std::min(s.period, n + 1) : n + 1;
         Region all = {s.arena, s.base, s.bytes, s.stride, used};
-        Work work = {all, static_cast<std::int64_t>(k), fmt::format("the slots of a carried value ({})", text(all)),
+        Work work = {all,
+                     static_cast<std::int64_t>(k),
+                     fmt::format("the slots of a carried value ({})", text(all)),
                      {root(in), out}};
         for (std::size_t r = static_cast<std::size_t>(op.attributes.integer("carried")); r < body.results.size(); ++r)
             if (body.results[r] == body.arguments[c]) work.own.push_back(op.results[r]);
@@ -482,9 +482,8 @@ class FunctionChecker {
 
     // An argument whose place a result takes is not needed after its last reader; every other one is its owner's.
     bool replaced(Value argument) const {
-        return std::any_of(f_.results.begin(), f_.results.end(), [&](Value r) {
-            return root(r) != argument && place(r) == place(argument);
-        });
+        return std::any_of(f_.results.begin(), f_.results.end(),
+                           [&](Value r) { return root(r) != argument && place(r) == place(argument); });
     }
 
     bool is_argument(Value v) const {
@@ -511,8 +510,8 @@ class FunctionChecker {
         const bool both_before = a.first == before && b.first == before;
         if (both_before) {
             // A caller may pass one value twice; constants are compared with each other by their content.
-            const bool passed_twice = !binding_.entry && is_argument(a.value) && is_argument(b.value) &&
-                                      place(a.value) == place(b.value);
+            const bool passed_twice =
+                !binding_.entry && is_argument(a.value) && is_argument(b.value) && place(a.value) == place(b.value);
             const bool constants = !is_argument(a.value) && !is_argument(b.value);
             if (!passed_twice && !constants)
                 violation(fmt::format("{} and {} share bytes", name(a.value), name(b.value)));
@@ -534,8 +533,8 @@ class FunctionChecker {
 
     // Whether `op` may write its result over every operand in these bytes.
     bool written_over(const Op& op, Value content, Value result) {
-        const auto r = static_cast<std::size_t>(
-            std::find(op.results.begin(), op.results.end(), result) - op.results.begin());
+        const auto r =
+            static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), result) - op.results.begin());
         const bool dense = f_.info(result).placement.strides.empty();
         for (std::size_t o = 0; o < op.operands.size(); ++o) {
             const Value v = op.operands[o];
@@ -550,9 +549,7 @@ class FunctionChecker {
         return true;
     }
 
-    static std::size_t carry_count(const Op& op) {
-        return static_cast<std::size_t>(op.attributes.integer("carried"));
-    }
+    static std::size_t carry_count(const Op& op) { return static_cast<std::size_t>(op.attributes.integer("carried")); }
 
     bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
         if (op.name == "call") return true;  // the body was checked with these places

@@ -176,7 +176,8 @@ class PlannedExecution {
     }
 
     void poison_bytes(Arena arena, std::int64_t offset, std::int64_t count, std::byte with = std::byte{0xff}) {
-        if (count > 0) std::memset(bytes(arena, offset, count), static_cast<int>(with), static_cast<std::size_t>(count));
+        if (count > 0)
+            std::memset(bytes(arena, offset, count), static_cast<int>(with), static_cast<std::size_t>(count));
     }
 
     Tensor load(const Spot& spot, const Type& type, const Dims& strides) {
@@ -226,7 +227,8 @@ class PlannedExecution {
         Value at = v;
         while (f.info(at).placement.view_of) at = f.info(at).placement.view_of;
         auto given = binding.spots.find(at);
-        check(given != binding.spots.end(), fmt::format("@{}: %{} has no place at its caller's", f.name, f.info(v).name));
+        check(given != binding.spots.end(),
+              fmt::format("@{}: %{} has no place at its caller's", f.name, f.info(v).name));
         return {given->second.arena, given->second.offset + p.offset, given->second.layer_stride};
     }
 
@@ -265,8 +267,8 @@ class PlannedExecution {
             check(static_cast<bool>(def.reference), op.name + " cannot be executed");
             results = def.reference(op, operands, types);
         }
-        check(results.size() == types.size(), fmt::format("{} gives {} tensors, {} expected", op.name, results.size(),
-                                                          types.size()));
+        check(results.size() == types.size(),
+              fmt::format("{} gives {} tensors, {} expected", op.name, results.size(), types.size()));
         // What was read for the last time is gone before the results are written; an op that writes over its operand
         // finds only its own result there.
         kill(f, frame, dead, {}, &op);
@@ -297,9 +299,9 @@ class PlannedExecution {
         for (Value v : dead) {
             const Spot& s = frame[v.index];
             if (s.arena != Arena::scratch && s.arena != Arena::saved) continue;
-            if (before_results_of != nullptr && std::find(before_results_of->results.begin(),
-                                                          before_results_of->results.end(),
-                                                          v) != before_results_of->results.end())
+            if (before_results_of != nullptr &&
+                std::find(before_results_of->results.begin(), before_results_of->results.end(), v) !=
+                    before_results_of->results.end())
                 continue;
             if (!f.info(v).placement.strides.empty()) continue;  // its bytes are another's
             const Type& type = f.type(v);
@@ -310,8 +312,7 @@ class PlannedExecution {
                 for (Value k : kept)
                     for (std::int64_t n = 0; n < members_of(f.type(k)); ++n) {
                         const Spot other = frame[k.index].member(n);
-                        free = free && (k == v || other.arena != member.arena ||
-                                        other.offset >= member.offset + size ||
+                        free = free && (k == v || other.arena != member.arena || other.offset >= member.offset + size ||
                                         member.offset >= other.offset + static_cast<std::int64_t>(f.type(k).bytes()));
                     }
                 if (free) poison_bytes(member.arena, member.offset, size, poison(type.dtype));
@@ -358,9 +359,8 @@ class PlannedExecution {
                                                                            : s;
             }
             for (std::size_t r = 0; r < body.results.size(); ++r)
-                inner.spots.try_emplace(body.results[r], r < carried
-                                                             ? Spot{chain[r].arena, chain[r].at(step + 1), 0}
-                                                             : frame[op.results[r].index].member(layer));
+                inner.spots.try_emplace(body.results[r], r < carried ? Spot{chain[r].arena, chain[r].at(step + 1), 0}
+                                                                     : frame[op.results[r].index].member(layer));
             inner.scratch = enter(op, body, binding);
             run(body, inner);
             poison_bytes(Arena::scratch, inner.scratch, body.scratch_bytes);
@@ -438,8 +438,7 @@ void PlannedProgram::set(const std::string& name, const Tensor& value) {
 Tensor PlannedProgram::get(const std::string& name) const {
     const Named& at = named(name);
     // Loading changes nothing; the execution is written for running, which does.
-    return PlannedExecution(const_cast<PlannedProgram&>(*this))
-        .load({at.arena, at.offset, 0}, at.type, {});
+    return PlannedExecution(const_cast<PlannedProgram&>(*this)).load({at.arena, at.offset, 0}, at.type, {});
 }
 
 void PlannedProgram::set_scalar(const std::string& name, double value) {
@@ -504,8 +503,8 @@ PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBa
     return out;
 }
 
-PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>& batches,
-                         const PlannedOptimizer& o, std::int64_t step) {
+PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>& batches, const PlannedOptimizer& o,
+                         std::int64_t step) {
     PlannedStep out = planned_gradients(program, batches);
     const auto t = static_cast<double>(step + 1);
     program.set_scalar("learning_rate", o.learning_rate);

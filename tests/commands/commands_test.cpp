@@ -97,7 +97,8 @@ void run_gives_pytorchs_loss(const std::string& model, const std::vector<std::pa
     for (const auto& [name, tensor] : read_safetensors(fixtures + "/" + model + "/params.safetensors"))
         in.push_back(stored_tensor(name, tensor));
     write_safetensors("in.safetensors", in);
-    const Ran ran = run("run " + fixtures + "/" + model + "/dynamo.loss.onnx --in in.safetensors --out out.safetensors");
+    const Ran ran =
+        run("run " + fixtures + "/" + model + "/dynamo.loss.onnx --in in.safetensors --out out.safetensors");
     ASSERT_EQ(ran.status, 0) << ran.err;
     const auto out = read_safetensors("out.safetensors");
     ASSERT_EQ(out.size(), 1U);
@@ -230,8 +231,7 @@ TEST_F(Commands, DataLeavesNothingBehindWhereAFileIsMissing) {
     write("a.txt", "hello");
     const Ran ran = run("data pack a.txt none.txt -o c.bin");
     EXPECT_EQ(ran.status, 1);
-    EXPECT_EQ(ran.err,
-              "error: cannot read none.txt: No such file or directory\nhelp: check the name of the file\n");
+    EXPECT_EQ(ran.err, "error: cannot read none.txt: No such file or directory\nhelp: check the name of the file\n");
     for (const auto& entry : fs::directory_iterator("."))
         EXPECT_EQ(entry.path().filename().string().find("c.bin"), std::string::npos) << entry.path();
 }

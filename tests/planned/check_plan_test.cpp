@@ -10,9 +10,10 @@ namespace thunderc {
 namespace {
 
 Module planned(const std::string& functions) {
-    Module m = parse_module("module \"m\" planned\narena batch 256\narena constants 256\narena gradients 512\n"
-                            "arena parameters 512\narena saved 512\narena scratch 512\n" +
-                            functions);
+    Module m = parse_module(
+        "module \"m\" planned\narena batch 256\narena constants 256\narena gradients 512\n"
+        "arena parameters 512\narena saved 512\narena scratch 512\n" +
+        functions);
     verify(m);
     return m;
 }
@@ -51,18 +52,20 @@ TEST(CheckPlan, PassesASoundPlan) {
 }
 
 TEST(CheckPlan, FindsAValueThatIsWrittenOverTooEarly) {
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %a = mul(%x, %w) : f32[16] @scratch+0
   %b = exp(%a) : f32[16] @scratch+0
   %c = add(%a, %b) : f32[16] @scratch+64
   %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+128
 )")),
-              "@f: %a (f32[16] @scratch+0, 64 bytes) and %b (f32[16] @scratch+0, 64 bytes) share bytes, and the first is "
-              "still needed when exp writes the second\n");
+        "@f: %a (f32[16] @scratch+0, 64 bytes) and %b (f32[16] @scratch+0, 64 bytes) share bytes, and the first is "
+        "still needed when exp writes the second\n");
 }
 
 TEST(CheckPlan, FindsAValueThatIsReadThroughAViewAfterItIsWrittenOver) {
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %a = mul(%x, %w) : f32[16] @scratch+0
   %v = reshape(%a) {dims = [4, 4]} : f32[4,4] @scratch+0 view %a
   %b = exp(%x) : f32[16] @scratch+0
@@ -72,31 +75,33 @@ TEST(CheckPlan, FindsAValueThatIsReadThroughAViewAfterItIsWrittenOver) {
   %u = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+256
   %s = add(%t, %u) : f32[] @scratch+192
 )")),
-              "@f: %a (f32[16] @scratch+0, 64 bytes) and %b (f32[16] @scratch+0, 64 bytes) share bytes, and the first is "
-              "still needed when exp writes the second\n");
+        "@f: %a (f32[16] @scratch+0, 64 bytes) and %b (f32[16] @scratch+0, 64 bytes) share bytes, and the first is "
+        "still needed when exp writes the second\n");
 }
 
 TEST(CheckPlan, FindsPartsOfValuesThatMeet) {
     // b begins inside a's last 4 elements.
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %a = add(%x, %w) : f32[16] @scratch+16
   %b = mul(%x, %w) : f32[16] @scratch+64
   %c = add(%a, %b) : f32[16] @scratch+128
   %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+192
 )")),
-              "@f: %a (f32[16] @scratch+16, 64 bytes) and %b (f32[16] @scratch+64, 64 bytes) share bytes, and the first "
-              "is still needed when mul writes the second\n"
-              "@f: %a (@scratch+16, 64 bytes) is not aligned to 64 bytes\n");
+        "@f: %a (f32[16] @scratch+16, 64 bytes) and %b (f32[16] @scratch+64, 64 bytes) share bytes, and the first "
+        "is still needed when mul writes the second\n"
+        "@f: %a (@scratch+16, 64 bytes) is not aligned to 64 bytes\n");
 }
 
 TEST(CheckPlan, FindsAnOpThatMayNotWriteOverItsOperand) {
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %a = mul(%m, %n) : f32[4,4] @scratch+0
   %b = linear(%a, %n) : f32[4,4] @scratch+0
   %s = reduce_sum(%b) {axes = [0, 1], keep_dims = false} : f32[] @scratch+64
 )")),
-              "@f: %a (f32[4,4] @scratch+0, 64 bytes) and %b (f32[4,4] @scratch+0, 64 bytes) share bytes, and linear may "
-              "not write the one over the other\n");
+        "@f: %a (f32[4,4] @scratch+0, 64 bytes) and %b (f32[4,4] @scratch+0, 64 bytes) share bytes, and linear may "
+        "not write the one over the other\n");
 }
 
 TEST(CheckPlan, FindsAnOpInPlaceThatReadsItsOperandInAnotherOrder) {
@@ -111,7 +116,8 @@ TEST(CheckPlan, FindsAnOpInPlaceThatReadsItsOperandInAnotherOrder) {
 }
 
 TEST(CheckPlan, FindsTwoResultsOfOneOpInOnePlace) {
-    EXPECT_EQ(violations(R"(
+    EXPECT_EQ(
+        violations(R"(
 func @f(
     %x: f32[2,8] @batch+0 input "x",
     %labels: i64[2] @batch+64 input "labels",
@@ -120,8 +126,8 @@ func @f(
   %r = add(%loss_sum, %loss) : f32[] @scalars+96
 }
 )"),
-              "@f: %loss (f32[] @scratch+0, 4 bytes) and %lse (f32[2] @scratch+0, 8 bytes), both from one cross_entropy, "
-              "share bytes\n");
+        "@f: %loss (f32[] @scratch+0, 4 bytes) and %lse (f32[2] @scratch+0, 8 bytes), both from one cross_entropy, "
+        "share bytes\n");
 }
 
 TEST(CheckPlan, FindsWhatLiesOutsideItsArena) {
@@ -133,24 +139,26 @@ TEST(CheckPlan, FindsWhatLiesOutsideItsArena) {
 }
 
 TEST(CheckPlan, FindsAViewThatLiesElsewhere) {
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %a = mul(%m, %n) : f32[4,4] @scratch+0
   %v = slice(%a) {axis = 0, begin = 1, end = 3, step = 1} : f32[2,4] @scratch+0 view %a
   %s = reduce_sum(%v) {axes = [0, 1], keep_dims = false} : f32[] @scratch+64
 )")),
-              "@f: the slice %v (f32[2,4] @scratch+0, 32 bytes) does not lie where it views %a (f32[4,4] @scratch+0, 64 "
-              "bytes)\n");
+        "@f: the slice %v (f32[2,4] @scratch+0, 32 bytes) does not lie where it views %a (f32[4,4] @scratch+0, 64 "
+        "bytes)\n");
 }
 
 TEST(CheckPlan, FindsAViewThatNothingWrites) {
     // A transposed matrix is no vector, whatever the strides.
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %t = transpose(%m) {permutation = [1, 0]} : f32[4,4] @batch+64 strides [1,4] view %m
   %v = reshape(%t) {dims = [16]} : f32[16] @scratch+0
   %s = reduce_sum(%v) {axes = [0], keep_dims = false} : f32[] @scratch+64
 )")),
-              "@f: %v (f32[16] @scratch+0, 64 bytes) is read, but no strides make it a view of %t (f32[4,4] @batch+64, 64 "
-              "bytes): nothing writes it\n");
+        "@f: %v (f32[16] @scratch+0, 64 bytes) is read, but no strides make it a view of %t (f32[4,4] @batch+64, 64 "
+        "bytes): nothing writes it\n");
 }
 
 TEST(CheckPlan, FindsParametersThatMeetAndNamesInTwoPlaces) {
@@ -175,12 +183,13 @@ func @g(
 }
 
 TEST(CheckPlan, FindsAResultOverAParameter) {
-    EXPECT_EQ(violations(entry(R"(
+    EXPECT_EQ(
+        violations(entry(R"(
   %a = mul(%x, %w) : f32[16] @parameters+64
   %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[] @scratch+0
 )")),
-              "@f: %n (f32[4,4] @parameters+64, 64 bytes) and %a (f32[16] @parameters+64, 64 bytes) share bytes, and the "
-              "first is still needed when mul writes the second\n");
+        "@f: %n (f32[4,4] @parameters+64, 64 bytes) and %a (f32[16] @parameters+64, 64 bytes) share bytes, and the "
+        "first is still needed when mul writes the second\n");
 }
 
 TEST(CheckPlan, FindsConstantsThatDiffer) {
@@ -219,9 +228,10 @@ TEST(CheckPlan, TakesAWeightThatFollowsAnother) {
 }
 
 TEST(CheckPlan, FindsMergedWeightsThatAreApart) {
-    EXPECT_EQ(violations(merged(64)),
-              "@f: linear takes %a (f32[3,2] @parameters+0, 24 bytes) and %b (f32[3,2] @parameters+64, 24 bytes) as one "
-              "tensor, but they do not lie side by side\n");
+    EXPECT_EQ(
+        violations(merged(64)),
+        "@f: linear takes %a (f32[3,2] @parameters+0, 24 bytes) and %b (f32[3,2] @parameters+64, 24 bytes) as one "
+        "tensor, but they do not lie side by side\n");
 }
 
 // ---- kernels ----
@@ -231,8 +241,8 @@ std::string with_kernel(const std::string& body) {
   %a = mul(%m, %n) : f32[4,4] @scratch+0
   %b = fused(%a) {kernel = "kernel"} : f32[4,4] @scratch+0
   %s = reduce_sum(%b) {axes = [0, 1], keep_dims = false} : f32[] @scratch+64
-)") + "func @kernel(%k: f32[4,4]) -> (%y) kind \"kernel:" +
-           body + "}\n";
+)") +
+           "func @kernel(%k: f32[4,4]) -> (%y) kind \"kernel:" + body + "}\n";
 }
 
 TEST(CheckPlan, TakesAKernelThatMayWriteOverItsInput) {
@@ -240,19 +250,21 @@ TEST(CheckPlan, TakesAKernelThatMayWriteOverItsInput) {
 }
 
 TEST(CheckPlan, FindsAKernelThatMayNotWriteOverItsInput) {
-    EXPECT_EQ(violations(with_kernel(
-                  "transpose\" {\n  %t = transpose(%k) {permutation = [1, 0]} : f32[4,4]\n  %y = exp(%t) : f32[4,4]\n")),
-              "@f: %a (f32[4,4] @scratch+0, 64 bytes) and %b (f32[4,4] @scratch+0, 64 bytes) share bytes, and fused may "
-              "not write the one over the other\n");
+    EXPECT_EQ(
+        violations(with_kernel(
+            "transpose\" {\n  %t = transpose(%k) {permutation = [1, 0]} : f32[4,4]\n  %y = exp(%t) : f32[4,4]\n")),
+        "@f: %a (f32[4,4] @scratch+0, 64 bytes) and %b (f32[4,4] @scratch+0, 64 bytes) share bytes, and fused may "
+        "not write the one over the other\n");
 }
 
 // ---- loops ----
 
 struct Loop {
-    std::string in = "@scratch+0", out = "@scratch+64", attributes =
-        "carry_arena = [\"scratch\"], carry_base = [0], carry_period = [2], carry_stride = [64]";
+    std::string in = "@scratch+0", out = "@scratch+64",
+                attributes = "carry_arena = [\"scratch\"], carry_base = [0], carry_period = [2], carry_stride = [64]";
     std::string scratch = "128", weights = "@parameters+64 layer 64";
-    std::string before, last = "%z", body = "  %e = exp(%x) : f32[16] @scratch+0\n  %y = mul(%e, %w) : f32[16] @caller+0\n";
+    std::string before, last = "%z",
+                        body = "  %e = exp(%x) : f32[16] @scratch+0\n  %y = mul(%e, %w) : f32[16] @caller+0\n";
 
     std::string text() const {
         return R"(
@@ -265,7 +277,8 @@ func @f(
   %a = mul(%x, %v) : f32[16] )" +
                in + "\n" + before + R"(
   %z = repeat(%a, %w) {body = "layer", carried = 1, )" +
-               attributes + ", n = 3, per_layer = 1, reverse = false, scratch = " + scratch + R"(} : f32[16] )" + out + R"(
+               attributes + ", n = 3, per_layer = 1, reverse = false, scratch = " + scratch + R"(} : f32[16] )" + out +
+               R"(
   %c = add(%z, )" +
                last + R"() : f32[16] @scratch+320
   %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+384
@@ -284,8 +297,9 @@ TEST(CheckPlan, FindsSlotsThatMeet) {
     Loop loop;
     loop.attributes = "carry_arena = [\"scratch\"], carry_base = [0], carry_period = [2], carry_stride = [0]";
     loop.out = "@scratch+0";
-    EXPECT_NE(violations(loop.text()).find("@f: slots @scratch+0, 64 bytes and @scratch+0, 64 bytes of a carried value "
-                                           "share bytes\n"),
+    EXPECT_NE(violations(loop.text())
+                  .find("@f: slots @scratch+0, 64 bytes and @scratch+0, 64 bytes of a carried value "
+                        "share bytes\n"),
               std::string::npos);
 }
 
@@ -301,13 +315,16 @@ TEST(CheckPlan, FindsAValueThatDoesNotGoIntoTheFirstSlotOrComeOutOfTheLast) {
 TEST(CheckPlan, FindsAValueThatIsReadAfterALoopWroteOverIt) {
     Loop loop;
     loop.last = "%a";
-    EXPECT_EQ(violations(loop.text()), "@f: %a (f32[16] @scratch+0, 64 bytes) is read after the loop that wrote over it\n");
+    EXPECT_EQ(violations(loop.text()),
+              "@f: %a (f32[16] @scratch+0, 64 bytes) is read after the loop that wrote over it\n");
 }
 
 TEST(CheckPlan, FindsAValueInASlotOrInTheScratchMemoryOfALayer) {
-    for (const auto& [place, what] : {std::pair{"@scratch+64", "the slots of a carried value (@scratch+0, 64 bytes x 2 "
-                                                               "every 64)"},
-                                      std::pair{"@scratch+128", "the scratch memory of @layer (@scratch+128, 64 bytes)"}}) {
+    for (const auto& [place, what] :
+         {std::pair{"@scratch+64",
+                    "the slots of a carried value (@scratch+0, 64 bytes x 2 "
+                    "every 64)"},
+          std::pair{"@scratch+128", "the scratch memory of @layer (@scratch+128, 64 bytes)"}}) {
         Loop loop;
         loop.before = std::string("  %b = exp(%x) : f32[16] ") + place + "\n";
         loop.last = "%b";
@@ -323,9 +340,10 @@ TEST(CheckPlan, FindsScratchMemoryThatMeetsTheSlots) {
     Loop loop;
     loop.scratch = "64";
     const std::string found = violations(loop.text());
-    EXPECT_NE(found.find("@f: the slots of a carried value (@scratch+0, 64 bytes x 2 every 64) and the scratch memory of "
-                         "@layer (@scratch+64, 64 bytes) share bytes\n"),
-              std::string::npos)
+    EXPECT_NE(
+        found.find("@f: the slots of a carried value (@scratch+0, 64 bytes x 2 every 64) and the scratch memory of "
+                   "@layer (@scratch+64, 64 bytes) share bytes\n"),
+        std::string::npos)
         << found;
 }
 
@@ -333,8 +351,9 @@ TEST(CheckPlan, FindsMembersOfAFamilyThatMeet) {
     Loop loop;
     loop.weights = "@parameters+64 layer 32";
     const std::string found = violations(loop.text());
-    EXPECT_NE(found.find("@f: the members of %w (3 x f32[16] @parameters+64, 64 bytes x 3 every 32) overlap each other\n"),
-              std::string::npos)
+    EXPECT_NE(
+        found.find("@f: the members of %w (3 x f32[16] @parameters+64, 64 bytes x 3 every 32) overlap each other\n"),
+        std::string::npos)
         << found;
 }
 
@@ -360,7 +379,8 @@ func @layer(%x: f32[16] @caller+0, %g: f32[16] @caller+0) -> (%y, %h) scratch 64
 }
 
 TEST(CheckPlan, TakesAGradientThatIsAddedToInALoop) {
-    EXPECT_EQ(violations(gradients("  %y = exp(%x) : f32[16] @caller+0\n  %h = add(%g, %x) : f32[16] @caller+0\n")), "");
+    EXPECT_EQ(violations(gradients("  %y = exp(%x) : f32[16] @caller+0\n  %h = add(%g, %x) : f32[16] @caller+0\n")),
+              "");
 }
 
 TEST(CheckPlan, FindsAGradientThatIsReadAfterItWasWritten) {

@@ -13,11 +13,17 @@ namespace thunderc {
 namespace {
 
 // The fixtures' optimizer, see reference.json.
-const PlannedOptimizer adamw = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
-                                .max_grad_norm = 0, .decay_all = true};
+const PlannedOptimizer adamw = {.learning_rate = 1e-3,
+                                .beta1 = 0.9,
+                                .beta2 = 0.95,
+                                .eps = 1e-8,
+                                .weight_decay = 0.1,
+                                .max_grad_norm = 0,
+                                .decay_all = true};
 
 void set_parameters(PlannedProgram& program, const std::string& model) {
-    for (const auto& [name, tensor] : read_safetensors(fixture(model + "/params.safetensors"))) program.set(name, tensor);
+    for (const auto& [name, tensor] : read_safetensors(fixture(model + "/params.safetensors")))
+        program.set(name, tensor);
     clear_states(program);
 }
 
@@ -82,12 +88,12 @@ TEST_P(RunPlanned, TrainsAsPyTorch) {
         if (s > 0) continue;
         ASSERT_FALSE(gradients.empty());
         for (const auto& [name, expected] : gradients)
-            EXPECT_LE(largest_difference(program.get("grad." + name), expected), 4e-6 * largest(expected) + 1e-8) << name;
+            EXPECT_LE(largest_difference(program.get("grad." + name), expected), 4e-6 * largest(expected) + 1e-8)
+                << name;
     }
     // AdamW divides by the gradient's own size: an element of relative error e moves by lr * e a step. 2e-5 is 0.4% of
     // the way of five steps.
-    for (const auto& [name, expected] : after)
-        EXPECT_LE(largest_difference(program.get(name), expected), 2e-5) << name;
+    for (const auto& [name, expected] : after) EXPECT_LE(largest_difference(program.get(name), expected), 2e-5) << name;
 }
 
 // Two steps of three micro-batches each, with clipping, against values in fp64.
@@ -114,8 +120,8 @@ TEST_P(RunPlanned, AccumulatesAsValuesDo) {
             if (!twin.has(name) || program.type(name).dtype != DType::f32) continue;
             const Tensor& expected = twin.values().at(name);
             // f32 after every op against fp64; what AdamW divides is as above, of one or two steps of 1e-3.
-            const bool moved = !name.starts_with("grad.") && !name.starts_with("first_moment.") &&
-                               !name.starts_with("second_moment.");
+            const bool moved =
+                !name.starts_with("grad.") && !name.starts_with("first_moment.") && !name.starts_with("second_moment.");
             EXPECT_LE(largest_difference(program.get(name), expected), moved ? 2e-5 : 1e-5 * largest(expected) + 1e-8)
                 << name << ", step " << s;
         }
@@ -166,22 +172,25 @@ TEST(RunPlannedMemory, ShowsAValueThatIsWrittenOver) {
 
 TEST(RunPlannedMemory, PoisonsAValueThatWasReadForTheLastTime) {
     // e has the place where a was, which ended with b; nothing writes e.
-    EXPECT_TRUE(std::isnan(loss_of("  %a = add(%x, %x) : f32[4] @scratch+0\n"
-                                   "  %b = add(%a, %x) : f32[4] @scratch+64\n"
-                                   "  %e = reshape(%x) {dims = [4]} : f32[4] @scratch+0\n"
-                                   "  %c = add(%b, %e) : f32[4] @scratch+64\n")));
+    EXPECT_TRUE(
+        std::isnan(loss_of("  %a = add(%x, %x) : f32[4] @scratch+0\n"
+                           "  %b = add(%a, %x) : f32[4] @scratch+64\n"
+                           "  %e = reshape(%x) {dims = [4]} : f32[4] @scratch+0\n"
+                           "  %c = add(%b, %e) : f32[4] @scratch+64\n")));
 }
 
 TEST(RunPlannedMemory, ReadsPoisonWhereNothingWasWritten) {
-    EXPECT_TRUE(std::isnan(loss_of("  %v = reshape(%x) {dims = [4]} : f32[4] @scratch+64\n"
-                                   "  %c = add(%x, %v) : f32[4] @scratch+0\n")));
+    EXPECT_TRUE(
+        std::isnan(loss_of("  %v = reshape(%x) {dims = [4]} : f32[4] @scratch+64\n"
+                           "  %c = add(%x, %v) : f32[4] @scratch+0\n")));
 }
 
 TEST(RunPlannedMemory, FollowsStrides) {
     // Every second element, twice: 2 (1 + 3).
-    EXPECT_EQ(loss_of("  %v = slice(%x) {axis = 0, begin = 0, end = 4, step = 2} : f32[2] @batch+0 strides [2] view %x\n"
-                      "  %c = add(%v, %v) : f32[2] @scratch+0\n"),
-              8.5);
+    EXPECT_EQ(
+        loss_of("  %v = slice(%x) {axis = 0, begin = 0, end = 4, step = 2} : f32[2] @batch+0 strides [2] view %x\n"
+                "  %c = add(%v, %v) : f32[2] @scratch+0\n"),
+        8.5);
 }
 
 TEST(RunPlannedMemory, RefusesBytesOutsideAnArena) {

@@ -44,14 +44,20 @@ class ValuesProgram {
   public:
     explicit ValuesProgram(Module composed) : module_(std::move(composed)) {
         for (const Function& f : module_.functions)
-            for (std::size_t k = 0; k < f.argument_info.size(); ++k)
-                for (const std::string& name : f.argument_info[k].names)
-                    values_.try_emplace(name, Tensor(f.type(f.arguments[k]).member()));
+            for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+                const ArgInfo& info = f.argument_info[k];
+                for (std::size_t m = 0; m < info.names.size(); ++m) {
+                    values_.try_emplace(info.names[m], Tensor(f.type(f.arguments[k]).member()));
+                    if (m < info.aliases.size())
+                        for (const std::string& alias : info.aliases[m]) aliases_[alias] = info.names[m];
+                }
+            }
     }
 
     const std::map<std::string, Tensor>& values() const { return values_; }
     bool has(const std::string& name) const { return values_.contains(name); }
-    void set(const std::string& name, Tensor t) {
+    void set(std::string name, Tensor t) {
+        if (!has(name)) name = aliases_.at(name);
         t.type = values_.at(name).type;
         values_.at(name) = std::move(t);
     }
@@ -115,6 +121,7 @@ class ValuesProgram {
   private:
     Module module_;
     std::map<std::string, Tensor> values_;
+    std::map<std::string, std::string> aliases_;  // the other names of tied parameters
 };
 
 inline double largest(const Tensor& t) {

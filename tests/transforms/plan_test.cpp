@@ -1,0 +1,186 @@
+#include "compiler/transforms/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "compiler/analysis/check_plan.h"
+#include "compiler/ir/parse.h"
+#include "compiler/ir/verify.h"
+#include "runtime-lib/optim/step_scalars.h"
+
+namespace thunderc {
+namespace {
+
+// What plan makes of these functions; the independent checker has looked at it.
+Module planned(const std::string& functions) {
+    Module m = parse_module("module \"m\" values\n" + functions);
+    verify(m);
+    Report report;
+    m = plan(std::move(m), report);
+    verify(m);
+    EXPECT_EQ(plan_violations(m), std::vector<std::string>());
+    return m;
+}
+
+// "scratch+64" for the value of this name; a family with its stride, "saved+0 every 64".
+std::string place(const Module& m, const std::string& function, const std::string& value) {
+    const Function& f = *m.find(function);
+    for (const ValueInfo& info : f.values) {
+        if (info.name != value) continue;
+        const Placement& p = info.placement;
+        std::string out = std::string(name_of(p.arena)) + "+" + std::to_string(p.offset);
+        return info.type.is_family() ? out + " every " + std::to_string(p.layer_stride) : out;
+    }
+    return "no such value";
+}
+
+std::string entry(const std::string& arguments, const std::string& ops) {
+    return "func @f(\n" + arguments + R"(
+    %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
+)" + ops + R"(
+  %r = add(%loss_sum, %s) : f32[]
+}
+)";
+}
+
+const std::string vectors = R"(    %x: f32[16] input "x",
+    %w: f32[16] parameter "w",)";
+
+TEST(Plan, WritesOverAnOperandThatEnds) {
+    const Module m = planned(entry(vectors, R"(
+  %a = mul(%x, %w) : f32[16]
+  %b = exp(%a) : f32[16]
+  %c = add(%a, %b) : f32[16]
+  %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "a"), "scratch+0");
+    EXPECT_EQ(place(m, "f", "b"), "scratch+64");  // a is read again
+    EXPECT_EQ(place(m, "f", "c"), "scratch+0");   // a ends here
+    EXPECT_EQ(place(m, "f", "s"), "scratch+64");  // b has ended
+    EXPECT_EQ(m.arena_bytes.at("scratch"), 128);
+}
+
+TEST(Plan, PutsScalarsOfTheStepWhereTheRuntimeHasThem) {
+    const Module m = planned(entry(vectors, R"(
+  %a = mul(%x, %w) : f32[16]
+  %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "loss_sum"), "scalars+96");
+    EXPECT_EQ(place(m, "f", "r"), "scalars+96");
+}
+
+TEST(Plan, ReadsAViewWhereItLies) {
+    const Module m = planned(entry(vectors, R"(
+  %a = mul(%x, %w) : f32[16]
+  %v = slice(%a) {axis = 0, begin = 4, end = 12, step = 1} : f32[8]
+  %c = exp(%v) : f32[8]
+  %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "v"), "scratch+16");
+    // exp may not write over half of a: the other half would be lost, had somebody else a view of it.
+    EXPECT_EQ(place(m, "f", "c"), "scratch+64");
+}
+
+// 24 bytes are no multiple of 64: a tensor that has to follow another begins there all the same.
+TEST(Plan, LaysTheWeightsOfAMergedProductSideBySide) {
+    const Module m = planned(entry(R"(    %x: f32[4,2] input "x",
+    %a: f32[3,2] parameter "a",
+    %z: f32[2] parameter "z",
+    %b: f32[3,2] parameter "b",)",
+                                   R"(
+  %n = mul(%x, %z) : f32[4,2]
+  %y = linear(%n, %a, _, _, %b) {adjacent_weights = true} : f32[4,6]
+  %s = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "a"), "parameters+0");
+    EXPECT_EQ(place(m, "f", "b"), "parameters+24");
+    EXPECT_EQ(place(m, "f", "z"), "parameters+64");
+}
+
+constexpr const char* layers = R"(
+func @f(
+    %x: f32[16] input "x",
+    %w: 3 x f32[16] parameter "layers.{0..2}.w",
+    %v: 3 x f32[8] parameter "layers.{0..2}.v",
+    %grad_w: 3 x f32[16] state "grad.layers.{0..2}.w",
+    %loss_sum: f32[] scalar "loss_sum") -> (%after "grad_w", %r "loss_sum") {
+  %a = exp(%x) : f32[16]
+  %y, %kept = repeat(%a, %w, %v) {body = "forward", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[16], 3 x f32[16]
+  %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+  %dy = mul(%y, %y) : f32[16]
+  %dx, %after = repeat(%dy, %kept, %grad_w) {body = "backward", carried = 1, n = 3, per_layer = 2, reverse = true} : f32[16], 3 x f32[16]
+  %r = add(%loss_sum, %s) : f32[]
+}
+func @forward(%x: f32[16], %w: f32[16], %v: f32[8]) -> (%y, %x) {
+  %e = exp(%x) : f32[16]
+  %h = mul(%x, %w) : f32[16]
+  %y = add(%e, %h) : f32[16]
+}
+func @backward(%dy: f32[16], %x: f32[16], %g: f32[16]) -> (%dx, %after) {
+  %after = add(%g, %dy) : f32[16]
+  %dx = mul(%dy, %x) : f32[16]
+}
+)";
+
+TEST(Plan, LaysALayersTensorsTogether) {
+    const Module m = planned(layers);
+    // 64 and 32 bytes, 96 together: the next layer begins at 128.
+    EXPECT_EQ(place(m, "f", "w"), "parameters+0 every 128");
+    EXPECT_EQ(place(m, "f", "v"), "parameters+64 every 128");
+    EXPECT_EQ(place(m, "f", "grad_w"), "gradients+0 every 128");
+    EXPECT_EQ(place(m, "f", "after"), "gradients+0 every 128");
+    EXPECT_EQ(m.arena_bytes.at("parameters"), 384);
+}
+
+TEST(Plan, KeepsWhatGoesIntoEachLayerWhereItIsMade) {
+    const Module m = planned(layers);
+    // Four values of a chain, the first three of which are what the loop collects: nothing is copied.
+    EXPECT_EQ(place(m, "f", "a"), "saved+0");
+    EXPECT_EQ(place(m, "f", "kept"), "saved+0 every 64");
+    EXPECT_EQ(place(m, "f", "y"), "saved+192");
+    EXPECT_EQ(m.arena_bytes.at("saved"), 256);
+    for (const Op& op : m.find("f")->ops) EXPECT_NE(op.name, "copy");
+}
+
+TEST(Plan, TakesTwoSlotsByTurnsWhereNothingIsKept) {
+    const Module m = planned(layers);
+    for (const Op& op : m.find("f")->ops) {
+        if (op.name != "repeat" || op.attributes.string("body") != "backward") continue;
+        const CarrySlots slots = carry_slots(op, 0);
+        EXPECT_EQ(slots.arena, Placement::Arena::scratch);
+        EXPECT_EQ(slots.period, 2);
+        EXPECT_EQ(place(m, "f", "dy"), "scratch+" + std::to_string(slots.at(0)));
+        EXPECT_EQ(place(m, "f", "dx"), "scratch+" + std::to_string(slots.at(3)));
+        EXPECT_EQ(slots.at(3), slots.base + 64);
+    }
+}
+
+TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
+    using thunder::StepScalars;
+    const std::vector<std::pair<const char*, std::size_t>> fields = {
+        {"learning_rate", offsetof(StepScalars, learning_rate)},
+        {"beta1", offsetof(StepScalars, beta1)},
+        {"beta2", offsetof(StepScalars, beta2)},
+        {"eps", offsetof(StepScalars, eps)},
+        {"weight_decay", offsetof(StepScalars, weight_decay)},
+        {"momentum", offsetof(StepScalars, momentum)},
+        {"bias_correction1", offsetof(StepScalars, bias_correction1)},
+        {"bias_correction2_sqrt", offsetof(StepScalars, bias_correction2_sqrt)},
+        {"max_grad_norm", offsetof(StepScalars, max_grad_norm)},
+        {"seed", offsetof(StepScalars, seed)},
+        {"step", offsetof(StepScalars, step)},
+        {"loss_weight", offsetof(StepScalars, loss_weight)},
+        {"dloss", offsetof(StepScalars, dloss)},
+        {"loss_sum", offsetof(StepScalars, loss_sum)},
+        {"grad_norm", offsetof(StepScalars, grad_norm)},
+        {"clip_factor", offsetof(StepScalars, clip_factor)},
+        {"first_micro_step", offsetof(StepScalars, first_micro_step)},
+        {"decay_all", offsetof(StepScalars, decay_all)}};
+    for (const auto& [name, offset] : fields)
+        EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;
+    EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace thunderc
