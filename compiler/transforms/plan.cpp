@@ -35,7 +35,8 @@ struct ParameterPlace {
     std::int64_t offset = 0, layer_stride = 0;
 };
 
-// Tensors that share a layer stride: the families of one loop. A plain tensor is a unit of its own.
+// Tensors that share a layer stride: the families of one loop. A plain tensor is a unit of its own, or of those that
+// have to lie behind it.
 struct Unit {
     std::int64_t count = 1;
     std::vector<std::size_t> arguments;  // of the entry function
@@ -58,9 +59,10 @@ class ParameterLayout {
             if (info.kind != ArgInfo::Kind::parameter) continue;
             const Type& type = entry.type(entry.arguments[k]);
             std::string key = unit_key(type, info);
+            if (key.empty()) key = fmt::format("#{}", leader(k));
             auto found = by_key.find(key);
-            if (key.empty() || found == by_key.end()) {
-                if (!key.empty()) by_key[key] = units.size();
+            if (found == by_key.end()) {
+                by_key[key] = units.size();
                 units.push_back({type.is_family() ? type.count : 1, {}});
                 units.back().arguments.push_back(k);
             } else {
@@ -77,6 +79,12 @@ class ParameterLayout {
     // Weights of one merged product lie side by side. Seen from the entry: argument indices, in order.
     void find_adjacent(const Module& module) {
         for (const Op& op : entry_.ops) note(module, op, [](Value v) { return v; });
+    }
+
+    // The first of the tensors that argument k has to lie behind.
+    std::size_t leader(std::size_t k) const {
+        for (auto at = follows_.find(k); at != follows_.end(); at = follows_.find(k)) k = at->second;
+        return k;
     }
 
     using ToEntry = std::function<Value(Value)>;
