@@ -1,5 +1,6 @@
 #include "compiler/transforms/raise_rotary.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -161,7 +162,10 @@ Heads distinct_heads(Rewriter& rewriter, const Definitions& d, const Match& m, s
     return {b.transpose(rewriter.now(m.x), positions == 2 ? Dims{0, 2, 1, 3} : Dims{0, 1, 2, 3}), 1};
 }
 
-void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m, std::size_t positions,
+// Tables in the shape that rotary takes, made once: all layers share two of them, of half a million elements each.
+using Tables = std::map<std::pair<ConstPtr, Dims>, ConstPtr>;
+
+void emit(Rewriter& rewriter, Tables& tables, const Definitions& d, const Op& op, const Match& m, std::size_t positions,
           Report& report) {
     Builder& b = rewriter.builder();
     Provenance provenance = m.matched.provenance();
@@ -170,7 +174,11 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m
     auto table = [&](Value v, const char* name) {
         const Dims& from = d.type(v).dims;
         const Dims to = {from.size() == 4 ? from[0] : 1, T, m.rotated};
-        if (ConstPtr known = d.constant(v)) return b.constant(reshape_constant(known, to), name);
+        if (ConstPtr known = d.constant(v)) {
+            ConstPtr& shaped = tables[{known, to}];
+            if (!shaped) shaped = reshape_constant(known, to);
+            return b.constant(shaped, name);
+        }
         const Value rows = b.reshape(rewriter.now(v), to);
         b.function().info(rows).name = name;
         return rows;
@@ -192,6 +200,7 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Match& m
 
 void raise(Function& f, Report& report) {
     Rewriter rewriter(f);
+    Tables tables;
     Definitions d(f, rewriter.old_ops());
     for (const Op& op : rewriter.old_ops()) {
         std::optional<Match> m = match_partial(d, op);
@@ -202,7 +211,7 @@ void raise(Function& f, Report& report) {
         std::string why;
         std::optional<std::size_t> positions = m ? position_axis(d, *m, why) : std::nullopt;
         if (positions) {
-            emit(rewriter, d, op, *m, *positions, report);
+            emit(rewriter, tables, d, op, *m, *positions, report);
             continue;
         }
         if (m) report.declined("rotary", where(op.provenance), why);
