@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/analysis/check_plan.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/add_loss.h"
 #include "compiler/transforms/attach_epilogues.h"
@@ -102,7 +101,6 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
 
     // ---- the boundary: from here on values lie in memory ----
     add("plan", plan);
-    add("check_plan", check_plan);
     return passes;
 }
 

@@ -249,16 +249,6 @@ TEST(CheckPlan, TakesAKernelThatMayWriteOverItsInput) {
     EXPECT_EQ(violations(with_kernel("pointwise\" {\n  %e = exp(%k) : f32[4,4]\n  %y = neg(%e) : f32[4,4]\n")), "");
 }
 
-TEST(CheckPlan, TakesAKernelOfTwoBoxesThatEachWriteOverTheirOwn) {
-    // The gradient of a slice: the first rows are added to, the others are as they were.
-    EXPECT_EQ(
-        violations(with_kernel("pointwise\" {\n  %h = slice(%k) {axis = 0, begin = 0, end = 2, step = 1} : f32[2,4]\n"
-                               "  %e = exp(%h) : f32[2,4]\n"
-                               "  %p = pad(%e) {high = [2, 0], low = [0, 0], value = 0.0} : f32[4,4]\n"
-                               "  %y = add(%k, %p) : f32[4,4]\n")),
-        "");
-}
-
 TEST(CheckPlan, FindsAKernelWhoseBoxesReadEachOther) {
     // The second half of the result is made of the first half of the input, which is written before.
     const std::string found =
