@@ -100,7 +100,8 @@ TEST(Import, ProvenanceOfAnOptimisedLlama) {
 }
 
 TEST(Import, WithoutMetadataThereAreNoScopes) {
-    for (const Op& op : imported("llama2/stripped.logits.onnx").main().ops) {
+    const Module module = imported("llama2/stripped.logits.onnx");
+    for (const Op& op : module.main().ops) {
         EXPECT_EQ(op.provenance.scope, "");
         EXPECT_EQ(op.provenance.nodes.size(), 1U);
     }
