@@ -98,13 +98,6 @@ std::string where(const Provenance& provenance) {
     return provenance.nodes.back();
 }
 
-std::string result_name(const Provenance& provenance, std::string_view op, bool whole_module) {
-    const std::string& scope = provenance.scope;
-    std::string last = scope.substr(scope.rfind('.') + 1);
-    const bool number = std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; });
-    return whole_module && !number ? last : std::string(op);
-}
-
 Provenance place(const Provenance& provenance) {
     return {provenance.scope, provenance.module_class, {}, {}};
 }

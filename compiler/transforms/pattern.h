@@ -30,9 +30,6 @@ class Matched {
 
 // "from Pow, ReduceMean, Mul": the exporter's operators.
 std::string replaced_text(const Provenance& provenance);
-// A name for a composite's result: the module's last name where the composite is all of it (q_proj, input_layernorm),
-// else the op's.
-std::string result_name(const Provenance& provenance, std::string_view op, bool whole_module);
 // Scope and class alone: of reshapes and transposes that a composite needs around it.
 Provenance place(const Provenance& provenance);
 // The double that is written shortest among those that are the same f32: 1e-05 for 9.999999747378752e-06.

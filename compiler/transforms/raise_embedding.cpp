@@ -44,8 +44,7 @@ void raise(Function& f, Report& report) {
             y = b.reshape(b.slice(weight, 0, begin, begin + ids.elements()), d.type(op.results[0]).dims);
             report.done("embedding", where(op.provenance), "a slice of the table: the ids are consecutive");
         } else {
-            y = b.emit("embedding", {weight, rewriter.now(op.operands[1])}, {},
-                       result_name(op.provenance, "embedding", true))[0];
+            y = b.emit("embedding", {weight, rewriter.now(op.operands[1])}, {})[0];
             report.done("embedding", where(op.provenance), replaced_text(op.provenance));
         }
         rewriter.replace(op, std::vector<Value>{y});

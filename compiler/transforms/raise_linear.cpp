@@ -91,7 +91,7 @@ void raise(Function& f, Report& report) {
         b.set_provenance(provenance);
         std::vector<Value> operands = {rewriter.now(m->x), weight};
         if (m->bias) operands.push_back(rewriter.now(m->bias));
-        Value y = b.emit("linear", std::move(operands), {}, result_name(provenance, "linear", true))[0];
+        Value y = b.emit("linear", std::move(operands))[0];
         b.set_provenance(place(provenance));
         y = b.reshape(y, d.type(op.results[0]).dims);
         rewriter.replace(op, std::vector<Value>{y});

@@ -229,7 +229,7 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Norm& n,
     if (layer) operands.push_back(row(n.bias));
     while (!operands.back()) operands.pop_back();
     const char* name = layer ? "layer_norm" : "rms_norm";
-    Value y = b.emit(name, std::move(operands), std::move(attributes), result_name(provenance, name, true))[0];
+    Value y = b.emit(name, std::move(operands), std::move(attributes))[0];
     rewriter.replace(op, std::vector<Value>{y});
     report.done(name, where(provenance), replaced_text(provenance));
 }

@@ -50,20 +50,6 @@ func @main(%x: f32[3,4] input "x", %w: f32[5,4] parameter "w", %b: f32[5] parame
 )"));
 }
 
-TEST(RaiseLinear, ResultsAreNamedAfterTheirModule) {
-    Report report;
-    Module m = raise_linear(parse_module(R"(module "m" values
-func @main(%x: f32[3,4] input "x", %w: f32[4,4] parameter "w") -> (%z) {
-  %y = matmul(%x, %w) {transpose_a = false, transpose_b = true} : f32[3,4] at "layers.0.q_proj" [MatMul "m"]
-  %z = matmul(%y, %w) {transpose_a = false, transpose_b = true} : f32[3,4] at "layers.0" [MatMul "n"]
-}
-)"),
-                            report);
-    const Function& f = m.main();
-    EXPECT_EQ(f.info(f.ops[0].results[0]).name, "q_proj");
-    EXPECT_EQ(f.info(f.ops[1].results[0]).name, "linear");  // a number says nothing
-}
-
 // GPT-2's Conv1D: rows folded, the weight stored (in, out).
 TEST(RaiseLinear, RowsFoldedAroundAGemm) {
     EXPECT_EQ(raised(R"(
