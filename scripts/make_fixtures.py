@@ -266,10 +266,14 @@ def frontend_graphs(out):
                           [numpy_helper.from_array(np.array([2], np.int64), "heads"), numpy_helper.from_array(np.array([-1], np.int64), "minus"),
                            numpy_helper.from_array(np.array(0, np.int64), "zero"), numpy_helper.from_array(np.array(1, np.int64), "one")]))
     save("three_symbols", graph([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", ["n", "t", "channels"])], [tensor("y", ["n", "t", "channels"])]))
+    save("nll", graph([helper.make_node("LogSoftmax", ["x"], ["p"], axis=1), helper.make_node("NegativeLogLikelihoodLoss", ["p", "t"], ["y"])],
+                      [x, tensor("t", [2], TensorProto.INT64)], [tensor("y", [])]))
     # Weights in a file beside the graph.
     weight = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     external = graph([helper.make_node("Gemm", ["x", "layer.weight"], ["y"], name="gemm", transB=1)], [x], [tensor("y", [2, 4])],
                      [numpy_helper.from_array(weight, "layer.weight")])
+    if os.path.exists(f"{folder}/external.onnx.data"):
+        os.remove(f"{folder}/external.onnx.data")       # it would be appended to
     onnx.save(external, f"{folder}/external.onnx", save_as_external_data=True, location="external.onnx.data", size_threshold=0)
 
 
@@ -335,6 +339,97 @@ def odd_graph(out):
                "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{out}/odd/reference.json", "w"), indent=1)
 
 
+# ---- operators, against ONNX's own reference implementation ---------------------------------------------------------------
+
+
+def operator_cases(opset):
+    """(operator, inputs, attributes): an array is an input of the graph, a Const an initializer, None is absent."""
+    r = np.random.default_rng(3)
+    f = lambda *dims: (r.random(dims, np.float32) * 4 - 2).astype(np.float32)
+    i = lambda low, high, *dims: r.integers(low, high, dims).astype(np.int64)
+    c = lambda *values: Const(np.array(values, np.int64))
+    s = lambda value, kind=np.int64: Const(np.array(value, kind))
+    x, y = f(2, 3, 4), f(3, 1)
+    cases = [(op, [x], {}) for op in "Abs Neg Sign Exp Sin Cos Tanh Sigmoid Erf Relu Floor Ceil Round Softplus Reciprocal HardSigmoid LeakyRelu Elu Selu".split()]
+    cases += [(op, [np.abs(x) + 0.1], {}) for op in ("Log", "Sqrt")]
+    cases += [(op, [x, y], {}) for op in "Add Sub Mul Div Less LessOrEqual Greater GreaterOrEqual Max Min".split()]
+    cases += [("Max", [x, y, f(4)], {}), ("Min", [x, y, f(4)], {}), ("Sum", [x, y, f(4)], {}), ("Mean", [x, y, f(4)], {})]
+    cases += [("Equal", [i(0, 2, 3, 2), i(0, 2, 2)], {}), ("Pow", [np.abs(x), y], {}), ("Pow", [x, s(3)], {})]
+    cases += [("Mod", [i(-9, 9, 2, 5), s(4)], {}), ("Div", [i(-9, 9, 2, 5), s(4)], {}), ("IsNaN", [np.array([1, np.nan, np.inf], np.float32)], {})]
+    cases += [("Where", [x > 0, x, y], {}), ("Clip", [x, s(-1, np.float32), s(0.5, np.float32)], {}), ("Clip", [x, None, s(0.5, np.float32)], {})]
+    cases += [("Not", [x > 0], {}), ("And", [x > 0, y > 0], {}), ("Or", [x > 0, y > 0], {}), ("Xor", [x > 0, y > 0], {})]
+    cases += [("Cast", [x], {"to": TensorProto.INT64}), ("Cast", [x], {"to": TensorProto.BOOL}), ("Cast", [i(0, 3, 4)], {"to": TensorProto.FLOAT})]
+    cases += [("MatMul", [f(2, 3, 4), f(4, 5)], {}), ("MatMul", [f(4), f(2, 4, 3)], {}), ("MatMul", [f(2, 3, 4), f(4)], {}), ("MatMul", [f(4), f(4)], {})]
+    cases += [("Gemm", [f(3, 2), f(4, 3), f(4)], {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}), ("Gemm", [f(2, 3), f(3, 4)], {})]
+    cases += [("Reshape", [x, c(0, -1)], {}), ("Flatten", [x], {"axis": 2}), ("Flatten", [x], {"axis": -2}), ("Unsqueeze", [x, c(0, -1)], {})]
+    cases += [("Squeeze", [f(1, 3, 1), c(0)], {}), ("Squeeze", [f(1, 3, 1)], {}), ("Transpose", [x], {}), ("Transpose", [x], {"perm": [1, 2, 0]})]
+    cases += [("Expand", [y, c(2, 1, 4)], {}), ("Tile", [f(2, 3), c(2, 3)], {}), ("Concat", [x, x], {"axis": -1})]
+    cases += [("Slice", [x, c(1), c(9), c(-1)], {}), ("Slice", [x, c(-1, 0), c(-4, 2), c(2, 1), c(-2, 1)], {}), ("Slice", [x, c(0), c(3), c(2), c(2)], {})]
+    cases += [("Slice", [x, c(-1), c(np.iinfo(np.int64).min), c(1), c(-1)], {})]
+    cases += [("Gather", [f(5, 3), i(0, 5, 2, 2)], {}), ("Gather", [x, c(-1, 0)], {"axis": 1}), ("Gather", [x, s(-2)], {"axis": 2})]
+    cases += [("GatherND", [x, c2([[0, 1], [1, 2]])], {}), ("GatherND", [x, i(0, 3, 2, 1)], {"batch_dims": 1})]
+    cases += [("GatherElements", [x, i(0, 4, 2, 3, 1)], {"axis": 2}), ("Pad", [x, c(0, 1, 0, 2, 0, 3), s(1.5, np.float32)], {})]
+    cases += [("Trilu", [f(3, 4)], {}), ("Trilu", [f(3, 4), s(-1)], {"upper": 0}), ("OneHot", [i(0, 3, 2, 2), s(3), Const(np.array([-1, 2], np.float32))], {"axis": 1})]
+    cases += [("EyeLike", [f(3, 4)], {"k": 1}), ("ConstantOfShape", [c(2, 3)], {"value": numpy_helper.from_array(np.array([7], np.int64))})]
+    cases += [("Range", [s(1), s(8), s(3)], {}), ("Range", [s(5.0, np.float32), s(1.0, np.float32), s(-1.5, np.float32)], {}), ("Shape", [x], {}), ("Size", [x], {})]
+    cases += [("ReduceSum", [x, c(1)], {"keepdims": 0}), ("ReduceSum", [x], {}), ("ReduceSum", [x], {"noop_with_empty_axes": 1})]
+    names = "ReduceMean ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSumExp".split()
+    for name in names:
+        cases += [(name, [x, c(-1, 0)], {"keepdims": 0}) if opset >= 18 else (name, [x], {"axes": [-1, 0], "keepdims": 0})]
+    cases += [("ReduceLogSum", [np.abs(x)], {}), ("CumSum", [x, s(1)], {}), ("CumSum", [x, s(2)], {"exclusive": 1, "reverse": 1})]
+    cases += [("Softmax", [x], {"axis": 1}), ("LogSoftmax", [x], {}), ("Dropout", [x, s(0.3, np.float32)], {})]
+    cases += [("SoftmaxCrossEntropyLoss", [f(4, 5), i(0, 5, 4)], {"reduction": how}) for how in ("mean", "sum", "none")]
+    cases += [("SoftmaxCrossEntropyLoss", [f(2, 5, 3), i(0, 5, 2, 3)], {}), ("SoftmaxCrossEntropyLoss", [f(4, 5), np.array([1, -100, 3, 0])], {"ignore_index": -100})]
+    cases += [("NegativeLogLikelihoodLoss", [f(4, 5), i(0, 5, 4)], {}), ("SoftmaxCrossEntropyLoss", [f(4, 5), i(0, 5, 4), np.abs(f(5))], {})]
+    if opset >= 17:
+        cases += [("LayerNormalization", [x, f(4), f(4)], {}), ("LayerNormalization", [x, f(3, 4)], {"axis": 1, "epsilon": 1e-3})]
+    if opset >= 18:
+        cases += [("Pad", [x, c(1, 2), s(0.0, np.float32), c(-1)], {})]
+    if opset >= 20:
+        cases += [("Gelu", [x], {}), ("Gelu", [x], {"approximate": "tanh"})]
+    if opset >= 23:
+        q, k, v = f(2, 4, 3, 8), f(2, 4, 5, 8), f(2, 4, 5, 8)
+        cases += [("RMSNormalization", [x, f(4)], {"epsilon": 1e-4}), ("Attention", [q, k, v], {}), ("Attention", [q, k[:, :2], v[:, :2]], {"scale": 0.3})]
+        cases += [("Attention", [q, k, v, f(3, 5)], {}), ("Attention", [q, k, v, Const(np.tri(3, 5).astype(bool))], {}), ("Attention", [q, k, v], {"is_causal": 1})]
+        cases += [("Attention", [f(2, 3, 16), f(2, 5, 8), f(2, 5, 8)], {"q_num_heads": 4, "kv_num_heads": 2}), ("Attention", [q, k, v], {"softcap": 0.7})]
+    return cases
+
+
+class Const:
+    def __init__(self, value):
+        self.value = value
+
+
+def c2(value):
+    return Const(np.array(value, np.int64))
+
+
+def operator_graphs(out):
+    from onnx.reference import ReferenceEvaluator
+    for opset in (13, 17, 20, 23):
+        nodes, inputs, outputs, initializers, feeds = [], [], [], [], {}
+        for n, (op, args, attributes) in enumerate(operator_cases(opset)):
+            if op == "Trilu" and opset < 14:
+                continue
+            names = []
+            for j, a in enumerate(args):
+                name = "" if a is None else f"{n}_{op}_in{j}"
+                names.append(name)
+                if isinstance(a, Const):
+                    initializers.append(numpy_helper.from_array(a.value, name))
+                elif a is not None:
+                    inputs.append(tensor(name, list(a.shape), helper.np_dtype_to_tensor_dtype(a.dtype)))
+                    feeds[name] = a
+            nodes.append(helper.make_node(op, names, [f"{n}_{op}"], name=f"{n}_{op}", **attributes))
+            outputs.append(helper.make_empty_tensor_value_info(f"{n}_{op}"))
+        model = graph(nodes, inputs, outputs, initializers, opset=opset)
+        results = ReferenceEvaluator(model).run(None, feeds)
+        onnx.save(model, f"{out}/frontend/operators_{opset}.onnx")
+        arrays = dict(feeds) | {o.name: np.asarray(v) for o, v in zip(outputs, results)}
+        arrays = {k: torch.from_numpy(v.astype(np.float32 if v.dtype.kind == "f" else np.int64).copy()) for k, v in arrays.items()}
+        save_file(arrays, f"{out}/frontend/operators_{opset}.safetensors")
+
+
 def y_named(name):
     return tensor(name, [2, 3])
 
@@ -367,3 +462,6 @@ if __name__ == "__main__":
         frontend_graphs(a.out)
     if not only or "odd" in only:
         odd_graph(a.out)
+
+
+        operator_graphs(a.out)

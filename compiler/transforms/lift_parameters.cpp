@@ -92,12 +92,21 @@ bool parameter_name(const std::string& name) {
     return names.contains(leaf(name));
 }
 
-// "add_4" -> "add": what the exporter's name says of the op that it evaluated.
+// "add_4" -> "add": what the exporter's name says of the op that it evaluated; "" where it does not ("val_7", and
+// "onnx::Mul_7", which is called after its consumer).
 std::string folded_op(const std::string& name) {
+    if (name.find(':') != std::string::npos) return "";
     std::string text = name.substr(0, name.find_last_not_of("0123456789") + 1);
     while (!text.empty() && text.back() == '_') text.pop_back();
-    if (text.starts_with("onnx::")) text.erase(0, 6);
-    return text;
+    return text == "val" ? "" : text;
+}
+
+// A name with its numbers left out, to tell kinds of parameters apart.
+std::string without_numbers(const std::string& name) {
+    std::string out;
+    for (char c : name)
+        if (std::isdigit(static_cast<unsigned char>(c)) == 0) out += c;
+    return out;
 }
 
 bool rearranges(const std::string& op) {
@@ -218,6 +227,7 @@ class Lifter {
         }
         expect_match("--constant", options_.constant, constant_matches_);
         expect_match("--trainable", options_.trainable, trainable_matches_);
+        warn_of_folded();
         tie_head();
         make_names_unique();
         rebuild();
@@ -356,18 +366,18 @@ class Lifter {
 
     std::string leaf_of(std::size_t k, const Site& site) const {
         const std::string& name = main_.argument_info[k].names.front();
-        const std::string base = site.role == Role::shift ? "bias" : "weight";
-        return folded(k, site) ? (folded_op(name) == "embedding" ? "weight" : base) + "_folded_" + folded_op(name)
-                               : base;
+        const std::string base =
+            site.role == Role::shift && main_.type(main_.arguments[k]).rank() == 1 ? "bias" : "weight";
+        if (!folded(k, site)) return base;
+        return folded_op(name).empty() ? base + "_folded" : base + "_folded_" + folded_op(name);
     }
 
     // An unnamed tensor where a parameter would keep its name holds what the exporter computed from one. (Products are
     // another matter: transposing a weight renames it too.)
     bool folded(std::size_t k, const Site& site) const {
-        const std::string& name = main_.argument_info[k].names.front();
-        return !is_dotted(name) && (site.role == Role::scale || site.role == Role::shift) &&
-               main_.argument_info[k].kind == ArgInfo::Kind::value && !folded_op(name).empty() &&
-               folded_op(name) != "val";
+        return !is_dotted(main_.argument_info[k].names.front()) &&
+               (site.role == Role::scale || site.role == Role::shift) &&
+               main_.argument_info[k].kind == ArgInfo::Kind::value;
     }
 
     // torch transposes the weight of a Linear for a product and folds that; a Conv1D of GPT-2 has (in, out) to begin
@@ -444,17 +454,11 @@ class Lifter {
             lifted.first_use = std::min(lifted.first_use, site.direct);
             lifted.table = lifted.table || site.role == Role::table;
             lifted.product = lifted.product || site.role == Role::product;
-            if (folded(k, site) && lifted.note.empty()) {
-                lifted.note =
-                    fmt::format("the exporter evaluated {} over the parameter; this is not the checkpoint's tensor",
-                                folded_op(before));
-                report_.warning(
-                    "folded", name,
-                    fmt::format("{} Loading and saving it under the checkpoint's name would be wrong. Export with "
-                                "optimize=False "
-                                "to keep the parameter.",
-                                "holds what the exporter evaluated (" + folded_op(before) + "), not the parameter."));
-            }
+            if (!folded(k, site) || !lifted.note.empty()) continue;
+            const std::string what = folded_op(before).empty() ? "something" : folded_op(before);
+            lifted.note =
+                fmt::format("the exporter evaluated {} over the parameter; this is not the checkpoint's tensor", what);
+            folded_[{without_numbers(name), what}].push_back(name);
         }
         if (was_transposed(k, sites)) {
             std::swap(lifted.type.dims[0], lifted.type.dims[1]);
@@ -465,6 +469,16 @@ class Lifter {
                          fmt::format("from the initializer {}{}", before, lifted.transposed ? ", transposed" : ""));
         lifted_.push_back(std::move(lifted));
         return lifted_.back();
+    }
+
+    // One warning for the layers' tensors of one kind.
+    void warn_of_folded() {
+        for (const auto& [kind, names] : folded_)
+            report_.warning(
+                "folded", name_pattern(names),
+                fmt::format("holds what the exporter evaluated ({}), not the parameter. Loading and saving it under "
+                            "the checkpoint's name would be wrong. Export with optimize=False to keep the parameter.",
+                            kind.second));
     }
 
     // Two initializers of equal, varied content, of which one is an embedding and the other a product's weight: a tie
@@ -591,7 +605,8 @@ class Lifter {
     std::size_t constant_matches_ = 0, trainable_matches_ = 0;
     std::vector<std::size_t> constants_;  // arguments
     std::vector<Lifted> lifted_;
-    std::map<std::size_t, std::size_t> ties_;  // a head -> the table that it is
+    std::map<std::size_t, std::size_t> ties_;                                         // a head -> the table that it is
+    std::map<std::pair<std::string, std::string>, std::vector<std::string>> folded_;  // by kind and what was evaluated
 };
 
 }  // namespace

@@ -224,22 +224,31 @@ func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.we
 TEST(LiftParameters, FoldedArithmeticIsNamedAsSuch) {
     Report report;
     EXPECT_EQ(lifted(with_data(R"(
-func @main(%x: f32[4,3] input "x", %w: f32[3] value "add_4") -> (%y) {
-  %y = mul(%x, %w) : f32[4,3] at "model.norm" "GemmaRMSNorm" [Mul "n"]
+func @main(%x: f32[4,3] input "x", %v: f32[3] value "add_4", %w: f32[3] value "add_7", %b: f32[3] value "onnx::Mul_9") -> (%z) {
+  %y = mul(%x, %v) : f32[4,3] at "layers.0.norm" "GemmaRMSNorm" [Mul "n"]
+  %y1 = mul(%y, %w) : f32[4,3] at "layers.1.norm" "GemmaRMSNorm" [Mul "m"]
+  %z = mul(%y1, %b) : f32[4,3] at "norm" [Mul "k"]
 }
 )"),
                      report),
               text(R"(
-func @main(%x: f32[4,3] input "x", %model.norm.weight_folded_add: f32[3] parameter "model.norm.weight_folded_add" {note = "the exporter evaluated add over the parameter; this is not the checkpoint's tensor"}) -> (%y) {
-  %y = mul(%x, %model.norm.weight_folded_add) : f32[4,3]
+func @main(%x: f32[4,3] input "x", %layers.0.norm.weight_folded_add: f32[3] parameter "layers.0.norm.weight_folded_add" {note = "the exporter evaluated add over the parameter; this is not the checkpoint's tensor"}, %layers.1.norm.weight_folded_add: f32[3] parameter "layers.1.norm.weight_folded_add" {note = "the exporter evaluated add over the parameter; this is not the checkpoint's tensor"}, %norm.weight_folded: f32[3] parameter "norm.weight_folded" {note = "the exporter evaluated something over the parameter; this is not the checkpoint's tensor"}) -> (%z) {
+  %y = mul(%x, %layers.0.norm.weight_folded_add) : f32[4,3]
+  %y1 = mul(%y, %layers.1.norm.weight_folded_add) : f32[4,3]
+  %z = mul(%y1, %norm.weight_folded) : f32[4,3]
 }
 )"));
     EXPECT_EQ(
         notes(report),
-        "warning folded at model.norm.weight_folded_add: holds what the exporter evaluated (add), not the parameter. "
-        "Loading "
-        "and saving it under the checkpoint's name would be wrong. Export with optimize=False to keep the parameter.\n"
-        "done parameter at model.norm.weight_folded_add: from the initializer add_4\n");
+        "done parameter at layers.0.norm.weight_folded_add: from the initializer add_4\n"
+        "done parameter at layers.1.norm.weight_folded_add: from the initializer add_7\n"
+        "done parameter at norm.weight_folded: from the initializer onnx::Mul_9\n"
+        "warning folded at layers.{0..1}.norm.weight_folded_add: holds what the exporter evaluated (add), not the "
+        "parameter. Loading and saving it under the checkpoint's name would be wrong. Export with optimize=False "
+        "to keep the parameter.\n"
+        "warning folded at norm.weight_folded: holds what the exporter evaluated (something), not the parameter. "
+        "Loading and saving it under the checkpoint's name would be wrong. Export with optimize=False to keep the "
+        "parameter.\n");
 }
 
 constexpr const char* nameless = R"(
@@ -289,6 +298,24 @@ TEST(LiftParameters, BadExpression) {
                   "error: --trainable \"(\" is not a regular expression\n"
                   "help: for example: --trainable 'model\\.layers\\.[0-9]+\\..*'\n");
     }
+}
+
+TEST(LiftParameters, ExpressionsThatMatchNothingOrContradict) {
+    auto message = [](const LiftOptions& options) -> std::string {
+        Report report;
+        try {
+            lift_parameters(with_data(nameless), options, report);
+        } catch (const UserError& error) {
+            return error.diagnostic().text();
+        }
+        return "no error";
+    };
+    EXPECT_EQ(message({"no_such", ""}),
+              "error: --trainable no_such matches no tensor of the graph\n"
+              "help: thunderc inspect lists parameters, and constants with the reason why they are\n");
+    EXPECT_EQ(message({"^val_1$", "val_[12]"}),
+              "error: both --constant and --trainable match val_1\n"
+              "help: make one of the two expressions narrower\n");
 }
 
 TEST(LiftParameters, AConstantWhoseDataIsMissing) {

@@ -186,6 +186,7 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
                                                    : ArgInfo::Kind::value;
         info.names = {tensor.name()};
         info.sources = {reader_.source(tensor)};
+        if (type.elements() <= shape_like) binding.proto = &tensor;  // an operator may need to know its numbers
         binding.value = module_.main().add_argument(type, value_name(tensor.name()), std::move(info));
         bind(tensor.name(), std::move(binding));
     }
@@ -545,6 +546,12 @@ void Node::output_sequence(std::size_t i, std::vector<Value> values) {
     binding.sequence = std::move(values);
     binding.is_sequence = true;
     importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+void Node::expand_body() {
+    if (!importer_.import_body(proto_))
+        fail(fmt::format("{} in this form is not supported", proto_.op_type()),
+             "leave out its optional inputs and attributes");
 }
 
 }  // namespace thunderc::onnx_frontend

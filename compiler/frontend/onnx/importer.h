@@ -56,6 +56,7 @@ class Importer {
         const std::string& name);  // known at compile time and small, else nullptr
     const Type& type(Value v) const { return module_.main().type(v); }
     void bind(const std::string& name, Binding binding);
+    bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     // Inlines a graph (a branch of If) and gives its outputs.
     std::vector<Binding> import_subgraph(const onnx::GraphProto& graph);
     DType dtype(std::int32_t data_type, const std::string& what);  // with the warning for f16 and f64
@@ -66,7 +67,6 @@ class Importer {
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
     void import_outputs();
-    bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
     void describe_ids();
@@ -130,6 +130,7 @@ class Node {
     void output(std::size_t i, Value v);
     void output_constant(std::size_t i, Tensor tensor);
     void output_sequence(std::size_t i, std::vector<Value> values);
+    void expand_body();  // imports the function body that ONNX's schema has for the operator, or fails
 
     [[noreturn]] void fail(std::string message, std::string help = {}, std::string expected = {},
                            std::string actual = {}) const;

@@ -77,6 +77,24 @@ void leaky_relu(Node& n) {
     n.output(0, n.b().op("select", {n.b().op("gt", {x, zero}), x, n.b().mul(x, n.number("alpha", 0.01))}));
 }
 
+// gamma x for x > 0, gamma alpha (eˣ - 1) below. exp sees nothing positive, so that its gradient stays finite.
+void exponential_linear(Node& n, double alpha, double gamma) {
+    const Value x = n.input(0);
+    const Value zero = n.b().scalar(n.type(0).dtype, 0);
+    const Value below = n.b().mul(n.b().add(n.b().op("exp", {n.b().op("min", {x, zero})}), -1), alpha);
+    Value v = n.b().op("select", {n.b().op("gt", {x, zero}), x, below});
+    if (gamma != 1) v = n.b().mul(v, gamma);
+    n.output(0, v);
+}
+
+void elu(Node& n) {
+    exponential_linear(n, n.number("alpha", 1), 1);
+}
+
+void selu(Node& n) {
+    exponential_linear(n, n.number("alpha", 1.67326319217681884765625), n.number("gamma", 1.05070102214813232421875));
+}
+
 void hard_sigmoid(Node& n) {
     const DType dtype = n.type(0).dtype;
     Value v = n.b().add(n.b().mul(n.input(0), n.number("alpha", 0.2)), n.number("beta", 0.5));
@@ -167,6 +185,8 @@ constexpr OpImporter table[] = {
     {"Clip", 13, 23, clip},
     {"LeakyRelu", 13, 23, leaky_relu},
     {"HardSigmoid", 13, 23, hard_sigmoid},
+    {"Elu", 13, 23, elu},
+    {"Selu", 13, 23, selu},
     {"Cast", 13, 23, cast},
     {"CastLike", 15, 23, cast_like},
     {"MatMul", 13, 23, mat_mul},

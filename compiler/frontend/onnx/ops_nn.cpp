@@ -128,33 +128,45 @@ void attention(Node& n) {
     n.output(0, y);
 }
 
-// Logits (N, C, d…) and labels (N, d…) as rows: (N d…, C) and (N d…).
-void softmax_cross_entropy(Node& n) {
-    if (n.has(2))
-        n.fail("SoftmaxCrossEntropyLoss with a weight for each class is not supported", "leave the class weights out");
-    const std::string reduction = n.string("reduction", "mean");
-    if (reduction == "none")
-        n.fail("SoftmaxCrossEntropyLoss with reduction \"none\" is not supported",
-               "use the reduction \"mean\" or \"sum\"");
+// What the losses of classes take: scores (N, C, d…) and labels (N, d…). Class weights and unreduced losses are left to
+// the function bodies of ONNX's schemas, as other scalars are.
+Value cross_entropy(Node& n, Value scores) {
     Builder& b = n.b();
-    const Type logits = n.type(0);
-    const auto rank = static_cast<std::size_t>(logits.rank());
-    const std::int64_t classes = logits.dims[1];
+    const Type type = n.importer().type(scores);
     Dims permutation = {0};
-    for (std::size_t d = 2; d < rank; ++d) permutation.push_back(static_cast<std::int64_t>(d));
+    for (std::int64_t d = 2; d < type.rank(); ++d) permutation.push_back(d);
     permutation.push_back(1);
-    const std::int64_t rows = logits.elements() / classes;
-    const Value x = b.reshape(b.transpose(n.input(0), permutation), {rows, classes});
+    const std::int64_t classes = type.dims[1];
+    const std::int64_t rows = type.elements() / classes;
+    const Value x = b.reshape(b.transpose(scores, permutation), {rows, classes});
     const Value labels = b.reshape(n.input(1), {rows});
     // Without an attribute nothing is ignored: every label is a class, so a number that is none will do.
     const Attributes attributes = {{"ignore_index", n.integer("ignore_index", -100)}};
     Value loss = b.emit("cross_entropy", {x, labels}, attributes)[0];
-    if (reduction == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
-    n.output(0, b.cast(loss, logits.dtype));
-    if (n.wants(1)) {
-        const Value log_probabilities = b.op("log_softmax", {n.input(0)}, {{"axis", std::int64_t{1}}});
-        n.output(1, log_probabilities);
+    if (n.string("reduction", "mean") == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
+    return b.cast(loss, type.dtype);
+}
+
+bool reduces_without_class_weights(Node& n) {
+    return !n.has(2) && n.string("reduction", "mean") != "none";
+}
+
+void softmax_cross_entropy(Node& n) {
+    if (!reduces_without_class_weights(n)) return n.expand_body();
+    n.output(0, cross_entropy(n, n.input(0)));
+    if (n.wants(1)) n.output(1, n.b().op("log_softmax", {n.input(0)}, {{"axis", std::int64_t{1}}}));
+}
+
+// On the logarithm of a softmax over the classes it is a cross entropy.
+void negative_log_likelihood(Node& n) {
+    const Function& main = n.b().function();
+    const Value scores = n.input(0);
+    for (auto op = main.ops.rbegin(); op != main.ops.rend() && reduces_without_class_weights(n); ++op) {
+        if (op->results.front() != scores) continue;
+        if (op->name != "log_softmax" || op->attributes.integer("axis") != 1) break;
+        return n.output(0, cross_entropy(n, op->operands[0]));
     }
+    n.expand_body();
 }
 
 constexpr OpImporter table[] = {
@@ -166,6 +178,7 @@ constexpr OpImporter table[] = {
     {"Dropout", 13, 23, dropout},
     {"Attention", 23, 23, attention},
     {"SoftmaxCrossEntropyLoss", 13, 23, softmax_cross_entropy},
+    {"NegativeLogLikelihoodLoss", 13, 23, negative_log_likelihood},
 };
 
 }  // namespace
