@@ -460,8 +460,6 @@ if __name__ == "__main__":
             make(a.out, model, build, language, wanted)
     if not only or "frontend" in only:
         frontend_graphs(a.out)
+        operator_graphs(a.out)
     if not only or "odd" in only:
         odd_graph(a.out)
-
-
-        operator_graphs(a.out)

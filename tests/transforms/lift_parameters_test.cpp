@@ -58,7 +58,7 @@ func @main(%x: f32[4,3] input "x", %val_110: f32[3,2] value "val_110") -> (%y) {
 )"),
                                           {}, report);
     verify(module);
-    EXPECT_EQ(text_of(std::move(module)), text(R"(
+    EXPECT_EQ(text_of(module), text(R"(
 func @main(%x: f32[4,3] input "x", %layers.0.up_proj.weight: f32[2,3] parameter "layers.0.up_proj.weight") -> (%y) {
   %transpose = transpose(%layers.0.up_proj.weight) {permutation = [1, 0]} : f32[3,2]
   %y = matmul(%x, %transpose) {transpose_a = false, transpose_b = false} : f32[4,2]
