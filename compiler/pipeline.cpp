@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/analysis/check_plan.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/add_loss.h"
 #include "compiler/transforms/attach_epilogues.h"
@@ -101,6 +102,7 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
 
     // ---- the boundary: from here on values lie in memory ----
     add("plan", plan);
+    add("check_plan", check_plan);  // changes nothing: what the planner gave is looked at by who knows nothing of it
     return passes;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/analysis/kernel_description.h"
+#include "compiler/analysis/kernel_in_place.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/print.h"
 #include "compiler/ops/linear.h"

@@ -27,7 +27,7 @@ namespace thunderc {
 // In the order in which they are found, each once; empty for a sound plan.
 std::vector<std::string> plan_violations(const Module& planned);
 
-// In the form of a pass, which tests run behind `plan`: throws InternalError that lists the first violations; changes nothing.
+// The pass behind `plan`: throws InternalError that lists the first violations; changes nothing.
 Module check_plan(Module module, Report& report);
 
 }  // namespace thunderc

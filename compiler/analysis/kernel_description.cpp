@@ -727,21 +727,6 @@ std::int64_t footprint(const AffineIndex& index, const Dims& extents) {
     return count;
 }
 
-// The smallest and the greatest index of each dimension of a tensor that an access touches.
-using Touched = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
-Touched box_of(const AffineIndex& index, const Dims& extents) {
-    Touched box;
-    for (const Affine& a : index) box.emplace_back(min_of(a, extents), max_of(a, extents));
-    return box;
-}
-
-bool apart(const Touched& a, const Touched& b) {
-    for (std::size_t d = 0; d < a.size(); ++d)
-        if (a[d].second < b[d].first || b[d].second < a[d].first) return true;
-    return false;
-}
-
 }  // namespace
 
 std::int64_t KernelNest::rows() const {
@@ -840,46 +825,6 @@ std::vector<bool> used_within_rows(const KernelNest& nest) {
         for (std::size_t input : node.inputs) used[input] = true;
     }
     return used;
-}
-
-std::vector<std::pair<std::size_t, std::size_t>> in_place_pairs(const KernelDescription& kernel) {
-    std::vector<std::pair<std::size_t, std::size_t>> pairs;
-    for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
-        for (std::size_t o = 0; o < kernel.inputs.size(); ++o) {
-            if (kernel.outputs[r].type != kernel.inputs[o].type) continue;
-            // Always the same element of both, and each nest touches a box of its own. Rows are apart then, and within
-            // a row all reductions have passed before the last pass, which stores.
-            bool legal = true, read = false;
-            std::int64_t covered = 0;
-            std::vector<Touched> boxes;
-            for (const KernelNest& nest : kernel.nests) {
-                std::optional<AffineIndex> stored;
-                bool finish = false;
-                for (const KernelStore& store : nest.stores) {
-                    if (store.output != r) continue;
-                    legal = legal && (!stored || *stored == store.index);
-                    if (!stored) {
-                        covered += footprint(store.index, nest.extents);
-                        boxes.push_back(box_of(store.index, nest.extents));
-                    }
-                    stored = store.index;
-                    finish = nest.nodes[store.node].finish;
-                }
-                const std::vector<bool> within_rows = used_within_rows(nest);
-                for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-                    const KernelNode& node = nest.nodes[k];
-                    if (node.kind != KernelNode::Kind::load || node.operand != o) continue;
-                    read = true;
-                    legal = legal && stored && *stored == node.index && !(finish && within_rows[k]);
-                }
-            }
-            for (std::size_t a = 0; a < boxes.size(); ++a)
-                for (std::size_t b = a + 1; b < boxes.size(); ++b) legal = legal && apart(boxes[a], boxes[b]);
-            legal = legal && covered == kernel.outputs[r].type.elements();  // each element is stored once
-            if (legal && read) pairs.emplace_back(r, o);
-        }
-    }
-    return pairs;
 }
 
 }  // namespace thunderc

@@ -89,7 +89,4 @@ double work(const KernelDescription& kernel);
 // By node: whether it is needed before all rows are done.
 std::vector<bool> used_within_rows(const KernelNest& nest);
 
-// Result r may be written over operand o: each element is read for the last time just before it is written.
-std::vector<std::pair<std::size_t, std::size_t>> in_place_pairs(const KernelDescription& kernel);
-
 }  // namespace thunderc

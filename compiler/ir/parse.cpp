@@ -263,7 +263,7 @@ class Parser {
         if (accept("strides")) p.strides = dims();
         if (accept("view")) {
             expect("%");
-            p.view_of = use(word());
+            views_.emplace_back(v, word());  // a value may lie in the place of one that comes later
         }
         f_.info(v).placement = p;
     }
@@ -384,6 +384,7 @@ class Parser {
     Function function() {
         f_ = {};
         values_.clear();
+        views_.clear();
         has_info_ = false;
         expect("func");
         expect("@");
@@ -411,6 +412,10 @@ class Parser {
         if (accept("scratch")) f_.scratch_bytes = integer();
         expect("{");
         while (!accept("}")) op();
+        for (const auto& [v, name] : views_) {
+            if (!values_.contains(name)) fail(fmt::format("%{} is used and defined nowhere", name));
+            f_.info(v).placement.view_of = values_.at(name);
+        }
         for (const std::string& name : result_values) f_.results.push_back(use(name));
         return std::move(f_);
     }
@@ -419,6 +424,7 @@ class Parser {
     std::size_t at_ = 0;
     Function f_;
     std::map<std::string, Value> values_;
+    std::vector<std::pair<Value, std::string>> views_;  // and the names of what they lie in
     bool has_info_ = false;
 };
 

@@ -34,6 +34,28 @@ TEST(Ir, PrintedFormReadsBack) {
     verify(m);
 }
 
+TEST(Ir, PlacesReadBack) {
+    // What is added to lies where the sum will be, which comes later; the sum is in the place of a result.
+    const std::string text = R"(module "m" planned
+arena batch 64
+arena scratch 64
+
+func @main(
+    %x: f32[4] @batch+0 input "x",
+    %w: 2 x f32[4] @parameters+0 layer 64 parameter "w.{0..1}") -> (%y "y") {
+  %a = exp(%x) : f32[4] @scratch+0 view %sum
+  %sum = add(%a, %x) : f32[4] @scratch+0
+  %t = slice(%sum) {axis = 0, begin = 1, end = 4, step = 2} : f32[2] @scratch+4 strides [2] view %sum
+  %y = call(%t) {callee = "g", scratch = 16} : f32[2] @scratch+32
+}
+
+func @g(%x: f32[2] @caller+0) -> (%y) scratch 16 {
+  %y = exp(%x) : f32[2] @caller+0
+}
+)";
+    EXPECT_EQ(to_string(parse_module(text)), text);
+}
+
 TEST(Ir, NamesAreMadeUniqueInOrder) {
     Function f;
     f.name = "f";
@@ -85,6 +107,15 @@ TEST(Parse, ErrorsNameTheLine) {
         FAIL();
     } catch (const UserError& error) {
         EXPECT_EQ(std::string(error.what()), "line 3 of the program text: %y is used before it is defined");
+    }
+}
+
+TEST(Parse, AViewOfNothing) {
+    try {
+        parse_module("module \"m\" planned\nfunc @main(%x: f32[] @batch+0 view %y) -> (%x) {\n}");
+        FAIL();
+    } catch (const UserError& error) {
+        EXPECT_EQ(std::string(error.what()), "line 3 of the program text: %y is used and defined nowhere");
     }
 }
 

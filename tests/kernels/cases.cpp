@@ -222,6 +222,20 @@ std::vector<KernelCase> pattern_cases() {
                                   Value sum = over_rows(b, v[0]);
                                   return Values{b.op("select", {v[2], sum, b.add(v[1], sum)})};
                               }));
+    // the gradient of a table of which the first half was read: both halves are boxes of one loop
+    cases.push_back(
+        make_case("accumulate_half",
+                  {{"dy", f32({3, 8, 5})}, {"before", f32({16, 5})}, {"first", Type::tensor(DType::boolean, {})}},
+                  [](Builder& b, const Values& v) {
+                      Value sum = b.reduce_sum(v[0], {0});
+                      Value padded = b.op("pad", {sum}, {{"low", Dims{0, 0}}, {"high", Dims{8, 0}}, {"value", 0.0}});
+                      return Values{b.op("select", {v[2], padded, b.add(v[1], padded)})};
+                  }));
+    // halves that change places
+    cases.push_back(make_case("swapped_halves", {{"x", f32({6, 10})}}, [](Builder& b, const Values& v) {
+        Value swapped = b.op("concat", {b.slice(v[0], 1, 5, 10), b.slice(v[0], 1, 0, 5)}, {{"axis", std::int64_t{1}}});
+        return Values{b.op("exp", {swapped})};
+    }));
     // a loss: a masked sum and its weight, in one kernel
     cases.push_back(make_case(
         "masked_loss", {{"x", f32({300, 70})}, {"y", f32({300, 70})}, {"labels", Type::tensor(DType::i64, {300})}},

@@ -9,6 +9,7 @@
 #include "cases.h"
 #include "codegen/kernels_cpu.h"
 #include "compiler/analysis/evaluate.h"
+#include "compiler/analysis/kernel_in_place.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ops/op.h"

@@ -249,21 +249,6 @@ func @k(%a: f32[4,6]) -> (%y) {
     EXPECT_THROW(describe_kernel(module.main()), InternalError);
 }
 
-TEST(KernelDescription, SaysWhatMayBeWrittenInPlace) {
-    const Module module = parse_module(R"(module "m" values
-
-func @k(%a: f32[4,6], %b: f32[6,4], %w: f32[6]) -> (%y) {
-  %t = transpose(%b) {permutation = [1, 0]} : f32[4,6]
-  %s = add(%a, %t) : f32[4,6]
-  %m = reduce_max(%s) {axes = [1], keep_dims = true} : f32[4,1]
-  %n = sub(%s, %m) : f32[4,6]
-  %y = mul(%n, %w) : f32[4,6]
-}
-)");
-    const std::vector<std::pair<std::size_t, std::size_t>> expected = {{0, 0}};
-    EXPECT_EQ(in_place_pairs(describe_kernel(module.main())), expected);
-}
-
 // ---- views
 // -------------------------------------------------------------------------------------------------------------------
 
