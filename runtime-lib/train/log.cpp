@@ -1,6 +1,7 @@
 #include "train/log.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,22 +39,19 @@ std::string duration(double seconds) {
     return buffer;
 }
 
-// The log as far as it is before a step.
-std::string lines_before(const std::string& path, std::int64_t step) {
-    std::string kept;
-    if (step == 0 || !is_file(path)) return kept;
+// How many bytes of the log come before a step: whole lines, up to the first one of that step or a later one.
+std::size_t bytes_before(const std::string& path, std::int64_t step) {
+    if (step == 0 || !is_file(path)) return 0;
     const MappedFile file(path);
     const std::string_view text{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = text.find('\n', begin);
-        if (end == std::string_view::npos) break;  // cut short when the run before was killed
-        const std::string line(text.substr(begin, end + 1 - begin));
+    std::size_t kept = 0;
+    for (std::size_t end; (end = text.find('\n', kept)) != std::string_view::npos; kept = end + 1) {
         long long number = -1;
-        if (std::sscanf(line.c_str(), "{\"step\":%lld", &number) == 1 && number >= step) break;
-        kept += line;
-        begin = end + 1;
+        if (std::sscanf(std::string(text.substr(kept, end - kept)).c_str(), "{\"step\":%lld", &number) == 1 &&
+            number >= step)
+            break;
     }
-    return kept;
+    return kept;  // what is behind the last line end was cut short when the run before was killed
 }
 
 }  // namespace
@@ -67,10 +65,18 @@ std::string json_line(const StepReport& report) {
 }
 
 JsonLog::JsonLog(std::string path, std::int64_t first_step) : path_(std::move(path)) {
-    const std::string kept = lines_before(path_, first_step);
-    file_ = std::fopen(path_.c_str(), "w");
+    const std::size_t kept = bytes_before(path_, first_step);
+    file_ = std::fopen(path_.c_str(), "a");
     if (file_ == nullptr) fail_writing(path_, errno);
-    if (std::fputs(kept.c_str(), file_) < 0 || std::fflush(file_) != 0) fail_writing(path_, errno);
+    // Cut, never written again: the lines that stay are on the disk at every moment. A pipe or a terminal has no end to
+    // cut.
+    struct stat status {};
+    const bool cut = fstat(fileno(file_), &status) == 0 && S_ISREG(status.st_mode);
+    if (cut && ftruncate(fileno(file_), static_cast<off_t>(kept)) != 0) {
+        const int error = errno;
+        std::fclose(std::exchange(file_, nullptr));
+        fail_writing(path_, error);
+    }
 }
 
 JsonLog::~JsonLog() {

@@ -191,5 +191,18 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {
     EXPECT_EQ(read_file(path("c/step-00000008.safetensors")), before);
 }
 
+TEST_F(CheckpointTest, AFullDiskLeavesTheLogAsItWas) {
+    const std::string long_run = "--feed feed.safetensors --quiet --log run.jsonl --checkpoint c";
+    expect_success(run("words_train", long_run + " --steps 20"));
+    const std::string before = read_file(path("run.jsonl"));
+    ASSERT_GT(before.size(), 1024U);
+    // Files may have one block, which the log is longer than: no line can be added, and none of those there is lost.
+    const Outcome outcome = shell(cat("ulimit -f 1; ", PROGRAMS, "/words_train ", long_run, " --steps 21 --resume"));
+    expect_failure(outcome,
+                   "error: cannot write run.jsonl: File too large\nhelp: make room there, or name a place on another "
+                   "disk");
+    EXPECT_EQ(read_file(path("run.jsonl")), before);
+}
+
 }  // namespace
 }  // namespace thunder
