@@ -429,6 +429,25 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
     menu_call(out, frame, op);
 }
 
+namespace {
+
+// What a call that works on whole arenas is given.
+std::string whole_arena_expression(const CallField& field) {
+    switch (field.kind) {
+        case CallField::Kind::arena: {
+            const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
+            return at_arena(DType::f32, arena_member(field.arena), field.index == 0 ? "0" : states + "PARAMETER_BYTES");
+        }
+        case CallField::Kind::elements: return "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))";
+        case CallField::Kind::segments: return "arenas_.segments";
+        default: break;
+    }
+    check(field.kind == CallField::Kind::scalars, field.name + " is no field of a whole arena");
+    return "arenas_.scalars";
+}
+
+}  // namespace
+
 void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
     const MenuCall call = op_def(op.name).call(op, frame.f);
     if (call.function.empty()) return;
@@ -451,6 +470,10 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         }
         if (is_gradient_flag(field)) {
             add(field.name, "gradient");
+            continue;
+        }
+        if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {
+            add(field.name, whole_arena_expression(field));
             continue;
         }
         const Value v =

@@ -80,12 +80,22 @@ struct Elementwise {
 // A field of the menu's call struct: ".x = <operand 0>", ".rows = 512".
 struct CallField {
     std::string name;
-    enum class Kind : std::uint8_t { operand, result, literal } kind = Kind::literal;
-    std::size_t index = 0;  // of the operand or result
+    enum class Kind : std::uint8_t {
+        operand,
+        result,
+        literal,
+        // Calls that work on whole arenas, in which parameters, gradients and states lie at the same places:
+        arena,     // f32 elements of `arena`, from that of the parameter arena's bytes on which `index` says
+        elements,  // how many f32 elements the parameter arena has
+        segments,  // where each parameter lies in it
+        scalars,   // the StepScalars
+    } kind = Kind::literal;
+    std::size_t index = 0;  // of the operand or result; of the state: 0 for the first, 1 for the second
     std::string literal;    // C++ text: "512", "true", "0.125F", "Gradient::add"
     std::string
         stride_field;  // for operand and result: the field that takes the row stride where the placement is not dense
     std::size_t row_dims = 1;  // … how many leading dims are folded into rows by that stride
+    Placement::Arena arena = Placement::Arena::unplaced;
 };
 
 struct MenuCall {

@@ -46,11 +46,20 @@ std::vector<Type> infer_update(const InferInput& in, const Groups& g, const std:
     return results;
 }
 
-// The runtime's loops work on whole arenas, in which parameters, gradients and states lie at the same places.
-CallField literal(std::string name, std::string text) {
+// The runtime's loops work on whole arenas. `state`: which of the states, each as large as all parameters.
+CallField whole_arena(std::string name, Placement::Arena arena, std::size_t state = 0) {
     CallField field;
     field.name = std::move(name);
-    field.literal = std::move(text);
+    field.kind = CallField::Kind::arena;
+    field.arena = arena;
+    field.index = state;
+    return field;
+}
+
+CallField named(std::string name, CallField::Kind kind) {
+    CallField field;
+    field.name = std::move(name);
+    field.kind = kind;
     return field;
 }
 
@@ -128,11 +137,11 @@ OpDef adamw() {
     };
     def.call = [](const Op&, const Function&) {
         return MenuCall{"adamw",
-                        {literal("parameters", "at<float>(arenas_.parameters, 0)"),
-                         literal("gradients", "at<float>(arenas_.gradients, 0)"),
-                         literal("first_moments", "at<float>(arenas_.optimizer, 0)"),
-                         literal("second_moments", "at<float>(arenas_.optimizer, PARAMETER_BYTES)"),
-                         literal("segments", "arenas_.segments"), literal("scalars", "arenas_.scalars")},
+                        {whole_arena("parameters", Placement::Arena::parameters),
+                         whole_arena("gradients", Placement::Arena::gradients),
+                         whole_arena("first_moments", Placement::Arena::optimizer),
+                         whole_arena("second_moments", Placement::Arena::optimizer, 1),
+                         named("segments", CallField::Kind::segments), named("scalars", CallField::Kind::scalars)},
                         "AdamW on all parameters, in one pass over memory"};
     };
     auto scalars = [](double decay_all) {
@@ -231,12 +240,15 @@ OpDef sgd() {
         return out;
     };
     def.call = [](const Op& op, const Function&) {
+        CallField momentum = whole_arena("momentum_buffers", Placement::Arena::optimizer);
+        if (!op.attributes.boolean("momentum")) {
+            momentum.kind = CallField::Kind::literal;
+            momentum.literal = "nullptr";
+        }
         return MenuCall{"sgd",
-                        {literal("parameters", "at<float>(arenas_.parameters, 0)"),
-                         literal("gradients", "at<float>(arenas_.gradients, 0)"),
-                         literal("momentum_buffers",
-                                 op.attributes.boolean("momentum") ? "at<float>(arenas_.optimizer, 0)" : "nullptr"),
-                         literal("segments", "arenas_.segments"), literal("scalars", "arenas_.scalars")},
+                        {whole_arena("parameters", Placement::Arena::parameters),
+                         whole_arena("gradients", Placement::Arena::gradients), momentum,
+                         named("segments", CallField::Kind::segments), named("scalars", CallField::Kind::scalars)},
                         "SGD on all parameters, in one pass over memory"};
     };
     def.samples = {
@@ -292,10 +304,11 @@ OpDef global_norm() {
         return std::vector<Value>{b.op("sqrt", {sum})};
     };
     def.call = [](const Op&, const Function&) {
-        return MenuCall{"global_norm",
-                        {literal("scalars", "arenas_.scalars"), literal("gradients", "at<float>(arenas_.gradients, 0)"),
-                         literal("elements", "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))")},
-                        "the norm of all gradients, and the factor that clips them"};
+        return MenuCall{
+            "global_norm",
+            {named("scalars", CallField::Kind::scalars), whole_arena("gradients", Placement::Arena::gradients),
+             named("elements", CallField::Kind::elements)},
+            "the norm of all gradients, and the factor that clips them"};
     };
     def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
     def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <regex>
 
 #include "compiler/ir/builder.h"
 #include "sample_checks.h"
@@ -139,6 +140,47 @@ TEST(MenuCall, MatmulThatRepeatsInPartIsDeclinedUntilDecomposed) {
     const Op op = f.ops.back();
     op_def("matmul").decompose(b, op);
     EXPECT_EQ(op_def("matmul").call(f.ops.back(), f).function, "matmul");
+}
+
+// A definition knows the menu, not the program that is printed around a call: whatever is a name there (members, sizes,
+// arenas) is a field of a kind of its own.
+TEST(MenuCall, LiteralsAreValues) {
+    const std::regex value("true|false|nullptr|-?[0-9][0-9.]*(e[-+]?[0-9]+)?F?|[A-Z][A-Za-z]*::[a-z_]+");
+    int literals = 0;
+    for (const OpDef* def : all_ops()) {
+        if (!def->call) continue;
+        for (const Sample& sample : def->samples) {
+            Function f;
+            std::vector<Value> operands;
+            for (const SampleOperand& o : sample.operands)
+                operands.push_back(o.absent ? Value{} : f.add_argument(o.type, "x"));
+            Builder b(f);
+            b.emit(def->name, operands, sample.attributes);
+            for (const CallField& field : def->call(f.ops.back(), f).fields) {
+                if (field.kind != CallField::Kind::literal) continue;
+                ++literals;
+                EXPECT_TRUE(std::regex_match(field.literal, value))
+                    << def->name << ": ." << field.name << " = " << field.literal;
+            }
+        }
+    }
+    EXPECT_GT(literals, 100);
+}
+
+TEST(MenuCall, OptimizersWorkOnWholeArenas) {
+    Function f;
+    std::vector<Value> operands;
+    const Sample& sample = op_def("adamw").samples.front();
+    for (const SampleOperand& o : sample.operands) operands.push_back(f.add_argument(o.type, "x"));
+    Builder b(f);
+    b.emit("adamw", operands, sample.attributes);
+    std::string text;
+    for (const CallField& field : op_def("adamw").call(f.ops.back(), f).fields)
+        if (field.kind == CallField::Kind::arena)
+            text += field.name + ": " + std::string(name_of(field.arena)) + " " + std::to_string(field.index) + "\n";
+    EXPECT_EQ(text,
+              "parameters: parameters 0\ngradients: gradients 0\nfirst_moments: optimizer 0\n"
+              "second_moments: optimizer 1\n");
 }
 
 }  // namespace
