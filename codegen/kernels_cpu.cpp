@@ -290,6 +290,14 @@ class NestPrinter {
         scope.names[k] = name;
     }
 
+    // Of an expression's text: operators and what they are applied to.
+    std::size_t length(std::size_t k, const Scope& scope) const {
+        if (scope.names.count(k) != 0 || node(k).kind != Kind::apply) return 1;
+        std::size_t sum = 1;
+        for (std::size_t input : node(k).inputs) sum += length(input, scope);
+        return sum;
+    }
+
     // Gives names to what the roots use more than once, or what would make a line too long.
     void define_shared(const std::vector<std::size_t>& roots, Scope& scope) const {
         std::map<std::size_t, int> uses;
@@ -310,11 +318,12 @@ class NestPrinter {
                 if (!seen) todo.push_back(input);
             }
         }
-        constexpr std::size_t long_text = 72;
+        // Not counted in letters, so that a program does not depend on what its tensors are called.
+        constexpr std::size_t longest = 9;
         for (const auto& [k, count] : uses) {  // in the order of definition
             if (node(k).kind != Kind::apply || scope.names.count(k) != 0) continue;
             const bool root = std::find(roots.begin(), roots.end(), k) != roots.end();
-            if (count >= 2 || (!root && expression(k, scope).text.size() > long_text)) define(k, scope);
+            if (count >= 2 || (!root && length(k, scope) > longest)) define(k, scope);
         }
     }
 

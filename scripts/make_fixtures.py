@@ -145,6 +145,27 @@ def trim(path, strip=False):
     onnx.save(model, path)
 
 
+def unname(path):
+    """Takes from a stripped graph what else tells of the model: names of initializers, nodes and values."""
+    model = onnx.load(path)
+    graph = model.graph
+    kept = {v.name for v in list(graph.input) + list(graph.output)}
+    renamed = {t.name: f"t_{k}" for k, t in enumerate(graph.initializer)}
+    for node in graph.node:
+        for output in node.output:
+            if output and output not in kept:
+                renamed[output] = f"v_{len(renamed)}"
+    for k, node in enumerate(graph.node):
+        if any(a.HasField("g") for a in node.attribute):
+            raise SystemExit("a subgraph has values of its own")
+        node.name = f"n_{k}"
+        node.input[:] = [renamed.get(v, v) for v in node.input]
+        node.output[:] = [renamed.get(v, v) for v in node.output]
+    for t in graph.initializer:
+        t.name = renamed[t.name]
+    onnx.save(model, path)
+
+
 def export(model, args, names, output, path, opset=20, optimize=True, dynamic=None, legacy=False):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -162,6 +183,8 @@ def variants(name, model, fresh, folder, wanted, batch, language):
     labels = (batch["hf_labels_0" if language else "labels_0"],)
     for variant in wanted:
         kind, what = variant.split(".")
+        nameless = kind.startswith("nameless")
+        kind = kind.removeprefix("nameless").removeprefix("_") or "dynamo" if nameless else kind
         base = fresh if kind == "fresh" else model
         wrap = {("logits", True): LanguageLogits, ("logits", False): Logits, ("loss", True): LanguageLoss,
                 ("loss", False): Loss}[what, language](base)
@@ -172,8 +195,10 @@ def variants(name, model, fresh, folder, wanted, batch, language):
             dynamic = tuple({0: b, 1: s} if language else {0: b} for _ in n)
         export(wrap, args, n, what if what == "loss" else "logits", f"{folder}/{variant}.onnx",
                opset={"dynamo18": 18, "dynamo23": 23}.get(kind, 20), optimize=kind != "noopt", dynamic=dynamic, legacy=kind == "legacy")
-        if kind == "stripped":
+        if kind == "stripped" or nameless:
             trim(f"{folder}/{variant}.onnx", strip=True)
+        if nameless:
+            unname(f"{folder}/{variant}.onnx")
 
 
 def make(out, name, build, language, wanted):
@@ -438,9 +463,10 @@ MODELS = {
     "mlp": (MLP, False, "dynamo.logits dynamo.loss noopt.loss dyn.logits dyn.loss legacy.logits".split()),
     "llama1": (lambda: llama(1), True, "dynamo.logits noopt.logits".split()),
     "llama2": (lambda: llama(2), True, "dynamo.logits dynamo.loss dynamo18.logits dynamo23.logits dynamo23.loss dyn.logits dyn.loss "
-                                       "fresh.logits noopt.logits noopt.loss stripped.logits".split()),
-    "llama2_tied": (lambda: llama(2, tied=True), True, "dynamo.logits fresh.logits".split()),
-    "llama5": (lambda: llama(5), True, ["dynamo.logits"]),
+                                       "fresh.logits noopt.logits noopt.loss stripped.logits nameless.logits nameless_noopt.logits "
+                                       "nameless_fresh.logits".split()),
+    "llama2_tied": (lambda: llama(2, tied=True), True, "dynamo.logits fresh.logits nameless.logits".split()),
+    "llama5": (lambda: llama(5), True, "dynamo.logits nameless.logits".split()),
 }
 
 

@@ -11,26 +11,13 @@
 #include "compiler/ir/builder.h"
 #include "compiler/transforms/find_blocks.h"
 #include "compiler/transforms/function_tools.h"
+#include "compiler/transforms/parameter_names.h"
 
 namespace thunderc {
 namespace {
 
 // ---- names
 // -------------------------------------------------------------------------------------------------------------
-
-bool is_number(const std::string& text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-// "model.layers.3" of "model.layers.3.mlp.up_proj": up to the first number; "" where there is none.
-std::string layer_scope(const std::string& scope) {
-    for (std::size_t begin = 0; begin < scope.size();) {
-        std::size_t end = std::min(scope.find('.', begin), scope.size());
-        if (begin > 0 && is_number(scope.substr(begin, end - begin))) return scope.substr(0, end);
-        begin = end + 1;
-    }
-    return "";
-}
 
 // "LlamaDecoderLayer" gives "decoder_layer": the model's own name says nothing inside its program. Two words are kept.
 std::string function_name(const std::string& module_class) {

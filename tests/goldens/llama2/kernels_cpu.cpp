@@ -244,10 +244,9 @@ void layers_rms_norm_backward(float* mul, float* dresidual, float* grad_post_att
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float mul_3 = residual_row[c] * post_attention_layernorm_rstd_row;
-                    const float sub = dpost_attention_layernorm_row[c] * post_attention_layernorm_weight[c] - mul_3
-                        * mul_2;
                     const float mul_4 = mul_3 * post_attention_layernorm_weight[c];
-                    const float dresidual_2 = dy_row[c] + post_attention_layernorm_rstd_row * sub;
+                    const float dresidual_2 = dy_row[c] + post_attention_layernorm_rstd_row
+                        * (dpost_attention_layernorm_row[c] * post_attention_layernorm_weight[c] - mul_3 * mul_2);
                     partial[c] += dpost_attention_layernorm_row[c] * mul_3;
                     mul_row[c] = mul_4;
                     dresidual_row[c] = dresidual_2;

@@ -262,35 +262,38 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
                 const float dselect = -(dreduce_sum_value * sin[i * 6]);
                 const float dlog = -((gt[i * 6] ? 0.0F : dselect) * mul_2[i * 6]) + (gt[i * 6] ? dselect : 0.0F)
                     * shore_slope[i * 6];
-                const float mul_3 = dlog / residual[i] * sign[i] / reduce_max_value * sigmoid[i] * cos[i]
-                    * residual_2[i];
+                const float dmul = dlog / residual[i] * sign[i] / reduce_max_value * sigmoid[i] * cos[i];
                 const float dselect_2 = -(dreduce_sum_value_2 * sin[i * 6 + 1]);
                 const float dlog_2 = -((gt[i * 6 + 1] ? 0.0F : dselect_2) * mul_2[i * 6 + 1])
                     + (gt[i * 6 + 1] ? dselect_2 : 0.0F) * shore_slope[i * 6 + 1];
-                const float dsub = dlog_2 / residual[i + 10] * sign[i + 10] / reduce_max_value_2 * sigmoid[i + 10];
+                const float dmul_2 = dlog_2 / residual[i + 10] * sign[i + 10] / reduce_max_value_2 * sigmoid[i + 10]
+                    * cos[i + 10];
                 const float dselect_3 = -(dreduce_sum_value_3 * sin[i * 6 + 2]);
                 const float dlog_3 = -((gt[i * 6 + 2] ? 0.0F : dselect_3) * mul_2[i * 6 + 2])
                     + (gt[i * 6 + 2] ? dselect_3 : 0.0F) * shore_slope[i * 6 + 2];
-                const float dsub_2 = dlog_3 / residual[i + 20] * sign[i + 20] / reduce_max_value_3 * sigmoid[i + 20];
-                const float dbasins_1_period = mul_3 + dsub * cos[i + 10] * residual_2[i + 10] + dsub_2 * cos[i + 20]
+                const float dmul_3 = dlog_3 / residual[i + 20] * sign[i + 20] / reduce_max_value_3 * sigmoid[i + 20]
+                    * cos[i + 20];
+                const float dbasins_1_period = dmul * residual_2[i] + dmul_2 * residual_2[i + 10] + dmul_3
                     * residual_2[i + 20];
                 const float dselect_4 = -(dreduce_sum_value_4 * sin[i * 6 + 3]);
                 const float dlog_4 = -((gt[i * 6 + 3] ? 0.0F : dselect_4) * mul_2[i * 6 + 3])
                     + (gt[i * 6 + 3] ? dselect_4 : 0.0F) * shore_slope[i * 6 + 3];
-                const float dsub_3 = dlog_4 / residual[i + 30] * sign[i + 30] / reduce_max_value_4 * sigmoid[i + 30];
+                const float dmul_4 = dlog_4 / residual[i + 30] * sign[i + 30] / reduce_max_value_4 * sigmoid[i + 30]
+                    * cos[i + 30];
                 const float dselect_5 = -(dreduce_sum_value_5 * sin[i * 6 + 4]);
                 const float dlog_5 = -((gt[i * 6 + 4] ? 0.0F : dselect_5) * mul_2[i * 6 + 4])
                     + (gt[i * 6 + 4] ? dselect_5 : 0.0F) * shore_slope[i * 6 + 4];
-                const float dsub_4 = dlog_5 / residual[i + 40] * sign[i + 40] / reduce_max_value_5 * sigmoid[i + 40];
-                const float dbasins_1_period_2 = dbasins_1_period + dsub_3 * cos[i + 30] * residual_2[i + 30] + dsub_4
-                    * cos[i + 40] * residual_2[i + 40];
+                const float dmul_5 = dlog_5 / residual[i + 40] * sign[i + 40] / reduce_max_value_5 * sigmoid[i + 40]
+                    * cos[i + 40];
                 const float dselect_6 = -(dreduce_sum_value_6 * sin[i * 6 + 5]);
                 const float dlog_6 = -((gt[i * 6 + 5] ? 0.0F : dselect_6) * mul_2[i * 6 + 5])
                     + (gt[i * 6 + 5] ? dselect_6 : 0.0F) * shore_slope[i * 6 + 5];
-                const float dsub_5 = dlog_6 / residual[i + 50] * sign[i + 50] / reduce_max_value_6 * sigmoid[i + 50];
-                const float dbasins_1_period_3 = dbasins_1_period_2 + dsub_5 * cos[i + 50] * residual_2[i + 50];
-                grad_basins_1_period_after[i] = first_micro_step_value ? dbasins_1_period_3 : grad_basins_1_period[i]
-                    + dbasins_1_period_3;
+                const float dmul_6 = dlog_6 / residual[i + 50] * sign[i + 50] / reduce_max_value_6 * sigmoid[i + 50]
+                    * cos[i + 50];
+                const float dbasins_1_period_2 = dbasins_1_period + dmul_4 * residual_2[i + 30] + dmul_5
+                    * residual_2[i + 40] + dmul_6 * residual_2[i + 50];
+                grad_basins_1_period_after[i] = first_micro_step_value ? dbasins_1_period_2 : grad_basins_1_period[i]
+                    + dbasins_1_period_2;
             }
         });
     }

@@ -1,0 +1,33 @@
+// Where an initializer is used, and what for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// What a consumer takes an initializer for.
+enum class Role : std::uint8_t {
+    product,  // the right operand of a matrix product
+    table,    // rows looked up by ids
+    scale,    // of a normalisation or a product by elements
+    shift,    // added
+    other,
+};
+
+// One use of an initializer, behind ops that only rearrange it.
+struct Site {
+    std::int32_t direct = 0;  // the op that takes the initializer itself
+    Role role = Role::other;
+    bool rearranged = false;  // a transpose, reshape or cast stands between
+    const Op* consumer = nullptr;
+    std::string scope, module_class;
+};
+
+// In the order of the function's ops; a use as a result of the function is none.
+std::vector<Site> find_sites(const Function& function, const Uses& uses, Value v);
+
+}  // namespace thunderc

@@ -1,0 +1,56 @@
+#include "compiler/transforms/restore_names.h"
+
+#include <algorithm>
+
+#include "compiler/transforms/parameter_names.h"
+
+namespace thunderc {
+
+RestoredNames::RestoredNames(const Function& main, bool exporters_scopes)
+    : main_(&main), exporters_scopes_(exporters_scopes) {
+    for (const ArgInfo& info : main.argument_info)
+        any_named_ = any_named_ || (info.kind != ArgInfo::Kind::input && is_dotted(info.names.front()));
+}
+
+std::string RestoredNames::target(std::size_t k, const Site& site, bool first) const {
+    const std::string& own_name = name(k);
+    if (is_dotted(own_name)) {
+        const std::string own = parent(own_name);
+        if (site.scope.empty() || within(own, site.scope) || within(site.scope, own)) return own_name;
+        return site.scope + "." + (parameter_name(own_name) ? leaf(own_name) : leaf_of(k, site));
+    }
+    if (exporters_scopes_) return site.scope.empty() ? own_name : site.scope + "." + leaf_of(k, site);
+    if (first && !exporters_name(own_name)) return own_name;
+    // Where no module could be made out, the op says what it is a part of.
+    std::string scope = site.scope;
+    if (site.module_class.empty()) scope += (scope.empty() ? "" : ".") + site.consumer->name;
+    return scope + "." + leaf_of(k, site);
+}
+
+std::string RestoredNames::leaf_of(std::size_t k, const Site& site) const {
+    const std::string base = site.role == Role::shift && type(k).rank() == 1 ? "bias" : "weight";
+    if (!folded(k, site)) return base;
+    return folded_op(name(k)).empty() ? base + "_folded" : base + "_folded_" + folded_op(name(k));
+}
+
+bool RestoredNames::folded(std::size_t k, const Site& site) const {
+    return !is_dotted(name(k)) && (site.role == Role::scale || site.role == Role::shift) &&
+           main_->argument_info[k].kind == ArgInfo::Kind::value &&
+           (exporters_scopes_ || (any_named_ && exporters_name(name(k))));
+}
+
+bool RestoredNames::was_transposed(std::size_t k, const std::vector<Site>& sites) const {
+    if (is_dotted(name(k)) || main_->argument_info[k].kind == ArgInfo::Kind::parameter || type(k).rank() != 2)
+        return false;
+    if (!exporters_scopes_ && !exporters_name(name(k))) return false;
+    return std::all_of(sites.begin(), sites.end(), [&](const Site& site) {
+        // A Gemm that says nothing of transposing could have: its weight is (in, out) to begin with.
+        const std::vector<std::string>& nodes = site.consumer->provenance.node_ops;
+        if (!exporters_scopes_ && std::find(nodes.begin(), nodes.end(), "Gemm") != nodes.end()) return false;
+        return site.role == Role::product && !site.rearranged && !site.scope.empty() &&
+               !mentions(site.module_class, "conv1d") &&
+               !(site.consumer->name == "matmul" && site.consumer->attributes.boolean("transpose_b", false));
+    });
+}
+
+}  // namespace thunderc
