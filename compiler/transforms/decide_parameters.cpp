@@ -72,6 +72,12 @@ class Decider {
         expect_match("--constant", options_.constant, constant_matches_);
         expect_match("--trainable", options_.trainable, trainable_matches_);
         if (!open_.empty()) ask();
+        if (!out.exporters_scopes && std::any_of(out.arguments.begin(), out.arguments.end(),
+                                                 [](const Decision& d) { return d.verdict == Verdict::parameter; }))
+            report_.done("modules", main_.name,
+                         structure_->layers == 0
+                             ? std::string("the graph names none: they are called after what they compute")
+                             : fmt::format("the graph names none: {} layers found by structure", structure_->layers));
         return out;
     }
 
@@ -97,7 +103,8 @@ class Decider {
         trainable_matches_ += wanted_trainable ? 1 : 0;
         if (wanted_constant && wanted_trainable) {
             Diagnostic d;
-            d.message = fmt::format("both --constant and --trainable match {}", restored);
+            d.message =
+                fmt::format("both --constant and --trainable match {}", exporters_scopes ? restored : name(k));
             d.help = "make one of the two expressions narrower";
             throw UserError(std::move(d));
         }
@@ -199,9 +206,6 @@ class Decider {
             main_.ops[k].provenance.scope = s.modules[k].scope;
             main_.ops[k].provenance.module_class = s.modules[k].module_class;
         }
-        report_.done("modules", main_.name,
-                     s.layers == 0 ? std::string("the graph names none: called after what they compute")
-                                   : fmt::format("the graph names none: {} layers found by structure", s.layers));
     }
 
     void decide_by_structure(std::size_t k, Decision& decision) {

@@ -195,9 +195,8 @@ class Lifter {
     void warn_of_made_up_names() {
         if (decisions_.exporters_scopes || names_.any_named() || lifted_.empty()) return;
         report_.warning("names", module_.name,
-                        fmt::format("the graph names neither modules nor parameters: {} parameters are called after "
-                                    "what they do, so no checkpoint of the framework fits without renaming",
-                                    lifted_.size() - ties_.size()));
+                        "the graph names neither modules nor parameters: they are called after what they do, so no "
+                        "checkpoint of the framework fits without renaming");
     }
 
     // ---- the new function

@@ -1,9 +1,9 @@
 // Tells parameters from constants and gives parameters the names, the shape and the ties they have in the framework.
 //
 // Exporters turn every weight into an "initializer", rename it (`val_110`), transpose it, merge equal ones and fold
-// tables into more of the same. What decides here, in this order: --constant and --trainable; what the exporter says
-// (kind parameter or constant); the name; the module scope and class of the consumer. What none of these decides is
-// settled by structure and said aloud.
+// tables into more of the same. What is a parameter is decided by decide_parameters.h: by names and scopes and, where
+// these are gone, by numbers and structure. What nothing decides is an error that asks. A graph that names no modules
+// gets the names that name_modules.h makes up, so that what follows is the same program but for names.
 //
 //   in:   %val_110: f32[64,128] value, %x …
 //         %y = matmul(%x, %val_110)                      // model.layers.0.mlp.up_proj (Linear)

@@ -130,33 +130,52 @@ class LocalNamer {
         }
     }
 
+    // swiglu, or a product of an activation and what is no activation: what is multiplied are two linears of one input.
     void name_gated() {
-        const std::vector<std::size_t> gates = all({"swiglu"});
-        for (std::size_t g = 0; g < gates.size(); ++g) {
-            const std::string scope = group("mlp", g, gates.size());
-            names_[gates[g]] = {scope, "MLP"};
-            for (std::size_t k : ops_) {
-                if (!is_linear(k) || named(k)) continue;
-                std::set<std::pair<std::size_t, std::size_t>> to;
-                readers(f_.ops[k].results[0], false, to);
-                std::string name;
-                for (const auto& [reader, operand] : to)
-                    if (reader == gates[g]) name += name.empty() ? (operand == 0 ? "gate" : "up") : "_up";
-                if (name.empty() && producer(f_.ops[k].operands[0]) == gates[g]) name = "down";
-                if (!name.empty()) names_[k] = {scope + "." + name, "Linear"};
+        struct Gate {
+            std::size_t op;
+            std::optional<std::size_t> activation, gate, up;
+        };
+        std::vector<Gate> gates;
+        for (std::size_t k : ops_) {
+            const Op& op = f_.ops[k];
+            if (op.name == "swiglu") gates.push_back({k, {}, producer(op.operands[0]), producer(op.operands[1])});
+            for (std::size_t side = 0; op.name == "mul" && side < 2; ++side) {
+                const std::optional<std::size_t> t = producer(op.operands[side]), up = producer(op.operands[1 - side]);
+                if (!t || !activations().contains(f_.ops[*t].name) || !up || !is_linear(*up)) continue;
+                const std::optional<std::size_t> gate = producer(f_.ops[*t].operands[0]);
+                if (gate && is_linear(*gate)) gates.push_back({k, t, gate, up});
             }
         }
+        for (std::size_t g = 0; g < gates.size(); ++g) {
+            const Gate& gate = gates[g];
+            const std::string scope = group("mlp", g, gates.size());
+            names_[gate.op] = {scope, "MLP"};
+            if (gate.activation) names_[*gate.activation] = {scope, "MLP"};
+            auto name = [&](std::optional<std::size_t> k, const char* leaf) {
+                if (k && is_linear(*k) && !named(*k)) names_[*k] = {scope + "." + leaf, "Linear"};
+            };
+            name(gate.gate, gate.gate == gate.up ? "gate_up" : "gate");
+            name(gate.up, "up");
+            for (std::size_t k : ops_)
+                if (is_linear(k) && producer(f_.ops[k].operands[0]) == gate.op) name(k, "down");
+        }
+    }
+
+    static const std::set<std::string>& activations() {
+        static const std::set<std::string> names = {"gelu", "relu", "silu", "tanh", "sigmoid"};
+        return names;
     }
 
     // A product, an activation, a product: an MLP of one hidden layer, not part of a longer chain.
     void name_activations() {
-        static const std::set<std::string> activations = {"gelu", "relu", "silu", "gelu_tanh", "tanh", "sigmoid"};
         struct Hidden {
             std::size_t up, activation, down;
         };
         std::vector<Hidden> found;
         std::set<std::size_t> seen, chained;
-        for (std::size_t t : all(activations)) {
+        for (std::size_t t : all(activations())) {
+            if (named(t)) continue;
             std::set<std::pair<std::size_t, std::size_t>> to;
             readers(f_.ops[t].results[0], false, to);
             const std::optional<std::size_t> up = producer(f_.ops[t].operands[0]);

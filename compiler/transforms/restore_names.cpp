@@ -23,7 +23,12 @@ std::string RestoredNames::target(std::size_t k, const Site& site, bool first) c
     if (first && !exporters_name(own_name)) return own_name;
     // Where no module could be made out, the op says what it is a part of.
     std::string scope = site.scope;
-    if (site.module_class.empty()) scope += (scope.empty() ? "" : ".") + site.consumer->name;
+    if (site.module_class.empty()) {
+        // A whole table read by constant ids is read without a lookup in the end.
+        const bool by_ids = site.role != Role::table || std::find(main_->arguments.begin(), main_->arguments.end(),
+                                                                  site.consumer->operands[1]) != main_->arguments.end();
+        scope += (scope.empty() ? "" : ".") + (by_ids ? site.consumer->name : "position_embedding");
+    }
     return scope + "." + leaf_of(k, site);
 }
 

@@ -110,24 +110,52 @@ INSTANTIATE_TEST_SUITE_P(All, Exports,
                              return name;
                          });
 
-// Where the metadata is gone, what only a name or a scope could decide is settled by structure and said.
-TEST(StrippedExport, SaysWhatItTookForWhat) {
+// Where the metadata is gone, and the names as well, structure says the same: the shapes and the numbers of the
+// parameters are those of the named export, in the same order, and what is a constant stays one.
+class Stripped : public testing::TestWithParam<std::pair<Case, Case>> {};
+
+TEST_P(Stripped, HoldsTheSameParameters) {
+    const auto& [named, stripped] = GetParam();
     Report report;
-    const Module module = lift_parameters(imported("llama2/stripped.logits.onnx"), {}, report);
-    verify(module);
-    std::size_t asked = 0;
-    for (const Note& note : report.notes) {
-        if (note.kind != Note::Kind::warning) continue;
-        ++asked;
-        EXPECT_TRUE(note.text.find("--constant") != std::string::npos ||
-                    note.text.find("--trainable") != std::string::npos)
-            << note.text;
-    }
-    EXPECT_GE(asked, 15U);  // seven products in each of two layers, and the head
+    const Module a = lift_parameters(imported(named.model + "/" + named.file + ".onnx"), {}, report);
+    const Module b = lift_parameters(imported(stripped.model + "/" + stripped.file + ".onnx"), {}, report);
+    verify(b);
+    const Function &f = a.main(), &g = b.main();
+    ASSERT_EQ(f.arguments.size(), g.arguments.size());
     std::size_t parameters = 0;
-    for (const ArgInfo& info : module.main().argument_info) parameters += info.kind == ArgInfo::Kind::parameter ? 1 : 0;
-    EXPECT_EQ(parameters, reference("llama2").at("parameters").size());
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo &x = f.argument_info[k], &y = g.argument_info[k];
+        EXPECT_EQ(x.kind, y.kind);
+        EXPECT_EQ(f.type(f.arguments[k]), g.type(g.arguments[k])) << x.names[0] << " " << y.names[0];
+        if (x.kind == ArgInfo::Kind::input) continue;
+        ++parameters;
+        ASSERT_EQ(y.kind, ArgInfo::Kind::parameter) << y.names[0];
+        EXPECT_EQ(x.sources[0]->transposed, y.sources[0]->transposed) << y.names[0];
+        EXPECT_EQ(x.sources[0]->read(), y.sources[0]->read()) << x.names[0] << " " << y.names[0];
+        EXPECT_EQ(x.aliases[0].size(), y.aliases[0].size()) << y.names[0];
+        EXPECT_EQ(y.note, "") << y.names[0];
+    }
+    EXPECT_EQ(parameters, reference(named.model).at("parameters").size());
+    for (const Note& note : report.notes) {
+        const bool said = note.what == "names" || note.what == "untied";
+        EXPECT_TRUE(note.kind != Note::Kind::warning || said) << note.text;
+    }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Stripped,
+    testing::Values(std::pair{Case{"llama2", "dynamo.logits"}, Case{"llama2", "stripped.logits"}},
+                    std::pair{Case{"llama2", "dynamo.logits"}, Case{"llama2", "nameless.logits"}},
+                    std::pair{Case{"llama2", "noopt.logits"}, Case{"llama2", "nameless_noopt.logits"}},
+                    std::pair{Case{"llama2", "fresh.logits"}, Case{"llama2", "nameless_fresh.logits"}},
+                    std::pair{Case{"llama2_tied", "dynamo.logits"}, Case{"llama2_tied", "nameless.logits"}},
+                    std::pair{Case{"llama5", "dynamo.logits"}, Case{"llama5", "nameless.logits"}}),
+    [](const testing::TestParamInfo<std::pair<Case, Case>>& info) {
+        std::string name = info.param.second.model + "_" + info.param.second.file;
+        for (char& ch : name)
+            if (ch == '.') ch = '_';
+        return name;
+    });
 
 }  // namespace
 }  // namespace thunderc

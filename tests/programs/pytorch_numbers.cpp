@@ -101,4 +101,17 @@ void expect_pytorchs_updates(const GeneratedProgram& program, const fs::path& af
                  &before, 0, update_tolerance);
 }
 
+void expect_equal_tensors(const fs::path& a, const std::vector<std::string>& a_names, const fs::path& b,
+                          const std::vector<std::string>& b_names) {
+    const Tensors x = read(a), y = read(b);
+    EXPECT_EQ(x.size(), a_names.size());
+    EXPECT_EQ(y.size(), b_names.size());
+    for (std::size_t k = 0; k < a_names.size(); ++k) {
+        ASSERT_TRUE(x.contains(a_names[k])) << a_names[k];
+        ASSERT_TRUE(y.contains(b_names[k])) << b_names[k];
+        EXPECT_EQ(x.at(a_names[k]).shape, y.at(b_names[k]).shape) << a_names[k];
+        EXPECT_EQ(x.at(a_names[k]).values, y.at(b_names[k]).values) << a_names[k] << " " << b_names[k];
+    }
+}
+
 }  // namespace thunderc::tests

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tests/programs/generated_program.h"
 
@@ -26,5 +28,9 @@ inline constexpr double update_tolerance = 1e-3;
 void expect_pytorchs_log(const GeneratedProgram& program, const std::filesystem::path& log);
 void expect_pytorchs_gradients(const GeneratedProgram& program, const std::filesystem::path& gradients);
 void expect_pytorchs_updates(const GeneratedProgram& program, const std::filesystem::path& after);
+
+// Two files hold the same bits: the tensor a_names[k] of the one and b_names[k] of the other.
+void expect_equal_tensors(const std::filesystem::path& a, const std::vector<std::string>& a_names,
+                          const std::filesystem::path& b, const std::vector<std::string>& b_names);
 
 }  // namespace thunderc::tests
