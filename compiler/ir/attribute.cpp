@@ -72,7 +72,7 @@ std::int64_t Attributes::integer(std::string_view name, std::optional<std::int64
 double Attributes::number(std::string_view name, std::optional<double> otherwise) const {
     return get<double>(*this, name, otherwise);
 }
-std::string Attributes::string(std::string_view name, std::optional<std::string> otherwise) const {
+std::string Attributes::string(std::string_view name, const std::optional<std::string>& otherwise) const {
     return get<std::string>(*this, name, otherwise);
 }
 DType Attributes::dtype(std::string_view name) const {

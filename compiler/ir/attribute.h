@@ -34,7 +34,7 @@ class Attributes {
     bool boolean(std::string_view name, std::optional<bool> otherwise = std::nullopt) const;
     std::int64_t integer(std::string_view name, std::optional<std::int64_t> otherwise = std::nullopt) const;
     double number(std::string_view name, std::optional<double> otherwise = std::nullopt) const;
-    std::string string(std::string_view name, std::optional<std::string> otherwise = std::nullopt) const;
+    std::string string(std::string_view name, const std::optional<std::string>& otherwise = std::nullopt) const;
     DType dtype(std::string_view name) const;
     std::vector<std::int64_t> integers(std::string_view name) const;
     std::vector<std::string> strings(std::string_view name) const;

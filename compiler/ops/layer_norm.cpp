@@ -88,7 +88,7 @@ VjpResult vjp(const VjpInput& in) {
     if (!in.wants(0)) return result;
     const Type type = b.type(in.operand(0));
     const DType dtype = b.type(rstd).dtype;
-    const double n = static_cast<double>(last_dim(type.dims));
+    const auto n = static_cast<double>(last_dim(type.dims));
     if (in.cotangents.size() > 1 && in.cotangents[1]) {
         Value d = b.broadcast_to(keep_dim(b, b.mul(in.cotangents[1], 1 / n)), type.dims);
         result[0] = add_optional(b, result[0], b.cast(d, type.dtype));

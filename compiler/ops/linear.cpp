@@ -377,6 +377,7 @@ std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
     if (op.attributes.has("outs")) outs = op.attributes.integers("outs");
     std::vector<Value> parts = split_columns(b, dy, outs);
     std::vector<Value> results;
+    results.reserve(parts.size());
     for (Value part : parts) results.push_back(matmul(b, part, x, true, false));
     if (op.attributes.boolean("bias", false))
         for (Value part : parts) results.push_back(b.reduce_sum(part, {0}));

@@ -22,11 +22,13 @@ std::vector<Value> for_each_member(Builder& b, const std::vector<Value>& operand
     std::vector<std::vector<Value>> members(results);
     for (std::int64_t k = 0; k < b.type(operands[0]).count; ++k) {
         std::vector<Value> taken;
+        taken.reserve(operands.size());
         for (Value v : operands) taken.push_back(b.op("member", {v}, {{"index", k}}));
         std::vector<Value> made = body(taken);
         for (std::size_t r = 0; r < results; ++r) members[r].push_back(made[r]);
     }
     std::vector<Value> out;
+    out.reserve(members.size());
     for (const std::vector<Value>& family : members) out.push_back(b.op("family", family));
     return out;
 }

@@ -210,7 +210,7 @@ struct Pieces {
         return where_readable(b, b.op("exp", {shifted}), 0);
     }
     // dq and dk from the cotangent of the scaled scores.
-    std::pair<Value, Value> backward(Builder& b, Value ds, Dims q_dims, Dims k_dims) const {
+    std::pair<Value, Value> backward(Builder& b, Value ds, const Dims& q_dims, const Dims& k_dims) const {
         Value scaled = matrices(b, b.mul(ds, n.scale));
         return {heads_back(b, matmul(b, scaled, k, false, false), q_dims),
                 heads_back(b, matmul(b, scaled, q, true, false), k_dims)};
