@@ -101,7 +101,7 @@ class Formula {
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
-                if (nest.nodes[store.node].kind == KernelNode::Kind::apply && own.count(store.node) == 0) {
+                if (nest.nodes[store.node].kind == KernelNode::Kind::apply && !own.contains(store.node)) {
                     own[store.node] = stores_.name(outputs_[store.output], store.output, store.index);
                 }
             }
@@ -115,7 +115,7 @@ class Formula {
             }
             std::vector<std::string> definitions;
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-                if (own.count(k) != 0) {
+                if (own.contains(k)) {
                     named_[k] = own[k];
                     continue;
                 }
@@ -134,7 +134,7 @@ class Formula {
             std::set<std::string> used_own;
             for (const KernelStore& store : nest.stores) {
                 const std::string name = stores_.name(outputs_[store.output], store.output, store.index);
-                if (own.count(store.node) != 0 && own[store.node] == name) {
+                if (own.contains(store.node) && own[store.node] == name) {
                     named_.erase(store.node);
                     const std::string body = expression(store.node).text;
                     named_[store.node] = name;

@@ -150,7 +150,7 @@ std::string identifier(std::string_view text) {
     while (!out.empty() && out.back() == '_') out.pop_back();
     if (out.empty()) return "x";
     if (std::isdigit(static_cast<unsigned char>(out.front())) != 0) out = "x" + out;
-    if (keywords.count(out) != 0) out += "_";
+    if (keywords.contains(out)) out += "_";
     return out;
 }
 

@@ -30,8 +30,6 @@ struct Band {
 // Narrows the band by a predicate, or by its negation; the reason where it is none about s - t.
 class Reader {
   public:
-    Reader(std::int64_t T, std::int64_t S) : T_(T), S_(S) {}
-
     std::optional<std::string> narrow(const ConstExpr& e, bool holds) {
         if (e.kind == Kind::splat) {
             if ((e.value != 0) == holds) return std::nullopt;
@@ -102,7 +100,6 @@ class Reader {
         return std::nullopt;
     }
 
-    std::int64_t T_, S_;
     Band band_;
 };
 
@@ -175,7 +172,7 @@ MaskClass classify_mask(const ConstExpr& mask, std::int64_t T, std::int64_t S) {
     }
     std::string reason;
     if (predicate->type.dtype == DType::boolean && predicate->kind != Kind::dense) {
-        Reader reader(T, S);
+        Reader reader;
         std::optional<std::string> why = reader.narrow(*predicate, holds);
         if (!why) {
             MaskClass c = from_band(reader.band(), T, S);

@@ -12,7 +12,7 @@ namespace thunder {
 enum class DType : std::uint8_t { f32, bf16, i64, i32, boolean };
 
 // A bfloat16 as it lies in memory: the upper half of an IEEE binary32. Arithmetic happens in f32.
-struct bf16 {
+struct bf16 {  // NOLINT(readability-identifier-naming): a scalar type, named like int
     std::uint16_t bits;
 };
 
@@ -57,8 +57,8 @@ struct Output {
 
     Output() = default;
     template <typename T>
-    Output(T* pointer)
-        : data(pointer), dtype(dtype_of<T>::value) {}  // NOLINT(google-explicit-constructor): reads like the pointer
+    // NOLINTNEXTLINE(google-explicit-constructor): reads like the pointer
+    Output(T* pointer) : data(pointer), dtype(dtype_of<T>::value) {}
     explicit operator bool() const { return data != nullptr; }
 };
 
@@ -69,8 +69,8 @@ struct Input {
 
     Input() = default;
     template <typename T>
-    Input(const T* pointer)
-        : data(pointer), dtype(dtype_of<T>::value) {}  // NOLINT(google-explicit-constructor): reads like the pointer
+    // NOLINTNEXTLINE(google-explicit-constructor): reads like the pointer
+    Input(const T* pointer) : data(pointer), dtype(dtype_of<T>::value) {}
     explicit operator bool() const { return data != nullptr; }
 };
 

@@ -10,7 +10,7 @@ namespace thunder {
 class Error : public std::exception {
   public:
     // Data and models at fault: 1; the command line: 2.
-    Error(std::string message, std::string help = "", int exit_code = 1);
+    explicit Error(std::string message, std::string help = "", int exit_code = 1);
 
     const char* what() const noexcept override { return text_.c_str(); }  // "error: …\nhelp: …"
     const std::string& message() const { return message_; }

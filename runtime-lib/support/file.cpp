@@ -82,6 +82,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
     const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(part.data()) + part.size()) / page * page;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): pages are found by arithmetic on addresses
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

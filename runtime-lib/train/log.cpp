@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -29,7 +30,7 @@ std::string short_count(double number) {
 }
 
 std::string duration(double seconds) {
-    const auto whole = static_cast<long long>(seconds + 0.5);
+    const auto whole = std::llround(seconds);
     char buffer[64];
     if (whole < 3600) {
         std::snprintf(buffer, sizeof buffer, "%lld:%02lld", whole / 60, whole % 60);

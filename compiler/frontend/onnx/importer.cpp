@@ -507,9 +507,9 @@ double Node::number(std::string_view name, double otherwise) const {
     return found == nullptr ? otherwise : static_cast<double>(found->f());
 }
 
-std::string Node::string(std::string_view name, std::string otherwise) const {
+std::string Node::string(std::string_view name, const std::string& otherwise) const {
     const auto* found = attribute(name);
-    return found == nullptr ? std::move(otherwise) : found->s();
+    return found == nullptr ? otherwise : found->s();
 }
 
 std::optional<std::vector<std::int64_t>> Node::integers(std::string_view name) const {

@@ -120,7 +120,7 @@ class Node {
     const onnx::AttributeProto* attribute(std::string_view name) const;
     std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
     double number(std::string_view name, double otherwise) const;
-    std::string string(std::string_view name, std::string otherwise) const;
+    std::string string(std::string_view name, const std::string& otherwise) const;
     std::optional<std::vector<std::int64_t>> integers(std::string_view name) const;
     std::int64_t axis(std::int64_t axis, std::int64_t rank) const;  // normalised, or it fails
 

@@ -109,7 +109,7 @@ inline const float* transposed_block(const float* all, std::int64_t b, std::int6
 inline void transpose_block(float* all, const Heads<const float>& from, std::int64_t b, std::int64_t h,
                             std::int64_t block, std::int64_t heads) {
     const std::int64_t S = from.positions, s = block * key_block;
-    float* to = const_cast<float*>(transposed_block(all, b, h, block, S, heads, from.HS));
+    auto* to = const_cast<float*>(transposed_block(all, b, h, block, S, heads, from.HS));
     tile::pack_transposed(to, key_block, from.at(b, s, h), from.ld, std::min(key_block, S - s), from.HS);
 }
 

@@ -20,9 +20,9 @@ constexpr int lanes = 4;
 constexpr int max_rows = 4, max_vectors = 2;
 #endif
 
-typedef float Vector __attribute__((vector_size(lanes * 4)));
-typedef std::int32_t Lanes __attribute__((vector_size(lanes * 4)));
-typedef float Unaligned __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+using Vector = float __attribute__((vector_size(lanes * 4)));
+using Lanes = std::int32_t __attribute__((vector_size(lanes * 4)));
+using Unaligned = float __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
 
 inline Vector load(const float* p) {
     return *reinterpret_cast<const Unaligned*>(p);

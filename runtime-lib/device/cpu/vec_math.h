@@ -278,8 +278,8 @@ inline float cos(float x) {
 // x^y with the standard's special cases. 1 ulp: the logarithm is taken in double.
 inline float pow(float x, float y) {
     // log2 |x| = e + log2(1 + m), m in [-1/3, 1/3], by 2/ln2 atanh(s), s = m / (2 + m), |s| <= 1/5
-    const double a = static_cast<double>(math::abs(x));
-    const std::uint64_t bits = std::bit_cast<std::uint64_t>(a);
+    const auto a = static_cast<double>(math::abs(x));
+    const auto bits = std::bit_cast<std::uint64_t>(a);
     const std::uint64_t e = (bits - 0x3fe5555555555555ULL) & 0xfff0000000000000ULL;
     const double m = std::bit_cast<double>(bits - e) - 1.0;
     // the exponent as a double, without a conversion of 64-bit integers (which older CPUs lack as a vector)
@@ -316,7 +316,7 @@ inline float pow(float x, float y) {
     q = q * f + 1.0;
     q = q * f + 1.0;
     const std::uint64_t scale = (std::bit_cast<std::uint64_t>(t + round) + 1023ULL) << 52;
-    float magnitude = static_cast<float>(q * std::bit_cast<double>(scale));
+    auto magnitude = static_cast<float>(q * std::bit_cast<double>(scale));
     // whole exponents keep or drop the sign; others of negative numbers are NaN. Floats past 2^24 are even.
     const float ay = math::abs(y);
     constexpr float whole_round = 8388608.0F;  // 2^23
