@@ -41,8 +41,8 @@ struct LayoutRow {
     Type type;
     std::int64_t count = 1;  // layers
     std::int64_t offset = 0, stride = 0;
-    std::string lifetime;  // "always", "the step", "forward_backward: op 3 to 17"
-    std::string shares;    // names of tensors in the same bytes at other times; "" where none
+    std::string lifetime;  // "always", "forward to backward", "forward_backward, calls 3 to 17"
+    std::string shares;    // tensors in the same bytes at other times, "lm_head, dy_slot +3"; "-" where there are none
 };
 
 class ProgramLayout {

@@ -25,19 +25,21 @@ std::string layout_table(const ProgramLayout& layout) {
     out.comment(
         "Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers "
         "lies n times, one "
-        "stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.");
+        "stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says "
+        "the "
+        "last column.");
     out.line("struct LayoutRow {");
     out.line("    const char *name, *shape, *type, *arena;");
     out.line("    std::size_t offset, bytes;");
     out.line("    std::int64_t layers;");
     out.line("    std::size_t stride;");
-    out.line("    const char* lifetime;");
+    out.line("    const char *lifetime, *shares;");
     out.line("};");
     out.line("inline constexpr LayoutRow LAYOUT[] = {");
     for (const LayoutRow& row : layout.rows())
-        out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\"}},", row.name,
+        out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\", \"{}\"}},", row.name,
                              layout.symbols().shape(row.type.dims), name_of(row.type.dtype), row.arena, row.offset,
-                             row.type.bytes(), row.count, row.stride, row.lifetime));
+                             row.type.bytes(), row.count, row.stride, row.lifetime, row.shares));
     out.line("};");
     return out.str();
 }
@@ -51,9 +53,11 @@ std::string quoted_names(const std::vector<std::string>& names) {
 }  // namespace
 
 std::string bytes_text(std::int64_t bytes) {
-    if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
-    if (bytes >= 1'000'000) return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
-    if (bytes >= 1'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+    const auto amount = static_cast<double>(bytes);
+    // A limit is where the smaller unit would round to a thousand.
+    if (amount >= 999.995e6) return fmt::format("{:.2f} GB", amount / 1e9);
+    if (amount >= 999.95e3) return fmt::format("{:.2f} MB", amount / 1e6);
+    if (amount >= 1e3) return fmt::format("{:.1f} kB", amount / 1e3);
     return fmt::format("{} B", bytes);
 }
 

@@ -3,37 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
-#include "compiler/analysis/kernel_description.h"
+#include "compiler/analysis/check_plan_parts.h"
 #include "compiler/analysis/kernel_in_place.h"
-#include "compiler/analysis/views.h"
-#include "compiler/ir/print.h"
-#include "compiler/ops/linear.h"
-#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
-
-using Arena = Placement::Arena;
-using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;  // result, operand
-
-constexpr std::int64_t alignment = 64;
-
-// The bytes of a value: `count` members, `stride` apart.
-struct Region {
-    Arena arena = Arena::unplaced;
-    std::int64_t offset = 0, bytes = 0, stride = 0, count = 1;
-    bool operator==(const Region&) const = default;
-
-    Region member(std::int64_t i) const { return {arena, offset + i * stride, bytes, 0, 1}; }
-    std::int64_t begin() const { return offset; }
-    std::int64_t end() const { return offset + (count - 1) * stride + bytes; }
-};
+namespace checking {
 
 bool overlap(const Region& a, const Region& b) {
     if (a.arena != b.arena || a.bytes == 0 || b.bytes == 0) return false;
@@ -51,545 +28,87 @@ std::string text(const Region& r) {
     return r.count == 1 ? out : out + fmt::format(" x {} every {}", r.count, r.stride);
 }
 
-bool is_alias(const Op& op) {
-    return is_view(op) || op.name == "member";
+std::vector<std::string> PlanChecker::run() {
+    for (const Function& f : module_.functions)
+        if (f.kind.empty() && !f.argument_info.empty()) {
+            check_function(*this, f, {});
+            named_places(f);
+        }
+    compare_named();
+    compare_constants();
+    report_unaligned();
+    return std::move(violations_);
 }
 
-// What a caller says of a body: where its arguments, its results and its scratch memory lie.
-struct Binding {
-    std::map<Value, Region> places;
-    std::int64_t scratch = 0;
-    bool entry = true;
-};
-
-class PlanChecker {
-  public:
-    explicit PlanChecker(const Module& module) : module_(module) {}
-
-    std::vector<std::string> run() {
-        for (const Function& f : module_.functions)
-            if (f.kind.empty() && !f.argument_info.empty()) {
-                function(f, {});
-                named_places(f);
-            }
-        compare_named();
-        compare_constants();
-        report_unaligned();
-        return std::move(violations_);
-    }
-
-    void violation(std::string what) {
-        if (seen_.insert(what).second) violations_.push_back(std::move(what));
-    }
-
-    const Pairs& kernel_pairs(const std::string& kernel) {
-        auto [at, fresh] = kernel_pairs_.try_emplace(kernel);
-        if (fresh) at->second = in_place_pairs(describe_kernel(*module_.find(kernel)));
-        return at->second;
-    }
-
-    std::int64_t arena_bytes(Arena arena) const {
-        auto found = module_.arena_bytes.find(std::string(name_of(arena)));
-        return found == module_.arena_bytes.end() ? -1 : found->second;
-    }
-
-    void function(const Function& f, Binding binding);
-
-    const Module& module_;
-    std::set<std::pair<Arena, std::int64_t>> followers_;  // may lie at any multiple of their element
-    std::vector<std::pair<Region, std::string>> unaligned_;
-    std::vector<std::tuple<Region, ConstPtr, std::string>> constants_;
-
-  private:
-    void named_places(const Function& f) {
-        for (std::size_t k = 0; k < f.arguments.size(); ++k) {
-            const Placement& p = f.info(f.arguments[k]).placement;
-            const Type& type = f.type(f.arguments[k]);
-            if (p.arena == Arena::scalars || f.argument_info[k].names.empty()) continue;
-            named_.push_back({{p.arena, p.offset, static_cast<std::int64_t>(type.bytes()), p.layer_stride,
-                               type.is_family() ? type.count : 1},
-                              f.argument_info[k].names.front(),
-                              f.name});
-        }
-    }
-
-    // One name is one place, in all functions, and two names are two places.
-    void compare_named() {
-        for (std::size_t a = 0; a < named_.size(); ++a)
-            for (std::size_t b = a + 1; b < named_.size(); ++b) {
-                const bool same = named_[a].name == named_[b].name;
-                if (same && !(named_[a].region == named_[b].region))
-                    violation(fmt::format("{} lies at {} in @{} and at {} in @{}", named_[a].name,
-                                          text(named_[a].region), named_[a].function, text(named_[b].region),
-                                          named_[b].function));
-                if (!same && overlap(named_[a].region, named_[b].region))
-                    violation(fmt::format("{} ({}) and {} ({}) share bytes", named_[a].name, text(named_[a].region),
-                                          named_[b].name, text(named_[b].region)));
-            }
-    }
-
-    void compare_constants() {
-        for (std::size_t a = 0; a < constants_.size(); ++a)
-            for (std::size_t b = a + 1; b < constants_.size(); ++b) {
-                const auto& [region_a, expr_a, where_a] = constants_[a];
-                const auto& [region_b, expr_b, where_b] = constants_[b];
-                if (!overlap(region_a, region_b) || (region_a == region_b && equal(*expr_a, *expr_b))) continue;
-                violation(fmt::format("the constants {} ({}) and {} ({}) share bytes and differ", where_a,
-                                      text(region_a), where_b, text(region_b)));
-            }
-    }
-
-    void report_unaligned() {
-        const std::int64_t one_state = std::max<std::int64_t>(arena_bytes(Arena::parameters), 1);
-        for (const auto& [region, where] : unaligned_) {
-            // Gradients and optimizer state lie like the parameters that they belong to.
-            const bool follows =
-                followers_.contains({region.arena, region.offset}) ||
-                (region.arena == Arena::gradients && followers_.contains({Arena::parameters, region.offset})) ||
-                (region.arena == Arena::optimizer &&
-                 followers_.contains({Arena::parameters, region.offset % one_state}));
-            if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));
-        }
-    }
-
-    struct Named {
-        Region region;
-        std::string name, function;
-    };
-    std::vector<Named> named_;
-    std::map<std::string, Pairs> kernel_pairs_;
-    std::set<std::string> seen_;
-    std::vector<std::string> violations_;
-};
-
-// One function with one binding.
-class FunctionChecker {
-  public:
-    FunctionChecker(PlanChecker& plan, const Function& f, Binding binding)
-        : plan_(plan), f_(f), binding_(std::move(binding)), names_(unique_names(f)) {}
-
-    void run() {
-        find_lifetimes();
-        find_places();
-        if (!sound_) return;  // places are missing: what follows would only repeat that
-        inside_arenas();
-        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-            const Op& op = f_.ops[k];
-            if (is_alias(op)) view(op);
-            if (op.attributes.boolean("adjacent_weights", false)) adjacent(op);
-            if (op.name == "repeat") loop(op, k);
-            if (op.name == "call") call(op, k);
-        }
-        compare_values();
-    }
-
-  private:
-    static constexpr std::int64_t before = -1;
-    std::int64_t after() const { return static_cast<std::int64_t>(f_.ops.size()); }
-
-    void violation(const std::string& what) { plan_.violation(fmt::format("@{}: {}", f_.name, what)); }
-    std::string name(Value v) const {
-        return fmt::format("%{} ({} {})", names_[v.index], to_string(f_.type(v)), text(places_[v.index]));
-    }
-    Value root(Value v) const { return roots_[v.index]; }
-    const Region& place(Value v) const { return places_[v.index]; }
-    bool is_token(Value v) const { return f_.type(v).kind == Type::Kind::token; }
-
-    // ---- from when to when the content of a value is needed; views are their operand's content ----
-
-    void find_lifetimes() {
-        roots_.resize(f_.values.size());
-        first_.assign(f_.values.size(), before);
-        last_.assign(f_.values.size(), before);
-        used_.assign(f_.values.size(), false);
-        for (std::uint32_t v = 0; v < f_.values.size(); ++v) roots_[v] = {v};
-        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-            const Op& op = f_.ops[k];
-            const auto at = static_cast<std::int64_t>(k);
-            for (Value v : op.operands) {
-                if (!v) continue;
-                if (!is_alias(op)) last_[root(v).index] = at;  // a view reads nothing when it is made
-                used_[v.index] = true;
-            }
-            for (Value v : op.results) {
-                if (is_alias(op)) {
-                    roots_[v.index] = root(op.operands[0]);
-                    continue;
-                }
-                first_[v.index] = last_[v.index] = at;
-                if (op.name == "constant") first_[v.index] = before, last_[v.index] = after();
-            }
-        }
-        for (Value v : f_.results) {
-            last_[root(v).index] = after();
-            used_[v.index] = true;
-        }
-    }
-
-    // ---- where it lies ----
-
-    void find_places() {
-        places_.resize(f_.values.size());
-        auto find = [&](Value v) {
-            if (is_token(v)) return;
-            const Placement& p = f_.info(v).placement;
-            const Type& type = f_.type(v);
-            Region r = {p.arena, p.offset, static_cast<std::int64_t>(type.bytes()), p.layer_stride,
-                        type.is_family() ? type.count : 1};
-            if (!p.strides.empty()) {
-                std::int64_t elements = 1;
-                for (std::size_t d = 0; d < type.dims.size(); ++d) elements += (type.dims[d] - 1) * p.strides[d];
-                r.bytes = elements * static_cast<std::int64_t>(size_of(type.dtype));
-            }
-            if (p.arena == Arena::scratch) r.offset += binding_.scratch;
-            if (p.arena == Arena::caller) {
-                Value at = v;
-                for (std::size_t steps = 0; f_.info(at).placement.view_of && steps <= f_.values.size(); ++steps)
-                    at = f_.info(at).placement.view_of;
-                auto given = binding_.places.find(at);
-                if (given == binding_.places.end()) {
-                    places_[v.index] = r;
-                    violation(fmt::format("{} is to lie at its caller's, who gives it no place", name(v)));
-                    sound_ = false;
-                    return;
-                }
-                r.arena = given->second.arena;
-                r.offset = given->second.offset + p.offset;
-            }
-            places_[v.index] = r;
-        };
-        for (Value v : f_.arguments) find(v);
-        for (const Op& op : f_.ops)
-            for (Value v : op.results) find(v);
-    }
-
-    void inside_arenas() {
-        auto inspect = [&](Value v) {
-            if (is_token(v)) return;
-            const Region& r = place(v);
-            if (r.count > 1 && r.stride < r.bytes)
-                violation(fmt::format("the members of {} overlap each other", name(v)));
-            inside(r, name(v), f_.info(v).placement.arena == Arena::scratch);
-            const bool whole = root(v) == v && r.arena != Arena::scalars && f_.info(v).placement.strides.empty();
-            if (whole && (r.offset % alignment != 0 || (r.count > 1 && r.stride % alignment != 0)))
-                plan_.unaligned_.emplace_back(r, fmt::format("@{}: %{}", f_.name, names_[v.index]));
-        };
-        for (Value v : f_.arguments) inspect(v);
-        for (const Op& op : f_.ops) {
-            for (Value v : op.results) inspect(v);
-            if (op.name == "constant")
-                plan_.constants_.emplace_back(place(op.results[0]), op.attributes.constant("value"),
-                                              fmt::format("%{} of @{}", names_[op.results[0].index], f_.name));
-        }
-    }
-
-    void inside(const Region& r, const std::string& what, bool own_scratch) {
-        const std::int64_t bytes = plan_.arena_bytes(r.arena);
-        if (r.begin() < 0 || (bytes >= 0 && r.end() > bytes))
-            violation(fmt::format("{} ends outside its arena, which has {} bytes", what, bytes));
-        if (own_scratch && !binding_.entry && r.end() - binding_.scratch > f_.scratch_bytes)
-            violation(fmt::format("{} ends outside the function's scratch memory, which has {} bytes", what,
-                                  f_.scratch_bytes));
-    }
-
-    // ---- views ----
-
-    void view(const Op& op) {
-        const Value from = op.operands[0], to = op.results[0];
-        const Dims& dims = f_.type(to).dims;
-        Region expected = place(from);
-        Dims strides = f_.info(from).placement.strides;
-        if (op.name == "member") {
-            expected = expected.member(op.attributes.integer("index"));
-        } else {
-            if (strides.empty()) strides = dense_strides(f_.type(from).dims);
-            const std::optional<ViewLayout> layout = view_layout(f_, op, {strides, 0});
-            if (!layout) {
-                if (used_[to.index])
-                    violation(fmt::format("{} is read, but no strides make it a view of {}: nothing writes it",
-                                          name(to), name(from)));
-                return;
-            }
-            strides = layout->strides;
-            expected.offset += layout->offset * static_cast<std::int64_t>(size_of(f_.type(to).dtype));
-        }
-        if (strides.empty()) strides = dense_strides(dims);
-        const Dims actual = f_.info(to).placement.strides.empty() ? dense_strides(dims) : f_.info(to).placement.strides;
-        bool same = place(to).arena == expected.arena && place(to).offset == expected.offset;
-        for (std::size_t d = 0; d < dims.size(); ++d) same = same && (dims[d] == 1 || actual[d] == strides[d]);
-        if (!same) violation(fmt::format("the {} {} does not lie where it views {}", op.name, name(to), name(from)));
-    }
-
-    // ---- weights that lie side by side ----
-
-    void adjacent(const Op& op) {
-        for (const std::vector<Value>& group : adjacent_values(op)) {
-            Value previous;
-            for (Value v : group) {
-                if (!v) continue;
-                if (previous) {
-                    const Region &a = place(previous), &b = place(v);
-                    if (a.arena != b.arena || b.offset != a.offset + a.bytes)
-                        violation(fmt::format("{} takes {} and {} as one tensor, but they do not lie side by side",
-                                              op.name, name(previous), name(v)));
-                    plan_.followers_.emplace(b.arena, b.offset);
-                }
-                previous = v;
-            }
-        }
-    }
-
-    // ---- loops and calls ----
-
-    // Memory that an op works in beside its results.
-    struct Work {
-        Region region;
-        std::int64_t op = 0;
-        std::string name;
-        std::vector<Value> own;  // values that lie there by right
-    };
-
-    std::int64_t body_scratch(const Op& op, const Function& body, std::size_t k) {
-        const std::int64_t base =
-            body.scratch_bytes > 0 ? binding_.scratch + op.attributes.integer("scratch") : binding_.scratch;
-        if (body.scratch_bytes == 0) return base;
-        const Region r = {Arena::scratch, base, body.scratch_bytes, 0, 1};
-        const std::string what = fmt::format("the scratch memory of @{} ({})", body.name, text(r));
-        inside(r, what, true);
-        work_.push_back({r, static_cast<std::int64_t>(k), what, {}});
-        return base;
-    }
-
-    void call(const Op& op, std::size_t k) {
-        const Function& body = *plan_.module_.find(op.attributes.string("callee"));
-        Binding binding;
-        binding.entry = false;
-        for (std::size_t a = 0; a < body.arguments.size(); ++a)
-            binding.places[body.arguments[a]] = place(op.operands[a]);
-        for (std::size_t r = 0; r < body.results.size(); ++r) bind_result(binding, body, r, place(op.results[r]));
-        binding.scratch = body_scratch(op, body, k);
-        plan_.function(body, std::move(binding));
-    }
-
-    void bind_result(Binding& binding, const Function& body, std::size_t r, const Region& region) {
-        auto [at, fresh] = binding.places.try_emplace(body.results[r], region);
-        if (!fresh && (at->second.arena != region.arena || at->second.offset != region.offset))
-            violation(fmt::format("result {} of @{} is at {} in the body and at {} for its caller", r, body.name,
-                                  text(at->second), text(region)));
-    }
-
-    struct Slots {
-        Arena arena = Arena::scratch;
-        std::int64_t base = 0, stride = 0, period = 0, bytes = 0;
-        Region at(std::int64_t slot) const {
-            return {arena, base + (period > 0 ? slot % period : slot) * stride, bytes, 0, 1};
-        }
-    };
-
-    Slots slots(const Op& op, std::size_t k) const {
-        const Attributes& a = op.attributes;
-        Slots s;
-        s.arena = parse_arena(a.strings("carry_arena").at(k)).value();
-        s.base = a.integers("carry_base").at(k) + (s.arena == Arena::scratch ? binding_.scratch : 0);
-        s.stride = a.integers("carry_stride").at(k);
-        s.period = a.integers("carry_period").at(k);
-        s.bytes = static_cast<std::int64_t>(f_.type(op.operands[k]).bytes());
-        return s;
-    }
-
-    void loop(const Op& op, std::size_t k) {
-        const Function& body = *plan_.module_.find(op.attributes.string("body"));
-        const std::int64_t n = op.attributes.integer("n");
-        const bool reverse = op.attributes.boolean("reverse", false);
-        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-        const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        std::vector<Slots> chain;
-        for (std::size_t c = 0; c < carried; ++c) {
-            chain.push_back(slots(op, c));
-            carried_value(op, k, c, chain.back(), n, body);
-        }
-        const std::int64_t scratch = body_scratch(op, body, k);
-        for (std::int64_t step : std::set<std::int64_t>{0, std::min<std::int64_t>(1, n - 1), n - 1}) {
-            const std::int64_t layer = reverse ? n - 1 - step : step;
-            Binding binding;
-            binding.entry = false;
-            binding.scratch = scratch;
-            for (std::size_t a = 0; a < body.arguments.size(); ++a)
-                binding.places[body.arguments[a]] = a < carried               ? chain[a].at(step)
-                                                    : a < carried + per_layer ? place(op.operands[a]).member(layer)
-                                                                              : place(op.operands[a]);
-            for (std::size_t r = 0; r < body.results.size(); ++r)
-                bind_result(binding, body, r, r < carried ? chain[r].at(step + 1) : place(op.results[r]).member(layer));
-            plan_.function(body, std::move(binding));
-        }
-    }
-
-    void carried_value(const Op& op, std::size_t k, std::size_t c, const Slots& s, std::int64_t n,
-                       const Function& body) {
-        const Value in = op.operands[c], out = op.results[c];
-        auto at = [](const Region& r) { return std::pair(r.arena, r.offset); };
-        if (at(place(in)) != at(s.at(0)))
-            violation(fmt::format("{} goes into a loop whose first slot is {}", name(in), text(s.at(0))));
-        if (at(place(out)) != at(s.at(n)))
-            violation(fmt::format("{} comes out of a loop whose last slot is {}", name(out), text(s.at(n))));
-        if (s.period == 1 || (s.stride < s.bytes && (n > 0)))
-            violation(fmt::format("slots {} and {} of a carried value share bytes", text(s.at(0)), text(s.at(1))));
-        if (s.period > 0 && n >= s.period && last_[root(in).index] > static_cast<std::int64_t>(k))
-            violation(fmt::format("{} is read after the loop that wrote over it", name(in)));
-        const std::int64_t used = s.period > 0 ? std::min(s.period, n + 1) : n + 1;
-        Region all = {s.arena, s.base, s.bytes, s.stride, used};
-        Work work = {all,
-                     static_cast<std::int64_t>(k),
-                     fmt::format("the slots of a carried value ({})", text(all)),
-                     {root(in), out}};
-        for (std::size_t r = static_cast<std::size_t>(op.attributes.integer("carried")); r < body.results.size(); ++r)
-            if (body.results[r] == body.arguments[c]) work.own.push_back(op.results[r]);
-        inside(all, work.name, s.arena == Arena::scratch);
-        work_.push_back(std::move(work));
-    }
-
-    // ---- every value against every other ----
-
-    struct Object {
-        Value value;
-        std::int64_t first = 0, last = 0;
-    };
-
-    void compare_values() {
-        std::vector<Object> objects;
-        for (Value v : f_.arguments)
-            if (!is_token(v)) objects.push_back({v, before, replaced(v) ? last_[v.index] : after()});
-        for (const Op& op : f_.ops) {
-            if (is_alias(op)) continue;
-            for (Value v : op.results)
-                if (!is_token(v)) objects.push_back({v, first_[v.index], last_[v.index]});
-        }
-        for (std::size_t a = 0; a < objects.size(); ++a)
-            for (std::size_t b = a + 1; b < objects.size(); ++b)
-                if (overlap(place(objects[a].value), place(objects[b].value)))
-                    objects[a].first <= objects[b].first ? meet(objects[a], objects[b]) : meet(objects[b], objects[a]);
-        for (std::size_t a = 0; a < work_.size(); ++a) {
-            const Work& w = work_[a];
-            for (const Object& o : objects)
-                if (o.first <= w.op && w.op <= o.last && overlap(place(o.value), w.region) &&
-                    std::find(w.own.begin(), w.own.end(), o.value) == w.own.end())
-                    violation(fmt::format("{} and {} share bytes during {}", name(o.value), w.name,
-                                          f_.ops[static_cast<std::size_t>(w.op)].name));
-            for (std::size_t b = a + 1; b < work_.size(); ++b)
-                if (work_[b].op == w.op && overlap(work_[b].region, w.region))
-                    violation(fmt::format("{} and {} share bytes", w.name, work_[b].name));
-        }
-    }
-
-    // An argument whose place a result takes is not needed after its last reader; every other one is its owner's.
-    bool replaced(Value argument) const {
-        return std::any_of(f_.results.begin(), f_.results.end(),
-                           [&](Value r) { return root(r) != argument && place(r) == place(argument); });
-    }
-
-    bool is_argument(Value v) const {
-        return std::find(f_.arguments.begin(), f_.arguments.end(), v) != f_.arguments.end();
-    }
-
-    // A family that a loop collects of what goes into each layer is the chain of slots itself: its first member is the
-    // value that goes into the loop.
-    bool first_of_chain(const Op& op, Value in, Value family) const {
-        if (op.name != "repeat") return false;
-        const Function& body = *plan_.module_.find(op.attributes.string("body"));
-        for (std::size_t c = 0; c < carry_count(op); ++c) {
-            if (root(op.operands[c]) != in) continue;
-            const Slots chain = slots(op, c);
-            for (std::size_t r = carry_count(op); r < op.results.size(); ++r)
-                if (op.results[r] == family && body.results[r] == body.arguments[c])
-                    return chain.period == 0 && place(family).arena == chain.arena &&
-                           place(family).offset == chain.base && place(family).stride == chain.stride;
-        }
-        return false;
-    }
-
-    void meet(const Object& a, const Object& b) {
-        const bool both_before = a.first == before && b.first == before;
-        if (both_before) {
-            // A caller may pass one value twice; constants are compared with each other by their content.
-            const bool passed_twice =
-                !binding_.entry && is_argument(a.value) && is_argument(b.value) && place(a.value) == place(b.value);
-            const bool constants = !is_argument(a.value) && !is_argument(b.value);
-            if (!passed_twice && !constants)
-                violation(fmt::format("{} and {} share bytes", name(a.value), name(b.value)));
-            return;
-        }
-        if (a.last < b.first) return;
-        const Op& writer = f_.ops[static_cast<std::size_t>(b.first)];
-        if (a.first < b.first && first_of_chain(writer, a.value, b.value)) return;
-        const std::string& op = writer.name;
-        if (a.first == b.first)
-            violation(fmt::format("{} and {}, both from one {}, share bytes", name(a.value), name(b.value), op));
-        else if (a.last > b.first)
-            violation(fmt::format("{} and {} share bytes, and the first is still needed when {} writes the second",
-                                  name(a.value), name(b.value), op));
-        else if (!written_over(writer, a.value, b.value))
-            violation(fmt::format("{} and {} share bytes, and {} may not write the one over the other", name(a.value),
-                                  name(b.value), op));
-    }
-
-    // Whether `op` may write its result over every operand in these bytes.
-    bool written_over(const Op& op, Value content, Value result) {
-        const auto r =
-            static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), result) - op.results.begin());
-        const bool dense = f_.info(result).placement.strides.empty();
-        for (std::size_t o = 0; o < op.operands.size(); ++o) {
-            const Value v = op.operands[o];
-            if (!v || root(v) != content || !overlap(place(v), place(result))) continue;
-            if (op.name == "repeat" && o < carry_count(op)) {
-                if (r != o) return false;  // the slots of one carried value
-                continue;
-            }
-            const bool same = place(v) == place(result) && dense && f_.info(v).placement.strides.empty();
-            if (!same || !pair_allowed(op, r, o)) return false;
-        }
-        return true;
-    }
-
-    static std::size_t carry_count(const Op& op) { return static_cast<std::size_t>(op.attributes.integer("carried")); }
-
-    bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
-        if (op.name == "call") return true;  // the body was checked with these places
-        if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
-            return r >= carry_count(op) &&
-                   o < carry_count(op) + static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        if (op.name == "adamw" || op.name == "sgd") {
-            // (parameters, gradients, states ..., scalars) -> (parameters, states ...): each state over itself.
-            const bool adamw = op.name == "adamw";
-            const bool momentum = !adamw && op.attributes.boolean("momentum");
-            const std::size_t count = op.results.size() / (adamw ? 3 : momentum ? 2 : 1);
-            return o == (r < count ? r : r + count);
-        }
-        const Pairs& pairs =
-            op.name == "fused" ? plan_.kernel_pairs(op.attributes.string("kernel")) : op_def(op.name).in_place;
-        return std::find(pairs.begin(), pairs.end(), std::pair(r, o)) != pairs.end();
-    }
-
-    PlanChecker& plan_;
-    const Function& f_;
-    Binding binding_;
-    std::vector<std::string> names_;
-    std::vector<Value> roots_;
-    std::vector<std::int64_t> first_, last_;
-    std::vector<bool> used_;
-    std::vector<Region> places_;
-    std::vector<Work> work_;
-    bool sound_ = true;
-};
-
-void PlanChecker::function(const Function& f, Binding binding) {
-    FunctionChecker(*this, f, std::move(binding)).run();
+void PlanChecker::violation(std::string what) {
+    if (seen_.insert(what).second) violations_.push_back(std::move(what));
 }
 
-}  // namespace
+const Pairs& PlanChecker::kernel_pairs(const std::string& kernel) {
+    auto [at, fresh] = kernel_pairs_.try_emplace(kernel);
+    if (fresh) at->second = in_place_pairs(describe_kernel(*module_.find(kernel)));
+    return at->second;
+}
+
+std::int64_t PlanChecker::arena_bytes(Arena arena) const {
+    auto found = module_.arena_bytes.find(std::string(name_of(arena)));
+    return found == module_.arena_bytes.end() ? -1 : found->second;
+}
+
+void PlanChecker::named_places(const Function& f) {
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const Placement& p = f.info(f.arguments[k]).placement;
+        const Type& type = f.type(f.arguments[k]);
+        if (p.arena == Arena::scalars || f.argument_info[k].names.empty()) continue;
+        named_.push_back({{p.arena, p.offset, static_cast<std::int64_t>(type.bytes()), p.layer_stride,
+                           type.is_family() ? type.count : 1},
+                          f.argument_info[k].names.front(),
+                          f.name});
+    }
+}
+
+// One name is one place, in all functions, and two names are two places.
+void PlanChecker::compare_named() {
+    for (std::size_t a = 0; a < named_.size(); ++a)
+        for (std::size_t b = a + 1; b < named_.size(); ++b) {
+            const bool same = named_[a].name == named_[b].name;
+            if (same && !(named_[a].region == named_[b].region))
+                violation(fmt::format("{} lies at {} in @{} and at {} in @{}", named_[a].name, text(named_[a].region),
+                                      named_[a].function, text(named_[b].region), named_[b].function));
+            if (!same && overlap(named_[a].region, named_[b].region))
+                violation(fmt::format("{} ({}) and {} ({}) share bytes", named_[a].name, text(named_[a].region),
+                                      named_[b].name, text(named_[b].region)));
+        }
+}
+
+void PlanChecker::compare_constants() {
+    for (std::size_t a = 0; a < constants.size(); ++a)
+        for (std::size_t b = a + 1; b < constants.size(); ++b) {
+            const auto& [region_a, expr_a, where_a] = constants[a];
+            const auto& [region_b, expr_b, where_b] = constants[b];
+            if (!overlap(region_a, region_b) || (region_a == region_b && equal(*expr_a, *expr_b))) continue;
+            violation(fmt::format("the constants {} ({}) and {} ({}) share bytes and differ", where_a, text(region_a),
+                                  where_b, text(region_b)));
+        }
+}
+
+void PlanChecker::report_unaligned() {
+    const std::int64_t one_state = std::max<std::int64_t>(arena_bytes(Arena::parameters), 1);
+    for (const auto& [region, where] : unaligned) {
+        // Gradients and optimizer state lie like the parameters that they belong to.
+        const bool follows =
+            followers.contains({region.arena, region.offset}) ||
+            (region.arena == Arena::gradients && followers.contains({Arena::parameters, region.offset})) ||
+            (region.arena == Arena::optimizer && followers.contains({Arena::parameters, region.offset % one_state}));
+        if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));
+    }
+}
+
+}  // namespace checking
 
 std::vector<std::string> plan_violations(const Module& planned) {
     check(planned.phase == Module::Phase::planned, "there is no plan to check");
-    return PlanChecker(planned).run();
+    return checking::PlanChecker(planned).run();
 }
 
 Module check_plan(Module module, Report& report) {
@@ -599,7 +118,8 @@ Module check_plan(Module module, Report& report) {
         return module;
     }
     constexpr std::size_t shown = 8;
-    std::string text = fmt::format("the plan is wrong in {} places", violations.size());
+    std::string text =
+        fmt::format("the plan is wrong in {} place{}", violations.size(), violations.size() == 1 ? "" : "s");
     for (std::size_t k = 0; k < std::min(shown, violations.size()); ++k) text += "\n  " + violations[k];
     throw InternalError(text);
 }

@@ -480,7 +480,7 @@ TEST(CheckPlan, ThePassThrowsWhatItFound) {
         FAIL() << "nothing was found";
     } catch (const InternalError& e) {
         EXPECT_STREQ(e.what(),
-                     "the plan is wrong in 1 places\n  @f: %a (f32[16] @scratch+512, 64 bytes) ends outside its arena, "
+                     "the plan is wrong in 1 place\n  @f: %a (f32[16] @scratch+512, 64 bytes) ends outside its arena, "
                      "which has 512 bytes");
     }
 }

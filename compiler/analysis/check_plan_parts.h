@@ -1,0 +1,80 @@
+// What check_plan is made of: the findings of a whole module, and the check of one function with the places that its
+// caller gives it (check_function.cpp).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc::checking {
+
+using Arena = Placement::Arena;
+using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;  // result, operand
+
+inline constexpr std::int64_t alignment = 64;
+
+// The bytes of a value: `count` members, `stride` apart.
+struct Region {
+    Arena arena = Arena::unplaced;
+    std::int64_t offset = 0, bytes = 0, stride = 0, count = 1;
+    bool operator==(const Region&) const = default;
+
+    Region member(std::int64_t i) const { return {arena, offset + i * stride, bytes, 0, 1}; }
+    std::int64_t begin() const { return offset; }
+    std::int64_t end() const { return offset + (count - 1) * stride + bytes; }
+};
+
+bool overlap(const Region& a, const Region& b);
+std::string text(const Region& r);
+
+// What a caller says of a body: where its arguments, its results and its scratch memory lie.
+struct Binding {
+    std::map<Value, Region> places;
+    std::int64_t scratch = 0;
+    bool entry = true;
+};
+
+class PlanChecker {
+  public:
+    explicit PlanChecker(const Module& module) : module_(module) {}
+
+    std::vector<std::string> run();
+
+    // Each once, in the order in which they are found.
+    void violation(std::string what);
+    // Which results a kernel may write over which operands.
+    const Pairs& kernel_pairs(const std::string& kernel);
+    std::int64_t arena_bytes(Arena arena) const;  // -1: the module does not say
+    const Module& module() const { return module_; }
+
+    std::set<std::pair<Arena, std::int64_t>> followers;  // may lie at any multiple of their element
+    std::vector<std::pair<Region, std::string>> unaligned;
+    std::vector<std::tuple<Region, ConstPtr, std::string>> constants;
+
+  private:
+    void named_places(const Function& f);
+    void compare_named();
+    void compare_constants();
+    void report_unaligned();
+
+    struct Named {
+        Region region;
+        std::string name, function;
+    };
+    const Module& module_;
+    std::vector<Named> named_;
+    std::map<std::string, Pairs> kernel_pairs_;
+    std::set<std::string> seen_;
+    std::vector<std::string> violations_;
+};
+
+// One function with one binding, and what it calls.
+void check_function(PlanChecker& plan, const Function& f, Binding binding);
+
+}  // namespace thunderc::checking

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "compiler/ops/linear.h"
+#include "compiler/transforms/plan_parts.h"
+
+namespace thunderc::planning {
+namespace {
+
+// Tensors that share a layer stride: the families of one loop. A plain tensor is a unit of its own, or of those that
+// have to lie behind it.
+struct Unit {
+    std::int64_t count = 1;
+    std::vector<std::size_t> arguments;  // of the entry function
+};
+
+std::string unit_key(const Type& type, const ArgInfo& info) {
+    if (!type.is_family()) return "";
+    std::string pattern = name_pattern(info.names);
+    return fmt::format("{}#{}", pattern.substr(0, pattern.find('{')), type.count);
+}
+
+class ParameterLayout {
+  public:
+    ParameterLayout(const Module& module, const Function& entry) : entry_(entry) {
+        find_adjacent(module);
+        std::vector<Unit> units;
+        std::map<std::string, std::size_t> by_key;
+        for (std::size_t k = 0; k < entry.arguments.size(); ++k) {
+            const ArgInfo& info = entry.argument_info[k];
+            if (info.kind != ArgInfo::Kind::parameter) continue;
+            const Type& type = entry.type(entry.arguments[k]);
+            std::string key = unit_key(type, info);
+            if (key.empty()) key = fmt::format("#{}", leader(k));
+            auto found = by_key.find(key);
+            if (found == by_key.end()) {
+                by_key[key] = units.size();
+                units.push_back({type.is_family() ? type.count : 1, {}});
+                units.back().arguments.push_back(k);
+            } else {
+                units[found->second].arguments.push_back(k);
+            }
+        }
+        for (const Unit& unit : units) place(unit);
+    }
+
+    const ParameterPlaces& places() const { return places_; }
+
+  private:
+    // Weights of one merged product lie side by side. Seen from the entry: argument indices, in order.
+    void find_adjacent(const Module& module) {
+        for (const Op& op : entry_.ops) note(module, op, [](Value v) { return v; });
+    }
+
+    // The first of the tensors that argument k has to lie behind.
+    std::size_t leader(std::size_t k) const {
+        for (auto at = follows_.find(k); at != follows_.end(); at = follows_.find(k)) k = at->second;
+        return k;
+    }
+
+    using ToEntry = std::function<Value(Value)>;
+
+    void note(const Module& module, const Op& op, const ToEntry& to_entry) {
+        const std::string body = op.name == "call"     ? op.attributes.string("callee")
+                                 : op.name == "repeat" ? op.attributes.string("body")
+                                                       : std::string();
+        if (!body.empty()) {
+            const Function& g = *module.find(body);
+            for (const Op& inner : g.ops)
+                note(module, inner, [&](Value v) {
+                    for (std::size_t k = 0; k < g.arguments.size(); ++k)
+                        if (g.arguments[k] == v) return op.operands[k] ? to_entry(op.operands[k]) : Value{};
+                    return Value{};
+                });
+            return;
+        }
+        if (!op.attributes.boolean("adjacent_weights", false)) return;
+        for (const std::vector<Value>& values : adjacent_values(op)) {
+            std::vector<std::size_t> group;
+            for (Value v : values) {
+                Value at = to_entry(v);
+                for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
+                    if (entry_.arguments[k] == at && entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
+                        group.push_back(k);
+            }
+            // Gradients are no parameters; they follow, since they lie like their parameters.
+            for (std::size_t k = 1; k < group.size(); ++k) follows_[group[k]] = group[k - 1];
+        }
+    }
+
+    void place(const Unit& unit) {
+        // The unit's order: as the arguments come, but what must follow another tensor comes right behind it.
+        std::vector<std::size_t> order;
+        auto add = [&](auto&& self, std::size_t k) -> void {
+            if (std::find(order.begin(), order.end(), k) != order.end()) return;
+            order.push_back(k);
+            for (const auto& [after, before] : follows_)
+                if (before == k &&
+                    std::find(unit.arguments.begin(), unit.arguments.end(), after) != unit.arguments.end())
+                    self(self, after);
+        };
+        for (std::size_t k : unit.arguments)
+            if (!follows_.contains(k)) add(add, k);
+        for (std::size_t k : unit.arguments) add(add, k);  // a follower whose leader is elsewhere
+
+        std::int64_t at = 0;
+        std::vector<std::int64_t> offsets;
+        for (std::size_t k : order) {
+            if (!follows_.contains(k)) at = aligned(at);
+            offsets.push_back(at);
+            at += bytes_of(entry_.type(entry_.arguments[k]));
+        }
+        const std::int64_t stride = aligned(at);
+        for (std::size_t k = 0; k < order.size(); ++k)
+            places_.by_name[entry_.argument_info[order[k]].names.front()] = {places_.bytes + offsets[k],
+                                                                             unit.count > 1 ? stride : 0};
+        places_.bytes += stride * unit.count;
+    }
+
+    const Function& entry_;
+    std::map<std::size_t, std::size_t> follows_;
+    ParameterPlaces places_;
+};
+
+}  // namespace
+
+ParameterPlaces place_parameters(const Module& module) {
+    return ParameterLayout(module, module.main()).places();
+}
+
+}  // namespace thunderc::planning

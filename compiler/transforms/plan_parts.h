@@ -1,0 +1,154 @@
+// What `plan` is made of: where parameters lie, how scratch memory is packed, and the planner of one function, whose
+// steps stand in plan_function.cpp, plan_loops.cpp and plan_scratch.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/module.h"
+#include "compiler/transforms/plan.h"
+
+namespace thunderc::planning {
+
+using Arena = Placement::Arena;
+
+inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and the widest vector
+
+inline std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+inline std::int64_t bytes_of(const Type& type) {
+    return static_cast<std::int64_t>(type.bytes());
+}
+
+// ---- arenas of parameters, gradients and optimizer state ----
+
+// Where each parameter lies, by its first framework name; gradients and state lie at the same offsets in their arenas.
+struct ParameterPlace {
+    std::int64_t offset = 0, layer_stride = 0;
+};
+struct ParameterPlaces {
+    std::map<std::string, ParameterPlace> by_name;
+    std::int64_t bytes = 0;
+};
+
+// Tensors of one layer lie together, layer after layer, and weights that a product takes as one lie side by side.
+ParameterPlaces place_parameters(const Module& module);
+
+// ---- scratch memory ----
+
+// A piece of scratch memory over a span of ops; the offset is found by `assign_offsets`.
+struct Piece {
+    std::int64_t bytes = 0;
+    std::size_t first = 0, last = 0;  // op indices, both inclusive
+    std::int64_t offset = -1;
+};
+
+// Finds every piece's offset; the bytes that they need together.
+std::int64_t assign_offsets(std::vector<Piece>& pieces);
+
+// ---- the planner of one function ----
+
+struct Shared {  // by all functions of a module
+    ParameterPlaces parameters;
+    std::int64_t constant_bytes = 0, saved_bytes = 0, batch_bytes = 0;
+    std::vector<std::pair<ConstPtr, std::int64_t>> constants;
+    std::map<std::string, std::int64_t> batch;  // by the input's name
+    std::int64_t scratch_bytes = 0;             // the most that an entry function needs
+};
+
+class FunctionPlanner {
+  public:
+    FunctionPlanner(Module& module, Function& function, Shared& shared)
+        : module_(module), f_(function), shared_(shared), entry_(!function.argument_info.empty()) {}
+
+    void run() {
+        add_copies();
+        uses_.emplace(f_);
+        place_arguments();
+        place_results();
+        place_sums();
+        place_loops();
+        place_constants();
+        place_views();
+        place_scratch();
+    }
+
+  private:
+    Placement& at(Value v) { return f_.info(v).placement; }
+    bool placed(Value v) { return at(v).arena != Arena::unplaced; }
+    const Op* definition(Value v) const {
+        std::int32_t k = uses_->definition[v.index];
+        return k < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(k)];
+    }
+
+    // ---- copies: where a value has to be in a place of its own and its op cannot write it there ----
+    bool is_argument(Value v) const;
+    bool chained(std::size_t result) const;
+    Value copy_at_end(Value v);
+    void add_copies();
+    bool take_place_of_viewed(Value v);
+
+    // ---- arguments and results ----
+    void place_arguments();
+    Placement parameter_place(Arena arena, const std::string& name, std::int64_t base = 0) const;
+    Placement entry_argument(const Type& type, const ArgInfo& info);
+    Placement state_place(const std::string& name) const;
+    void place_results();
+    Placement result_place(const std::string& name);
+
+    // ---- sums: calls that add to what is there ----
+    static std::vector<std::pair<std::size_t, std::size_t>> added_in_place(const Op& op, const Function& f);
+    void place_sums();
+    void lie_in(Value v, Value place);
+
+    // ---- loops ----
+    void place_loops();
+    void place_collected(std::size_t index);
+    static std::optional<std::size_t> collected_carry(const Function& body, std::size_t carried, std::size_t r);
+    void place_carried(std::size_t index);
+    void first_slot(std::size_t& index, std::size_t k, const CarrySlots& slots);
+
+    // ---- constants ----
+    void place_constants();
+
+    // ---- views: in the order of ops, so that a view of a view names the owner ----
+    Value owner(Value v);
+    void place_views();
+
+    // ---- scratch ----
+    void place_scratch();
+    const Function* called(const Op& op) const;
+    std::optional<std::size_t> in_place(const Op& op, std::size_t r, std::size_t k,
+                                        const std::vector<std::size_t>& last,
+                                        const std::map<Value, std::size_t>& piece_of);
+    void finish_views();
+
+    struct CarriedScratch {
+        Value in, out;
+        std::vector<Value> loop;  // the results of the loop, by which it is found again
+        std::size_t k;
+        std::int64_t stride, n;
+    };
+    void set_carry_base(const CarriedScratch& c, std::int64_t base);
+
+    Module& module_;
+    Function& f_;
+    Shared& shared_;
+    bool entry_;
+    std::size_t carried_ = 0;
+    std::optional<Uses> uses_;
+    std::set<Value> reserved_;
+    std::map<Value, Value> taken_;  // values that lie in the place of a result that views them
+    std::map<Value, std::int64_t> view_offset_;
+    std::vector<CarriedScratch> carried_scratch_;
+};
+
+}  // namespace thunderc::planning
