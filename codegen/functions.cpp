@@ -424,6 +424,13 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
                              expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));
         return;
     }
+    if (op.name == "family") {  // a loop reads it by layer
+        for (std::size_t k = 0; k < op.operands.size(); ++k)
+            out.line(fmt::format("copy({}, {}, {}, stream);",
+                                 member_expression(frame, op.results[0], std::to_string(k)),
+                                 expression(frame, op.operands[k]), frame.f.type(op.operands[k]).bytes()));
+        return;
+    }
     check(static_cast<bool>(def.call),
           fmt::format("{} is left over: neither a call of the menu nor part of a kernel", op.name));
     menu_call(out, frame, op);

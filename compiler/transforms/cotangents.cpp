@@ -50,6 +50,12 @@ Value Cotangents::read(Value v) {
     return sum;
 }
 
+Value Cotangents::take(Value v) {
+    Value sum = read(v);
+    slots_[v.index] = {};
+    return sum;
+}
+
 Value Cotangents::read_member(Value v, std::int64_t index) {
     Slot& slot = slots_[v.index];
     std::vector<Value> contributions;

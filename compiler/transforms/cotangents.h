@@ -31,7 +31,7 @@ class Cotangents {
 
     Value read(Value v);                             // none where there is none
     Value read_member(Value v, std::int64_t index);  // of a family; none where there is none
-    void replace(Value v, Value sum) { slots_[v.index] = {{sum}, {}}; }
+    Value take(Value v);                             // as read, and forgotten: the caller's sum goes on from it
 
   private:
     struct Slot {
@@ -39,6 +39,7 @@ class Cotangents {
         std::map<std::int64_t, std::vector<Value>> members;
     };
 
+    void replace(Value v, Value sum) { slots_[v.index] = {{sum}, {}}; }
     Value fold(std::vector<Value>& contributions);
     void name_after(Value cotangent, Value v);
 

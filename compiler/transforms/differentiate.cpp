@@ -38,6 +38,7 @@ struct Pair {
     std::vector<std::size_t> saved_results;  // the function's own results that backward reads
     std::vector<std::size_t> arguments;      // what backward takes of the function's arguments, in its order
     std::vector<std::size_t> gradients;      // the arguments that backward gives gradients of, in its order
+    Mask zero;                               // by gradient: it is zero, and there only because it is carried
     std::vector<Type> gradient_types;
     std::vector<std::string> gradient_names;
 };
@@ -338,9 +339,9 @@ void Differentiator::pull_back_repeat(Builder& b, Cotangents& cotangents, std::s
     }
     auto shared = [&](std::size_t argument) { return argument >= shape.carried + shape.per_layer; };
     auto family = [&](std::size_t argument) { return argument >= shape.carried && !shared(argument); };
-    for (std::size_t k : p.gradients) {  // sums of shared values go on from what was collected so far
+    for (std::size_t k : p.gradients) {  // sums of shared values go on from what was collected so far, which they take
         if (!shared(k)) continue;
-        Value sum = cotangents.read(op.operands[k]);
+        Value sum = cotangents.take(op.operands[k]);
         operands.push_back(sum ? sum : zeros(b, f.type(op.operands[k])));
     }
     const std::size_t carried = operands.size();
@@ -364,10 +365,7 @@ void Differentiator::pull_back_repeat(Builder& b, Cotangents& cotangents, std::s
     std::vector<Value> gradients = b.emit_typed("repeat", operands, attributes, types, p.gradient_names);
     for (std::size_t k = 0; k < gradients.size(); ++k) {
         Value operand = op.operands[p.gradients[k]];
-        if (shared(p.gradients[k]))
-            cotangents.replace(operand, gradients[k]);
-        else if (depends[operand.index])
-            cotangents.add(operand, gradients[k]);
+        if (depends[operand.index] && !p.zero[k]) cotangents.add(operand, gradients[k]);
     }
 }
 
@@ -388,6 +386,7 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
         else if (joint.seeds[k])
             signature.first.push_back(joint.seeds[k]);
     auto gradient = [&](std::size_t k, Value value) {
+        p.zero.push_back(!joint.gradients[k]);
         p.gradients.push_back(k);
         p.gradient_types.push_back(f.type(f.arguments[k]));
         p.gradient_names.push_back("d" + f.info(f.arguments[k]).name);
@@ -451,7 +450,10 @@ void Differentiator::order_functions() {
             if (!is_call(op)) continue;
             const std::string name = callee(out_, op).name;
             visit(name);
-            if (auto backward = backward_of_.find(name); backward != backward_of_.end()) visit(backward->second);
+            // Nothing calls a backward function whose gradients nobody reads.
+            if (auto backward = backward_of_.find(name);
+                backward != backward_of_.end() && out_.find(backward->second) != nullptr)
+                visit(backward->second);
         }
     std::vector<Function> functions;
     for (const std::string& name : order) functions.push_back(std::move(*out_.find(name)));

@@ -36,7 +36,8 @@ Value FunctionPlanner::copy_at_end(Value v) {
 void FunctionPlanner::add_copies() {
     for (const Function& caller : module_.functions)
         for (const Op& op : caller.ops)
-            if (op.name == "repeat" && op.attributes.string("body") == f_.name)
+            if (op.name == "repeat" && op.attributes.string("body") == f_.name &&
+                !op.attributes.boolean("reverse", false))
                 carried_ = static_cast<std::size_t>(op.attributes.integer("carried"));
     std::set<Value> given;
     for (std::size_t r = 0; r < f_.results.size(); ++r) {

@@ -69,7 +69,7 @@ void FunctionPlanner::place_loops() {
     for (std::size_t k = 0; k < f_.ops.size(); ++k) {
         if (f_.ops[k].name != "repeat") continue;
         place_collected(k);
-        place_carried(k);
+        k = place_carried(k);
     }
 }
 
@@ -98,7 +98,8 @@ std::optional<std::size_t> FunctionPlanner::collected_carry(const Function& body
     return std::nullopt;
 }
 
-void FunctionPlanner::place_carried(std::size_t index) {
+// Where the loop is by then: copies may have come before it.
+std::size_t FunctionPlanner::place_carried(std::size_t index) {
     const auto carried = static_cast<std::size_t>(f_.ops[index].attributes.integer("carried"));
     const std::int64_t n = f_.ops[index].attributes.integer("n");
     const bool reverse = f_.ops[index].attributes.boolean("reverse", false);
@@ -110,15 +111,14 @@ void FunctionPlanner::place_carried(std::size_t index) {
         CarrySlots slots;
         slots.stride = bytes;
         std::optional<std::size_t> collected;
-        for (std::size_t r = carried; r < f_.ops[index].results.size(); ++r)
+        for (std::size_t r = carried; !reverse && r < f_.ops[index].results.size(); ++r)
             if (collected_carry(body, carried, r) == k) collected = r;
-        if (collected && !reverse) {
+        if (collected) {
             slots.arena = Arena::saved;
             slots.base = shared_.saved_bytes;
             shared_.saved_bytes += bytes * (n + 1);
             at(f_.ops[index].results[*collected]) = {Arena::saved, slots.base, bytes, {}, {}};
         } else {
-            check(!collected, "a loop that runs backwards collects a carried value");
             slots.arena = Arena::scratch;
             slots.period = 2;
             slots.base = -1;  // found with the rest of the scratch memory
@@ -129,12 +129,28 @@ void FunctionPlanner::place_carried(std::size_t index) {
         strides.push_back(slots.stride);
         periods.push_back(slots.period);
     }
+    if (carried == 0) return index;
     Attributes& a = f_.ops[index].attributes;
-    if (carried == 0) return;
     a.set("carry_arena", arenas);
     a.set("carry_base", bases);
     a.set("carry_stride", strides);
     a.set("carry_period", periods);
+    return index;
+}
+
+// Whether nothing but carried operand k of the loop reads v, or a view of it, at the loop or behind it.
+bool FunctionPlanner::ends_at(Value v, std::size_t index, std::size_t k) const {
+    if (uses_->is_result[v.index]) return false;
+    for (std::int32_t user : uses_->users[v.index]) {
+        const auto u = static_cast<std::size_t>(user);
+        const Op& op = f_.ops[u];
+        if (u > index) return false;
+        if (is_view(op) && !ends_at(op.results[0], index, op.operands.size())) return false;
+        if (u < index) continue;
+        for (std::size_t o = 0; o < op.operands.size(); ++o)
+            if (op.operands[o] == v && o != k) return false;
+    }
+    return true;
 }
 
 // The value that goes in is written to slot 0 by its op where that is possible, else copied there; the value that
@@ -146,10 +162,10 @@ void FunctionPlanner::first_slot(std::size_t& index, std::size_t k, const CarryS
     const Op* def = definition(in);
     const bool own =
         def != nullptr && !is_view(*def) && def->name != "constant" && def->name != "member" && !placed(in);
-    // With two slots by turns, slot 0 is overwritten by the second layer: whoever else reads the value later must
-    // not find that.
-    const bool last_reader = slots.period == 0 || uses_->users[in.index].back() == static_cast<std::int32_t>(index);
-    if (!own || !last_reader || reserved_.contains(in)) {
+    // With two slots by turns, slot 0 is overwritten by the second layer: whoever else reads the value later, or in
+    // every layer, must not find that.
+    const bool stays = slots.period == 0;
+    if (!own || reserved_.contains(in) || (!stays && !ends_at(in, index, k))) {
         Op copy;
         copy.name = "copy";
         copy.operands = {in};
@@ -162,23 +178,22 @@ void FunctionPlanner::first_slot(std::size_t& index, std::size_t k, const CarryS
         uses_.emplace(f_);
         in = moved;
     }
+    if (placed(out)) {  // a result of this function: leave the loop's slots, then copy
+        Value moved = f_.add_value(f_.type(out), f_.info(out).name);
+        Op copy;
+        copy.name = "copy";
+        copy.operands = {moved};
+        copy.results = {out};
+        f_.ops[index].results[k] = moved;
+        f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(index) + 1, std::move(copy));
+        uses_.emplace(f_);
+        out = moved;
+    }
     if (slots.arena == Arena::scratch) {
-        if (placed(out)) {  // a result of this function: leave the loop's slots, then copy
-            Value moved = f_.add_value(f_.type(out), f_.info(out).name);
-            Op copy;
-            copy.name = "copy";
-            copy.operands = {moved};
-            copy.results = {out};
-            f_.ops[index].results[k] = moved;
-            f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(index) + 1, std::move(copy));
-            uses_.emplace(f_);
-            out = moved;
-        }
         reserved_.insert(in);
         reserved_.insert(out);
-        carried_scratch_.push_back({in, out, f_.ops[index].results, k, slots.stride, n});
+        carried_scratch_.push_back({in, out, k, slots.stride, n});
     } else {
-        check(!placed(out), "a carried value that the loop collects is also a result");
         at(in) = {Arena::saved, slots.at(0), 0, {}, {}};
         at(out) = {Arena::saved, slots.at(n), 0, {}, {}};
     }

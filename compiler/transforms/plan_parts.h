@@ -113,7 +113,8 @@ class FunctionPlanner {
     void place_loops();
     void place_collected(std::size_t index);
     static std::optional<std::size_t> collected_carry(const Function& body, std::size_t carried, std::size_t r);
-    void place_carried(std::size_t index);
+    std::size_t place_carried(std::size_t index);
+    bool ends_at(Value v, std::size_t index, std::size_t k) const;
     void first_slot(std::size_t& index, std::size_t k, const CarrySlots& slots);
 
     // ---- constants ----
@@ -132,8 +133,7 @@ class FunctionPlanner {
     void finish_views();
 
     struct CarriedScratch {
-        Value in, out;
-        std::vector<Value> loop;  // the results of the loop, by which it is found again
+        Value in, out;  // the loop is the one that gives out
         std::size_t k;
         std::int64_t stride, n;
     };
@@ -143,7 +143,7 @@ class FunctionPlanner {
     Function& f_;
     Shared& shared_;
     bool entry_;
-    std::size_t carried_ = 0;
+    std::size_t carried_ = 0;  // arguments whose slots may be what a forward loop collects
     std::optional<Uses> uses_;
     std::set<Value> reserved_;
     std::map<Value, Value> taken_;  // values that lie in the place of a result that views them

@@ -69,7 +69,11 @@ void FunctionPlanner::place_scratch() {
             if (placed(v) || slot.contains(v) || f_.type(v).kind == Type::Kind::token) continue;
             check(!f_.type(v).is_family() || op.name == "family",
                   fmt::format("@{}: a family from {} has no place", f_.name, op.name));
-            if (std::optional<std::size_t> shared = in_place(op, r, k, last, piece_of)) {
+            // What a later sum adds to is written where the sum will be, before this op.
+            const bool begins_here = first[v.index] == k;
+            std::optional<std::size_t> shared;
+            if (begins_here) shared = in_place(op, r, k, last, piece_of);
+            if (shared) {
                 pieces[*shared].last = std::max(pieces[*shared].last, last[v.index]);
                 piece_of[v] = *shared;
                 continue;
@@ -77,7 +81,7 @@ void FunctionPlanner::place_scratch() {
             const Type& type = f_.type(v);
             const std::int64_t bytes = aligned(bytes_of(type)) * (type.is_family() ? type.count : 1);
             piece_of[v] = pieces.size();
-            pieces.push_back({bytes, k, last[v.index], -1});
+            pieces.push_back({bytes, first[v.index], last[v.index], -1});
         }
         if (const Function* body = called(op); body != nullptr && body->scratch_bytes > 0) {
             body_piece[k] = pieces.size();
@@ -136,7 +140,7 @@ void FunctionPlanner::finish_views() {
 
 void FunctionPlanner::set_carry_base(const CarriedScratch& c, std::int64_t base) {
     for (Op& op : f_.ops) {
-        if (op.name != "repeat" || op.results != c.loop) continue;
+        if (op.name != "repeat" || c.k >= op.results.size() || op.results[c.k] != c.out) continue;
         std::vector<std::int64_t> bases = op.attributes.integers("carry_base");
         bases[c.k] = base;
         op.attributes.set("carry_base", bases);

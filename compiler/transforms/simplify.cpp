@@ -164,6 +164,7 @@ class Simplifier {
         if (op.name == "slice") return shorter_slice(op);
         if (op.name == "concat") return shorter_concat(op);
         if (op.name == "gather" || op.name == "gather_nd") return shorter_gather(op);
+        if (op.name == "member" || op.name == "family") return shorter_family(op);
         if (op.name == "identity") return op.operands[0];
         if (op.name == "cast") {
             if (Value v = same_type(op, op.operands[0])) return v;
@@ -180,6 +181,24 @@ class Simplifier {
             return same_type(op, op.operands[*splat(op.operands[0]) != 0 ? 1 : 2]);
         drop_broadcasts(op);
         return neutral(op);
+    }
+
+    // A member of a family of values; the family of all members of one.
+    Value shorter_family(const Op& op) const {
+        if (op.name == "member") {
+            const Op* family = definition(op.operands[0], "family");
+            return family != nullptr ? family->operands[static_cast<std::size_t>(op.attributes.integer("index"))]
+                                     : Value();
+        }
+        Value whole;
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
+            const Op* member = definition(op.operands[k], "member");
+            if (member == nullptr || member->attributes.integer("index") != static_cast<std::int64_t>(k) ||
+                (whole && member->operands[0] != whole))
+                return {};
+            whole = member->operands[0];
+        }
+        return same_type(op, whole);
     }
 
     // x + 0 and the like, where x has the result's type already.

@@ -161,12 +161,14 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     for (Value v : signature.first) backward.arguments.push_back(give(v));
 
     std::vector<Value> extra;  // further results of forward
+    Mask reused(joint.values.size(), false);
     for (std::size_t k = 0; k < joint.arguments.size(); ++k)
         if (options.arguments_pass && saved[joint.arguments[k].index]) saved[joint.arguments[k].index] = false;
     for (std::size_t k = options.first_reusable_result; k < joint.results.size(); ++k) {
         Value v = joint.results[k];
         if (!saved[v.index]) continue;
         saved[v.index] = false;
+        reused[v.index] = true;
         out.saved_results.push_back(k);
         backward.arguments.push_back(give(v));
     }
@@ -192,8 +194,8 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     for (std::size_t k = 0; k < joint.arguments.size(); ++k) {
         Value v = joint.arguments[k];
         const std::size_t given = to_value[v.index].index;
-        bool is_saved = std::find(extra.begin(), extra.end(), v) != extra.end();
-        if (is_saved || (uses.users[given].empty() && !uses.is_result[given])) continue;
+        bool is_given = reused[v.index] || std::find(extra.begin(), extra.end(), v) != extra.end();
+        if (is_given || (uses.users[given].empty() && !uses.is_result[given])) continue;
         out.arguments.push_back(k);
         backward.arguments.push_back(to_value[v.index]);
     }

@@ -332,6 +332,58 @@ TEST_P(DifferentiateLoop, CarriesCollectsAndRunsBackwards) {
                      evaluate(calls, calls.main(), std::span<const Members>(arguments)));
 }
 
+// What starts the loop is read by every layer as well, and by what stands behind the loop; one value is shared twice.
+constexpr const char* met = R"(
+func @main(
+    %x: f32[4] input "x",
+    %e: f32[4] parameter "e",
+    %w: 3 x f32[4] parameter "w.{0..2}") -> (%loss "loss") {
+  %h = mul(%x, %e) : f32[4]
+  %y, %kept = repeat(%h, %w, %h, %e, %e) {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[4], 3 x f32[4]
+  %k0 = member(%kept) {index = 0} : f32[4]
+  %z = mul(%y, %h) : f32[4]
+  %r = add(%z, %k0) : f32[4]
+  %loss = reduce_sum(%r) {axes = [0], keep_dims = false} : f32[]
+}
+func @layer(%x: f32[4], %w: f32[4], %h: f32[4], %e: f32[4], %f: f32[4]) -> (%y, %x) {
+  %a = mul(%x, %w) : f32[4]
+  %t = tanh(%a) : f32[4]
+  %u = mul(%t, %h) : f32[4]
+  %v = mul(%u, %e) : f32[4]
+  %g = mul(%f, %f) : f32[4]
+  %s = add(%v, %g) : f32[4]
+  %y = add(%x, %s) : f32[4]
+}
+)";
+
+TEST_P(DifferentiateLoop, SumsGradientsOfAValueInSeveralPlaces) {
+    const Module loops = gradients(met, GetParam());
+    EXPECT_EQ(loops.main().result_names, (std::vector<std::string>{"loss", "de", "dw"}));
+    expect_right_gradients(loops);
+}
+
+// The backward pass of the second layer is not called: a has no gradient.
+TEST_P(DifferentiateLoop, NothingRunsBackwardsForNobody) {
+    const Module module = gradients(R"(
+func @main(%x: f32[4] input "x", %a: f32[4] parameter "a", %w: f32[4] parameter "w") -> (%loss "loss") {
+  %u = call(%x, %a) {callee = "first"} : f32[4]
+  %y, %c = repeat(%u, %w) {body = "layer", carried = 1, n = 2, per_layer = 0, reverse = false} : f32[4], 2 x f32[4]
+  %c0 = member(%c) {index = 0} : f32[4]
+  %loss = reduce_sum(%c0) {axes = [0], keep_dims = false} : f32[]
+}
+func @first(%x: f32[4], %a: f32[4]) -> (%y) {
+  %y = mul(%x, %a) : f32[4]
+}
+func @layer(%x: f32[4], %w: f32[4]) -> (%y, %c) {
+  %y = mul(%w, %w) : f32[4]
+  %c = exp(%w) : f32[4]
+}
+)",
+                                    GetParam());
+    EXPECT_EQ(module.main().result_names, (std::vector<std::string>{"loss", "dw"}));
+    expect_right_gradients(module);
+}
+
 TEST_P(DifferentiateLoop, LoopsInsideLoopsAreUnrolled) {
     const Module module = gradients(R"(
 func @main(%x: f32[4] input "x", %w: 2 x f32[4] parameter "w.{0..1}", %v: f32[4] parameter "v") -> (%loss "loss") {

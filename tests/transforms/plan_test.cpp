@@ -156,6 +156,83 @@ TEST(Plan, TakesTwoSlotsByTurnsWhereNothingIsKept) {
     }
 }
 
+// A loop that keeps nothing overwrites what goes into it, unless that is copied.
+std::size_t copies_before_loop(const std::string& initial, const std::string& shared, const std::string& behind) {
+    const Module m = planned(R"(
+func @f(
+    %x: f32[16] input "x",
+    %w: 3 x f32[16] parameter "layers.{0..2}.w",
+    %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
+  %a = exp(%x) : f32[16]
+  %b = reshape(%a) {dims = [16]} : f32[16]
+  %y = repeat()" + initial + ", %w, " +
+                             shared +
+                             R"() {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[16]
+  %z = mul(%y, )" + behind + R"() : f32[16]
+  %s = reduce_sum(%z) {axes = [0], keep_dims = false} : f32[]
+  %r = add(%loss_sum, %s) : f32[]
+}
+func @layer(%x: f32[16], %w: f32[16], %v: f32[16]) -> (%y) {
+  %h = mul(%x, %w) : f32[16]
+  %y = add(%h, %v) : f32[16]
+}
+)");
+    std::size_t copies = 0;
+    for (const Op& op : m.find("f")->ops) {
+        if (op.name == "repeat") break;
+        copies += op.name == "copy" ? 1 : 0;
+    }
+    return copies;
+}
+
+TEST(Plan, CopiesWhatGoesIntoALoopOnlyWhereItIsReadAgain) {
+    EXPECT_EQ(copies_before_loop("%a", "%x", "%y"), 0u);
+    EXPECT_EQ(copies_before_loop("%a", "%x", "%a"), 1u);  // behind the loop
+    EXPECT_EQ(copies_before_loop("%a", "%a", "%y"), 1u);  // by every layer
+    EXPECT_EQ(copies_before_loop("%a", "%x", "%b"), 1u);  // as a view
+    EXPECT_EQ(copies_before_loop("%a", "%b", "%y"), 1u);
+    EXPECT_EQ(copies_before_loop("%x", "%x", "%y"), 1u);  // what the caller owns
+}
+
+// What a sum is added to is written before the sum, where the sum will be: nothing else may lie there by then.
+TEST(Plan, ASumsMemoryIsTakenWhenItsFirstPartIsWritten) {
+    planned(entry(R"(    %x: f32[4,4] input "x",
+    %w: f32[4,4] parameter "w",)",
+                  R"(
+  %a = exp(%x) : f32[4,4]
+  %first = linear_backward_weight(%a, %x) {executor = "products"} : f32[4,4]
+  %b = exp(%w) : f32[4,4]
+  %sum = linear_backward_weight(%b, %x, %first) {executor = "products"} : f32[4,4]
+  %c = mul(%sum, %sum) : f32[4,4]
+  %s = reduce_sum(%c) {axes = [0, 1], keep_dims = false} : f32[]
+)"));
+}
+
+// Each carried sum of two is a gradient at the end: both leave their slots.
+TEST(Plan, SeveralCarriedValuesMayBeResults) {
+    const Module m = planned(R"(
+func @f(
+    %u: f32[16] parameter "u",
+    %v: f32[16] parameter "v",
+    %grad_u: f32[16] state "grad.u",
+    %grad_v: f32[16] state "grad.v") -> (%a "grad_u", %b "grad_v") {
+  %a, %b = repeat(%u, %v) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : f32[16], f32[16]
+}
+func @layer(%u: f32[16], %v: f32[16]) -> (%a, %b) {
+  %a = exp(%v) : f32[16]
+  %b = exp(%u) : f32[16]
+}
+)");
+    EXPECT_EQ(place(m, "f", "a"), "gradients+0");
+    EXPECT_EQ(place(m, "f", "b"), "gradients+64");
+    for (const Op& op : m.find("f")->ops) {
+        if (op.name != "repeat") continue;
+        EXPECT_GE(carry_slots(op, 0).base, 0);
+        EXPECT_GE(carry_slots(op, 1).base, 0);
+        EXPECT_NE(carry_slots(op, 0).base, carry_slots(op, 1).base);
+    }
+}
+
 TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
     using thunder::StepScalars;
     const std::vector<std::pair<const char*, std::size_t>> fields = {

@@ -122,6 +122,32 @@ func @main(%x: f32[2,3] input "x", %y: f32[2,5] input "y") -> (%y, %y, %g) {
 )"));
 }
 
+TEST(Simplify, MembersOfAFamilyAndBack) {
+    EXPECT_EQ(simplified(R"(
+func @main(%x: f32[3] input "x", %w: 2 x f32[3] parameter "w.{0..1}") -> (%b, %all, %turned, %some) {
+  %y = exp(%x) : f32[3]
+  %f = family(%x, %y) : 2 x f32[3]
+  %a = member(%f) {index = 1} : f32[3]
+  %b = neg(%a) : f32[3]
+  %w0 = member(%w) {index = 0} : f32[3]
+  %w1 = member(%w) {index = 1} : f32[3]
+  %all = family(%w0, %w1) : 2 x f32[3]
+  %turned = family(%w1, %w0) : 2 x f32[3]
+  %some = family(%w0) : 1 x f32[3]
+}
+)"),
+              text(R"(
+func @main(%x: f32[3] input "x", %w: 2 x f32[3] parameter "w.{0..1}") -> (%b, %w, %turned, %some) {
+  %y = exp(%x) : f32[3]
+  %b = neg(%y) : f32[3]
+  %w0 = member(%w) {index = 0} : f32[3]
+  %w1 = member(%w) {index = 1} : f32[3]
+  %turned = family(%w1, %w0) : 2 x f32[3]
+  %some = family(%w0) : 1 x f32[3]
+}
+)"));
+}
+
 TEST(Simplify, EqualOpsAreComputedOnce) {
     EXPECT_EQ(simplified(R"(
 func @main(%x: f32[3] input "x") -> (%c, %f) {
