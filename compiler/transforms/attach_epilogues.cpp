@@ -24,6 +24,22 @@ bool Editor::defined_before(Value v, std::int32_t index) const {
     return !v || uses.definition[v.index] < index;
 }
 
+bool Editor::depends(Value v, std::int32_t index) const {
+    std::vector<Value> open = {v};
+    std::vector<bool> seen(f.values.size(), false);
+    while (!open.empty()) {
+        const Value at = open.back();
+        open.pop_back();
+        if (!at || seen[at.index]) continue;
+        seen[at.index] = true;
+        const std::int32_t definition = uses.definition[at.index];
+        if (definition == index) return true;
+        if (definition > index)  // what stands before the op does not depend on it
+            open.insert(open.end(), op(definition).operands.begin(), op(definition).operands.end());
+    }
+    return false;
+}
+
 void Editor::finish() {
     std::erase_if(f.ops, [](const Op& op) { return op.name.empty(); });
     remove_dead_code(f);
@@ -119,6 +135,11 @@ void attach_residual(Function& f, Report& report) {
                 continue;
             if (!e.uses.single_user(y)) {
                 report.declined("residual", where(f, e.op(j)), "the product without it is read as well");
+                continue;
+            }
+            // gelu(h) + h, where the product keeps h, the activation's input
+            if (e.depends(e.op(i).operands[1 - side], j)) {
+                report.declined("residual", where(f, e.op(j)), "what would be added depends on the product");
                 continue;
             }
             if (j > best) best = j, best_side = side;

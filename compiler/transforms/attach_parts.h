@@ -26,6 +26,8 @@ class Editor {
     std::int32_t defined_by(Value v, std::string_view name) const;
     // Whether `v` comes before the op at `index`: always for arguments.
     bool defined_before(Value v, std::int32_t index) const;
+    // Whether `v` is computed from a result of the op at `index`: then it cannot be added by that op.
+    bool depends(Value v, std::int32_t index) const;
     void erase(std::int32_t index) { f.ops[static_cast<std::size_t>(index)] = Op{}; }
     Op& op(std::int32_t index) { return f.ops[static_cast<std::size_t>(index)]; }
     const Op& op(std::int32_t index) const { return f.ops[static_cast<std::size_t>(index)]; }

@@ -24,6 +24,35 @@ void expect_unchanged(const std::string& text) {
 
 // ---- bias, residual, activation ----
 
+// The activation's input is kept for h, and h is added: the product cannot wait for its own result.
+TEST(AttachEpilogues, WhatDependsOnTheProductIsNoResidual) {
+    expect_attached(R"(
+func @main(%x: f32[3,4], %w: f32[5,4]) -> (%z) {
+  %h = linear(%x, %w) : f32[3,5]
+  %g = gelu(%h) {approximate = "none"} : f32[3,5]
+  %t = tanh(%h) : f32[3,5]
+  %z = add(%g, %t) : f32[3,5]
+})",
+                    R"(
+func @main(%x: f32[3,4], %w: f32[5,4]) -> (%z) {
+  %g, %h = linear(%x, %w) {activation = "gelu", keep_pre_activation = true} : f32[3,5], f32[3,5]
+  %t = tanh(%h) : f32[3,5]
+  %z = add(%g, %t) : f32[3,5]
+})");
+    expect_attached(R"(
+func @main(%x: f32[3,4], %w: f32[5,4], %v: f32[5,5]) -> (%z) {
+  %h = linear(%x, %w) : f32[3,5]
+  %g = gelu(%h) {approximate = "none"} : f32[3,5]
+  %u = linear(%h, %v) : f32[3,5]
+  %z = add(%g, %u) : f32[3,5]
+})",
+                    R"(
+func @main(%x: f32[3,4], %w: f32[5,4], %v: f32[5,5]) -> (%z) {
+  %g, %h = linear(%x, %w) {activation = "gelu", keep_pre_activation = true} : f32[3,5], f32[3,5]
+  %z = linear(%h, %v, _, %g) : f32[3,5]
+})");
+}
+
 TEST(AttachEpilogues, BiasAndResidual) {
     expect_attached(R"(
 func @main(%x: f32[2,3,4], %w: f32[5,4], %b: f32[5], %r: f32[2,3,5]) -> (%z) {
