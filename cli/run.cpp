@@ -12,6 +12,7 @@
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/run_planned.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/bound_indices.h"
 
 namespace thunderc {
 namespace {
@@ -121,11 +122,22 @@ int run_planned(const RunOptions& o) {
     return 0;
 }
 
+// Inputs with the ranges that keep indices inside of their tables, where they can be told. Evaluating looks at every
+// index: here none is too hard to follow.
+Module with_ranges(Module module) {
+    Report report;
+    try {
+        return bound_indices(module, report);
+    } catch (const UserError&) {
+        return module;
+    }
+}
+
 int run_command(RunOptions o) {
     o.model.finish();
     if (o.planned) return run_planned(o);
     // Names and orientation are the framework's from here on; nothing else has been changed.
-    const Module module = compile_until(o.model, "simplify");
+    const Module module = with_ranges(compile_until(o.model, "simplify"));
     const std::map<std::string, Tensor> given = read_safetensors(o.in);
     const Function& main = module.main();
     std::vector<Members> arguments;

@@ -35,8 +35,12 @@ class Random {
 
 double value_of(const ArgInfo& info, const Type& type, std::int64_t index, Random& random) {
     const bool integer = !is_float(type.dtype);
-    if (info.kind == ArgInfo::Kind::scalar || info.source == "ones") return 1;
-    if (info.source == "positions") return static_cast<double>(index % (type.dims.empty() ? 1 : type.dims.back()));
+    const bool one_is_fine = !integer || info.entries < 0 || info.entries > 1;
+    if (info.kind == ArgInfo::Kind::scalar || (info.source == "ones" && one_is_fine)) return 1;
+    if (info.source == "positions") {
+        const std::int64_t position = index % (type.dims.empty() ? 1 : type.dims.back());
+        return static_cast<double>(info.entries > 0 ? position % info.entries : position);
+    }
     if (integer && info.entries > 0) {
         if (info.ignore_index != 0 && random.below(8) == 0) return static_cast<double>(info.ignore_index);
         return static_cast<double>(random.below(info.entries));

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "compiler/ops/composite.h"
+#include "compiler/ops/dense.h"
 
 namespace thunderc {
 namespace {
@@ -129,8 +130,7 @@ OpDef forward() {
             lse.set(r, top + std::log(sum));
             const std::int64_t label = labels.i[static_cast<std::size_t>(r)];
             if (label == ignored(op.attributes)) continue;
-            require(label >= 0 && label < classes, fmt::format("label {} is outside [0, {})", label, classes));
-            loss.set(0, loss.at(0) + lse.at(r) - logits.at(r * classes + label));
+            loss.set(0, loss.at(0) + lse.at(r) - logits.at(r * classes + checked_index(label, classes)));
         }
         return std::vector<Tensor>{loss, lse};
     };

@@ -1,5 +1,7 @@
 #include "compiler/ops/dense.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -84,6 +86,14 @@ void copy_strided(const Tensor& from, std::int64_t from_offset, const Dims& from
         copy_runs(from.f, from_offset, from_strides, to.f, to_offset, to_strides, dims);
     else
         copy_runs(from.i, from_offset, from_strides, to.i, to_offset, to_strides, dims);
+}
+
+std::int64_t checked_index(std::int64_t index, std::int64_t entries) {
+    if (index >= 0 && index < entries) return index;
+    Diagnostic d;
+    d.message = fmt::format("the index {} is outside of a table of {} entries", index, entries);
+    d.help = "where it comes from the model's inputs, give others; else export the model again with these shapes";
+    throw UserError(std::move(d));
 }
 
 double convert(double value, DType dtype) {

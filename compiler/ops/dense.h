@@ -48,6 +48,9 @@ void for_each_run(const Dims& dims, const std::array<Dims, N>& strides, std::arr
 void copy_strided(const Tensor& from, std::int64_t from_offset, const Dims& from_strides, Tensor& to,
                   std::int64_t to_offset, const Dims& to_strides, const Dims& dims);
 
+// `index`; throws UserError where a table of `entries` has no such entry.
+std::int64_t checked_index(std::int64_t index, std::int64_t entries);
+
 // ---- one element's meaning in its dtype
 // ----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compiler/ops/composite.h"
+#include "compiler/ops/dense.h"
 
 namespace thunderc {
 namespace {
@@ -14,12 +15,6 @@ Dims looked_up(const Dims& ids, std::int64_t width) {
     Dims dims = ids;
     dims.push_back(width);
     return dims;
-}
-
-std::int64_t checked_id(const Tensor& ids, std::int64_t i, std::int64_t entries) {
-    const std::int64_t id = ids.i[static_cast<std::size_t>(i)];
-    require(id >= 0 && id < entries, fmt::format("id {} is outside [0, {})", id, entries));
-    return id;
 }
 
 void emb_fields(MenuCall& call, const Dims& ids, std::int64_t entries, std::int64_t width) {
@@ -46,7 +41,7 @@ OpDef embedding() {
         const std::int64_t width = w.type.dims[1];
         Tensor y(types[0]);
         for (std::int64_t i = 0; i < ids.size(); ++i) {
-            const std::int64_t id = checked_id(ids, i, w.type.dims[0]);
+            const std::int64_t id = checked_index(ids.i[static_cast<std::size_t>(i)], w.type.dims[0]);
             for (std::int64_t j = 0; j < width; ++j) y.set(i * width + j, w.at(id * width + j));
         }
         return std::vector<Tensor>{y};
@@ -107,7 +102,7 @@ OpDef embedding_backward() {
         if (has_operand(op, 2) && !(has_operand(op, 3) && operands[3].at(0) != 0)) dw = operands[2];
         const std::int64_t width = types[0].dims[1];
         for (std::int64_t i = 0; i < ids.size(); ++i) {
-            const std::int64_t id = checked_id(ids, i, types[0].dims[0]);
+            const std::int64_t id = checked_index(ids.i[static_cast<std::size_t>(i)], types[0].dims[0]);
             for (std::int64_t j = 0; j < width; ++j)
                 dw.set(id * width + j, dw.at(id * width + j) + dy.at(i * width + j));
         }

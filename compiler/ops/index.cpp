@@ -10,7 +10,6 @@
 
 #include "compiler/ops/dense.h"
 #include "compiler/ops/rules.h"
-#include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
@@ -26,9 +25,7 @@ Take take_of(const Dims& table, std::size_t axis, std::int64_t count) {
 }
 
 std::int64_t entry(std::int64_t index, std::int64_t entries) {
-    std::int64_t at = index < 0 ? index + entries : index;
-    check(at >= 0 && at < entries, fmt::format("index {} of {} entries", index, entries));
-    return at;
+    return index < 0 && index >= -entries ? index + entries : checked_index(index, entries);
 }
 
 CallField literal(std::string name, std::int64_t value) {

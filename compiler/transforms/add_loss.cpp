@@ -147,7 +147,7 @@ class LossAdder {
         }
         const Op found = *entropy;  // main_.ops grows below
         const std::int64_t ignore = found.attributes.integer("ignore_index", ignored_label);
-        describe_labels(found.operands[1], main_.type(found.operands[0]).dims[1], ignore);
+        describe_labels(found.operands[1]);
         builder_.set_provenance(found.provenance);
         const bool mean = static_cast<bool>(weight);
         if (!mean)
@@ -159,7 +159,8 @@ class LossAdder {
     }
 
     // Walks from the labels that the loss sees back to the input they come from.
-    void describe_labels(Value labels, std::int64_t classes, std::int64_t ignore) {
+    void describe_labels(Value labels) {
+        if (!has_tokens()) return;
         bool shifted = false;
         for (const Op* op = definition(labels); op != nullptr; op = definition(labels)) {
             if (op->name == "slice")
@@ -171,9 +172,7 @@ class LossAdder {
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
             ArgInfo& info = main_.argument_info[k];
             if (main_.arguments[k] != labels || info.kind != ArgInfo::Kind::input) continue;
-            info.entries = classes;
-            info.ignore_index = ignore;
-            if (has_tokens()) info.source = shifted ? "tokens" : "next_tokens";
+            info.source = shifted ? "tokens" : "next_tokens";
         }
     }
 
@@ -236,8 +235,6 @@ class LossAdder {
         }
         const std::int64_t classes = type.dims.back();
         const std::int64_t rows = type.elements() / classes;
-        info.entries = classes;
-        info.ignore_index = ignored_label;
         if (has_tokens()) info.source = "next_tokens";
         const Value labels =
             add_input(Type::tensor(DType::i64, Dims(type.dims.begin(), type.dims.end() - 1)), std::move(info));

@@ -12,7 +12,7 @@
 // the weight. So micro-steps and ranks add sums, and divide once. Any other scalar is kept; then there is no weight,
 // and it is averaged over micro-steps and ranks, which the report says.
 //
-// Labels get their range, and their role for packed data: labels that the graph shifts itself are the tokens, others
+// Labels get their role for packed data: labels that the graph shifts itself are the tokens, others
 // the next ones. Requires: phase values, main alone, parameters lifted. Throws UserError where there is no loss to be
 // had.
 #pragma once

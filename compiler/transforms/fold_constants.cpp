@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/analysis/constant_fold.h"
+#include "compiler/support/error.h"
 #include "compiler/transforms/rewrite.h"
 
 namespace thunderc {
@@ -32,7 +33,15 @@ std::size_t fold(Function& f) {
         if (all && std::any_of(operands.begin(), operands.end(), [](const ConstPtr& e) { return e != nullptr; })) {
             std::vector<Type> types;
             for (Value v : op.results) types.push_back(f.type(v));
-            values = fold_op(op, operands, types);
+            try {
+                values = fold_op(op, operands, types);
+            } catch (UserError& error) {  // an index outside of its table
+                Diagnostic& d = error.diagnostic();
+                if (!op.provenance.nodes.empty()) d.node = op.provenance.nodes.front();
+                if (!op.provenance.node_ops.empty()) d.op = op.provenance.node_ops.front();
+                d.module = op.provenance.scope;
+                throw;
+            }
         }
         if (values.empty()) {
             out.push_back(std::move(op));

@@ -8,9 +8,11 @@
 namespace thunderc {
 namespace {
 
-// Ids base, base + 1, … along one dimension.
-bool counts_up(const ConstExpr& ids) {
-    if (ids.kind != ConstExpr::Kind::affine) return false;
+// Ids base, base + 1, … along one dimension, all of the table.
+bool counts_up(const ConstExpr& ids, std::int64_t entries) {
+    if (ids.kind != ConstExpr::Kind::affine || ids.base < 0 ||
+        ids.base + static_cast<double>(ids.type.elements()) > static_cast<double>(entries))
+        return false;
     for (std::size_t d = 0; d < ids.step.size(); ++d)
         if (ids.type.dims[d] != 1 && (ids.step[d] != 1 || ids.type.dims[d] != ids.type.elements())) return false;
     return true;
@@ -39,7 +41,7 @@ void raise(Function& f, Report& report) {
         b.set_provenance(op.provenance);
         Value weight = rewriter.now(op.operands[0]), y;
         ConstPtr known = d.constant(op.operands[1]);
-        if (known && counts_up(*known)) {
+        if (known && counts_up(*known, table.dims[0])) {
             auto begin = static_cast<std::int64_t>(known->base);
             y = b.reshape(b.slice(weight, 0, begin, begin + ids.elements()), d.type(op.results[0]).dims);
             report.done("embedding", where(op.provenance), "a slice of the table: the ids are consecutive");

@@ -329,6 +329,11 @@ class Simplifier {
         const std::int64_t coordinates = nd ? indices->type.dims.back() : 1;
         const std::int64_t rows = indices->type.elements() / coordinates;
         const Tensor values = materialize(*indices);
+        for (std::int64_t k = 0; k < values.size(); ++k) {  // what is outside of the data is not for this pass to say
+            const std::int64_t size = from[axis + static_cast<std::size_t>(k % coordinates)];
+            const std::int64_t index = values.i[static_cast<std::size_t>(k)];
+            if (index < -size || index >= size) return {};
+        }
         auto row = [&](std::int64_t k) {
             std::int64_t linear = 0;
             for (std::int64_t c = 0; c < coordinates; ++c) {

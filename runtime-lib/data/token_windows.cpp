@@ -121,6 +121,19 @@ class TokenWindows : public BatchSource {
             length_ = length;
         }
         if (length_ == 0) fail("none of the inputs takes tokens", "--map INPUT=tokens, or --feed FILE");
+        for (std::size_t i = 0; i < roles_.size(); ++i) check_range(program_.inputs[i], roles_[i]);
+    }
+
+    // Of what is the same in every window; tokens are looked at as they are read.
+    void check_range(const InputSpec& input, Role role) const {
+        const bool ones = role == Role::ones;
+        if (input.entries < 0 || (!ones && role != Role::positions)) return;
+        const std::int64_t most = ones ? 1 : static_cast<std::int64_t>(length_) - 1;
+        if (most < input.entries || (ones && input.ignore_index == 1)) return;
+        fail(cat("the input ", input.name, " takes ", ones ? "ones" : cat("positions up to ", most),
+                 ", and its numbers go from 0 to ", input.entries - 1),
+             ones ? "--feed FILE, with numbers in that range"
+                  : "write the program with a smaller --seq, or --feed FILE with numbers in that range");
     }
 
     static std::string to_text(DType dtype) {

@@ -4,6 +4,7 @@
 #include "compiler/analysis/evaluate.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
+#include "compiler/transforms/bound_indices.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
@@ -77,7 +78,8 @@ TEST(Import, DynamicLlamaAtAnotherSize) {
 }
 
 TEST(Import, IdsKnowTheirRange) {
-    const Module module = imported("llama2/dynamo.logits.onnx");
+    Report report;
+    const Module module = bound_indices(imported("llama2/dynamo.logits.onnx"), report);
     const ArgInfo& ids = module.main().argument_info[0];
     EXPECT_EQ(ids.names.front(), "input_ids");
     EXPECT_EQ(ids.entries, 48);

@@ -37,7 +37,7 @@ func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source 
 TEST(AddLoss, LogitsGetACrossEntropy) {
     Report report;
     EXPECT_EQ(with_loss(logits, report), text(R"(
-func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched, entries = 5, ignore = -100, source = "next_tokens"}, %w: f32[5,5] parameter "w") -> (%loss "loss", %weight "weight") {
+func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched, source = "next_tokens"}, %w: f32[5,5] parameter "w") -> (%loss "loss", %weight "weight") {
   %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
   %reshape = reshape(%labels) {dims = [6]} : i64[6]
   %reshape_1 = reshape(%y) {dims = [6, 5]} : f32[6,5]
@@ -84,7 +84,7 @@ func @main(%input_ids: i64[2,3] input "input_ids" {entries = 5, source = "tokens
 TEST(AddLoss, TheModelsOwnMeanIsSplit) {
     Report report;
     EXPECT_EQ(with_loss(own_mean, report), text(R"(
-func @main(%input_ids: i64[2,3] input "input_ids" {entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {entries = 5, ignore = -100, source = "tokens"}, %w: f32[5,5] parameter "w") -> (%sum "loss", %n "weight") {
+func @main(%input_ids: i64[2,3] input "input_ids" {entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {source = "tokens"}, %w: f32[5,5] parameter "w") -> (%sum "loss", %n "weight") {
   %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
   %rows = reshape(%y) {dims = [6, 5]} : f32[6,5]
   %p = pad(%labels) {low = [0, 0], high = [0, 1], value = -100.0} : i64[2,4]

@@ -386,27 +386,12 @@ std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
 // ---- after the nodes
 // -----------------------------------------------------------------------------------------------------
 
-// Ids look rows up in a table: its size is their range. By their usual names, inputs get a role for packed data.
+// By their usual names, inputs get a role for packed data.
 void Importer::describe_ids() {
     Function& main = module_.main();
-    const Uses uses(main);
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         ArgInfo& info = main.argument_info[k];
         if (info.kind != ArgInfo::Kind::input || is_float(main.type(main.arguments[k]).dtype)) continue;
-        // Through what leaves ids as they are.
-        std::vector<Value> reach = {main.arguments[k]};
-        for (std::size_t r = 0; r < reach.size(); ++r)
-            for (std::int32_t user : uses.users[reach[r].index]) {
-                const Op& op = main.ops[static_cast<std::size_t>(user)];
-                if ((op.name == "reshape" || op.name == "cast" || op.name == "transpose" ||
-                     op.name == "broadcast_to") &&
-                    op.operands[0] == reach[r])
-                    reach.push_back(op.results[0]);
-                if (op.name == "gather" && op.operands[1] == reach[r] && op.attributes.integer("axis") == 0) {
-                    const std::int64_t rows = main.type(op.operands[0]).dims[0];
-                    info.entries = info.entries < 0 ? rows : std::min(info.entries, rows);
-                }
-            }
         const std::string& name = info.names.front();
         if (name == "input_ids" || name == "idx" || name == "tokens") info.source = "tokens";
         if (name == "attention_mask") info.source = "ones";

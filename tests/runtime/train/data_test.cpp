@@ -235,6 +235,19 @@ TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
     inputs[1] = {"x", DType::i64, odd, 64, 80, true, 100, 0, "tokens"};
     options.map.clear();
     EXPECT_EQ(error(), cat("error: the input x [2, 5] does not have the 4 positions of the inputs before it", help));
+    // What is the same in every window has to lie in the range as well.
+    inputs[1] = {"x", DType::i64, tokens_shape, 64, 64, true, 4, 0, "positions"};
+    EXPECT_EQ(error(), "");
+    inputs[1].entries = 3;
+    EXPECT_EQ(error(),
+              "error: the input x takes positions up to 3, and its numbers go from 0 to 2\n"
+              "help: write the program with a smaller --seq, or --feed FILE with numbers in that range");
+    inputs[1].entries = 1;
+    inputs[1].source = "ones";
+    EXPECT_EQ(error(),
+              "error: the input x takes ones, and its numbers go from 0 to 0\n"
+              "help: --feed FILE, with numbers in that range");
+    inputs[1].entries = -1;
     options.map = {{"input_ids", "ones"}, {"x", "ones"}};
     EXPECT_EQ(error(), "error: none of the inputs takes tokens\nhelp: --map INPUT=tokens, or --feed FILE");
 

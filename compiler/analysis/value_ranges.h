@@ -1,0 +1,58 @@
+// Which numbers an integer tensor can hold, given what the program's arguments can hold: whether an index stays inside
+// its table, whatever is fed. Sets are supersets: what is not followed may be anything.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// A union of few intervals. Bounds are doubles: integers beyond 2^53 are only ever known to be large.
+struct ValueSet {
+    struct Piece {
+        double low = 0, high = 0;  // both inside
+        bool operator==(const Piece&) const = default;
+    };
+    std::vector<Piece> pieces;  // in order, apart from each other; none: of a tensor without elements
+    bool nan = false;           // floating point: some may be no number
+    bool whole = true;          // all are whole numbers
+
+    static ValueSet between(double low, double high) { return {{{low, high}}, false, true}; }
+    static ValueSet any(DType dtype);
+    void add(const ValueSet& other);       // union; intervals that are near each other are joined where there are many
+    void remove(double low, double high);  // of whole numbers: those in [low, high]
+    bool inside(double low, double high) const;
+    bool operator==(const ValueSet&) const = default;
+};
+
+// "0 to 47", "-100, 0 to 47", "any number"
+std::string to_string(const ValueSet& set);
+
+// The sets of some values of a function of straight-line code, and of all that they are computed from.
+class ValueRanges {
+  public:
+    ValueRanges(const Function& function, std::span<const Value> wanted);
+
+    // By position, of all arguments of the function. May be called again with others.
+    void compute(std::span<const ValueSet> arguments);
+    const ValueSet& of(Value v) const { return sets_[v.index]; }
+    // Arguments, by position, that a wanted value may depend on.
+    const std::vector<std::size_t>& arguments() const { return arguments_; }
+
+  private:
+    ValueSet result(const Op& op) const;
+    ValueSet chosen(const Op& select) const;
+    void restrict(ValueSet& set, Value chosen, Value condition, bool holds) const;
+    const Op* definition(Value v) const;
+    Value behind_casts(Value v) const;
+
+    const Function* function_;
+    std::vector<const Op*> definition_;  // by value
+    std::vector<const Op*> ops_;         // those that are followed, in order
+    std::vector<std::size_t> arguments_;
+    std::vector<ValueSet> sets_;  // by value; of constants from the start
+};
+
+}  // namespace thunderc
