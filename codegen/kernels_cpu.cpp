@@ -424,7 +424,6 @@ class NestPrinter {
     void print_flat() {
         variables_ = {"i"};
         if (loops_.width() == 1) {
-            define_scalars();
             store_elements(all_stores(), {}, scope_);
             return;
         }
@@ -688,6 +687,14 @@ class NestPrinter {
     }
 
     void print_rows() {
+        if (!loops_.pointwise && loops_.rows.empty() && sums().empty()) {
+            if (loops_.columns.size() == 1) {
+                out_.line(fmt::format("constexpr std::int64_t width = {};", loops_.width()));
+            }
+            define_scalars();
+            print_row(scope_);
+            return;
+        }
         out_.line(fmt::format("constexpr std::int64_t rows = {}, width = {};", loops_.row_count(), loops_.width()));
         define_scalars();
         const std::vector<Sum> all = sums();

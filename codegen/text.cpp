@@ -16,10 +16,11 @@ struct Break {
     int cost = 1 << 20;  // open parentheses count first; a comma is better than an operator
 };
 
-// Where a statement of more than `room` columns is best broken: after a comma or before an operator, outside of
-// strings, where the fewest parentheses are open, and of those places the last. 0 where there is none.
+// Where a statement of more than `room` columns is best broken: after a comma or an operator, before the parts of a
+// conditional, outside of strings, where the fewest parentheses are open, and of those places the last. 0 where there
+// is none.
 std::size_t break_position(std::string_view text, std::size_t room) {
-    static constexpr std::string_view operators[] = {"+ ", "- ", "* ", "/ ", "? ", ": ", "&& ", "|| ", "= ", "<< "};
+    static constexpr std::string_view operators[] = {" +", " -", " *", " /", " &&", " ||", " =", " <<", " +="};
     Break best;
     int depth = 0;
     bool quoted = false;
@@ -33,10 +34,8 @@ std::size_t break_position(std::string_view text, std::size_t room) {
         if (k > room) break;
         const bool comma = text[k - 1] == ',' || text[k - 1] == ';';
         bool breaks = comma;
-        for (std::string_view op : operators) {
-            breaks = breaks || (op != "= " && text.substr(k + 1, op.size()) == op);
-            breaks = breaks || (op == "= " && k >= 2 && text.substr(k - 1, 2) == op);
-        }
+        for (std::string_view op : operators) breaks = breaks || text.substr(k - op.size(), op.size()) == op;
+        breaks = breaks || text.substr(k, 3) == " ? " || text.substr(k, 3) == " : ";
         const int cost = 2 * depth + (comma ? 0 : 1);
         if (breaks && cost <= best.cost) best = {k + 1, cost};
     }

@@ -43,6 +43,12 @@ bool is_work(const Op& op, const Function& function) {
            op.name == "reduce_max" || op.name == "concat" || op.name == "pad";
 }
 
+// Attributes that only fusion reads.
+void forget_origin(Op& op) {
+    op.attributes.erase("part_of");
+    op.attributes.erase("recomputed");
+}
+
 // A kernel function made of ops of a function, and how the two meet.
 struct Extracted {
     Function function;
@@ -55,8 +61,10 @@ struct Extracted {
 struct Group {
     std::vector<int> ops;  // indices into the function's ops, ascending; empty: merged into another
     std::optional<KernelDescription> description;
+    std::vector<Value> operands;  // what the kernel reads
     double cost = 0;
     std::string why;  // there is no description
+    int version = 0;  // counts what was merged into it
 };
 
 // What a kernel costs, in bytes of memory traffic: what it moves, what it computes (half a byte's time for an operation
@@ -83,15 +91,36 @@ class FunctionFusion {
     FunctionFusion(const Module& module, const Function& function, const FuseOptions& options, Report& report)
         : module_(module), f_(function), uses_(function), options_(options), report_(report) {}
 
-    // The function with its groups called as kernels. `kernel_name` is asked for the name of each kernel function.
-    Function run(const std::function<std::string(Extracted&)>& kernel_name) {
+    void group() {
         classify();
         describe_all();
-        if (options_.fuse) {
-            merge_producers();
-            merge_siblings();
-            report_declined();
+        if (!options_.fuse) return;
+        collect_readers();
+        merge_producers();
+        merge_siblings();
+    }
+
+    // The function with values computed again by the kernels that read them, where that moves fewer bytes than keeping
+    // them in memory does; none where there is no such value. One value of a kernel at a time: the next one may depend
+    // on it.
+    std::optional<Function> with_recomputed_values() const {
+        if (!options_.fuse) return std::nullopt;
+        std::vector<Recomputed> values;
+        std::set<int> groups;
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            if (group_of_[k] == none || is_recomputed(static_cast<int>(k)) || groups.count(group_of_[k]) != 0) continue;
+            if (auto value = worth_recomputing(static_cast<int>(k))) {
+                groups.insert(group_of_[k]);
+                values.push_back(std::move(*value));
+            }
         }
+        if (values.empty()) return std::nullopt;
+        return recompute(values);
+    }
+
+    // The function with its groups called as kernels. `kernel_name` is asked for the name of each kernel function.
+    Function run(const std::function<std::string(Extracted&)>& kernel_name) {
+        if (options_.fuse) report_declined();
         return rebuild(kernel_name);
     }
 
@@ -107,10 +136,15 @@ class FunctionFusion {
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const bool work = is_work(f_.ops[k], f_) && !is_free(f_.ops[k]);
             if (work || must_copy(static_cast<int>(k))) {
-                group_of_[k] = static_cast<int>(groups_.size());
-                groups_.push_back({{static_cast<int>(k)}, std::nullopt, 0, {}});
+                begin_group(static_cast<int>(k));
             }
         }
+    }
+
+    void begin_group(int k) {
+        group_of_[static_cast<std::size_t>(k)] = static_cast<int>(groups_.size());
+        groups_.emplace_back();
+        groups_.back().ops = {k};
     }
 
     // Each op is a kernel by itself, if need be with some of its views in memory.
@@ -148,8 +182,7 @@ class FunctionFusion {
             const auto layout = layout_of(from);
             if (!layout || !is_dense(*layout, f_.type(from).dims)) {
                 const int view = definition(from);
-                group_of_[static_cast<std::size_t>(view)] = static_cast<int>(groups_.size());
-                groups_.push_back({{view}, std::nullopt, 0, {}});
+                begin_group(view);
             }
             apart_[static_cast<std::size_t>(k)] = true;
             const int own = group_of_[static_cast<std::size_t>(k)];
@@ -252,7 +285,7 @@ class FunctionFusion {
             first = false;
         }
         out.function.argument_info.clear();
-        for (Op& one : out.function.ops) one.attributes.erase("part_of");
+        for (Op& one : out.function.ops) forget_origin(one);
         const auto most = std::max_element(composites.begin(), composites.end(),
                                            [](const auto& a, const auto& b) { return a.second < b.second; });
         if (most != composites.end()) out.composite = most->first;
@@ -270,89 +303,94 @@ class FunctionFusion {
         const Extracted extracted = extract(group.ops, id);
         group.why.clear();
         group.description = try_describe_kernel(extracted.function, &group.why);
+        group.operands = extracted.operands;
         group.cost = group.description ? cost_of(*group.description) : 0;
     }
 
-    // Ops that read a result of the op, and where it is in a group, of any op of the group.
-    void successors(int k, std::vector<int>& out) const {
-        auto add = [&](int member) {
-            for (Value v : op(member).results) {
-                out.insert(out.end(), uses_.users[v.index].begin(), uses_.users[v.index].end());
+    // The ops that read a result, through views that kernels take in.
+    void collect_readers() {
+        readers_.assign(f_.ops.size(), {});
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            if (is_transparent(static_cast<int>(k))) continue;
+            std::vector<int> todo{static_cast<int>(k)};
+            while (!todo.empty()) {
+                const int one = todo.back();
+                todo.pop_back();
+                for (Value v : op(one).results) {
+                    for (int user : uses_.users[v.index]) (is_transparent(user) ? todo : readers_[k]).push_back(user);
+                }
             }
-        };
-        const int group = group_of_[static_cast<std::size_t>(k)];
-        if (group == none) {
-            add(k);
-        } else {
-            for (int member : groups_[static_cast<std::size_t>(group)].ops) add(member);
         }
     }
 
-    // Whether something that depends on one of the groups is needed by one of them: they cannot be one then. Views and
-    // constants that kernels copy do not stand between.
-    bool interleaved(int a, int b) const {
+    // Whether something that depends on one of the groups is needed by one of them: they cannot be one then.
+    bool interleaved(int a, int b) {
+        ++walk_;
+        seen_.resize(f_.ops.size(), 0);
         std::vector<int> todo;
-        std::set<int> seen_ops, seen_groups;
-        auto inside = [&](int k) {
-            const int g = group_of_[static_cast<std::size_t>(k)];
-            return g == a || g == b;
-        };
-        // First level: leaves the two groups, through views that kernels would copy, and anything else.
-        auto leave = [&](int member) {
-            std::vector<int> front{member};
-            while (!front.empty()) {
-                const int k = front.back();
-                front.pop_back();
-                for (Value v : op(k).results) {
-                    for (int user : uses_.users[v.index]) {
-                        if (inside(user)) continue;
-                        if (is_transparent(user)) {
-                            front.push_back(user);
-                        } else {
-                            todo.push_back(user);
-                        }
-                    }
-                }
+        auto leave = [&](int k) {  // towards what reads op k, and where that is in a kernel, any result of the kernel
+            for (int reader : readers_[static_cast<std::size_t>(k)]) {
+                if (seen_[static_cast<std::size_t>(reader)] == walk_) continue;
+                seen_[static_cast<std::size_t>(reader)] = walk_;
+                todo.push_back(reader);
             }
         };
         for (int g : {a, b}) {
-            for (int member : groups_[static_cast<std::size_t>(g)].ops) leave(member);
+            for (int member : groups_[static_cast<std::size_t>(g)].ops) {
+                for (int reader : readers_[static_cast<std::size_t>(member)]) {
+                    const int of = group_of_[static_cast<std::size_t>(reader)];
+                    if (of == a || of == b || seen_[static_cast<std::size_t>(reader)] == walk_) continue;
+                    seen_[static_cast<std::size_t>(reader)] = walk_;
+                    todo.push_back(reader);
+                }
+            }
         }
         while (!todo.empty()) {
             const int k = todo.back();
             todo.pop_back();
-            if (inside(k)) return true;
-            if (!seen_ops.insert(k).second) continue;
             const int g = group_of_[static_cast<std::size_t>(k)];
-            if (g != none && !seen_groups.insert(g).second) continue;
-            successors(k, todo);
+            if (g != none && (g == a || g == b)) return true;
+            if (g == none) {
+                leave(k);
+            } else {
+                for (int member : groups_[static_cast<std::size_t>(g)].ops) leave(member);
+            }
         }
         return false;
     }
 
     bool try_merge(int a, int b, double least_saving) {
-        if (a == b || interleaved(a, b)) return false;
+        if (a == b) return false;
         Group& first = groups_[static_cast<std::size_t>(a)];
         Group& second = groups_[static_cast<std::size_t>(b)];
-        if (!first.description || !second.description) return false;
-        Group merged;
-        std::merge(first.ops.begin(), first.ops.end(), second.ops.begin(), second.ops.end(),
-                   std::back_inserter(merged.ops));
-        for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = a;
-        const Extracted extracted = extract(merged.ops, a);
-        merged.description = try_describe_kernel(extracted.function, &merged.why);
-        const double before = first.cost + second.cost;
-        if (merged.description) {
-            merged.cost = cost_of(*merged.description);
-            if (merged.cost <= before * (1 - least_saving)) {
-                first = std::move(merged);
-                second = Group{};
-                return true;
+        // What did not fit does not fit the second time.
+        auto& tried = tried_[{std::min(a, b), std::max(a, b)}];
+        const std::pair<int, int> versions{groups_[static_cast<std::size_t>(std::min(a, b))].version,
+                                           groups_[static_cast<std::size_t>(std::max(a, b))].version};
+        if (tried.why.empty() || tried.versions != versions) {
+            tried.versions = versions;
+            tried.why = "another op stands between them";
+            if (interleaved(a, b)) return false;
+            Group merged;
+            std::merge(first.ops.begin(), first.ops.end(), second.ops.begin(), second.ops.end(),
+                       std::back_inserter(merged.ops));
+            for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = a;
+            const Extracted extracted = extract(merged.ops, a);
+            merged.operands = extracted.operands;
+            merged.description = try_describe_kernel(extracted.function, &merged.why);
+            if (merged.description) {
+                merged.cost = cost_of(*merged.description);
+                if (merged.cost <= (first.cost + second.cost) * (1 - least_saving)) {
+                    merged.version = first.version + second.version + 1;
+                    first = std::move(merged);
+                    second = Group{};
+                    return true;
+                }
+                merged.why = "it would cost more in recomputation than it saves in memory traffic";
             }
-            merged.why = "it would cost more in recomputation than it saves in memory traffic";
+            for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = b;
+            tried.why = merged.why;
         }
-        for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = b;
-        declined_[{std::min(a, b), std::max(a, b)}] = merged.why;
         return false;
     }
 
@@ -385,11 +423,25 @@ class FunctionFusion {
             changed = false;
             for (std::size_t k = 0; k < f_.ops.size(); ++k) {
                 if (group_of_[k] == none) continue;
+                // What is computed again belongs to who reads it, not to where its operands come from.
+                const std::vector<int>& own = groups_[static_cast<std::size_t>(group_of_[k])].ops;
+                if (std::all_of(own.begin(), own.end(), [&](int one) { return is_recomputed(one); })) continue;
                 for (int producer : producers(static_cast<int>(k))) {
                     changed = try_merge(producer, group_of_[k], 0) || changed;
                 }
             }
         }
+    }
+
+    // What all ops of a group were part of; "" where they were part of several things.
+    std::string composite_of(int group) const {
+        std::string whole;
+        for (int k : groups_[static_cast<std::size_t>(group)].ops) {
+            const std::string part_of = op(k).attributes.string("part_of", "");
+            if (part_of.empty() || (!whole.empty() && whole != part_of)) return {};
+            whole = part_of;
+        }
+        return whole;
     }
 
     // Kernels that read the same tensor, and neither needs the other.
@@ -398,23 +450,127 @@ class FunctionFusion {
             changed = false;
             std::map<Value, std::vector<int>> readers;
             for (std::size_t g = 0; g < groups_.size(); ++g) {
-                if (groups_[g].ops.empty()) continue;
-                for (Value v : extract(groups_[g].ops, static_cast<int>(g)).operands) {
+                for (Value v : groups_[g].operands) {
                     if (f_.type(v).elements() > 1) readers[v].push_back(static_cast<int>(g));
                 }
             }
-            std::set<std::pair<int, int>> tried;
             for (const auto& [v, groups] : readers) {
-                for (std::size_t i = 0; i < groups.size() && !changed; ++i) {
-                    for (std::size_t j = i + 1; j < groups.size() && !changed; ++j) {
-                        if (!tried.insert({groups[i], groups[j]}).second) continue;
-                        constexpr double worthwhile = 0.05;
-                        changed = try_merge(groups[i], groups[j], worthwhile);
+                for (std::size_t i = 0; i < groups.size(); ++i) {
+                    for (std::size_t j = i + 1; j < groups.size(); ++j) {
+                        if (groups_[static_cast<std::size_t>(groups[i])].ops.empty())
+                            break;  // merged into another by now
+                        if (groups_[static_cast<std::size_t>(groups[j])].ops.empty()) continue;
+                        // Parts of the same composite belong together: queries and keys are rotated by one kernel.
+                        const std::string whole = composite_of(groups[i]);
+                        const bool same = !whole.empty() && whole == composite_of(groups[j]);
+                        changed = try_merge(groups[i], groups[j], same ? 0 : 0.05) || changed;
                     }
                 }
-                if (changed) break;
             }
         }
+    }
+
+    // ---- values that are cheaper to compute again ----
+
+    bool is_recomputed(int k) const { return op(k).attributes.has("recomputed"); }
+
+    // Whether the value is memory whatever becomes of `of`, a value of the same group.
+    bool in_memory_without(Value v, int group, Value of) const {
+        const int k = definition(v);
+        if (k < 0 || group_of_[static_cast<std::size_t>(k)] != group) return !is_transparent(k);
+        if (v == of) return false;
+        return escapes(v, group);
+    }
+
+    // The ops that compute a value from what is in memory anyway: pointwise, cheap and few. False where there are none
+    // such.
+    bool cheap_ops(Value v, int group, Value of, std::set<int>& ops) const {
+        constexpr std::size_t most = 6;
+        const int k = definition(v);
+        if (k >= 0 && is_transparent(k)) {
+            ops.insert(k);
+        } else if (in_memory_without(v, group, of)) {
+            return true;
+        } else {
+            const auto& rule = op_def(op(k).name).elementwise;
+            if (!rule || rule->code.find("vec_math::") != std::string_view::npos) return false;
+            ops.insert(k);
+        }
+        if (ops.size() > 2 * most) return false;
+        const auto& operands = op(k).operands;
+        return std::all_of(operands.begin(), operands.end(), [&](Value o) { return cheap_ops(o, group, of, ops); });
+    }
+
+    struct Recomputed {
+        Value value;
+        int group;          // that computes it
+        std::set<int> ops;  // … by these, in order
+    };
+
+    std::optional<Recomputed> worth_recomputing(int k) const {
+        const int group = group_of_[static_cast<std::size_t>(k)];
+        const Value v = op(k).results[0];
+        if (uses_.is_result[v.index]) return std::nullopt;
+        std::set<int> readers;  // groups
+        for (int user : uses_.users[v.index]) {
+            const int of = group_of_[static_cast<std::size_t>(user)];
+            if (of == none) return std::nullopt;
+            if (of != group) readers.insert(of);
+        }
+        if (readers.empty()) return std::nullopt;
+        Recomputed result{v, group, {}};
+        if (!cheap_ops(v, group, v, result.ops)) return std::nullopt;
+        // What the readers would have to read in its place.
+        std::set<Value> sources;
+        for (int one : result.ops) {
+            for (Value o : op(one).operands) {
+                if (definition(o) < 0 || result.ops.count(definition(o)) == 0) sources.insert(o);
+            }
+        }
+        auto bytes = [this](Value o) { return static_cast<std::int64_t>(f_.type(o).bytes()); };
+        std::int64_t saved = bytes(v);
+        for (int reader : readers) {
+            std::set<Value> more = sources;
+            for (Value o : groups_[static_cast<std::size_t>(reader)].operands) more.erase(o);
+            saved += bytes(v);
+            for (Value o : more) saved -= bytes(o);
+        }
+        if (saved <= 0) return std::nullopt;
+        return result;
+    }
+
+    Function recompute(const std::vector<Recomputed>& values) const {
+        Function out = f_;
+        out.ops.clear();
+        Builder builder(out);
+        std::map<Value, const Recomputed*> wanted;
+        for (const Recomputed& one : values) wanted[one.value] = &one;
+        std::map<std::pair<Value, int>, Value> copies;  // by value and the group that reads it
+        for (std::size_t j = 0; j < f_.ops.size(); ++j) {
+            const int reader = group_of_[j];
+            std::vector<Value> operands = f_.ops[j].operands;
+            for (Value& operand : operands) {
+                const auto at = wanted.find(operand);
+                if (at == wanted.end() || at->second->group == reader) continue;
+                Value& copy = copies[{operand, reader}];
+                if (!copy) {
+                    std::map<Value, Value> moved;
+                    for (int c : at->second->ops) {
+                        std::vector<Value> from = op(c).operands;
+                        for (Value& o : from) {
+                            if (moved.count(o) != 0) o = moved[o];
+                        }
+                        moved[op(c).results[0]] = builder.clone(op(c), from, f_).front();
+                        out.ops.back().attributes.set("recomputed", true);
+                    }
+                    copy = moved.at(operand);
+                }
+                operand = copy;
+            }
+            out.ops.push_back(f_.ops[j]);
+            out.ops.back().operands = std::move(operands);
+        }
+        return out;
     }
 
     void report_declined() {
@@ -424,10 +580,11 @@ class FunctionFusion {
             if (g == none) continue;
             for (int producer : producers(static_cast<int>(k))) {
                 if (producer == g || !said.insert({producer, g}).second) continue;
-                const auto why = declined_.find({std::min(producer, g), std::max(producer, g)});
-                report_.declined("fuse", where(g),
-                                 fmt::format("not with the kernel of {} that it reads: {}", where(producer),
-                                             why == declined_.end() ? "another op stands between them" : why->second));
+                const auto tried = tried_.find({std::min(producer, g), std::max(producer, g)});
+                report_.declined(
+                    "fuse", where(g),
+                    fmt::format("not with the kernel of {} that it reads: {}", where(producer),
+                                tried == tried_.end() ? "another op stands between them" : tried->second.why));
             }
         }
     }
@@ -476,7 +633,7 @@ class FunctionFusion {
             if (g == none) {
                 done[static_cast<std::size_t>(k)] = true;
                 const std::vector<Value> results = builder.clone(op(k), here, f_);
-                out.ops.back().attributes.erase("part_of");
+                forget_origin(out.ops.back());
                 for (std::size_t r = 0; r < results.size(); ++r) moved[op(k).results[r]] = results[r];
                 return;
             }
@@ -544,7 +701,14 @@ class FunctionFusion {
     std::vector<Group> groups_;
     std::vector<bool> apart_;                // by op: a view that kernels do not take in
     std::vector<std::int64_t> bytes_apart_;  // by op: what it alone would move
-    std::map<std::pair<int, int>, std::string> declined_;
+    struct Tried {
+        std::pair<int, int> versions;
+        std::string why;
+    };
+    std::map<std::pair<int, int>, Tried> tried_;  // pairs that did not become one
+    std::vector<std::vector<int>> readers_;       // by op, through views
+    std::vector<int> seen_;                       // by op: the last walk that came by
+    int walk_ = 0;
 };
 
 // ---- kernel functions of the module
@@ -608,6 +772,37 @@ std::string what_of(const std::string& kind) {
     return "elements";
 }
 
+// Names of a composite's kernel that several modules share say nothing of the first one:
+// "post_attention_layernorm_weight" is "weight", the module's own output "y", the gradients of these "dweight" and
+// "dy".
+void drop_module_names(Extracted& kernel) {
+    std::set<std::string> leaves;
+    for (const Op& op : kernel.function.ops) leaves.insert(scope_leaf(op.provenance.scope));
+    leaves.erase("");
+    std::set<Value> arguments(kernel.function.arguments.begin(), kernel.function.arguments.end());
+    for (std::size_t k = 0; k < kernel.function.values.size(); ++k) {
+        ValueInfo& info = kernel.function.values[k];
+        std::string name = info.name;
+        std::replace(name.begin(), name.end(), '.', '_');
+        const bool argument = arguments.count(Value{static_cast<std::uint32_t>(k)}) != 0;
+        for (const std::string& leaf : leaves) {
+            const std::size_t at = name.find(leaf);
+            if (at == std::string::npos) continue;
+            const std::string before = name.substr(0, at), after = name.substr(at + leaf.size());
+            if (before.empty() && after.empty()) {
+                name = argument ? "x" : "y";
+            } else if (before == "d" && after.empty()) {
+                name = argument ? "dy" : "dx";
+            } else if ((before.empty() || before == "d" || before == "grad_" || before.back() == '_') &&
+                       after.starts_with("_")) {
+                name = (before == "d" || before.starts_with("grad_") ? "d" : "") + after.substr(1);
+            }
+            if (name != info.name && !name.empty()) info.name = name;
+            break;
+        }
+    }
+}
+
 class KernelTable {
   public:
     explicit KernelTable(const Module& module) : module_(module) {
@@ -624,6 +819,7 @@ class KernelTable {
         const std::string key = to_string(canonical, options);
         if (auto at = known_.find(key); at != known_.end()) return at->second;
 
+        if (!kernel.composite.empty()) drop_module_names(kernel);
         Function function = kernel.function;
         const KernelDescription description = describe_kernel(function);
         function.kind = "kernel:" + description.kind;
@@ -675,8 +871,19 @@ Module fuse(Module module, const FuseOptions& options, Report& report) {
             functions.push_back(function);
             continue;
         }
-        FunctionFusion fusion(module, function, options, report);
-        functions.push_back(fusion.run([&](Extracted& kernel) { return kernels.add(kernel); }));
+        Function current = function;
+        constexpr int most_rounds = 8;
+        for (int round = 0;; ++round) {
+            FunctionFusion fusion(module, current, options, report);
+            fusion.group();
+            std::optional<Function> next;
+            if (round < most_rounds) next = fusion.with_recomputed_values();
+            if (!next) {
+                functions.push_back(fusion.run([&](Extracted& kernel) { return kernels.add(kernel); }));
+                break;
+            }
+            current = std::move(*next);
+        }
     }
     for (Function& kernel : kernels.functions()) functions.push_back(std::move(kernel));
     module.functions = std::move(functions);

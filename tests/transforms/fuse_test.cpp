@@ -195,6 +195,52 @@ func @main(%angle: f32[32,64], %x: f32[64,32,64]) -> (%y) {
     EXPECT_TRUE(said);
 }
 
+// What the way back needs of the way forward is computed again where its operands are in memory anyway.
+TEST(Fuse, ComputesCheapValuesAgain) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%x: f32[64,64], %s: f32[64,1], %w: f32[64,64]) -> (%z) {
+  %xn = mul(%x, %s) : f32[64,64]
+  %y = exp(%xn) : f32[64,64]
+  %p = matmul(%y, %w) {transpose_a = false, transpose_b = false} : f32[64,64]
+  %z = mul(%p, %xn) : f32[64,64]
+}
+)");
+    EXPECT_EQ(text, R"(module "m" values
+
+func @main(%x: f32[64,64], %s: f32[64,1], %w: f32[64,64]) -> (%z) {
+  %y = fused(%x, %s) {kernel = "exp_elements"} : f32[64,64]
+  %p = matmul(%y, %w) {transpose_a = false, transpose_b = false} : f32[64,64]
+  %z = fused(%x, %s, %p) {kernel = "mul_elements"} : f32[64,64]
+}
+
+func @exp_elements(%x: f32[64,64], %s: f32[64,1]) -> (%y) kind "kernel:pointwise" {
+  %xn = mul(%x, %s) : f32[64,64]
+  %y = exp(%xn) : f32[64,64]
+}
+
+func @mul_elements(%x: f32[64,64], %s: f32[64,1], %p: f32[64,64]) -> (%z) kind "kernel:pointwise" {
+  %xn = mul(%x, %s) : f32[64,64]
+  %z = mul(%p, %xn) : f32[64,64]
+}
+)");
+}
+
+// The kernel is named after the composite, its parameters without the module.
+TEST(Fuse, NamesKernelsAfterComposites) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%x: f32[8,64], %norm.weight: f32[64]) -> (%norm) {
+  %mul = mul(%x, %x) {part_of = "rms_norm"} : f32[8,64] at "model.norm"
+  %sum = reduce_sum(%mul) {axes = [1], keep_dims = true, part_of = "rms_norm"} : f32[8,1] at "model.norm"
+  %xs = mul(%x, %sum) {part_of = "rms_norm"} : f32[8,64] at "model.norm"
+  %norm = mul(%xs, %norm.weight) {part_of = "rms_norm"} : f32[8,64] at "model.norm"
+}
+)");
+    EXPECT_NE(text.find("%norm = fused(%x, %norm.weight) {kernel = \"rms_norm_forward\"}"), std::string::npos) << text;
+    EXPECT_NE(text.find("func @rms_norm_forward(%x: f32[8,64], %weight: f32[64]) -> (%y)"), std::string::npos) << text;
+}
+
 TEST(Fuse, ReadsLazyConstantsAsFormulas) {
     EXPECT_EQ(fused_text(R"(module "m" values
 
