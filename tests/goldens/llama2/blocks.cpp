@@ -18,15 +18,13 @@ void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const 
     float* const post_attention_layernorm = at<float>(scratch, offset::post_attention_layernorm);  // (B,T,C)
     float* const swiglu = at<float>(scratch, offset::swiglu);  // (B,T,H)
 
-    // input_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); input_layernorm = x * rstd * input_layernorm_weight
+    // input_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
     input_layernorm_rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
     // self_attn: y = x Wᵀ for 3 weights that lie side by side
     linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = w.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // self_attn
-    rotary(rotary_2, saved.qkv_proj, sin, cos, stream);
-    // self_attn
-    self_attn_rotary(rotary_3, saved.qkv_proj, sin, cos, stream);
+    rotary(rotary_2, rotary_3, saved.qkv_proj, sin, cos, stream);
     // self_attn: causal attention; keeps the log-sum-exp of each row of scores
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = rotary_2, .k = rotary_3, .v = saved.qkv_proj + 24,
         .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
@@ -34,7 +32,7 @@ void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const 
     // y = x Wᵀ + residual
     linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = w.o_proj, .residual = x, .rows = B * T, .in = C,
         .out = C}, stream);
-    // post_attention_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); input_layernorm = x * rstd * input_layernorm_weight
+    // post_attention_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
     input_layernorm_rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
         w.post_attention_layernorm, stream);
     // mlp: y = x Wᵀ for 2 weights that lie side by side
@@ -97,9 +95,7 @@ void decoder_layer_backward(const Arenas& arenas_, float* dx /* (B,T,C) */, cons
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
         .in = C, .out = C}, stream);
     // self_attn
-    rotary(rotary_2, saved.qkv_proj, sin, cos, stream);
-    // self_attn
-    self_attn_rotary(rotary_3, saved.qkv_proj, sin, cos, stream);
+    rotary(rotary_2, rotary_3, saved.qkv_proj, sin, cos, stream);
     // self_attn: dq, dk, dv of causal attention
     attention_backward({.dq = drotary, .dk = drotary_2, .dv = dv_proj, .dout = dsdpa_2, .q = rotary_2, .k = rotary_3,
         .v = saved.qkv_proj + 24, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F, .B = B,

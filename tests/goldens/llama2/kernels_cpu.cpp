@@ -15,156 +15,143 @@ namespace vec_math = thunder::math;
 
 using namespace thunder;
 
-// rms_norm_forward: rstd = rsqrt(mean(residual^2) + 1e-05); norm = mul * model_norm_weight; mul = residual * rstd
+// rms_norm_forward: rstd = rsqrt(mean(residual^2) + 1e-05); y = residual * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
-void rms_norm_forward(float* rstd, float* norm, float* mul, const float* residual, const float* model_norm_weight,
-    Stream& /*stream*/) {
+void rms_norm_forward(float* rstd, float* y, const float* residual, const float* weight, Stream& /*stream*/) {
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* residual_row = residual + row * width;
-            float* norm_row = norm + row * width;
-            float* mul_row = mul + row * width;
+            float* y_row = y + row * width;
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
                 return residual_row[c] * residual_row[c];
             });
             const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float mul_2 = residual_row[c] * rstd_2;
-                const float norm_2 = mul_2 * model_norm_weight[c];
-                norm_row[c] = norm_2;
-                mul_row[c] = mul_2;
+                y_row[c] = residual_row[c] * rstd_2 * weight[c];
             }
             rstd[row] = rstd_2;
         }
     });
 }
 
-// rms_norm_backward: dresidual = rstd * (dnorm * model_norm_weight - mul * mean(dnorm * model_norm_weight * mul));
-// grad_model_norm_weight_after = first_micro_step ? sum over rows(dnorm * mul) : grad_model_norm_weight + sum over
-// rows(dnorm * mul)
+// rms_norm_backward: dresidual = rstd * (dy * weight - residual * rstd * mean(dy * weight * (residual * rstd)));
+// dweight_after = first_micro_step ? weight_2 : dweight + weight_2 with weight_2 = sum over rows(dy * (residual *
+// rstd))
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
-void rms_norm_backward(float* dresidual, float* grad_model_norm_weight_after, const float* dnorm,
-    const float* model_norm_weight, const float* mul, const float* rstd, const float* grad_model_norm_weight,
-    const bool* first_micro_step, Stream& stream) {
+void rms_norm_backward(float* dresidual, float* dweight_after, const float* dy, const float* weight,
+    const float* residual, const float* rstd, const float* dweight, const bool* first_micro_step, Stream& stream) {
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const float* dnorm_row = dnorm + row * width;
-                const float* mul_row = mul + row * width;
+                const float* dy_row = dy + row * width;
+                const float* residual_row = residual + row * width;
                 float* dresidual_row = dresidual + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return dnorm_row[c] * model_norm_weight[c] * mul_row[c];
+                    return dy_row[c] * weight[c] * (residual_row[c] * rstd_row);
                 });
-                const float mul_2 = sum * 0.0625F;
+                const float mul = sum * 0.0625F;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    partial[c] += dnorm_row[c] * mul_row[c];
-                    dresidual_row[c] = rstd_row * (dnorm_row[c] * model_norm_weight[c] - mul_row[c] * mul_2);
+                    const float mul_2 = residual_row[c] * rstd_row;
+                    partial[c] += dy_row[c] * mul_2;
+                    dresidual_row[c] = rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
                 }
             }
         },
         [&](std::int64_t column, float sum) {
-            grad_model_norm_weight_after[column] = first_micro_step_value ? sum : grad_model_norm_weight[column] + sum;
+            dweight_after[column] = first_micro_step_value ? sum : dweight[column] + sum;
         });
 }
 
 // add_elements: loss_sum_after = loss_sum + loss
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& /*stream*/) {
-    const float loss_sum_value = loss_sum[0];
-    const float loss_value = loss[0];
-    loss_sum_after[0] = loss_sum_value + loss_value;
+    loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
-// cross_entropy_weight: loss_weight_after = loss_weight + sum((labels != -100))
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& /*stream*/) {
-    constexpr std::int64_t rows = 1, width = 16;
-    const float loss_weight_value = loss_weight[0];
-    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return static_cast<float>(labels[c] != -100);
-            });
-            loss_weight_after[0] = loss_weight_value + sum;
-        }
+// cross_entropy_weight: weight_after = weight + sum((labels != -100))
+void cross_entropy_weight(float* weight_after, const std::int64_t* labels, const float* weight, Stream& /*stream*/) {
+    constexpr std::int64_t width = 16;
+    const float weight_value = weight[0];
+    const float sum = row_sum<float>(width, [&](std::int64_t c) {
+        return static_cast<float>(labels[c] != -100);
     });
+    weight_after[0] = weight_value + sum;
 }
 
-// input_layernorm_rms_norm_forward: rstd = rsqrt(mean(x^2) + 1e-05); input_layernorm = x * rstd *
-// input_layernorm_weight
+// input_layernorm_rms_norm_forward: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm)
-void input_layernorm_rms_norm_forward(float* rstd, float* input_layernorm, const float* x,
-    const float* input_layernorm_weight, Stream& /*stream*/) {
+void input_layernorm_rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& /*stream*/) {
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* x_row = x + row * width;
-            float* input_layernorm_row = input_layernorm + row * width;
+            float* y_row = y + row * width;
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
                 return x_row[c] * x_row[c];
             });
             const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                input_layernorm_row[c] = x_row[c] * rstd_2 * input_layernorm_weight[c];
+                y_row[c] = x_row[c] * rstd_2 * weight[c];
             }
             rstd[row] = rstd_2;
         }
     });
 }
 
-// rotary: rotary1 = qkv_proj1 * cos1 - qkv_proj2 * sin1; rotary2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
+// rotary: rotary1 = qkv_proj1 * cos1 - qkv_proj2 * sin1; rotary2 = qkv_proj2 * cos2 + qkv_proj1 * sin2; rotary_2_1 =
+// qkv_proj3 * cos1 - qkv_proj4 * sin1; rotary_2_2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary(float* rotary, const float* qkv_proj, const float* sin, const float* cos, Stream& /*stream*/) {
-    constexpr std::int64_t rows = 64, width = 2;
-    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t i0 = row / 32;
-            const std::int64_t i1 = row / 4 % 8;
-            const std::int64_t i2 = row % 4;
-            const float* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
-            const float* cos_row = cos + i1 * 4;
-            const float* sin_row = sin + i1 * 4;
-            float* rotary_row = rotary + i0 * 128 + i1 * 16 + i2 * 4;
-            #pragma omp simd
-            for (std::int64_t c = 0; c < width; ++c) {
-                const float sub = qkv_proj_row[c] * cos_row[c] - qkv_proj_row[c + 2] * sin_row[c];
-                const float add = qkv_proj_row[c + 2] * cos_row[c + 2] + qkv_proj_row[c] * sin_row[c + 2];
-                rotary_row[c] = sub;
-                rotary_row[c + 2] = add;
+void rotary(float* rotary, float* rotary_2, const float* qkv_proj, const float* sin, const float* cos,
+    Stream& /*stream*/) {
+    {
+        constexpr std::int64_t rows = 64, width = 2;
+        parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const std::int64_t i0 = row / 32;
+                const std::int64_t i1 = row / 4 % 8;
+                const std::int64_t i2 = row % 4;
+                const float* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
+                const float* cos_row = cos + i1 * 4;
+                const float* sin_row = sin + i1 * 4;
+                float* rotary_row = rotary + i0 * 128 + i1 * 16 + i2 * 4;
+                #pragma omp simd
+                for (std::int64_t c = 0; c < width; ++c) {
+                    const float sub = qkv_proj_row[c] * cos_row[c] - qkv_proj_row[c + 2] * sin_row[c];
+                    const float add = qkv_proj_row[c + 2] * cos_row[c + 2] + qkv_proj_row[c] * sin_row[c + 2];
+                    rotary_row[c] = sub;
+                    rotary_row[c + 2] = add;
+                }
             }
-        }
-    });
-}
-
-// self_attn_rotary: rotary1 = qkv_proj1 * cos1 - qkv_proj2 * sin1; rotary2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void self_attn_rotary(float* rotary, const float* qkv_proj, const float* sin, const float* cos, Stream& /*stream*/) {
-    constexpr std::int64_t rows = 32, width = 2;
-    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t i0 = row / 16;
-            const std::int64_t i1 = row / 2 % 8;
-            const std::int64_t i2 = row % 2;
-            const float* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
-            const float* cos_row = cos + i1 * 4;
-            const float* sin_row = sin + i1 * 4;
-            float* rotary_row = rotary + i0 * 64 + i1 * 8 + i2 * 4;
-            #pragma omp simd
-            for (std::int64_t c = 0; c < width; ++c) {
-                const float sub = qkv_proj_row[c + 16] * cos_row[c] - qkv_proj_row[c + 18] * sin_row[c];
-                const float add = qkv_proj_row[c + 18] * cos_row[c + 2] + qkv_proj_row[c + 16] * sin_row[c + 2];
-                rotary_row[c] = sub;
-                rotary_row[c + 2] = add;
+        });
+    }
+    {
+        constexpr std::int64_t rows = 32, width = 2;
+        parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const std::int64_t i0 = row / 16;
+                const std::int64_t i1 = row / 2 % 8;
+                const std::int64_t i2 = row % 2;
+                const float* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
+                const float* cos_row = cos + i1 * 4;
+                const float* sin_row = sin + i1 * 4;
+                float* rotary_2_row = rotary_2 + i0 * 64 + i1 * 8 + i2 * 4;
+                #pragma omp simd
+                for (std::int64_t c = 0; c < width; ++c) {
+                    const float sub = qkv_proj_row[c + 16] * cos_row[c] - qkv_proj_row[c + 18] * sin_row[c];
+                    const float add = qkv_proj_row[c + 18] * cos_row[c + 2] + qkv_proj_row[c + 16] * sin_row[c + 2];
+                    rotary_2_row[c] = sub;
+                    rotary_2_row[c + 2] = add;
+                }
             }
-        }
-    });
+        });
+    }
 }
 
 // swiglu_forward: swiglu = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
@@ -201,29 +188,24 @@ void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_p
                 const float sigmoid = vec_math::sigmoid(gate_up_proj_row[c]);
                 const float mul = gate_up_proj_row[c] * sigmoid;
                 const float swiglu_2 = mul * gate_up_proj_row[c + 24];
-                const float dgate_proj = dswiglu_row[c] * gate_up_proj_row[c + 24]
-                    * (sigmoid * (gate_up_proj_row[c] * (1.0F - sigmoid) + 1.0F));
-                const float dup_proj = dswiglu_row[c] * mul;
+                const float dx = dswiglu_row[c] * gate_up_proj_row[c + 24] *
+                    (sigmoid * (gate_up_proj_row[c] * (1.0F - sigmoid) + 1.0F));
+                const float dx_2 = dswiglu_row[c] * mul;
                 swiglu_row[c] = swiglu_2;
-                dgate_up_proj_row[c] = dgate_proj;
-                dgate_up_proj_row[c + 24] = dup_proj;
+                dgate_up_proj_row[c] = dx;
+                dgate_up_proj_row[c + 24] = dx_2;
             }
         }
     });
 }
 
-// layers_rms_norm_backward: mul = residual * post_attention_layernorm_rstd * post_attention_layernorm_weight; dresidual
-// = dy + post_attention_layernorm_rstd * (dpost_attention_layernorm * post_attention_layernorm_weight - residual *
-// post_attention_layernorm_rstd * mean(dpost_attention_layernorm * post_attention_layernorm_weight * (residual *
-// post_attention_layernorm_rstd))); grad_post_attention_layernorm_weight = first_micro_step ?
-// dpost_attention_layernorm.weight : grad_post_attention_layernorm_weight_2 + dpost_attention_layernorm.weight with
-// dpost_attention_layernorm.weight = sum over rows(dpost_attention_layernorm * (residual *
-// post_attention_layernorm_rstd))
+// layers_rms_norm_backward: mul = residual * rstd * weight; dresidual = dy_2 + rstd * (dy * weight - residual * rstd *
+// mean(dy * weight * (residual * rstd))); dweight = first_micro_step ? dweight_3 : dweight_2 + dweight_3 with dweight_3
+// = sum over rows(dy * (residual * rstd))
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1})
-void layers_rms_norm_backward(float* mul, float* dresidual, float* grad_post_attention_layernorm_weight,
-    const float* residual, const float* post_attention_layernorm_rstd, const float* post_attention_layernorm_weight,
-    const float* dpost_attention_layernorm, const float* dy, const float* grad_post_attention_layernorm_weight_2,
-    const bool* first_micro_step, Stream& stream) {
+void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, const float* residual, const float* rstd,
+    const float* weight, const float* dy, const float* dy_2, const float* dweight_2, const bool* first_micro_step,
+    Stream& stream) {
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -231,31 +213,28 @@ void layers_rms_norm_backward(float* mul, float* dresidual, float* grad_post_att
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* residual_row = residual + row * width;
+                const float* dy_2_row = dy_2 + row * width;
                 const float* dy_row = dy + row * width;
-                const float* dpost_attention_layernorm_row = dpost_attention_layernorm + row * width;
                 float* mul_row = mul + row * width;
                 float* dresidual_row = dresidual + row * width;
-                const float post_attention_layernorm_rstd_row = post_attention_layernorm_rstd[row];
+                const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return dpost_attention_layernorm_row[c] * post_attention_layernorm_weight[c]
-                        * (residual_row[c] * post_attention_layernorm_rstd_row);
+                    return dy_row[c] * weight[c] * (residual_row[c] * rstd_row);
                 });
                 const float mul_2 = sum * 0.0625F;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_3 = residual_row[c] * post_attention_layernorm_rstd_row;
-                    const float mul_4 = mul_3 * post_attention_layernorm_weight[c];
-                    const float dresidual_2 = dy_row[c] + post_attention_layernorm_rstd_row
-                        * (dpost_attention_layernorm_row[c] * post_attention_layernorm_weight[c] - mul_3 * mul_2);
-                    partial[c] += dpost_attention_layernorm_row[c] * mul_3;
+                    const float mul_3 = residual_row[c] * rstd_row;
+                    const float mul_4 = mul_3 * weight[c];
+                    const float dresidual_2 = dy_2_row[c] + rstd_row * (dy_row[c] * weight[c] - mul_3 * mul_2);
+                    partial[c] += dy_row[c] * mul_3;
                     mul_row[c] = mul_4;
                     dresidual_row[c] = dresidual_2;
                 }
             }
         },
         [&](std::int64_t column, float sum) {
-            grad_post_attention_layernorm_weight[column] = first_micro_step_value ? sum
-                : grad_post_attention_layernorm_weight_2[column] + sum;
+            dweight[column] = first_micro_step_value ? sum : dweight_2[column] + sum;
         });
 }
 

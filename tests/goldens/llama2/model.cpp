@@ -37,7 +37,6 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // activations, in memory that is reused
     float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
     float* const norm = at<float>(arenas_.scratch, offset::norm);  // (B,T,C)
-    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (B,T,C)
     float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
     float* const lm_head_2 = lm_head;  // (C,V)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
@@ -60,8 +59,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
-    // model.norm
-    rms_norm_forward(rstd, norm, mul, residual, w_norm, stream);
+    // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); y = residual * rstd * weight
+    rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
     linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = 2 * H}, stream);
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
@@ -77,7 +76,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head_2, .x = norm, .gradient = gradient, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // model.norm
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, mul, rstd, g_norm, &arenas_.scalars->first_micro_step, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
+        stream);
 
     // dy (B,T,C): in two slots by turns
     const auto dy_slot =
@@ -105,7 +105,7 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
-    // loss: loss_weight_after = loss_weight + sum((labels != -100))
+    // loss: weight_after = weight + sum((labels != -100))
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
 }
 

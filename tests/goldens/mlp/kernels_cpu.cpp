@@ -41,22 +41,15 @@ void net_select(float* dlinear, const float* relu, const float* drelu, Stream& /
 
 // add_elements: loss_sum_after = loss_sum + loss
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& /*stream*/) {
-    const float loss_sum_value = loss_sum[0];
-    const float loss_value = loss[0];
-    loss_sum_after[0] = loss_sum_value + loss_value;
+    loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
-// cross_entropy_weight: loss_weight_after = loss_weight + sum((labels != -100))
-void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& /*stream*/) {
-    constexpr std::int64_t rows = 1, width = 4;
-    const float loss_weight_value = loss_weight[0];
-    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return static_cast<float>(labels[c] != -100);
-            });
-            loss_weight_after[0] = loss_weight_value + sum;
-        }
+// cross_entropy_weight: weight_after = weight + sum((labels != -100))
+void cross_entropy_weight(float* weight_after, const std::int64_t* labels, const float* weight, Stream& /*stream*/) {
+    constexpr std::int64_t width = 4;
+    const float weight_value = weight[0];
+    const float sum = row_sum<float>(width, [&](std::int64_t c) {
+        return static_cast<float>(labels[c] != -100);
     });
+    weight_after[0] = weight_value + sum;
 }

@@ -17,14 +17,14 @@ using namespace thunder;
 
 // cos_sum_rows: reduce_max = max(gauge); residual = gauge + (max(sub, 0) + log(exp(-abs(sub)) + 1)) / max(gauge);
 // reduce_max_2 = reduce_max_3; div = (max(sub_2, 0) + log(exp(-abs(sub_2)) + 1)) / reduce_max_3; residual_2 =
-// abs(residual_3) + 1; log = log(residual_2); sign = sign(residual_3); cast = (residual == reduce_max_3); reduce_sum =
-// sum(cast); sigmoid = sigmoid(sub_2); cos = cos(mul); sigmoid_2 = sigmoid(sub); cos_2 = cos(gauge * basins_0_period)
-// with sub = sin(gauge * basins_0_period) - basins_0_level, mul = residual * basins_1_period, sub_2 = sin(mul) -
-// basins_1_level, reduce_max_3 = max(residual), residual_3 = residual + div
+// abs(residual + div) + 1; log = log(residual_2); reduce_sum = sum((residual == reduce_max_3)); sigmoid =
+// sigmoid(sub_2); cos = cos(mul); sigmoid_2 = sigmoid(sub); cos_2 = cos(gauge * basins_0_period) with sub = sin(gauge *
+// basins_0_period) - basins_0_level, mul = residual * basins_1_period, sub_2 = sin(mul) - basins_1_level, reduce_max_3
+// = max(residual)
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
 void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float* div, float* residual_2, float* log,
-    float* sign, float* cast, float* reduce_sum, float* sigmoid, float* cos, float* sigmoid_2, float* cos_2,
-    const float* gauge, const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
+    float* reduce_sum, float* sigmoid, float* cos, float* sigmoid_2, float* cos_2, const float* gauge,
+    const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& /*stream*/) {
     constexpr std::int64_t rows = 6, width = 10;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -34,8 +34,6 @@ void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float
             float* div_row = div + row * width;
             float* residual_2_row = residual_2 + row * width;
             float* log_row = log + row * width;
-            float* sign_row = sign + row * width;
-            float* cast_row = cast + row * width;
             float* sigmoid_row = sigmoid + row * width;
             float* cos_row = cos + row * width;
             float* sigmoid_2_row = sigmoid_2 + row * width;
@@ -45,43 +43,38 @@ void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float
             const float basins_1_level_row = basins_1_level[row];
             const float max_2 = row_max<float>(width, [&](std::int64_t c) {
                 const float sub = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
-                const float softplus = std::max<float>(sub, 0)
-                    + vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
+                const float softplus = std::max<float>(sub, 0) +
+                    vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
                 return gauge_row[c] + softplus / max;
             });
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
                 const float sub = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
-                const float softplus = std::max<float>(sub, 0)
-                    + vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
+                const float softplus = std::max<float>(sub, 0) +
+                    vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
                 return static_cast<float>(gauge_row[c] + softplus / max == max_2);
             });
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float mul = gauge_row[c] * basins_0_period[c];
                 const float sub = vec_math::sin(mul) - basins_0_level_row;
-                const float softplus = std::max<float>(sub, 0)
-                    + vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
+                const float softplus = std::max<float>(sub, 0) +
+                    vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
                 const float residual_3 = gauge_row[c] + softplus / max;
                 const float mul_2 = residual_3 * basins_1_period[c];
                 const float sub_2 = vec_math::sin(mul_2) - basins_1_level_row;
-                const float softplus_2 = std::max<float>(sub_2, 0)
-                    + vec_math::log(vec_math::exp(-vec_math::abs(sub_2)) + 1.0F);
+                const float softplus_2 = std::max<float>(sub_2, 0) +
+                    vec_math::log(vec_math::exp(-vec_math::abs(sub_2)) + 1.0F);
                 const float div_2 = softplus_2 / max_2;
-                const float residual_4 = residual_3 + div_2;
-                const float residual_5 = vec_math::abs(residual_4) + 1.0F;
-                const float log_2 = vec_math::log(residual_5);
-                const float sign_2 = static_cast<float>((residual_4 > 0) - (residual_4 < 0));
-                const float cast_2 = static_cast<float>(residual_3 == max_2);
+                const float residual_4 = vec_math::abs(residual_3 + div_2) + 1.0F;
+                const float log_2 = vec_math::log(residual_4);
                 const float sigmoid_3 = vec_math::sigmoid(sub_2);
                 const float cos_3 = vec_math::cos(mul_2);
                 const float sigmoid_4 = vec_math::sigmoid(sub);
                 const float cos_4 = vec_math::cos(mul);
                 residual_row[c] = residual_3;
                 div_row[c] = div_2;
-                residual_2_row[c] = residual_5;
+                residual_2_row[c] = residual_4;
                 log_row[c] = log_2;
-                sign_row[c] = sign_2;
-                cast_row[c] = cast_2;
                 sigmoid_row[c] = sigmoid_3;
                 cos_row[c] = cos_3;
                 sigmoid_2_row[c] = sigmoid_4;
@@ -94,11 +87,10 @@ void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float
     });
 }
 
-// mul_sin_sum_columns: gt = log * shore_slope > 0.5; reduce_sum = sum over rows(cos(select)); sin = sin(select); mul =
-// (1 / log)^2 with select = gt ? log * shore_slope : 1 / log
+// mul_sin_sum_columns: reduce_sum = sum over rows(cos(select)); sin = sin(select) with select = log * shore_slope > 0.5
+// ? log * shore_slope : 1 / log
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
-void mul_sin_sum_columns(bool* gt, float* reduce_sum, float* sin, float* mul, const float* log,
-    const float* shore_slope, Stream& stream) {
+void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
     constexpr std::int64_t rows = 10, width = 6;
     column_reduction(
         rows, width, stream,
@@ -106,21 +98,13 @@ void mul_sin_sum_columns(bool* gt, float* reduce_sum, float* sin, float* mul, co
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* log_row = log + row;
                 const float* shore_slope_row = shore_slope + row * width;
-                bool* gt_row = gt + row * width;
                 float* sin_row = sin + row * width;
-                float* mul_row = mul + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_2 = log_row[c * 10] * shore_slope_row[c];
-                    const bool gt_2 = mul_2 > 0.5F;
-                    const float reciprocal = 1.0F / log_row[c * 10];
-                    const float select = gt_2 ? mul_2 : reciprocal;
-                    const float sin_2 = vec_math::sin(select);
-                    const float mul_3 = reciprocal * reciprocal;
+                    const float mul = log_row[c * 10] * shore_slope_row[c];
+                    const float select = mul > 0.5F ? mul : 1.0F / log_row[c * 10];
                     partial[c] += vec_math::cos(select);
-                    gt_row[c] = gt_2;
-                    sin_row[c] = sin_2;
-                    mul_row[c] = mul_3;
+                    sin_row[c] = vec_math::sin(select);
                 }
             }
         },
@@ -135,71 +119,71 @@ void mul_sin_sum_columns(bool* gt, float* reduce_sum, float* sin, float* mul, co
 // Replaces ReduceLogSumExp, ReduceSum
 void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& /*stream*/) {
-    constexpr std::int64_t rows = 1, width = 6;
+    constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_value = loss_sum[0];
-    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const float max = row_max<float>(width, [&](std::int64_t c) { return reduce_sum[c]; });
-            const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return vec_math::exp(reduce_sum[c] - max);
-            });
-            const float dreduce_sum_2 = dloss_value / sum;
-            const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
-                return -(dreduce_sum_2 * vec_math::exp(reduce_sum[c] - max));
-            });
-            const float sum_3 = row_sum<float>(width, [&](std::int64_t c) {
-                return static_cast<float>(reduce_sum[c] == max);
-            });
-            const float div = (dloss_value + sum_2) / sum_3;
-            const float loss_sum_after_2 = loss_sum_value + (vec_math::log(sum) + max);
-            #pragma omp simd
-            for (std::int64_t c = 0; c < width; ++c) {
-                dreduce_sum[c] = dreduce_sum_2 * vec_math::exp(reduce_sum[c] - max)
-                    + static_cast<float>(reduce_sum[c] == max) * div;
-            }
-            loss_sum_after[0] = loss_sum_after_2;
-        }
+    const float max = row_max<float>(width, [&](std::int64_t c) { return reduce_sum[c]; });
+    const float sum = row_sum<float>(width, [&](std::int64_t c) {
+        return vec_math::exp(reduce_sum[c] - max);
     });
+    const float dreduce_sum_2 = dloss_value / sum;
+    const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
+        return -(dreduce_sum_2 * vec_math::exp(reduce_sum[c] - max));
+    });
+    const float sum_3 = row_sum<float>(width, [&](std::int64_t c) {
+        return static_cast<float>(reduce_sum[c] == max);
+    });
+    const float div = (dloss_value + sum_2) / sum_3;
+    const float loss_sum_after_2 = loss_sum_value + (vec_math::log(sum) + max);
+    #pragma omp simd
+    for (std::int64_t c = 0; c < width; ++c) {
+        dreduce_sum[c] = dreduce_sum_2 * vec_math::exp(reduce_sum[c] - max) + static_cast<float>(reduce_sum[c] == max) *
+            div;
+    }
+    loss_sum_after[0] = loss_sum_after_2;
 }
 
 // accumulate_gradient: grad_shore_slope_after = first_micro_step ? dshore.slope : grad_shore_slope + dshore.slope with
-// dshore.slope = (gt1 ? -(dreduce_sum1 * sin1) : 0) * log; dresidual = (-((gt1 ? 0 : -(dreduce_sum1 * sin1)) * mul_2_1)
-// + (gt1 ? -(dreduce_sum1 * sin1) : 0) * shore_slope1) / residual1 * sign1; neg = -(dresidual * div / reduce_max1);
-// neg_2 = -dsub; mul = dsub * cos1 * basins_1_period with dsub = dresidual / reduce_max1 * sigmoid1;
-// grad_basins_1_period_after = first_micro_step ? dbasins.1.period : grad_basins_1_period + dbasins.1.period with
-// dbasins.1.period = (-((gt1 ? 0 : -(dreduce_sum1 * sin1)) * mul_2_1) + (gt1 ? -(dreduce_sum1 * sin1) : 0) *
-// shore_slope1) / residual1 * sign1 / reduce_max1 * sigmoid1 * cos1 * residual_2_1 + (-((gt2 ? 0 : -(dreduce_sum2 *
-// sin2)) * mul_2_2) + (gt2 ? -(dreduce_sum2 * sin2) : 0) * shore_slope2) / residual2 * sign2 / reduce_max2 * sigmoid2 *
-// cos2 * residual_2_2 + (-((gt3 ? 0 : -(dreduce_sum3 * sin3)) * mul_2_3) + (gt3 ? -(dreduce_sum3 * sin3) : 0) *
-// shore_slope3) / residual3 * sign3 / reduce_max3 * sigmoid3 * cos3 * residual_2_3 + (-((gt4 ? 0 : -(dreduce_sum4 *
-// sin4)) * mul_2_4) + (gt4 ? -(dreduce_sum4 * sin4) : 0) * shore_slope4) / residual4 * sign4 / reduce_max4 * sigmoid4 *
-// cos4 * residual_2_4 + (-((gt5 ? 0 : -(dreduce_sum5 * sin5)) * mul_2_5) + (gt5 ? -(dreduce_sum5 * sin5) : 0) *
-// shore_slope5) / residual5 * sign5 / reduce_max5 * sigmoid5 * cos5 * residual_2_5 + (-((gt6 ? 0 : -(dreduce_sum6 *
-// sin6)) * mul_2_6) + (gt6 ? -(dreduce_sum6 * sin6) : 0) * shore_slope6) / residual6 * sign6 / reduce_max6 * sigmoid6 *
-// cos6 * residual_2_6
-// Replaces Cos, Where, Reciprocal, Mul, Transpose, Log, Abs, Div, Softplus, Sub, Sin
-void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float* neg, float* neg_2, float* mul,
-    float* grad_basins_1_period_after, const float* dreduce_sum, const float* sin, const bool* gt, const float* mul_2,
-    const float* shore_slope, const float* log, const float* grad_shore_slope, const bool* first_micro_step,
-    const float* residual, const float* sign, const float* reduce_max, const float* div, const float* sigmoid,
-    const float* cos, const float* basins_1_period, const float* residual_2, const float* grad_basins_1_period,
-    Stream& /*stream*/) {
+// dshore.slope = (log1 * shore_slope1 > 0.5 ? -(dreduce_sum1 * sin1) : 0) * log1; dresidual = (-((gt ? 0 :
+// -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 * sin1) : 0) * shore_slope1) / residual1 *
+// sign(residual_2_1 + div1); neg = -dsub; mul = dsub * cos1 * basins_1_period with gt = log1 * shore_slope1 > 0.5, dsub
+// = dresidual / reduce_max1 * sigmoid1; grad_basins_1_period_after = first_micro_step ? dbasins.1.period :
+// grad_basins_1_period + dbasins.1.period with gt = log1 * shore_slope1 > 0.5, gt_2 = log2 * shore_slope2 > 0.5, gt_3 =
+// log3 * shore_slope3 > 0.5, gt_4 = log4 * shore_slope4 > 0.5, gt_5 = log5 * shore_slope5 > 0.5, gt_6 = log6 *
+// shore_slope6 > 0.5, dbasins.1.period = (-((gt ? 0 : -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 *
+// sin1) : 0) * shore_slope1) / residual1 * sign(residual_2_1 + div1) / reduce_max1 * sigmoid1 * cos1 * residual_2_1 +
+// (-((gt_2 ? 0 : -(dreduce_sum2 * sin2)) * (1 / log2)^2) + (gt_2 ? -(dreduce_sum2 * sin2) : 0) * shore_slope2) /
+// residual2 * sign(residual_2_2 + div2) / reduce_max2 * sigmoid2 * cos2 * residual_2_2 + (-((gt_3 ? 0 : -(dreduce_sum3
+// * sin3)) * (1 / log3)^2) + (gt_3 ? -(dreduce_sum3 * sin3) : 0) * shore_slope3) / residual3 * sign(residual_2_3 +
+// div3) / reduce_max3 * sigmoid3 * cos3 * residual_2_3 + (-((gt_4 ? 0 : -(dreduce_sum4 * sin4)) * (1 / log4)^2) + (gt_4
+// ? -(dreduce_sum4 * sin4) : 0) * shore_slope4) / residual4 * sign(residual_2_4 + div4) / reduce_max4 * sigmoid4 * cos4
+// * residual_2_4 + (-((gt_5 ? 0 : -(dreduce_sum5 * sin5)) * (1 / log5)^2) + (gt_5 ? -(dreduce_sum5 * sin5) : 0) *
+// shore_slope5) / residual5 * sign(residual_2_5 + div5) / reduce_max5 * sigmoid5 * cos5 * residual_2_5 + (-((gt_6 ? 0 :
+// -(dreduce_sum6 * sin6)) * (1 / log6)^2) + (gt_6 ? -(dreduce_sum6 * sin6) : 0) * shore_slope6) / residual6 *
+// sign(residual_2_6 + div6) / reduce_max6 * sigmoid6 * cos6 * residual_2_6
+// Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
+void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float* neg, float* mul,
+    float* grad_basins_1_period_after, const float* dreduce_sum, const float* sin, const float* log,
+    const float* shore_slope, const float* grad_shore_slope, const bool* first_micro_step, const float* residual,
+    const float* residual_2, const float* div, const float* reduce_max, const float* sigmoid, const float* cos,
+    const float* basins_1_period, const float* grad_basins_1_period, Stream& /*stream*/) {
     {
         constexpr std::int64_t rows = 10, width = 6;
         const bool first_micro_step_value = first_micro_step[0];
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const bool* gt_row = gt + row * width;
-                const float* sin_row = sin + row * width;
                 const float* log_row = log + row;
+                const float* shore_slope_row = shore_slope + row * width;
+                const float* sin_row = sin + row * width;
                 const float* grad_shore_slope_row = grad_shore_slope + row * width;
                 float* grad_shore_slope_after_row = grad_shore_slope_after + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dshore_slope = (gt_row[c] ? -(dreduce_sum[c] * sin_row[c]) : 0.0F) * log_row[c * 10];
-                    grad_shore_slope_after_row[c] = first_micro_step_value ? dshore_slope : grad_shore_slope_row[c]
-                        + dshore_slope;
+                    const float dmul = log_row[c * 10] * shore_slope_row[c] > 0.5F ? -(dreduce_sum[c] * sin_row[c])
+                        : 0.0F;
+                    const float dshore_slope = dmul * log_row[c * 10];
+                    grad_shore_slope_after_row[c] = first_micro_step_value ? dshore_slope : grad_shore_slope_row[c] +
+                        dshore_slope;
                 }
             }
         });
@@ -208,35 +192,35 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
         constexpr std::int64_t rows = 6, width = 10;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const bool* gt_row = gt + row;
-                const float* sin_row = sin + row;
-                const float* mul_2_row = mul_2 + row;
+                const float* log_row = log + row * width;
                 const float* shore_slope_row = shore_slope + row;
+                const float* sin_row = sin + row;
                 const float* residual_row = residual + row * width;
-                const float* sign_row = sign + row * width;
+                const float* residual_2_row = residual_2 + row * width;
                 const float* div_row = div + row * width;
                 const float* sigmoid_row = sigmoid + row * width;
                 const float* cos_row = cos + row * width;
                 float* dresidual_row = dresidual + row * width;
                 float* neg_row = neg + row * width;
-                float* neg_2_row = neg_2 + row * width;
                 float* mul_row = mul + row * width;
                 const float dreduce_sum_row = dreduce_sum[row];
                 const float reduce_max_row = reduce_max[row];
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
+                    const bool gt = log_row[c] * shore_slope_row[c * 6] > 0.5F;
                     const float dselect = -(dreduce_sum_row * sin_row[c * 6]);
-                    const float dlog = -((gt_row[c * 6] ? 0.0F : dselect) * mul_2_row[c * 6])
-                        + (gt_row[c * 6] ? dselect : 0.0F) * shore_slope_row[c * 6];
-                    const float dresidual_2 = dlog / residual_row[c] * sign_row[c];
+                    const float reciprocal = 1.0F / log_row[c];
+                    const float dlog = -((gt ? 0.0F : dselect) * (reciprocal * reciprocal)) + (gt ? dselect : 0.0F) *
+                        shore_slope_row[c * 6];
+                    const float residual_3 = residual_2_row[c] + div_row[c];
+                    const float dresidual_2 = dlog / residual_row[c] *
+                        static_cast<float>((residual_3 > 0) - (residual_3 < 0));
                     const float dsub = dresidual_2 / reduce_max_row * sigmoid_row[c];
-                    const float neg_3 = -(dresidual_2 * div_row[c] / reduce_max_row);
-                    const float neg_4 = -dsub;
-                    const float mul_3 = dsub * cos_row[c] * basins_1_period[c];
+                    const float neg_2 = -dsub;
+                    const float mul_2 = dsub * cos_row[c] * basins_1_period[c];
                     dresidual_row[c] = dresidual_2;
-                    neg_row[c] = neg_3;
-                    neg_2_row[c] = neg_4;
-                    mul_row[c] = mul_3;
+                    neg_row[c] = neg_2;
+                    mul_row[c] = mul_2;
                 }
             }
         });
@@ -259,41 +243,62 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
         parallel_for(n, 4096, [&](std::int64_t begin, std::int64_t end) {
             #pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) {
+                const bool gt = log[i] * shore_slope[i * 6] > 0.5F;
                 const float dselect = -(dreduce_sum_value * sin[i * 6]);
-                const float dlog = -((gt[i * 6] ? 0.0F : dselect) * mul_2[i * 6]) + (gt[i * 6] ? dselect : 0.0F)
-                    * shore_slope[i * 6];
-                const float dmul = dlog / residual[i] * sign[i] / reduce_max_value * sigmoid[i] * cos[i];
+                const float reciprocal = 1.0F / log[i];
+                const float dlog = -((gt ? 0.0F : dselect) * (reciprocal * reciprocal)) + (gt ? dselect : 0.0F) *
+                    shore_slope[i * 6];
+                const float residual_3 = residual_2[i] + div[i];
+                const float dsub = dlog / residual[i] * static_cast<float>((residual_3 > 0) - (residual_3 < 0)) /
+                    reduce_max_value * sigmoid[i];
+                const bool gt_2 = log[i + 10] * shore_slope[i * 6 + 1] > 0.5F;
                 const float dselect_2 = -(dreduce_sum_value_2 * sin[i * 6 + 1]);
-                const float dlog_2 = -((gt[i * 6 + 1] ? 0.0F : dselect_2) * mul_2[i * 6 + 1])
-                    + (gt[i * 6 + 1] ? dselect_2 : 0.0F) * shore_slope[i * 6 + 1];
-                const float dmul_2 = dlog_2 / residual[i + 10] * sign[i + 10] / reduce_max_value_2 * sigmoid[i + 10]
-                    * cos[i + 10];
+                const float reciprocal_2 = 1.0F / log[i + 10];
+                const float dlog_2 = -((gt_2 ? 0.0F : dselect_2) * (reciprocal_2 * reciprocal_2)) +
+                    (gt_2 ? dselect_2 : 0.0F) * shore_slope[i * 6 + 1];
+                const float residual_4 = residual_2[i + 10] + div[i + 10];
+                const float dsub_2 = dlog_2 / residual[i + 10] *
+                    static_cast<float>((residual_4 > 0) - (residual_4 < 0)) / reduce_max_value_2 * sigmoid[i + 10];
+                const float dbasins_1_period = dsub * cos[i] * residual_2[i] + dsub_2 * cos[i + 10] *
+                    residual_2[i + 10];
+                const bool gt_3 = log[i + 20] * shore_slope[i * 6 + 2] > 0.5F;
                 const float dselect_3 = -(dreduce_sum_value_3 * sin[i * 6 + 2]);
-                const float dlog_3 = -((gt[i * 6 + 2] ? 0.0F : dselect_3) * mul_2[i * 6 + 2])
-                    + (gt[i * 6 + 2] ? dselect_3 : 0.0F) * shore_slope[i * 6 + 2];
-                const float dmul_3 = dlog_3 / residual[i + 20] * sign[i + 20] / reduce_max_value_3 * sigmoid[i + 20]
-                    * cos[i + 20];
-                const float dbasins_1_period = dmul * residual_2[i] + dmul_2 * residual_2[i + 10] + dmul_3
-                    * residual_2[i + 20];
+                const float reciprocal_3 = 1.0F / log[i + 20];
+                const float dlog_3 = -((gt_3 ? 0.0F : dselect_3) * (reciprocal_3 * reciprocal_3)) +
+                    (gt_3 ? dselect_3 : 0.0F) * shore_slope[i * 6 + 2];
+                const float residual_5 = residual_2[i + 20] + div[i + 20];
+                const float dsub_3 = dlog_3 / residual[i + 20] *
+                    static_cast<float>((residual_5 > 0) - (residual_5 < 0)) / reduce_max_value_3 * sigmoid[i + 20];
+                const bool gt_4 = log[i + 30] * shore_slope[i * 6 + 3] > 0.5F;
                 const float dselect_4 = -(dreduce_sum_value_4 * sin[i * 6 + 3]);
-                const float dlog_4 = -((gt[i * 6 + 3] ? 0.0F : dselect_4) * mul_2[i * 6 + 3])
-                    + (gt[i * 6 + 3] ? dselect_4 : 0.0F) * shore_slope[i * 6 + 3];
-                const float dmul_4 = dlog_4 / residual[i + 30] * sign[i + 30] / reduce_max_value_4 * sigmoid[i + 30]
-                    * cos[i + 30];
+                const float reciprocal_4 = 1.0F / log[i + 30];
+                const float dlog_4 = -((gt_4 ? 0.0F : dselect_4) * (reciprocal_4 * reciprocal_4)) +
+                    (gt_4 ? dselect_4 : 0.0F) * shore_slope[i * 6 + 3];
+                const float residual_6 = residual_2[i + 30] + div[i + 30];
+                const float dsub_4 = dlog_4 / residual[i + 30] *
+                    static_cast<float>((residual_6 > 0) - (residual_6 < 0)) / reduce_max_value_4 * sigmoid[i + 30];
+                const float dbasins_1_period_2 = dbasins_1_period + dsub_3 * cos[i + 20] * residual_2[i + 20] + dsub_4 *
+                    cos[i + 30] * residual_2[i + 30];
+                const bool gt_5 = log[i + 40] * shore_slope[i * 6 + 4] > 0.5F;
                 const float dselect_5 = -(dreduce_sum_value_5 * sin[i * 6 + 4]);
-                const float dlog_5 = -((gt[i * 6 + 4] ? 0.0F : dselect_5) * mul_2[i * 6 + 4])
-                    + (gt[i * 6 + 4] ? dselect_5 : 0.0F) * shore_slope[i * 6 + 4];
-                const float dmul_5 = dlog_5 / residual[i + 40] * sign[i + 40] / reduce_max_value_5 * sigmoid[i + 40]
-                    * cos[i + 40];
+                const float reciprocal_5 = 1.0F / log[i + 40];
+                const float dlog_5 = -((gt_5 ? 0.0F : dselect_5) * (reciprocal_5 * reciprocal_5)) +
+                    (gt_5 ? dselect_5 : 0.0F) * shore_slope[i * 6 + 4];
+                const float residual_7 = residual_2[i + 40] + div[i + 40];
+                const float dsub_5 = dlog_5 / residual[i + 40] *
+                    static_cast<float>((residual_7 > 0) - (residual_7 < 0)) / reduce_max_value_5 * sigmoid[i + 40];
+                const bool gt_6 = log[i + 50] * shore_slope[i * 6 + 5] > 0.5F;
                 const float dselect_6 = -(dreduce_sum_value_6 * sin[i * 6 + 5]);
-                const float dlog_6 = -((gt[i * 6 + 5] ? 0.0F : dselect_6) * mul_2[i * 6 + 5])
-                    + (gt[i * 6 + 5] ? dselect_6 : 0.0F) * shore_slope[i * 6 + 5];
-                const float dmul_6 = dlog_6 / residual[i + 50] * sign[i + 50] / reduce_max_value_6 * sigmoid[i + 50]
-                    * cos[i + 50];
-                const float dbasins_1_period_2 = dbasins_1_period + dmul_4 * residual_2[i + 30] + dmul_5
-                    * residual_2[i + 40] + dmul_6 * residual_2[i + 50];
-                grad_basins_1_period_after[i] = first_micro_step_value ? dbasins_1_period_2 : grad_basins_1_period[i]
-                    + dbasins_1_period_2;
+                const float reciprocal_6 = 1.0F / log[i + 50];
+                const float dlog_6 = -((gt_6 ? 0.0F : dselect_6) * (reciprocal_6 * reciprocal_6)) +
+                    (gt_6 ? dselect_6 : 0.0F) * shore_slope[i * 6 + 5];
+                const float residual_8 = residual_2[i + 50] + div[i + 50];
+                const float dsub_6 = dlog_6 / residual[i + 50] *
+                    static_cast<float>((residual_8 > 0) - (residual_8 < 0)) / reduce_max_value_6 * sigmoid[i + 50];
+                const float dbasins_1_period_3 = dbasins_1_period_2 + dsub_5 * cos[i + 40] * residual_2[i + 40] +
+                    dsub_6 * cos[i + 50] * residual_2[i + 50];
+                grad_basins_1_period_after[i] = first_micro_step_value ? dbasins_1_period_3 : grad_basins_1_period[i] +
+                    dbasins_1_period_3;
             }
         });
     }
@@ -315,39 +320,42 @@ void accumulate_gradient_2(float* grad_basins_1_level_after, const float* neg, c
 }
 
 // accumulate_gradient_3: grad_basins_0_level_after = first_micro_step ? reduce_sum_2 : grad_basins_0_level +
-// reduce_sum_2; mul = dsub * cos * gauge with dsub = (dresidual + cast * (sum(neg) / reduce_sum) + mul_2) / reduce_max
-// * sigmoid, reduce_sum_2 = sum(-dsub)
+// reduce_sum_2; mul = dsub * cos * gauge with dsub = (dresidual + (residual == reduce_max) * (sum(-(dresidual * div /
+// reduce_max)) / reduce_sum) + mul_2) / reduce_max_2 * sigmoid, reduce_sum_2 = sum(-dsub)
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
-void accumulate_gradient_3(float* grad_basins_0_level_after, float* mul, const float* neg, const float* reduce_sum,
-    const float* cast, const float* dresidual, const float* mul_2, const float* reduce_max, const float* sigmoid,
-    const float* grad_basins_0_level, const bool* first_micro_step, const float* cos, const float* gauge,
-    Stream& /*stream*/) {
+void accumulate_gradient_3(float* grad_basins_0_level_after, float* mul, const float* dresidual, const float* div,
+    const float* reduce_max, const float* reduce_sum, const float* residual, const float* mul_2,
+    const float* reduce_max_2, const float* sigmoid, const float* grad_basins_0_level, const bool* first_micro_step,
+    const float* cos, const float* gauge, Stream& /*stream*/) {
     constexpr std::int64_t rows = 6, width = 10;
     const bool first_micro_step_value = first_micro_step[0];
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* dresidual_row = dresidual + row * width;
-            const float* cast_row = cast + row * width;
-            const float* neg_row = neg + row * width;
+            const float* residual_row = residual + row * width;
+            const float* div_row = div + row * width;
             const float* mul_2_row = mul_2 + row * width;
             const float* sigmoid_row = sigmoid + row * width;
             const float* cos_row = cos + row * width;
             const float* gauge_row = gauge + row * width;
             float* mul_row = mul + row * width;
-            const float sum = row_sum<float>(width, [&](std::int64_t c) { return neg_row[c]; });
-            const float div = sum / reduce_sum[row];
             const float reduce_max_row = reduce_max[row];
+            const float sum = row_sum<float>(width, [&](std::int64_t c) {
+                return -(dresidual_row[c] * div_row[c] / reduce_max_row);
+            });
+            const float div_2 = sum / reduce_sum[row];
+            const float reduce_max_2_row = reduce_max_2[row];
             const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
-                const float dsub = (dresidual_row[c] + cast_row[c] * div + mul_2_row[c]) / reduce_max_row
-                    * sigmoid_row[c];
-                return -dsub;
+                const float dresidual_2 = dresidual_row[c] + static_cast<float>(residual_row[c] == reduce_max_row) *
+                    div_2 + mul_2_row[c];
+                return -(dresidual_2 / reduce_max_2_row * sigmoid_row[c]);
             });
             const float grad_basins_0_level_after_2 = first_micro_step_value ? sum_2 : grad_basins_0_level[row] + sum_2;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float dsub = (dresidual_row[c] + cast_row[c] * div + mul_2_row[c]) / reduce_max_row
-                    * sigmoid_row[c];
-                mul_row[c] = dsub * cos_row[c] * gauge_row[c];
+                const float dresidual_2 = dresidual_row[c] + static_cast<float>(residual_row[c] == reduce_max_row) *
+                    div_2 + mul_2_row[c];
+                mul_row[c] = dresidual_2 / reduce_max_2_row * sigmoid_row[c] * cos_row[c] * gauge_row[c];
             }
             grad_basins_0_level_after[row] = grad_basins_0_level_after_2;
         }
@@ -365,14 +373,13 @@ void accumulate_gradient_4(float* grad_basins_0_period_after, const float* mul, 
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
             const float dbasins_0_period = mul[i] + mul[i + 10] + mul[i + 20] + mul[i + 30] + mul[i + 40] + mul[i + 50];
-            grad_basins_0_period_after[i] = first_micro_step_value ? dbasins_0_period : grad_basins_0_period[i]
-                + dbasins_0_period;
+            grad_basins_0_period_after[i] = first_micro_step_value ? dbasins_0_period : grad_basins_0_period[i] +
+                dbasins_0_period;
         }
     });
 }
 
 // add_elements: loss_weight_after = loss_weight + 1
 void add_elements(float* loss_weight_after, const float* loss_weight, Stream& /*stream*/) {
-    const float loss_weight_value = loss_weight[0];
-    loss_weight_after[0] = loss_weight_value + 1.0F;
+    loss_weight_after[0] = loss_weight[0] + 1.0F;
 }

@@ -40,37 +40,32 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const div = at<float>(arenas_.scratch, offset::div);  // (B,10)
     float* const residual_2 = at<float>(arenas_.scratch, offset::residual_2);  // (B,10)
     float* const log = at<float>(arenas_.scratch, offset::log);  // (B,10)
-    float* const sign = at<float>(arenas_.scratch, offset::sign);  // (B,10)
-    float* const cast = at<float>(arenas_.scratch, offset::cast);  // (B,10)
     float* const reduce_sum = at<float>(arenas_.scratch, offset::reduce_sum);  // (B,1)
     float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (B,10)
     float* const cos = at<float>(arenas_.scratch, offset::cos);  // (B,10)
     float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (B,10)
     float* const cos_2 = at<float>(arenas_.scratch, offset::cos_2);  // (B,10)
-    bool* const gt = at<bool>(arenas_.scratch, offset::gt);  // (10,B)
     float* const reduce_sum_2 = at<float>(arenas_.scratch, offset::reduce_sum_2);  // (B)
     float* const sin = at<float>(arenas_.scratch, offset::sin);  // (10,B)
-    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (10,B)
     float* const dreduce_sum = at<float>(arenas_.scratch, offset::dreduce_sum);  // (B)
     float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,10)
     float* const neg = at<float>(arenas_.scratch, offset::neg);  // (B,10)
-    float* const neg_2 = at<float>(arenas_.scratch, offset::neg_2);  // (B,10)
+    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (B,10)
     float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (B,10)
-    float* const mul_3 = at<float>(arenas_.scratch, offset::mul_3);  // (B,10)
 
-    cos_sum_rows(reduce_max, residual, reduce_max_2, div, residual_2, log, sign, cast, reduce_sum, sigmoid, cos,
-        sigmoid_2, cos_2, gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    mul_sin_sum_columns(gt, reduce_sum_2, sin, mul, log, w_shore_slope, stream);
+    cos_sum_rows(reduce_max, residual, reduce_max_2, div, residual_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2,
+        gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    mul_sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
     add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
         &arenas_.scalars->loss_sum, stream);
-    accumulate_gradient(g_shore_slope, dresidual, neg, neg_2, mul_2, g_basins_1_period, dreduce_sum, sin, gt, mul,
-        w_shore_slope, log, g_shore_slope, &arenas_.scalars->first_micro_step, residual_2, sign, reduce_max_2, div,
-        sigmoid, cos, w_basins_1_period, residual, g_basins_1_period, stream);
+    accumulate_gradient(g_shore_slope, dresidual, neg, mul, g_basins_1_period, dreduce_sum, sin, log, w_shore_slope,
+        g_shore_slope, &arenas_.scalars->first_micro_step, residual_2, residual, div, reduce_max_2, sigmoid, cos,
+        w_basins_1_period, g_basins_1_period, stream);
     // grad_basins_1_level_after = first_micro_step ? sum(neg) : grad_basins_1_level + sum(neg)
-    accumulate_gradient_2(g_basins_1_level, neg_2, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
-    accumulate_gradient_3(g_basins_0_level, mul_3, neg, reduce_sum, cast, dresidual, mul_2, reduce_max, sigmoid_2,
-        g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
-    accumulate_gradient_4(g_basins_0_period, mul_3, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
+    accumulate_gradient_2(g_basins_1_level, neg, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
+    accumulate_gradient_3(g_basins_0_level, mul_2, dresidual, div, reduce_max_2, reduce_sum, residual, mul, reduce_max,
+        sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
+    accumulate_gradient_4(g_basins_0_period, mul_2, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
 }
 
 void Model::loss_weight() {

@@ -33,29 +33,24 @@ inline constexpr std::int64_t g_basins_0_level = 64;
 inline constexpr std::int64_t g_basins_1_period = 128;
 inline constexpr std::int64_t g_basins_1_level = 192;
 inline constexpr std::int64_t g_shore_slope = 256;
-inline constexpr std::int64_t reduce_max = 4096;
+inline constexpr std::int64_t reduce_max = 3072;
 inline constexpr std::int64_t residual = 0;
-inline constexpr std::int64_t reduce_max_2 = 4160;
+inline constexpr std::int64_t reduce_max_2 = 3136;
 inline constexpr std::int64_t div = 256;
 inline constexpr std::int64_t residual_2 = 512;
 inline constexpr std::int64_t log = 768;
-inline constexpr std::int64_t sign = 1024;
-inline constexpr std::int64_t cast = 1280;
-inline constexpr std::int64_t reduce_sum = 4224;
-inline constexpr std::int64_t sigmoid = 1536;
-inline constexpr std::int64_t cos = 1792;
-inline constexpr std::int64_t sigmoid_2 = 2048;
-inline constexpr std::int64_t cos_2 = 2304;
-inline constexpr std::int64_t gt = 4288;
-inline constexpr std::int64_t reduce_sum_2 = 3072;
-inline constexpr std::int64_t sin = 2560;
+inline constexpr std::int64_t reduce_sum = 3200;
+inline constexpr std::int64_t sigmoid = 1024;
+inline constexpr std::int64_t cos = 1280;
+inline constexpr std::int64_t sigmoid_2 = 1536;
+inline constexpr std::int64_t cos_2 = 1792;
+inline constexpr std::int64_t reduce_sum_2 = 2304;
+inline constexpr std::int64_t sin = 2048;
+inline constexpr std::int64_t dreduce_sum = 3264;
+inline constexpr std::int64_t dresidual = 2304;
+inline constexpr std::int64_t neg = 2560;
 inline constexpr std::int64_t mul = 2816;
-inline constexpr std::int64_t dreduce_sum = 4352;
-inline constexpr std::int64_t dresidual = 3072;
-inline constexpr std::int64_t neg = 3328;
-inline constexpr std::int64_t neg_2 = 3584;
-inline constexpr std::int64_t mul_2 = 3840;
-inline constexpr std::int64_t mul_3 = 0;
+inline constexpr std::int64_t mul_2 = 512;
 }
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
@@ -79,64 +74,53 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
 // Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
-// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says
-// the last column.
+// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
     std::int64_t layers;
     std::size_t stride;
-    const char *lifetime, *shares;
+    const char* lifetime;
 };
 inline constexpr LayoutRow LAYOUT[] = {
-    {"w_basins_0_period", "(10)", "f32", "parameters", 0, 40, 1, 0, "always", "-"},
-    {"w_basins_0_level", "(B,1)", "f32", "parameters", 64, 24, 1, 0, "always", "-"},
-    {"w_basins_1_period", "(10)", "f32", "parameters", 128, 40, 1, 0, "always", "-"},
-    {"w_basins_1_level", "(B,1)", "f32", "parameters", 192, 24, 1, 0, "always", "-"},
-    {"w_shore_slope", "(10,B)", "f32", "parameters", 256, 240, 1, 0, "always", "-"},
-    {"g_basins_0_period", "(10)", "f32", "gradients", 0, 40, 1, 0, "always", "-"},
-    {"g_basins_0_level", "(B,1)", "f32", "gradients", 64, 24, 1, 0, "always", "-"},
-    {"g_basins_1_period", "(10)", "f32", "gradients", 128, 40, 1, 0, "always", "-"},
-    {"g_basins_1_level", "(B,1)", "f32", "gradients", 192, 24, 1, 0, "always", "-"},
-    {"g_shore_slope", "(10,B)", "f32", "gradients", 256, 240, 1, 0, "always", "-"},
-    {"first_moment_basins_0_period", "(10)", "f32", "optimizer", 0, 40, 1, 0, "always", "-"},
-    {"first_moment_basins_0_level", "(B,1)", "f32", "optimizer", 64, 24, 1, 0, "always", "-"},
-    {"first_moment_basins_1_period", "(10)", "f32", "optimizer", 128, 40, 1, 0, "always", "-"},
-    {"first_moment_basins_1_level", "(B,1)", "f32", "optimizer", 192, 24, 1, 0, "always", "-"},
-    {"first_moment_shore_slope", "(10,B)", "f32", "optimizer", 256, 240, 1, 0, "always", "-"},
-    {"second_moment_basins_0_period", "(10)", "f32", "optimizer", 512, 40, 1, 0, "always", "-"},
-    {"second_moment_basins_0_level", "(B,1)", "f32", "optimizer", 576, 24, 1, 0, "always", "-"},
-    {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always", "-"},
-    {"second_moment_basins_1_level", "(B,1)", "f32", "optimizer", 704, 24, 1, 0, "always", "-"},
-    {"second_moment_shore_slope", "(10,B)", "f32", "optimizer", 768, 240, 1, 0, "always", "-"},
-    {"forward_backward.residual", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 0 to 3",
-    "mul_3, update.clip_factor"},
-    {"forward_backward.mul_3", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 5 to 6",
-    "residual, update.clip_factor"},
-    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2",
-    "forward_backward.residual, forward_backward.mul_3"},
-    {"forward_backward.div", "(B,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.residual_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.log", "(B,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.sign", "(B,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.cast", "(B,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.sigmoid", "(B,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.cos", "(B,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.sigmoid_2", "(B,10)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.cos_2", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.sin", "(10,B)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 1 to 3", "-"},
-    {"forward_backward.mul", "(10,B)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 1 to 3", "-"},
-    {"forward_backward.reduce_sum_2", "(B)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 2",
-    "dresidual"},
-    {"forward_backward.dresidual", "(B,10)", "f32", "scratch", 3072, 240, 1, 0, "forward_backward, calls 3 to 5",
-    "reduce_sum_2"},
-    {"forward_backward.neg", "(B,10)", "f32", "scratch", 3328, 240, 1, 0, "forward_backward, calls 3 to 5", "-"},
-    {"forward_backward.neg_2", "(B,10)", "f32", "scratch", 3584, 240, 1, 0, "forward_backward, calls 3 to 4", "-"},
-    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 3840, 240, 1, 0, "forward_backward, calls 3 to 5", "-"},
-    {"forward_backward.reduce_max", "(B,1)", "f32", "scratch", 4096, 24, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.reduce_max_2", "(B,1)", "f32", "scratch", 4160, 24, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.reduce_sum", "(B,1)", "f32", "scratch", 4224, 24, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.gt", "(10,B)", "bool", "scratch", 4288, 60, 1, 0, "forward_backward, calls 1 to 3", "-"},
-    {"forward_backward.dreduce_sum", "(B)", "f32", "scratch", 4352, 24, 1, 0, "forward_backward, calls 2 to 3", "-"},
-    {"gauge", "(B,10)", "f32", "batch", 0, 240, 1, 0, "the micro-batch", "-"},
+    {"w_basins_0_period", "(10)", "f32", "parameters", 0, 40, 1, 0, "always"},
+    {"w_basins_0_level", "(B,1)", "f32", "parameters", 64, 24, 1, 0, "always"},
+    {"w_basins_1_period", "(10)", "f32", "parameters", 128, 40, 1, 0, "always"},
+    {"w_basins_1_level", "(B,1)", "f32", "parameters", 192, 24, 1, 0, "always"},
+    {"w_shore_slope", "(10,B)", "f32", "parameters", 256, 240, 1, 0, "always"},
+    {"g_basins_0_period", "(10)", "f32", "gradients", 0, 40, 1, 0, "always"},
+    {"g_basins_0_level", "(B,1)", "f32", "gradients", 64, 24, 1, 0, "always"},
+    {"g_basins_1_period", "(10)", "f32", "gradients", 128, 40, 1, 0, "always"},
+    {"g_basins_1_level", "(B,1)", "f32", "gradients", 192, 24, 1, 0, "always"},
+    {"g_shore_slope", "(10,B)", "f32", "gradients", 256, 240, 1, 0, "always"},
+    {"first_moment_basins_0_period", "(10)", "f32", "optimizer", 0, 40, 1, 0, "always"},
+    {"first_moment_basins_0_level", "(B,1)", "f32", "optimizer", 64, 24, 1, 0, "always"},
+    {"first_moment_basins_1_period", "(10)", "f32", "optimizer", 128, 40, 1, 0, "always"},
+    {"first_moment_basins_1_level", "(B,1)", "f32", "optimizer", 192, 24, 1, 0, "always"},
+    {"first_moment_shore_slope", "(10,B)", "f32", "optimizer", 256, 240, 1, 0, "always"},
+    {"second_moment_basins_0_period", "(10)", "f32", "optimizer", 512, 40, 1, 0, "always"},
+    {"second_moment_basins_0_level", "(B,1)", "f32", "optimizer", 576, 24, 1, 0, "always"},
+    {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always"},
+    {"second_moment_basins_1_level", "(B,1)", "f32", "optimizer", 704, 24, 1, 0, "always"},
+    {"second_moment_shore_slope", "(10,B)", "f32", "optimizer", 768, 240, 1, 0, "always"},
+    {"forward_backward.residual", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2"},
+    {"forward_backward.div", "(B,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.residual_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 5 to 6"},
+    {"forward_backward.log", "(B,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.sigmoid", "(B,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.cos", "(B,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 0 to 3"},
+    {"forward_backward.sigmoid_2", "(B,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.cos_2", "(B,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.sin", "(10,B)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 1 to 3"},
+    {"forward_backward.reduce_sum_2", "(B)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 1 to 2"},
+    {"forward_backward.dresidual", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 3 to 5"},
+    {"forward_backward.neg", "(B,10)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 3 to 4"},
+    {"forward_backward.mul", "(B,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 3 to 5"},
+    {"forward_backward.reduce_max", "(B,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.reduce_max_2", "(B,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.reduce_sum", "(B,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 0 to 5"},
+    {"forward_backward.dreduce_sum", "(B)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 2 to 3"},
+    {"gauge", "(B,10)", "f32", "batch", 0, 240, 1, 0, "the micro-batch"},
 };
