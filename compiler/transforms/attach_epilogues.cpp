@@ -119,44 +119,6 @@ void attach_bias(Function& f, Report& report) {
     e.finish();
 }
 
-// add(linear(…), r): the product's residual, added after its activation.
-void attach_residual(Function& f, Report& report) {
-    Editor e(f);
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(f.ops.size()); ++i) {
-        if (e.op(i).name != "add") continue;
-        // of two products the later one adds the other: it can be added to in place
-        std::int32_t best = -1;
-        std::size_t best_side = 0;
-        for (std::size_t side : {0, 1}) {
-            const Value y = e.op(i).operands[side];
-            const std::int32_t j = e.defined_by(y, "linear");
-            if (j < 0 || has_operand(e.op(j), linear_residual) || f.type(e.op(i).operands[1 - side]) != f.type(y) ||
-                e.op(i).operands[0] == e.op(i).operands[1])
-                continue;
-            if (!e.uses.single_user(y)) {
-                report.declined("residual", where(f, e.op(j)), "the product without it is read as well");
-                continue;
-            }
-            // gelu(h) + h, where the product keeps h, the activation's input
-            if (e.depends(e.op(i).operands[1 - side], j)) {
-                report.declined("residual", where(f, e.op(j)), "what would be added depends on the product");
-                continue;
-            }
-            if (j > best) best = j, best_side = side;
-        }
-        if (best < 0) continue;
-        Op merged = e.op(best);
-        set_operand(merged, linear_residual, e.op(i).operands[1 - best_side]);
-        merged.results[0] = e.op(i).results[0];
-        merged.provenance = merge(merged.provenance, e.op(i).provenance);
-        report.done("residual", where(f, merged), "added by the product");
-        e.op(i) = std::move(merged);
-        e.erase(best);
-        e.refresh();
-    }
-    e.finish();
-}
-
 std::string activation_of(const Op& op) {
     if (op.name == "gelu") return op.attributes.string("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu";
     return op.name == "silu" || op.name == "relu" || op.name == "tanh" ? op.name : "";
@@ -228,9 +190,8 @@ Module attach_epilogues(Module module, Report& report) {
         if (f.kind.starts_with("kernel:")) continue;
         attach_bias(f, report);
         attach_bias_gradient(f, report);
-        fold_sums(f, report);
         attach_activation(f, report);
-        attach_residual(f, report);
+        fold_sums(f, report);
         fold_accumulation(f, report);
     }
     return module;

@@ -4,11 +4,10 @@
 //     %u = add(%y, %b)                           =>
 //     %z = add(%u, %r)
 //
-// - a bias; a residual (after an activation as well); an activation, and where others read its input (the way back
-// does)
-//   that is kept: gelu, silu, relu, tanh
+// - a bias; an activation (gelu, silu, relu, tanh), and its input is kept where others read it, as the way back does
 // - column sums of dy become the bias gradient of the product with the same dy
-// - sums with dx = dy W become its residual; products that add up to one weight gradient (tied weights) are chained
+// - sums: a product that nothing else reads adds the other terms, also behind a reshape of its rows; of several
+//   products each adds the one before. Products that add up to one weight gradient (tied weights) are chained likewise
 // - accumulate_gradient(before, dw, first) becomes the product's own: its operands `before` and `first`
 //
 // Requires: values, after compose_step and before claim. Leaves kernel functions alone.

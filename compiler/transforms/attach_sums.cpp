@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/ops/composite.h"
 #include "compiler/ops/linear.h"
@@ -11,9 +12,13 @@
 namespace thunderc::attach {
 namespace {
 
-// dx = dy W, which can add a residual; dW, which can add to what is before: their names, where nothing is added yet.
+// y = x Wᵀ and dx = dy W can add a residual, dW can add to what is before: products that add nothing yet.
+std::size_t residual_index(const Op& op) {
+    return op.name == "linear" ? linear_residual : backward_input_residual;
+}
+
 bool adds_residual(const Op& op) {
-    return op.name == "linear_backward_input" && !has_operand(op, backward_input_residual);
+    return (op.name == "linear" || op.name == "linear_backward_input") && !has_operand(op, residual_index(op));
 }
 
 bool adds_before(const Op& op) {
@@ -43,22 +48,19 @@ class Sum {
         collect_terms(e_, sum, e_.f.type(sum), terms, true);
         if (terms.size() < 2 || std::count(terms.begin(), terms.end(), sum) > 0) return false;
         for (Value term : terms) {
+            const bool once = std::count(terms.begin(), terms.end(), term) == 1;
             const std::int32_t at = e_.uses.definition[term.index];
-            const Op* op = at < 0 ? nullptr : &e_.op(at);
-            const bool alone = op != nullptr && op->results.size() == 1 && e_.uses.single_user(term) &&
-                               std::count(terms.begin(), terms.end(), term) == 1;
-            if (alone && adds_residual(*op))
-                inputs_.push_back(*op);
-            else if (alone && adds_before(*op))
-                weights_.push_back(*op);
-            else
-                others_.push_back(term);
+            if (at >= 0 && once && take_product(term, at, terms)) continue;
+            others_.push_back(term);
         }
         // a weight gradient alone gains nothing: what it would be added to is no gradient in its place
         if (weights_.size() == 1) {
             others_.push_back(weights_[0].results[0]);
             weights_.clear();
         }
+        // earlier products first: the later ones can add to them in place
+        std::stable_sort(inputs_.begin(), inputs_.end(),
+                         [](const Input& a, const Input& b) { return a.place < b.place; });
         if (inputs_.empty() && weights_.empty()) return false;
         provenance_ = e_.op(root_).provenance;
         for (std::size_t k = 1; k < weights_.size(); ++k) weights_[k].operands.push_back(weights_[k - 1].results[0]);
@@ -66,11 +68,18 @@ class Sum {
         if (!weights_.empty()) others_.push_back(weights_.back().results[0]);
         Value total = others_.empty() ? Value{} : others_[0];
         for (std::size_t k = 1; k < others_.size(); ++k) total = add(total, others_[k], sum);
-        for (Op& op : inputs_) {
-            if (total) set_operand(op, backward_input_residual, total);
-            total = op.results[0];
-            report_.done("sum of gradients", where(e_.f, op), "added by the product");
-            emit(op);
+        std::vector<const Input*> early;
+        for (Input& input : inputs_) {
+            const bool stays = &input != &inputs_.back() && total && is_there(total, input.place);
+            if (total) set_operand(input.op, residual_index(input.op), total);
+            total = input.op.results[0];
+            report_.done(input.op.name == "linear" ? "residual" : "sum of gradients", where(e_.f, input.op),
+                         "added by the product");
+            if (stays) {
+                early.push_back(&input);
+            } else {
+                emit(input);
+            }
         }
         // the last op gives the sum
         check(!out_.empty(), "a sum without a product");
@@ -78,12 +87,87 @@ class Sum {
             for (Value& v : op.results)
                 if (v == total) v = sum;
         erase_old(terms, sum);
-        insert();
+        insert(root_, out_);
+        std::for_each(early.rbegin(), early.rend(), [this](const Input* input) {
+            out_.clear();
+            emit(*input);
+            insert(input->place, out_);
+        });
+        e_.refresh();
         return true;
     }
 
   private:
+    struct Input {
+        std::int32_t place = 0;     // of the product in the list
+        std::optional<Op> reshape;  // of the product's operand
+        Op op;
+    };
+
     void emit(const Op& op) { out_.push_back(op); }
+    void emit(const Input& input) {
+        if (input.reshape) emit(*input.reshape);
+        emit(input.op);
+    }
+
+    // Whether the value is there already where the op at `place` stands, so that a product need not wait for it and
+    // hold its own operands until then.
+    bool is_there(Value v, std::int32_t place) const {
+        return v.index < e_.uses.definition.size() && e_.defined_before(v, place);
+    }
+
+    // Whether the term is a product that can add the others, perhaps seen through a reshape of its rows.
+    bool take_product(Value term, std::int32_t at, const std::vector<Value>& terms) {
+        const Op* op = &e_.op(at);
+        if (op->results[0] != term) return false;
+        bool alone = e_.uses.single_user(term);
+        bool reshaped = false;
+        if (op->name == "reshape" && alone) {
+            const Value from = op->operands[0];
+            const std::int32_t before = e_.uses.definition[from.index];
+            const Dims &rows = e_.f.type(from).dims, &dims = e_.f.type(term).dims;
+            if (before < 0 || rows.empty() || dims.empty() || rows.back() != dims.back()) return false;
+            at = before;
+            op = &e_.op(at);
+            alone = e_.uses.single_user(from) && op->results.size() == 1;
+            reshaped = true;
+            if (op->results[0] != from || !adds_residual(*op)) return false;
+        }
+        if (!adds_residual(*op) && (!adds_before(*op) || op->results.size() > 1)) return false;
+        if (!alone) {
+            report_.declined("residual", where(e_.f, *op), "the product without it is read as well");
+            return false;
+        }
+        if (adds_before(*op)) {
+            weights_.push_back(*op);
+            return true;
+        }
+        // gelu(h) + tanh(h), where the product keeps h, the activation's input: it cannot wait for its own result
+        const bool circular = std::any_of(terms.begin(), terms.end(),
+                                          [&](Value other) { return other != term && e_.depends(other, at); });
+        if (circular) {
+            report_.declined("residual", where(e_.f, *op), "what would be added depends on the product");
+            return false;
+        }
+        Input input{at, std::nullopt, *op};
+        if (reshaped) {
+            Type type = e_.f.type(op->operands[0]);
+            const std::int64_t width = type.dims.back();
+            type.dims = e_.f.type(term).dims;
+            type.dims.back() = width;
+            Op reshape;
+            reshape.name = "reshape";
+            reshape.operands = {op->operands[0]};
+            reshape.attributes = {{"dims", type.dims}};
+            reshape.provenance = op->provenance;
+            reshape.results = {e_.f.add_value(type, e_.f.info(op->operands[0]).name)};
+            input.op.operands[0] = reshape.results[0];
+            input.op.results[0] = term;
+            input.reshape = std::move(reshape);
+        }
+        inputs_.push_back(std::move(input));
+        return true;
+    }
 
     Value add(Value a, Value b, Value like) {
         Op op;
@@ -115,15 +199,15 @@ class Sum {
         return std::any_of(weights_.begin(), weights_.end(), [&](const Op& op) { return op.results[0] == v; });
     }
 
-    void insert() {
-        e_.f.ops.insert(e_.f.ops.begin() + root_, out_.begin(), out_.end());
-        e_.refresh();
+    void insert(std::int32_t at, const std::vector<Op>& ops) {
+        e_.f.ops.insert(e_.f.ops.begin() + at, ops.begin(), ops.end());
     }
 
     Editor& e_;
     std::int32_t root_;
     Report& report_;
-    std::vector<Op> inputs_, weights_;  // products among the terms: dx and dW
+    std::vector<Input> inputs_;
+    std::vector<Op> weights_;  // products among the terms: dx and dW
     std::vector<Value> others_;
     std::vector<Op> out_;
     Provenance provenance_;

@@ -125,6 +125,64 @@ func @main(%x: f32[3,4], %w: f32[5,4], %z: f32[3,2], %v: f32[5,2]) -> (%s) {
 })");
 }
 
+TEST(AttachEpilogues, EachProductOfASumAddsTheOneBefore) {
+    expect_attached(R"(
+func @main(%x: f32[3,4], %w: f32[5,4], %z: f32[3,2], %v: f32[5,2], %r: f32[3,5]) -> (%y) {
+  %a = linear(%x, %w) : f32[3,5]
+  %b = linear(%z, %v) : f32[3,5]
+  %s = add(%b, %a) : f32[3,5]
+  %y = add(%r, %s) : f32[3,5]
+})",
+                    R"(
+func @main(%x: f32[3,4], %w: f32[5,4], %z: f32[3,2], %v: f32[5,2], %r: f32[3,5]) -> (%y) {
+  %a = linear(%x, %w, _, %r) : f32[3,5]
+  %y = linear(%z, %v, _, %a) : f32[3,5]
+})");
+}
+
+// Only the last product stands where the sum stood: what the others read need not be kept until then.
+TEST(AttachEpilogues, EarlierProductsOfASumStayWhereTheyAre) {
+    expect_attached(R"(
+func @main(%x: f32[3,4], %w: f32[5,4], %v: f32[5,2], %r: f32[3,5]) -> (%y) {
+  %a = linear(%x, %w) : f32[3,5]
+  %z = slice(%x) {axis = 1, begin = 0, end = 2, step = 1} : f32[3,2]
+  %b = linear(%z, %v) : f32[3,5]
+  %s = add(%a, %b) : f32[3,5]
+  %y = add(%s, %r) : f32[3,5]
+})",
+                    R"(
+func @main(%x: f32[3,4], %w: f32[5,4], %v: f32[5,2], %r: f32[3,5]) -> (%y) {
+  %a = linear(%x, %w, _, %r) : f32[3,5]
+  %z = slice(%x) {axis = 1, begin = 0, end = 2, step = 1} : f32[3,2]
+  %y = linear(%z, %v, _, %a) : f32[3,5]
+})");
+}
+
+TEST(AttachEpilogues, AResidualIsSeenThroughAReshapeOfRows) {
+    expect_attached(R"(
+func @main(%x: f32[2,3,2,2], %w: f32[5,4], %b: f32[5], %r: f32[2,3,5]) -> (%y) {
+  %rows = reshape(%x) {dims = [6, 4]} : f32[6,4]
+  %p = linear(%rows, %w, %b) : f32[6,5]
+  %back = reshape(%p) {dims = [2, 3, 5]} : f32[2,3,5]
+  %y = add(%back, %r) : f32[2,3,5]
+})",
+                    R"(
+func @main(%x: f32[2,3,2,2], %w: f32[5,4], %b: f32[5], %r: f32[2,3,5]) -> (%y) {
+  %rows = reshape(%x) {dims = [6, 4]} : f32[6,4]
+  %rows_1 = reshape(%rows) {dims = [2, 3, 4]} : f32[2,3,4]
+  %y = linear(%rows_1, %w, %b, %r) : f32[2,3,5]
+})");
+}
+
+TEST(AttachEpilogues, AReshapeOfColumnsIsNotSeenThrough) {
+    expect_unchanged(R"(
+func @main(%x: f32[3,4], %w: f32[6,4], %r: f32[3,2,3]) -> (%y) {
+  %p = linear(%x, %w) : f32[3,6]
+  %heads = reshape(%p) {dims = [3, 2, 3]} : f32[3,2,3]
+  %y = add(%heads, %r) : f32[3,2,3]
+})");
+}
+
 // ---- gradients of one product ----
 
 TEST(AttachEpilogues, ColumnSumsBecomeTheBiasGradient) {

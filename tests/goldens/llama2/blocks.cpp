@@ -29,7 +29,7 @@ void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const 
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = rotary_2, .k = rotary_3, .v = saved.qkv_proj + 24,
         .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
         .ld_v = (NH + 2 * KVH) * HS}, stream);
-    // y = x Wᵀ + residual
+    // self_attn.o_proj: y = x Wᵀ + residual
     linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = w.o_proj, .residual = x, .rows = B * T, .in = C,
         .out = C}, stream);
     // post_attention_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
@@ -40,7 +40,7 @@ void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const 
         .in = C, .out = 2 * H}, stream);
     // mlp: swiglu = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
-    // y = x Wᵀ + residual
+    // mlp.down_proj: y = x Wᵀ + residual
     linear_forward({.y = y, .x = swiglu, .weight = w.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
         .out = C}, stream);
 }
