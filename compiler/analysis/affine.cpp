@@ -39,6 +39,15 @@ std::int64_t max_of(const Affine& a, const Dims& extents) {
     return value;
 }
 
+std::int64_t footprint(const AffineIndex& index, const Dims& extents) {
+    std::int64_t count = 1;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+        const bool moves = std::any_of(index.begin(), index.end(), [d](const Affine& a) { return a.step[d] != 0; });
+        if (moves) count *= extents[d];
+    }
+    return count;
+}
+
 Affine linear_index(const AffineIndex& index, const Dims& dims) {
     const Dims strides = dense_strides(dims);
     Affine linear = constant_index(0, index.empty() ? 0 : index.front().step.size());

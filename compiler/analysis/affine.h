@@ -50,6 +50,9 @@ Affine operator*(std::int64_t factor, Affine a);
 std::int64_t min_of(const Affine& a, const Dims& extents);
 std::int64_t max_of(const Affine& a, const Dims& extents);
 
+// How many elements an access touches over a space of these extents.
+std::int64_t footprint(const AffineIndex& index, const Dims& extents);
+
 // The row-major position in a tensor of these dims.
 Affine linear_index(const AffineIndex& index, const Dims& dims);
 

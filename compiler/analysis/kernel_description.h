@@ -81,11 +81,6 @@ KernelDescription describe_kernel(const Function& function);
 // The same for who asks whether it is one: none, and the reason.
 std::optional<KernelDescription> try_describe_kernel(const Function& function, std::string* why = nullptr);
 
-// Bytes of tensors that the kernel reads and writes, each once.
-std::int64_t bytes_moved(const KernelDescription& kernel);
-// Scalar work in units of an addition, weighing transcendental functions.
-double work(const KernelDescription& kernel);
-
 // By node: whether it is needed before all rows are done.
 std::vector<bool> used_within_rows(const KernelNest& nest);
 

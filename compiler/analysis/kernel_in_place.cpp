@@ -6,16 +6,6 @@
 namespace thunderc {
 namespace {
 
-// Elements that an access touches, each once.
-std::int64_t footprint(const AffineIndex& index, const Dims& extents) {
-    std::int64_t count = 1;
-    for (std::size_t d = 0; d < extents.size(); ++d) {
-        const bool moves = std::any_of(index.begin(), index.end(), [d](const Affine& a) { return a.step[d] != 0; });
-        if (moves) count *= extents[d];
-    }
-    return count;
-}
-
 // The smallest and the greatest index of each dimension of a tensor that an access touches.
 using Touched = std::vector<std::pair<std::int64_t, std::int64_t>>;
 

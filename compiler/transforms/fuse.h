@@ -9,7 +9,8 @@
 // planner can place in the memory of what they view, and constants. A group is one kernel description
 // (analysis/kernel_description.h); two groups become one where a description of both exists, no third op stands between
 // them, and fewer bytes move than it costs in recomputation. Views and lazy constants are copied into every kernel that
-// reads them. Equal kernel functions are one function. It does not look across calls and loops.
+// reads them; so are values that take fewer bytes to compute again than to keep (recompute_in_kernels.h). Equal kernel
+// functions are one function. It does not look across calls and loops.
 #pragma once
 
 #include "compiler/transforms/pass_manager.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/analysis/kernel_costs.h"
 #include "compiler/analysis/kernel_description.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/parse.h"
