@@ -38,7 +38,7 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.blank();
     out.line("using thunder::Stream;");
     out.blank();
-    for (const PrintedKernel* kernel : kernels.all()) out.line(kernel->declaration);
+    for (const PrintedKernel* kernel : kernels.all()) out.append_lines(kernel->declaration), out.blank();
     return out.str();
 }
 

@@ -43,6 +43,8 @@ std::vector<OpDef> define_accumulate_gradient() {
         });
     };
     def.in_place = {{0, 0}};
+    def.result_names = {"after"};
+    def.operand_names = {"before", "gradient", "first"};
     def.samples = {{"first", {f32({3, 4}), f32({3, 4}), bool_of({}, {1})}, {}},
                    {"later", {f32({3, 4}), f32({3, 4}), bool_of({}, {0})}, {}}};
     def.errors = {{{f32_type({2}), f32_type({3}), bool_type({})}, {}, "the gradient before is f32[2], dw is f32[3]"},

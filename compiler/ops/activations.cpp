@@ -116,6 +116,8 @@ std::vector<OpDef> activation_pair(OpDef forward, Value (*value)(Builder&, const
         return VjpResult{in.b.op(companion, {in.cotangent(), in.operand(0)}, in.op.attributes)};
     };
     forward.in_place = {{0, 0}};
+    forward.result_names = {"y"};
+    forward.operand_names = {"x"};
 
     OpDef backward = forward;
     backward.name = companion;
@@ -133,6 +135,8 @@ std::vector<OpDef> activation_pair(OpDef forward, Value (*value)(Builder&, const
     backward.vjp = nullptr;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     backward.in_place = {{0, 0}, {0, 1}};
+    backward.result_names = {"dx"};
+    backward.operand_names = {"dy", "x"};
     for (Sample& sample : backward.samples) sample.operands.push_back(sample.operands[0]);
     backward.errors = {{{f32_type({2}), f32_type({3})}, {}, "operands of one type expected, f32[2] and f32[3] given"}};
     return {forward, backward};
@@ -156,6 +160,8 @@ OpDef swiglu_forward() {
         Value gate = op.operands[0];
         return std::vector<Value>{b.mul(b.mul(gate, b.op("sigmoid", {gate})), op.operands[1])};
     };
+    def.result_names = {"y"};
+    def.operand_names = {"gate", "up"};
     def.vjp = [](const VjpInput& in) {
         return VjpResult(in.b.emit("swiglu_backward", {in.cotangent(), in.operand(0), in.operand(1)}));
     };
@@ -197,6 +203,7 @@ OpDef swiglu_backward() {
     // operand only
     def.in_place = {{0, 1}, {1, 2}};
     def.result_names = {"dgate", "dup"};
+    def.operand_names = {"dy", "gate", "up"};
     def.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({2, 3, 5}, -3, 3), f32({2, 3, 5})}},
         {.name = "vector", .operands = {f32({7}), f32({7}), f32({7})}},

@@ -245,6 +245,7 @@ OpDef weight() {
         for (std::int64_t d = 0; d < b.type(valid).rank(); ++d) axes.push_back(d);
         return std::vector<Value>{b.reduce_sum(valid, axes)};
     };
+    def.operand_names = {"labels"};
     def.samples = {
         {.name = "plain", .operands = {i64_of({5}, {0, -100, 3, -100, 1})}},
         {.name = "other index",

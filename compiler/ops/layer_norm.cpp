@@ -174,6 +174,7 @@ std::vector<OpDef> define_layer_norm() {
     forward.vjp = vjp;
     forward.decompose = decompose_forward;
     forward.result_names = {"y", "mean", "rstd"};
+    forward.operand_names = {"x", "weight", "bias"};
     const Attributes eps{{"eps", 1e-5}};
     forward.samples = {
         {.name = "plain", .operands = {f32({2, 3, 7}), f32({7}), f32({7})}, .attributes = eps},
@@ -202,7 +203,8 @@ std::vector<OpDef> define_layer_norm() {
     backward.reference = reference_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     backward.decompose = decompose_backward;
-    backward.result_names = {"dx", "dw", "db"};
+    backward.result_names = {"dx", "dweight", "dbias"};
+    backward.operand_names = {"dy", "x", "weight", "mean", "rstd"};
     backward.samples = {
         {.name = "plain",
          .operands = {f32({2, 3, 7}), f32({2, 3, 7}), f32({7}), f32({2, 3}), f32({2, 3}, 0.5, 2)},

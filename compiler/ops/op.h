@@ -158,6 +158,8 @@ struct OpDef {
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     bool commutative = false;
     std::vector<std::string> result_names;  // suffixes: {"y", "rstd"}; empty: one result
+    // Of composites that may become kernels: what the operands are called there, {"x", "weight"}.
+    std::vector<std::string> operand_names;
     // How many of the last results are statistics that only the op's own VJP reads: they never have a cotangent.
     std::size_t statistics = 0;
 

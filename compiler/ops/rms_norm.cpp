@@ -151,6 +151,7 @@ std::vector<OpDef> define_rms_norm() {
     forward.vjp = vjp;
     forward.decompose = decompose_forward;
     forward.result_names = {"y", "rstd"};
+    forward.operand_names = {"x", "weight"};
     const Attributes eps{{"eps", 1e-5}};
     forward.samples = {
         {.name = "plain", .operands = {f32({2, 3, 7}), f32({7})}, .attributes = eps},
@@ -171,7 +172,8 @@ std::vector<OpDef> define_rms_norm() {
     backward.reference = reference_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     backward.decompose = decompose_backward;
-    backward.result_names = {"dx", "dw"};
+    backward.result_names = {"dx", "dweight"};
+    backward.operand_names = {"dy", "x", "weight", "rstd"};
     backward.samples = {
         {.name = "plain", .operands = {f32({2, 3, 7}), f32({2, 3, 7}), f32({7}), f32({2, 3}, 0.5, 2)}},
         {.name = "offset",

@@ -173,6 +173,8 @@ std::vector<OpDef> define_rotary() {
     def.reference = reference;
     def.vjp = vjp;
     def.decompose = decompose;
+    def.result_names = {"y"};
+    def.operand_names = {"x", "cos", "sin"};
     const Attributes pairs{{"style", std::string("interleaved")}};
     def.samples = {
         {.name = "half", .operands = {f32({2, 3, 2, 4}), f32({1, 3, 4}), f32({1, 3, 4})}},

@@ -57,6 +57,8 @@ OpDef softmax_like(std::string name, bool logarithm) {
         Value sum = b.reduce_sum(e, axes, true);
         return std::vector<Value>{logarithm ? b.sub(shifted, b.op("log", {sum})) : b.div(e, sum)};
     };
+    def.result_names = {"y"};
+    def.operand_names = {"x"};
     auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };
     def.samples = {{"rows", {f32({3, 5}, -3, 3)}, along(-1)},
                    {"columns", {f32({2, 4, 3}, -3, 3)}, along(1)},

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "compiler/analysis/views.h"
 #include "compiler/executors/executor.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -69,6 +71,7 @@ class FunctionClaimer {
         check(results.size() == op.results.size(),
               fmt::format("the decomposition of {} has {} results, {} are expected", op.name, results.size(),
                           op.results.size()));
+        name_roles(op, def, results, start);
         std::vector<Op> produced(std::make_move_iterator(f_.ops.begin() + static_cast<std::ptrdiff_t>(start)),
                                  std::make_move_iterator(f_.ops.end()));
         f_.ops.resize(start);
@@ -76,9 +79,9 @@ class FunctionClaimer {
         const std::string whole = op.name + (op.attributes.boolean("inverse", false) ? "_inverse" : "");
         for (Op& made : produced) {
             const bool primitive = op_def(made.name).level == OpLevel::primitive;
-            if (def.level == OpLevel::composite && primitive) made.attributes.set("part_of", whole);
+            if (def.level == OpLevel::composite && primitive) made.attributes.set(part_of, whole);
             // What a composite's parts are decomposed into belongs to it as well.
-            if (const Attribute* outer = op.attributes.find("part_of")) made.attributes.set("part_of", *outer);
+            if (const Attribute* outer = op.attributes.find(part_of)) made.attributes.set(part_of, *outer);
         }
         for (std::size_t r = 0; r < results.size(); ++r) {
             stand_for(op.results[r], results[r]);
@@ -99,6 +102,45 @@ class FunctionClaimer {
                 place(std::move(made));
         }
         for (Value v : op.results) stand_for(v, now(now(v)));
+    }
+
+    // What operands and results of the ops from `start` on are to the composite that they were made of.
+    void name_roles(const Op& op, const OpDef& def, const std::vector<Value>& results, std::size_t start) {
+        const bool whole = def.level == OpLevel::composite;
+        const std::vector<std::string> of_operands = op.attributes.has(operand_roles)
+                                                         ? op.attributes.strings(operand_roles)
+                                                     : whole ? def.operand_names
+                                                             : std::vector<std::string>{};
+        auto role_of = [&](Value v) -> std::string {
+            for (std::size_t k = 0; k < op.operands.size() && k < of_operands.size(); ++k)
+                if (v && op.operands[k] == v) return of_operands[k];
+            return {};
+        };
+        auto of_result = [&](std::size_t r) -> std::string {
+            if (op.attributes.has(result_role)) return op.attributes.string(result_role);
+            return whole && r < def.result_names.size() ? def.result_names[r] : std::string{};
+        };
+        for (std::size_t k = f_.ops.size(); k-- > start;) {
+            Op& made = f_.ops[k];
+            if (op_def(made.name).level != OpLevel::primitive) continue;
+            std::vector<std::string> roles;
+            for (Value v : made.operands) roles.push_back(role_of(v));
+            if (std::any_of(roles.begin(), roles.end(), [](const std::string& role) { return !role.empty(); }))
+                made.attributes.set(operand_roles, roles);
+        }
+        for (std::size_t r = 0; r < results.size(); ++r) {
+            if (of_result(r).empty()) continue;
+            // Behind views and casts of the result is what a kernel computes.
+            Value v = results[r];
+            for (std::size_t k = f_.ops.size(); k-- > start;) {
+                Op& made = f_.ops[k];
+                if (made.results.size() != 1 || made.results[0] != v) continue;
+                if (op_def(made.name).level != OpLevel::primitive) break;
+                made.attributes.set(result_role, of_result(r));
+                if (!is_view(made)) break;
+                v = made.operands[0];
+            }
+        }
     }
 
     Function& f_;

@@ -6,7 +6,9 @@
 // Executors are asked in the given order; the first that claims an op has it, and the op keeps its form with the
 // attribute `executor`. `reference` claims nothing and ends the list. Ops without a decomposition stay as they are.
 // Decompositions are followed down to primitives; values keep the names and ops the provenance of what they replace,
-// and what is dead then is dropped. Primitives that a composite became carry its name in the attribute `part_of`.
+// and what is dead then is dropped. Primitives that a composite became carry its name in the attribute `part_of`, and
+// what their operands and their result are to it (x, weight, dy) in `operand_roles` and `result_role`: kernels and
+// their parameters are named after these.
 //
 // Requires: values. Guarantees: composites and imported ops that are left carry `executor`; primitives that the menu
 // carries out (matmul, gather, scatter_add) are in the form that it takes. Leaves kernel functions alone.
@@ -18,6 +20,10 @@
 #include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
+
+inline constexpr const char* part_of = "part_of";
+inline constexpr const char* operand_roles = "operand_roles";  // "" where it is an inner value
+inline constexpr const char* result_role = "result_role";
 
 Module claim(Module module, const std::vector<std::string>& executors, Report& report);
 

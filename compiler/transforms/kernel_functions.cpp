@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 #include <string_view>
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
+#include "compiler/transforms/claim.h"
 
 namespace thunderc {
 namespace {
@@ -71,36 +74,68 @@ std::string what_of(const std::string& kind) {
     return "elements";
 }
 
-// Names of a composite's kernel that several modules share say nothing of the first one:
-// "post_attention_layernorm_weight" is "weight", the module's own output "y", the gradients of these "dweight" and
-// "dy".
-void drop_module_names(Extracted& kernel) {
-    std::set<std::string> leaves;
-    for (const Op& op : kernel.function.ops) leaves.insert(scope_leaf(op.provenance.scope));
-    leaves.erase("");
-    std::set<Value> arguments(kernel.function.arguments.begin(), kernel.function.arguments.end());
-    for (std::size_t k = 0; k < kernel.function.values.size(); ++k) {
-        ValueInfo& info = kernel.function.values[k];
-        std::string name = info.name;
-        std::replace(name.begin(), name.end(), '.', '_');
-        const bool argument = arguments.count(Value{static_cast<std::uint32_t>(k)}) != 0;
-        for (const std::string& leaf : leaves) {
-            const std::size_t at = name.find(leaf);
-            if (at == std::string::npos) continue;
-            const std::string before = name.substr(0, at), after = name.substr(at + leaf.size());
-            if (before.empty() && after.empty()) {
-                name = argument ? "x" : "y";
-            } else if (before == "d" && after.empty()) {
-                name = argument ? "dy" : "dx";
-            } else if ((before.empty() || before == "d" || before == "grad_" || before.back() == '_') &&
-                       after.starts_with("_")) {
-                name = (before == "d" || before.starts_with("grad_") ? "d" : "") + after.substr(1);
+// What a value of a kernel is to the composite that the kernel computes: "x", "weight", "dy"; and to the accumulation
+// of a gradient. A value has a name of these where it alone has that role, and no other.
+class Roles {
+  public:
+    explicit Roles(const Extracted& kernel) {
+        for (const Op& op : kernel.function.ops) {
+            const std::string whole = op.attributes.string(part_of, "");
+            const bool accumulates = whole == "accumulate_gradient";
+            if (!accumulates && (whole.empty() || whole != kernel.composite)) continue;
+            if (op.attributes.has(operand_roles)) {
+                const std::vector<std::string> roles = op.attributes.strings(operand_roles);
+                for (std::size_t k = 0; k < roles.size(); ++k) add(op.operands[k], roles[k], accumulates);
             }
-            if (name != info.name && !name.empty()) info.name = name;
-            break;
+            if (!op.results.empty()) add(op.results[0], op.attributes.string(result_role, ""), accumulates);
         }
     }
-}
+
+    // Names values of the kernel function after their roles.
+    void name(Function& kernel) const {
+        for (const auto& [v, role] : roles_) {
+            if (role.size() != 1 || holders_.at(*role.begin()).size() != 1) continue;
+            kernel.info(v).name = *role.begin();
+        }
+        // first ? gradient : before + gradient
+        for (const Accumulation& a : accumulations_) {
+            if (!a.gradient || !a.before || !a.after) continue;
+            const std::string gradient = kernel.info(a.gradient).name;
+            const bool given =
+                std::find(kernel.arguments.begin(), kernel.arguments.end(), a.gradient) != kernel.arguments.end();
+            kernel.info(a.gradient).name = gradient + (given ? "" : "_step");  // of this micro-step
+            kernel.info(a.after).name = given ? gradient + "_after" : gradient;
+            kernel.info(a.before).name = gradient + "_before";
+        }
+    }
+
+  private:
+    struct Accumulation {
+        Value gradient, before, after;
+    };
+
+    void add(Value v, const std::string& role, bool accumulates) {
+        if (!v || role.empty()) return;
+        if (accumulates) {
+            // The two ops of an accumulation: the sum reads both, the choice reads the gradient and gives the result.
+            if (role == "before") pending_.before = v;
+            if (role == "gradient") pending_.gradient = v;
+            if (role == "after") {
+                pending_.after = v;
+                accumulations_.push_back(pending_);
+                pending_ = {};
+            }
+            return;
+        }
+        roles_[v].insert(role);
+        holders_[role].insert(v);
+    }
+
+    std::map<Value, std::set<std::string>> roles_;
+    std::map<std::string, std::set<Value>> holders_;
+    std::vector<Accumulation> accumulations_;
+    Accumulation pending_;
+};
 
 }  // namespace
 
@@ -108,8 +143,11 @@ KernelFunctions::KernelFunctions(const Module& module) {
     for (const Function& f : module.functions) taken_.insert(f.name);
 }
 
-std::string KernelFunctions::add(Extracted& kernel) {
-    Function canonical = kernel.function;
+std::string KernelFunctions::add(const Extracted& kernel) {
+    const Roles roles(kernel);
+    Function function = kernel.function;
+    for (Op& op : function.ops) forget_origin(op);
+    Function canonical = function;
     for (ValueInfo& info : canonical.values) info.name = "v";
     canonical.name.clear();
     PrintOptions options;
@@ -117,8 +155,7 @@ std::string KernelFunctions::add(Extracted& kernel) {
     const std::string key = to_string(canonical, options);
     if (auto at = known_.find(key); at != known_.end()) return at->second;
 
-    if (!kernel.composite.empty()) drop_module_names(kernel);
-    Function function = kernel.function;
+    roles.name(function);
     const KernelDescription description = describe_kernel(function);
     function.kind = "kernel:" + description.kind;
     function.scope = kernel.provenance.scope;

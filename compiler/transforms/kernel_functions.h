@@ -15,7 +15,7 @@ class KernelFunctions {
     explicit KernelFunctions(const Module& module);
 
     // The name of the kernel function; an equal one that is there already is taken.
-    std::string add(Extracted& kernel);
+    std::string add(const Extracted& kernel);
     std::vector<Function>& functions() { return functions_; }
 
   private:

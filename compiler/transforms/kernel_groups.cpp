@@ -10,6 +10,7 @@
 #include "compiler/analysis/kernel_costs.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/claim.h"
 
 namespace thunderc {
 namespace {
@@ -59,7 +60,7 @@ bool is_free(const Op& op) {
 }
 
 void forget_origin(Op& op) {
-    op.attributes.erase("part_of");
+    for (const char* attribute : {part_of, operand_roles, result_role}) op.attributes.erase(attribute);
     op.attributes.erase(recomputed_attribute);
 }
 
@@ -225,7 +226,7 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
     };
     std::vector<std::pair<std::string, int>> composites;
     for (int k : members) {
-        const std::string whole = op(k).attributes.string("part_of", "");
+        const std::string whole = op(k).attributes.string(part_of, "");
         auto at = std::find_if(composites.begin(), composites.end(), [&](const auto& c) { return c.first == whole; });
         if (at == composites.end()) at = composites.insert(at, {whole, 0});
         if (!whole.empty()) ++at->second;
@@ -236,7 +237,6 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
         first = false;
     }
     out.function.argument_info.clear();
-    for (Op& one : out.function.ops) forget_origin(one);
     const auto most = std::max_element(composites.begin(), composites.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most != composites.end()) out.composite = most->first;
@@ -382,9 +382,9 @@ void KernelGroups::merge_producers() {
 std::string KernelGroups::composite_of(int group) const {
     std::string whole;
     for (int k : groups_[static_cast<std::size_t>(group)].ops) {
-        const std::string part_of = op(k).attributes.string("part_of", "");
-        if (part_of.empty() || (!whole.empty() && whole != part_of)) return {};
-        whole = part_of;
+        const std::string one = op(k).attributes.string(part_of, "");
+        if (one.empty() || (!whole.empty() && whole != one)) return {};
+        whole = one;
     }
     return whole;
 }

@@ -19,7 +19,7 @@ namespace thunderc {
 
 // A kernel function made of ops of a function, and how the two meet.
 struct Extracted {
-    Function function;
+    Function function;            // its ops still say where they are from
     std::vector<Value> operands;  // values of the surrounding function
     std::vector<Value> results;
     Provenance provenance;

@@ -40,18 +40,18 @@ TEST(Claim, ProductsStayAndTheRestIsDecomposed) {
     const Module out = claimed(mlp, default_executors(), report);
     EXPECT_EQ(functions_of(out), functions_of(module_of(R"(
 func @main(%x: f32[3,4], %s: f32[4], %w: f32[5,4]) -> (%y) {
-  %mul = mul(%x, %x) {part_of = "rms_norm"} : f32[3,4]
+  %mul = mul(%x, %x) {operand_roles = ["x", "x"], part_of = "rms_norm"} : f32[3,4]
   %reduce_sum = reduce_sum(%mul) {axes = [1], keep_dims = true, part_of = "rms_norm"} : f32[3,1]
   %constant = constant() {value = <f32[] splat 0.25>} : f32[]
   %mul_1 = mul(%reduce_sum, %constant) {part_of = "rms_norm"} : f32[3,1]
   %constant_1 = constant() {value = <f32[] splat 1e-05>} : f32[]
   %add = add(%mul_1, %constant_1) {part_of = "rms_norm"} : f32[3,1]
-  %rstd = rsqrt(%add) {part_of = "rms_norm"} : f32[3,1]
-  %mul_2 = mul(%x, %rstd) {part_of = "rms_norm"} : f32[3,4]
-  %n = mul(%mul_2, %s) {part_of = "rms_norm"} : f32[3,4]
+  %rstd = rsqrt(%add) {part_of = "rms_norm", result_role = "rstd"} : f32[3,1]
+  %mul_2 = mul(%x, %rstd) {operand_roles = ["x", ""], part_of = "rms_norm"} : f32[3,4]
+  %n = mul(%mul_2, %s) {operand_roles = ["", "weight"], part_of = "rms_norm", result_role = "y"} : f32[3,4]
   %u = linear(%n, %w) {executor = "products"} : f32[3,5]
-  %sigmoid = sigmoid(%u) {part_of = "silu"} : f32[3,5]
-  %y = mul(%u, %sigmoid) {part_of = "silu"} : f32[3,5]
+  %sigmoid = sigmoid(%u) {operand_roles = ["x"], part_of = "silu"} : f32[3,5]
+  %y = mul(%u, %sigmoid) {operand_roles = ["x", ""], part_of = "silu", result_role = "y"} : f32[3,5]
 })")));
     EXPECT_EQ(notes(report), "done linear at @main: products\n");
 }
@@ -74,7 +74,7 @@ func @main(%x: f64[3,4], %w: f64[5,4]) -> (%y) {
                                {"products", "fused"}, report);
     EXPECT_EQ(functions_of(out), functions_of(module_of(R"(
 func @main(%x: f64[3,4], %w: f64[5,4]) -> (%y) {
-  %y = matmul(%x, %w) {part_of = "linear", transpose_a = false, transpose_b = true} : f64[3,5]
+  %y = matmul(%x, %w) {part_of = "linear", result_role = "y", transpose_a = false, transpose_b = true} : f64[3,5]
 })")));
     EXPECT_EQ(notes(report), "declined linear at @main: products: f64 operands: the menu's calls are of f32\n");
 }

@@ -227,19 +227,48 @@ func @mul_elements(%x: f32[64,64], %s: f32[64,1], %p: f32[64,64]) -> (%z) kind "
 )");
 }
 
-// The kernel is named after the composite, its parameters without the module.
+// The kernel is named after the composite, its parameters after what they are to it.
 TEST(Fuse, NamesKernelsAfterComposites) {
     const std::string text = fused_text(R"(module "m" values
 
-func @main(%x: f32[8,64], %norm.weight: f32[64]) -> (%norm) {
-  %mul = mul(%x, %x) {part_of = "rms_norm"} : f32[8,64] at "model.norm"
+func @main(%hidden: f32[8,64], %norm.weight: f32[64]) -> (%norm) {
+  %mul = mul(%hidden, %hidden) {part_of = "rms_norm", operand_roles = ["x", "x"]} : f32[8,64] at "model.norm"
   %sum = reduce_sum(%mul) {axes = [1], keep_dims = true, part_of = "rms_norm"} : f32[8,1] at "model.norm"
-  %xs = mul(%x, %sum) {part_of = "rms_norm"} : f32[8,64] at "model.norm"
-  %norm = mul(%xs, %norm.weight) {part_of = "rms_norm"} : f32[8,64] at "model.norm"
+  %xs = mul(%hidden, %sum) {part_of = "rms_norm", operand_roles = ["x", ""]} : f32[8,64] at "model.norm"
+  %norm = mul(%xs, %norm.weight) {part_of = "rms_norm", operand_roles = ["", "weight"], result_role = "y"} : f32[8,64] at "model.norm"
 }
 )");
-    EXPECT_NE(text.find("%norm = fused(%x, %norm.weight) {kernel = \"rms_norm_forward\"}"), std::string::npos) << text;
+    EXPECT_NE(text.find("%norm = fused(%hidden, %norm.weight) {kernel = \"rms_norm_forward\"}"), std::string::npos)
+        << text;
     EXPECT_NE(text.find("func @rms_norm_forward(%x: f32[8,64], %weight: f32[64]) -> (%y)"), std::string::npos) << text;
+}
+
+// Two values with one role keep their own names, and so does one value with two.
+TEST(Fuse, RolesThatAreSharedNameNothing) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%a: f32[8,64], %b: f32[8,64]) -> (%p, %q) {
+  %p = mul(%a, %b) {part_of = "rotary", operand_roles = ["x", "cos"], result_role = "y"} : f32[8,64]
+  %q = mul(%a, %b) {part_of = "rotary", operand_roles = ["x", "sin"], result_role = "y"} : f32[8,64]
+}
+)");
+    EXPECT_NE(text.find("func @rotary(%x: f32[8,64], %b: f32[8,64]) -> (%p, %q)"), std::string::npos) << text;
+}
+
+// first ? gradient : before + gradient: the kernel speaks of the gradient, before and after.
+TEST(Fuse, NamesWhatIsAccumulatedAfterTheGradient) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%dy: f32[8,64], %old: f32[8,64], %first: bool[]) -> (%new) {
+  %dweight = mul(%dy, %dy) : f32[8,64]
+  %sum = add(%old, %dweight) {part_of = "accumulate_gradient", operand_roles = ["before", "gradient"]} : f32[8,64]
+  %new = select(%first, %dweight, %sum) {part_of = "accumulate_gradient", operand_roles = ["first", "gradient", ""], result_role = "after"} : f32[8,64]
+}
+)");
+    EXPECT_NE(text.find("(%dy: f32[8,64], %dweight_before: f32[8,64], %first: bool[]) -> (%dweight)"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("%dweight_step = mul(%dy, %dy)"), std::string::npos) << text;
 }
 
 TEST(Fuse, ReadsLazyConstantsAsFormulas) {

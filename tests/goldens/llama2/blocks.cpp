@@ -38,7 +38,7 @@ void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const 
     // mlp: y = x Wᵀ for 2 weights that lie side by side
     linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
-    // mlp: swiglu = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+    // mlp: y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
     // mlp.down_proj: y = x Wᵀ + residual
     linear_forward({.y = y, .x = swiglu, .weight = w.down_proj, .residual = saved.residual, .rows = B * T, .in = H,

@@ -7,34 +7,28 @@
 
 using thunder::Stream;
 
-void rms_norm_forward(float* rstd, float* y, const float* residual, const float* weight, Stream& stream);
+void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream);
 
-void rms_norm_backward(float* dresidual, float* dweight_after, const float* dy,
-    const float* weight,
-    const float* residual, const float* rstd, const float* dweight,
-    const bool* first_micro_step, Stream& stream);
+void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
+    const float* rstd, const float* dweight_before, const bool* first_micro_step, Stream& stream);
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
 
-void cross_entropy_weight(float* weight_after, const std::int64_t* labels, const float* weight, Stream& stream);
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& stream);
 
 void input_layernorm_rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream);
 
 void rotary(float* rotary, float* rotary_2, const float* qkv_proj, const float* sin, const float* cos, Stream& stream);
 
-void swiglu_forward(float* swiglu, const float* gate_up_proj, Stream& stream);
+void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream);
 
-void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_proj,
-    const float* dswiglu,
+void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream);
+
+void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, const float* x, const float* rstd,
+    const float* weight, const float* dy, const float* dy_2, const float* dweight_before, const bool* first_micro_step,
     Stream& stream);
 
-void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, const float* residual,
-    const float* rstd,
-    const float* weight, const float* dy, const float* dy_2, const float* dweight_2,
-    const bool* first_micro_step,
-    Stream& stream);
-
-void rotary_inverse(float* dqkv_proj, const float* drotary, const float* sin, const float* cos,
-    const float* drotary_2,
+void rotary_inverse(float* dqkv_proj, const float* drotary, const float* sin, const float* cos, const float* drotary_2,
     const float* dv_proj, Stream& stream);
 

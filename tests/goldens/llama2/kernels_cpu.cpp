@@ -15,33 +15,32 @@ namespace vec_math = thunder::math;
 
 using namespace thunder;
 
-// rms_norm_forward: rstd = rsqrt(mean(residual^2) + 1e-05); y = residual * rstd * weight
+// rms_norm_forward: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
-void rms_norm_forward(float* rstd, float* y, const float* residual, const float* weight, Stream& /*stream*/) {
+void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& /*stream*/) {
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const float* residual_row = residual + row * width;
+            const float* x_row = x + row * width;
             float* y_row = y + row * width;
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return residual_row[c] * residual_row[c];
+                return x_row[c] * x_row[c];
             });
             const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                y_row[c] = residual_row[c] * rstd_2 * weight[c];
+                y_row[c] = x_row[c] * rstd_2 * weight[c];
             }
             rstd[row] = rstd_2;
         }
     });
 }
 
-// rms_norm_backward: dresidual = rstd * (dy * weight - residual * rstd * mean(dy * weight * (residual * rstd)));
-// dweight_after = first_micro_step ? weight_2 : dweight + weight_2 with weight_2 = sum over rows(dy * (residual *
-// rstd))
+// rms_norm_backward: dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd))); dweight = first_micro_step
+// ? dweight_step : dweight_before + dweight_step with dweight_step = sum over rows(dy * (x * rstd))
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
-void rms_norm_backward(float* dresidual, float* dweight_after, const float* dy, const float* weight,
-    const float* residual, const float* rstd, const float* dweight, const bool* first_micro_step, Stream& stream) {
+void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
+    const float* rstd, const float* dweight_before, const bool* first_micro_step, Stream& stream) {
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -49,23 +48,23 @@ void rms_norm_backward(float* dresidual, float* dweight_after, const float* dy, 
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* dy_row = dy + row * width;
-                const float* residual_row = residual + row * width;
-                float* dresidual_row = dresidual + row * width;
+                const float* x_row = x + row * width;
+                float* dx_row = dx + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return dy_row[c] * weight[c] * (residual_row[c] * rstd_row);
+                    return dy_row[c] * weight[c] * (x_row[c] * rstd_row);
                 });
                 const float mul = sum * 0.0625F;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_2 = residual_row[c] * rstd_row;
+                    const float mul_2 = x_row[c] * rstd_row;
                     partial[c] += dy_row[c] * mul_2;
-                    dresidual_row[c] = rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
+                    dx_row[c] = rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
                 }
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight_after[column] = first_micro_step_value ? sum : dweight[column] + sum;
+            dweight[column] = first_micro_step_value ? sum : dweight_before[column] + sum;
         });
 }
 
@@ -74,14 +73,15 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
     loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
-// cross_entropy_weight: weight_after = weight + sum((labels != -100))
-void cross_entropy_weight(float* weight_after, const std::int64_t* labels, const float* weight, Stream& /*stream*/) {
+// cross_entropy_weight: loss_weight_after = loss_weight + sum((labels != -100))
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& /*stream*/) {
     constexpr std::int64_t width = 16;
-    const float weight_value = weight[0];
+    const float loss_weight_value = loss_weight[0];
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    weight_after[0] = weight_value + sum;
+    loss_weight_after[0] = loss_weight_value + sum;
 }
 
 // input_layernorm_rms_norm_forward: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
@@ -154,33 +154,33 @@ void rotary(float* rotary, float* rotary_2, const float* qkv_proj, const float* 
     }
 }
 
-// swiglu_forward: swiglu = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+// swiglu_forward: y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
-void swiglu_forward(float* swiglu, const float* gate_up_proj, Stream& /*stream*/) {
+void swiglu_forward(float* y, const float* gate_up_proj, Stream& /*stream*/) {
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* gate_up_proj_row = gate_up_proj + row * 48;
-            float* swiglu_row = swiglu + row * width;
+            float* y_row = y + row * width;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                swiglu_row[c] = gate_up_proj_row[c] * vec_math::sigmoid(gate_up_proj_row[c]) * gate_up_proj_row[c + 24];
+                y_row[c] = gate_up_proj_row[c] * vec_math::sigmoid(gate_up_proj_row[c]) * gate_up_proj_row[c + 24];
             }
         }
     });
 }
 
-// swiglu_backward: swiglu = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2; dgate_up_proj1 = dswiglu *
-// gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1)); dgate_up_proj2 =
-// dswiglu * (gate_up_proj1 * sigmoid(gate_up_proj1))
+// swiglu_backward: swiglu = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2; dgate_up_proj1 = dy * gate_up_proj2
+// * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1)); dgate_up_proj2 = dy * (gate_up_proj1
+// * sigmoid(gate_up_proj1))
 // Replaces Sigmoid, Mul, Transpose, MatMul (model.layers.{0..1}.mlp)
-void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_proj, const float* dswiglu,
+void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_proj, const float* dy,
     Stream& /*stream*/) {
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* gate_up_proj_row = gate_up_proj + row * 48;
-            const float* dswiglu_row = dswiglu + row * width;
+            const float* dy_row = dy + row * width;
             float* swiglu_row = swiglu + row * width;
             float* dgate_up_proj_row = dgate_up_proj + row * 48;
             #pragma omp simd
@@ -188,23 +188,23 @@ void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_p
                 const float sigmoid = vec_math::sigmoid(gate_up_proj_row[c]);
                 const float mul = gate_up_proj_row[c] * sigmoid;
                 const float swiglu_2 = mul * gate_up_proj_row[c + 24];
-                const float dx = dswiglu_row[c] * gate_up_proj_row[c + 24] *
+                const float dgate = dy_row[c] * gate_up_proj_row[c + 24] *
                     (sigmoid * (gate_up_proj_row[c] * (1.0F - sigmoid) + 1.0F));
-                const float dx_2 = dswiglu_row[c] * mul;
+                const float dup = dy_row[c] * mul;
                 swiglu_row[c] = swiglu_2;
-                dgate_up_proj_row[c] = dx;
-                dgate_up_proj_row[c + 24] = dx_2;
+                dgate_up_proj_row[c] = dgate;
+                dgate_up_proj_row[c + 24] = dup;
             }
         }
     });
 }
 
-// layers_rms_norm_backward: mul = residual * rstd * weight; dresidual = dy_2 + rstd * (dy * weight - residual * rstd *
-// mean(dy * weight * (residual * rstd))); dweight = first_micro_step ? dweight_3 : dweight_2 + dweight_3 with dweight_3
-// = sum over rows(dy * (residual * rstd))
+// layers_rms_norm_backward: mul = x * rstd * weight; dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy *
+// weight * (x * rstd))); dweight = first_micro_step ? dweight_step : dweight_before + dweight_step with dweight_step =
+// sum over rows(dy * (x * rstd))
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1})
-void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, const float* residual, const float* rstd,
-    const float* weight, const float* dy, const float* dy_2, const float* dweight_2, const bool* first_micro_step,
+void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, const float* x, const float* rstd,
+    const float* weight, const float* dy, const float* dy_2, const float* dweight_before, const bool* first_micro_step,
     Stream& stream) {
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
@@ -212,19 +212,19 @@ void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, cons
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const float* residual_row = residual + row * width;
+                const float* x_row = x + row * width;
                 const float* dy_2_row = dy_2 + row * width;
                 const float* dy_row = dy + row * width;
                 float* mul_row = mul + row * width;
                 float* dresidual_row = dresidual + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return dy_row[c] * weight[c] * (residual_row[c] * rstd_row);
+                    return dy_row[c] * weight[c] * (x_row[c] * rstd_row);
                 });
                 const float mul_2 = sum * 0.0625F;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_3 = residual_row[c] * rstd_row;
+                    const float mul_3 = x_row[c] * rstd_row;
                     const float mul_4 = mul_3 * weight[c];
                     const float dresidual_2 = dy_2_row[c] + rstd_row * (dy_row[c] * weight[c] - mul_3 * mul_2);
                     partial[c] += dy_row[c] * mul_3;
@@ -234,7 +234,7 @@ void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, cons
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = first_micro_step_value ? sum : dweight_2[column] + sum;
+            dweight[column] = first_micro_step_value ? sum : dweight_before[column] + sum;
         });
 }
 

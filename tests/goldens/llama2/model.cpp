@@ -59,7 +59,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
-    // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); y = residual * rstd * weight
+    // model.norm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
     linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = 2 * H}, stream);
@@ -105,7 +105,7 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
-    // loss: weight_after = weight + sum((labels != -100))
+    // loss: loss_weight_after = loss_weight + sum((labels != -100))
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
 }
 

@@ -13,5 +13,6 @@ void net_select(float* dlinear, const float* relu, const float* drelu, Stream& s
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
 
-void cross_entropy_weight(float* weight_after, const std::int64_t* labels, const float* weight, Stream& stream);
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& stream);
 

@@ -44,12 +44,13 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
     loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
-// cross_entropy_weight: weight_after = weight + sum((labels != -100))
-void cross_entropy_weight(float* weight_after, const std::int64_t* labels, const float* weight, Stream& /*stream*/) {
+// cross_entropy_weight: loss_weight_after = loss_weight + sum((labels != -100))
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& /*stream*/) {
     constexpr std::int64_t width = 4;
-    const float weight_value = weight[0];
+    const float loss_weight_value = loss_weight[0];
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    weight_after[0] = weight_value + sum;
+    loss_weight_after[0] = loss_weight_value + sum;
 }

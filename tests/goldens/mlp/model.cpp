@@ -92,7 +92,7 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
 
-    // loss: weight_after = weight + sum((labels != -100))
+    // loss: loss_weight_after = loss_weight + sum((labels != -100))
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
 }
 

@@ -7,44 +7,31 @@
 
 using thunder::Stream;
 
-void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float* div, float* residual_2,
-    float* log,
-    float* reduce_sum, float* sigmoid, float* cos, float* sigmoid_2, float* cos_2,
-    const float* gauge,
-    const float* basins_0_period, const float* basins_0_level,
-    const float* basins_1_period,
+void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float* div, float* residual_2, float* log,
+    float* reduce_sum, float* sigmoid, float* cos, float* sigmoid_2, float* cos_2, const float* gauge,
+    const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream);
 
 void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream);
 
-void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum,
-    const float* dloss,
+void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& stream);
 
-void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float* neg,
-    float* mul,
-    float* grad_basins_1_period_after, const float* dreduce_sum, const float* sin,
-    const float* log,
-    const float* shore_slope, const float* grad_shore_slope, const bool* first_micro_step,
-    const float* residual,
-    const float* residual_2, const float* div, const float* reduce_max, const float* sigmoid,
-    const float* cos,
-    const float* basins_1_period, const float* grad_basins_1_period, Stream& stream);
+void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, float* mul, float* dbasins_1_period,
+    const float* dreduce_sum, const float* sin, const float* log, const float* shore_slope,
+    const float* dshore_slope_before, const bool* first_micro_step, const float* residual, const float* residual_2,
+    const float* div, const float* reduce_max, const float* sigmoid, const float* cos, const float* basins_1_period,
+    const float* dbasins_1_period_before, Stream& stream);
 
-void accumulate_gradient_2(float* grad_basins_1_level_after, const float* neg,
-    const float* grad_basins_1_level,
+void accumulate_gradient_2(float* dbasins_1_level, const float* neg, const float* dbasins_1_level_before,
     const bool* first_micro_step, Stream& stream);
 
-void accumulate_gradient_3(float* grad_basins_0_level_after, float* mul, const float* dresidual,
-    const float* div,
-    const float* reduce_max, const float* reduce_sum, const float* residual,
-    const float* mul_2,
-    const float* reduce_max_2, const float* sigmoid, const float* grad_basins_0_level,
-    const bool* first_micro_step,
+void accumulate_gradient_3(float* dbasins_0_level, float* mul, const float* dresidual, const float* div,
+    const float* reduce_max, const float* reduce_sum, const float* residual, const float* mul_2,
+    const float* reduce_max_2, const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step,
     const float* cos, const float* gauge, Stream& stream);
 
-void accumulate_gradient_4(float* grad_basins_0_period_after, const float* mul,
-    const float* grad_basins_0_period,
+void accumulate_gradient_4(float* dbasins_0_period, const float* mul, const float* dbasins_0_period_before,
     const bool* first_micro_step, Stream& stream);
 
 void add_elements(float* loss_weight_after, const float* loss_weight, Stream& stream);

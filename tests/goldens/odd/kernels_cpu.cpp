@@ -143,30 +143,30 @@ void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* re
     loss_sum_after[0] = loss_sum_after_2;
 }
 
-// accumulate_gradient: grad_shore_slope_after = first_micro_step ? dshore.slope : grad_shore_slope + dshore.slope with
-// dshore.slope = (log1 * shore_slope1 > 0.5 ? -(dreduce_sum1 * sin1) : 0) * log1; dresidual = (-((gt ? 0 :
+// accumulate_gradient: dshore_slope = first_micro_step ? dshore.slope_step : dshore_slope_before + dshore.slope_step
+// with dshore.slope_step = (log1 * shore_slope1 > 0.5 ? -(dreduce_sum1 * sin1) : 0) * log1; dresidual = (-((gt ? 0 :
 // -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 * sin1) : 0) * shore_slope1) / residual1 *
 // sign(residual_2_1 + div1); neg = -dsub; mul = dsub * cos1 * basins_1_period with gt = log1 * shore_slope1 > 0.5, dsub
-// = dresidual / reduce_max1 * sigmoid1; grad_basins_1_period_after = first_micro_step ? dbasins.1.period :
-// grad_basins_1_period + dbasins.1.period with gt = log1 * shore_slope1 > 0.5, gt_2 = log2 * shore_slope2 > 0.5, gt_3 =
-// log3 * shore_slope3 > 0.5, gt_4 = log4 * shore_slope4 > 0.5, gt_5 = log5 * shore_slope5 > 0.5, gt_6 = log6 *
-// shore_slope6 > 0.5, dbasins.1.period = (-((gt ? 0 : -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 *
-// sin1) : 0) * shore_slope1) / residual1 * sign(residual_2_1 + div1) / reduce_max1 * sigmoid1 * cos1 * residual_2_1 +
-// (-((gt_2 ? 0 : -(dreduce_sum2 * sin2)) * (1 / log2)^2) + (gt_2 ? -(dreduce_sum2 * sin2) : 0) * shore_slope2) /
-// residual2 * sign(residual_2_2 + div2) / reduce_max2 * sigmoid2 * cos2 * residual_2_2 + (-((gt_3 ? 0 : -(dreduce_sum3
-// * sin3)) * (1 / log3)^2) + (gt_3 ? -(dreduce_sum3 * sin3) : 0) * shore_slope3) / residual3 * sign(residual_2_3 +
-// div3) / reduce_max3 * sigmoid3 * cos3 * residual_2_3 + (-((gt_4 ? 0 : -(dreduce_sum4 * sin4)) * (1 / log4)^2) + (gt_4
-// ? -(dreduce_sum4 * sin4) : 0) * shore_slope4) / residual4 * sign(residual_2_4 + div4) / reduce_max4 * sigmoid4 * cos4
-// * residual_2_4 + (-((gt_5 ? 0 : -(dreduce_sum5 * sin5)) * (1 / log5)^2) + (gt_5 ? -(dreduce_sum5 * sin5) : 0) *
-// shore_slope5) / residual5 * sign(residual_2_5 + div5) / reduce_max5 * sigmoid5 * cos5 * residual_2_5 + (-((gt_6 ? 0 :
-// -(dreduce_sum6 * sin6)) * (1 / log6)^2) + (gt_6 ? -(dreduce_sum6 * sin6) : 0) * shore_slope6) / residual6 *
-// sign(residual_2_6 + div6) / reduce_max6 * sigmoid6 * cos6 * residual_2_6
+// = dresidual / reduce_max1 * sigmoid1; dbasins_1_period = first_micro_step ? dbasins.1.period_step :
+// dbasins_1_period_before + dbasins.1.period_step with gt = log1 * shore_slope1 > 0.5, gt_2 = log2 * shore_slope2 >
+// 0.5, gt_3 = log3 * shore_slope3 > 0.5, gt_4 = log4 * shore_slope4 > 0.5, gt_5 = log5 * shore_slope5 > 0.5, gt_6 =
+// log6 * shore_slope6 > 0.5, dbasins.1.period_step = (-((gt ? 0 : -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ?
+// -(dreduce_sum1 * sin1) : 0) * shore_slope1) / residual1 * sign(residual_2_1 + div1) / reduce_max1 * sigmoid1 * cos1 *
+// residual_2_1 + (-((gt_2 ? 0 : -(dreduce_sum2 * sin2)) * (1 / log2)^2) + (gt_2 ? -(dreduce_sum2 * sin2) : 0) *
+// shore_slope2) / residual2 * sign(residual_2_2 + div2) / reduce_max2 * sigmoid2 * cos2 * residual_2_2 + (-((gt_3 ? 0 :
+// -(dreduce_sum3 * sin3)) * (1 / log3)^2) + (gt_3 ? -(dreduce_sum3 * sin3) : 0) * shore_slope3) / residual3 *
+// sign(residual_2_3 + div3) / reduce_max3 * sigmoid3 * cos3 * residual_2_3 + (-((gt_4 ? 0 : -(dreduce_sum4 * sin4)) *
+// (1 / log4)^2) + (gt_4 ? -(dreduce_sum4 * sin4) : 0) * shore_slope4) / residual4 * sign(residual_2_4 + div4) /
+// reduce_max4 * sigmoid4 * cos4 * residual_2_4 + (-((gt_5 ? 0 : -(dreduce_sum5 * sin5)) * (1 / log5)^2) + (gt_5 ?
+// -(dreduce_sum5 * sin5) : 0) * shore_slope5) / residual5 * sign(residual_2_5 + div5) / reduce_max5 * sigmoid5 * cos5 *
+// residual_2_5 + (-((gt_6 ? 0 : -(dreduce_sum6 * sin6)) * (1 / log6)^2) + (gt_6 ? -(dreduce_sum6 * sin6) : 0) *
+// shore_slope6) / residual6 * sign(residual_2_6 + div6) / reduce_max6 * sigmoid6 * cos6 * residual_2_6
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
-void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float* neg, float* mul,
-    float* grad_basins_1_period_after, const float* dreduce_sum, const float* sin, const float* log,
-    const float* shore_slope, const float* grad_shore_slope, const bool* first_micro_step, const float* residual,
-    const float* residual_2, const float* div, const float* reduce_max, const float* sigmoid, const float* cos,
-    const float* basins_1_period, const float* grad_basins_1_period, Stream& /*stream*/) {
+void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, float* mul, float* dbasins_1_period,
+    const float* dreduce_sum, const float* sin, const float* log, const float* shore_slope,
+    const float* dshore_slope_before, const bool* first_micro_step, const float* residual, const float* residual_2,
+    const float* div, const float* reduce_max, const float* sigmoid, const float* cos, const float* basins_1_period,
+    const float* dbasins_1_period_before, Stream& /*stream*/) {
     {
         constexpr std::int64_t rows = 10, width = 6;
         const bool first_micro_step_value = first_micro_step[0];
@@ -175,15 +175,15 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
                 const float* log_row = log + row;
                 const float* shore_slope_row = shore_slope + row * width;
                 const float* sin_row = sin + row * width;
-                const float* grad_shore_slope_row = grad_shore_slope + row * width;
-                float* grad_shore_slope_after_row = grad_shore_slope_after + row * width;
+                const float* dshore_slope_before_row = dshore_slope_before + row * width;
+                float* dshore_slope_row = dshore_slope + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float dmul = log_row[c * 10] * shore_slope_row[c] > 0.5F ? -(dreduce_sum[c] * sin_row[c])
                         : 0.0F;
-                    const float dshore_slope = dmul * log_row[c * 10];
-                    grad_shore_slope_after_row[c] = first_micro_step_value ? dshore_slope : grad_shore_slope_row[c] +
-                        dshore_slope;
+                    const float dshore_slope_step = dmul * log_row[c * 10];
+                    dshore_slope_row[c] = first_micro_step_value ? dshore_slope_step : dshore_slope_before_row[c] +
+                        dshore_slope_step;
                 }
             }
         });
@@ -259,7 +259,7 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
                 const float residual_4 = residual_2[i + 10] + div[i + 10];
                 const float dsub_2 = dlog_2 / residual[i + 10] *
                     static_cast<float>((residual_4 > 0) - (residual_4 < 0)) / reduce_max_value_2 * sigmoid[i + 10];
-                const float dbasins_1_period = dsub * cos[i] * residual_2[i] + dsub_2 * cos[i + 10] *
+                const float dbasins_1_period_step = dsub * cos[i] * residual_2[i] + dsub_2 * cos[i + 10] *
                     residual_2[i + 10];
                 const bool gt_3 = log[i + 20] * shore_slope[i * 6 + 2] > 0.5F;
                 const float dselect_3 = -(dreduce_sum_value_3 * sin[i * 6 + 2]);
@@ -277,8 +277,8 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
                 const float residual_6 = residual_2[i + 30] + div[i + 30];
                 const float dsub_4 = dlog_4 / residual[i + 30] *
                     static_cast<float>((residual_6 > 0) - (residual_6 < 0)) / reduce_max_value_4 * sigmoid[i + 30];
-                const float dbasins_1_period_2 = dbasins_1_period + dsub_3 * cos[i + 20] * residual_2[i + 20] + dsub_4 *
-                    cos[i + 30] * residual_2[i + 30];
+                const float dbasins_1_period_step_2 = dbasins_1_period_step + dsub_3 * cos[i + 20] *
+                    residual_2[i + 20] + dsub_4 * cos[i + 30] * residual_2[i + 30];
                 const bool gt_5 = log[i + 40] * shore_slope[i * 6 + 4] > 0.5F;
                 const float dselect_5 = -(dreduce_sum_value_5 * sin[i * 6 + 4]);
                 const float reciprocal_5 = 1.0F / log[i + 40];
@@ -295,18 +295,18 @@ void accumulate_gradient(float* grad_shore_slope_after, float* dresidual, float*
                 const float residual_8 = residual_2[i + 50] + div[i + 50];
                 const float dsub_6 = dlog_6 / residual[i + 50] *
                     static_cast<float>((residual_8 > 0) - (residual_8 < 0)) / reduce_max_value_6 * sigmoid[i + 50];
-                const float dbasins_1_period_3 = dbasins_1_period_2 + dsub_5 * cos[i + 40] * residual_2[i + 40] +
-                    dsub_6 * cos[i + 50] * residual_2[i + 50];
-                grad_basins_1_period_after[i] = first_micro_step_value ? dbasins_1_period_3 : grad_basins_1_period[i] +
-                    dbasins_1_period_3;
+                const float dbasins_1_period_step_3 = dbasins_1_period_step_2 + dsub_5 * cos[i + 40] *
+                    residual_2[i + 40] + dsub_6 * cos[i + 50] * residual_2[i + 50];
+                dbasins_1_period[i] = first_micro_step_value ? dbasins_1_period_step_3 : dbasins_1_period_before[i] +
+                    dbasins_1_period_step_3;
             }
         });
     }
 }
 
-// accumulate_gradient_2: grad_basins_1_level_after = first_micro_step ? sum(neg) : grad_basins_1_level + sum(neg)
+// accumulate_gradient_2: dbasins_1_level = first_micro_step ? sum(neg) : dbasins_1_level_before + sum(neg)
 // Replaces Sub
-void accumulate_gradient_2(float* grad_basins_1_level_after, const float* neg, const float* grad_basins_1_level,
+void accumulate_gradient_2(float* dbasins_1_level, const float* neg, const float* dbasins_1_level_before,
     const bool* first_micro_step, Stream& /*stream*/) {
     constexpr std::int64_t rows = 6, width = 10;
     const bool first_micro_step_value = first_micro_step[0];
@@ -314,18 +314,18 @@ void accumulate_gradient_2(float* grad_basins_1_level_after, const float* neg, c
         for (std::int64_t row = begin; row < end; ++row) {
             const float* neg_row = neg + row * width;
             const float sum = row_sum<float>(width, [&](std::int64_t c) { return neg_row[c]; });
-            grad_basins_1_level_after[row] = first_micro_step_value ? sum : grad_basins_1_level[row] + sum;
+            dbasins_1_level[row] = first_micro_step_value ? sum : dbasins_1_level_before[row] + sum;
         }
     });
 }
 
-// accumulate_gradient_3: grad_basins_0_level_after = first_micro_step ? reduce_sum_2 : grad_basins_0_level +
-// reduce_sum_2; mul = dsub * cos * gauge with dsub = (dresidual + (residual == reduce_max) * (sum(-(dresidual * div /
-// reduce_max)) / reduce_sum) + mul_2) / reduce_max_2 * sigmoid, reduce_sum_2 = sum(-dsub)
+// accumulate_gradient_3: dbasins_0_level = first_micro_step ? reduce_sum_2 : dbasins_0_level_before + reduce_sum_2; mul
+// = dsub * cos * gauge with dsub = (dresidual + (residual == reduce_max) * (sum(-(dresidual * div / reduce_max)) /
+// reduce_sum) + mul_2) / reduce_max_2 * sigmoid, reduce_sum_2 = sum(-dsub)
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
-void accumulate_gradient_3(float* grad_basins_0_level_after, float* mul, const float* dresidual, const float* div,
+void accumulate_gradient_3(float* dbasins_0_level, float* mul, const float* dresidual, const float* div,
     const float* reduce_max, const float* reduce_sum, const float* residual, const float* mul_2,
-    const float* reduce_max_2, const float* sigmoid, const float* grad_basins_0_level, const bool* first_micro_step,
+    const float* reduce_max_2, const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step,
     const float* cos, const float* gauge, Stream& /*stream*/) {
     constexpr std::int64_t rows = 6, width = 10;
     const bool first_micro_step_value = first_micro_step[0];
@@ -350,31 +350,32 @@ void accumulate_gradient_3(float* grad_basins_0_level_after, float* mul, const f
                     div_2 + mul_2_row[c];
                 return -(dresidual_2 / reduce_max_2_row * sigmoid_row[c]);
             });
-            const float grad_basins_0_level_after_2 = first_micro_step_value ? sum_2 : grad_basins_0_level[row] + sum_2;
+            const float dbasins_0_level_2 = first_micro_step_value ? sum_2 : dbasins_0_level_before[row] + sum_2;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float dresidual_2 = dresidual_row[c] + static_cast<float>(residual_row[c] == reduce_max_row) *
                     div_2 + mul_2_row[c];
                 mul_row[c] = dresidual_2 / reduce_max_2_row * sigmoid_row[c] * cos_row[c] * gauge_row[c];
             }
-            grad_basins_0_level_after[row] = grad_basins_0_level_after_2;
+            dbasins_0_level[row] = dbasins_0_level_2;
         }
     });
 }
 
-// accumulate_gradient_4: grad_basins_0_period_after = first_micro_step ? dbasins.0.period : grad_basins_0_period +
-// dbasins.0.period with dbasins.0.period = mul1 + mul2 + mul3 + mul4 + mul5 + mul6
+// accumulate_gradient_4: dbasins_0_period = first_micro_step ? dbasins.0.period_step : dbasins_0_period_before +
+// dbasins.0.period_step with dbasins.0.period_step = mul1 + mul2 + mul3 + mul4 + mul5 + mul6
 // Replaces Mul
-void accumulate_gradient_4(float* grad_basins_0_period_after, const float* mul, const float* grad_basins_0_period,
+void accumulate_gradient_4(float* dbasins_0_period, const float* mul, const float* dbasins_0_period_before,
     const bool* first_micro_step, Stream& /*stream*/) {
     constexpr std::int64_t n = 10;
     const bool first_micro_step_value = first_micro_step[0];
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            const float dbasins_0_period = mul[i] + mul[i + 10] + mul[i + 20] + mul[i + 30] + mul[i + 40] + mul[i + 50];
-            grad_basins_0_period_after[i] = first_micro_step_value ? dbasins_0_period : grad_basins_0_period[i] +
-                dbasins_0_period;
+            const float dbasins_0_period_step = mul[i] + mul[i + 10] + mul[i + 20] + mul[i + 30] + mul[i + 40] +
+                mul[i + 50];
+            dbasins_0_period[i] = first_micro_step_value ? dbasins_0_period_step : dbasins_0_period_before[i] +
+                dbasins_0_period_step;
         }
     });
 }

@@ -61,7 +61,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     accumulate_gradient(g_shore_slope, dresidual, neg, mul, g_basins_1_period, dreduce_sum, sin, log, w_shore_slope,
         g_shore_slope, &arenas_.scalars->first_micro_step, residual_2, residual, div, reduce_max_2, sigmoid, cos,
         w_basins_1_period, g_basins_1_period, stream);
-    // grad_basins_1_level_after = first_micro_step ? sum(neg) : grad_basins_1_level + sum(neg)
+    // dbasins_1_level = first_micro_step ? sum(neg) : dbasins_1_level_before + sum(neg)
     accumulate_gradient_2(g_basins_1_level, neg, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
     accumulate_gradient_3(g_basins_0_level, mul_2, dresidual, div, reduce_max_2, reduce_sum, residual, mul, reduce_max,
         sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
