@@ -116,6 +116,20 @@ bool reads_step(const Function& f, const Module& module) {
     return false;
 }
 
+// Whether a statement of the function names the value: a call that is told to add or to overwrite by `gradient` does
+// not name the flag.
+bool is_named(const Function& f, Value v) {
+    for (const Op& op : f.ops) {
+        if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
+        const OpDef& def = op_def(op.name);
+        if (!def.call || op.name == "fused") return true;
+        for (const CallField& field : def.call(op, f).fields)
+            if (field.kind == CallField::Kind::operand && op.operands.at(field.index) == v && !is_gradient_flag(field))
+                return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 // Parameters of a body, outputs first: carried values out and in, then the layer's structs, then what all layers share,
@@ -159,9 +173,11 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
     }
     for (std::size_t k = 0; k < carried_in; ++k) {
         Value v = body.arguments[k];
-        out.push_back({BodyParameter::Kind::carried_in,
-                       fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
-                                   layout.symbols().shape(body.type(v).dims)),
+        const std::string shape = layout.symbols().shape(body.type(v).dims);
+        // All layers write the slots of a value that goes through the loop, also where none reads them.
+        const std::string name = is_named(body, v) ? fmt::format("{} /* {} */", names[v.index], shape)
+                                                   : fmt::format("/* {} {}, not read */", names[v.index], shape);
+        out.push_back({BodyParameter::Kind::carried_in, fmt::format("const {}* {}", cpp_type(body.type(v).dtype), name),
                        k, nullptr});
         expressions[v] = names[v.index];
     }
@@ -193,6 +209,7 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
     out.insert(out.end(), families.begin(), families.end());
     for (std::size_t k = carried_in + per_layer; k < body.arguments.size(); ++k) {
         Value v = body.arguments[k];
+        if (!is_named(body, v)) continue;
         out.push_back({BodyParameter::Kind::shared,
                        fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
                                    layout.symbols().shape(body.type(v).dims)),

@@ -140,7 +140,8 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
         for (Value v : f.arguments) row(v);
         for (std::size_t k = 0; k < f.ops.size(); ++k) {
             const Op& op = f.ops[k];
-            for (Value v : op.results) row(v);
+            if (op.name != "member")  // which has no memory but its family's
+                for (Value v : op.results) row(v);
             if (op.name != "repeat") continue;
             const Function& body = *module_->find(op.attributes.string("body"));
             for (std::size_t c = 0; c < static_cast<std::size_t>(op.attributes.integer("carried")); ++c) {

@@ -7,7 +7,7 @@ For each model: VARIANT.{logits,loss}.onnx; params, grads (of step 0), params_af
 reference.json with the optimizer, the loss and the gradient norm of each step in f32 and f64. Names are the framework's. Of the
 exporter's metadata, the files keep what names modules and parameters (scopes, classes, traced nodes that take a parameter).
 """
-import argparse, copy, json, os, warnings
+import argparse, copy, json, os, types, warnings
 
 import numpy as np
 import onnx
@@ -32,6 +32,54 @@ class MLP(torch.nn.Module):
 
     def forward(self, x):
         return self.net(x)
+
+
+class Chain(torch.nn.Module):
+    """What goes into the first layer is the graph's input."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(12, 6), torch.nn.Tanh(), torch.nn.Linear(6, 12))
+                                          for _ in range(3))
+        self.head = torch.nn.Linear(12, 5)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.head(x)
+
+
+class Rung(torch.nn.Module):
+    def __init__(self, shared):
+        super().__init__()
+        self.shared, self.own = shared, torch.nn.Linear(8, 8, bias=False)
+
+    def forward(self, h, e):
+        t = torch.tanh(self.shared(h))
+        return h + self.own(t) * e, t
+
+
+class Ladder(torch.nn.Module):
+    """What goes into the first layer is read in every layer and behind the last; so is what each layer keeps; layers share
+    a weight with each other and with what stands behind them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(VOCABULARY, 8)
+        shared = torch.nn.Linear(8, 8)
+        self.rungs = torch.nn.ModuleList(Rung(shared) for _ in range(4))
+        self.mix = torch.nn.Linear(32, 8, bias=False)
+        self.again = shared
+        self.head = torch.nn.Linear(8, VOCABULARY)
+
+    def forward(self, input_ids, use_cache=False):
+        e = h = self.embed(input_ids)
+        kept = []
+        for rung in self.rungs:
+            h, t = rung(h, e)
+            kept.append(t)
+        h = self.again(h + e + self.mix(torch.cat(kept, -1)))
+        return types.SimpleNamespace(logits=self.head(h))
 
 
 def llama(layers, tied=False):
@@ -207,7 +255,7 @@ def make(out, name, build, language, wanted):
     torch.manual_seed(0)
     fresh = build().eval()
     model = randomized(copy.deepcopy(fresh)).eval()
-    if language:
+    if isinstance(model, LlamaForCausalLM):
         model.tie_weights()
         fresh.tie_weights()
     batch = batches(language)
@@ -466,6 +514,8 @@ MODELS = {
                                        "fresh.logits noopt.logits noopt.loss stripped.logits nameless.logits nameless_noopt.logits "
                                        "nameless_fresh.logits".split()),
     "llama2_tied": (lambda: llama(2, tied=True), True, "dynamo.logits fresh.logits nameless.logits".split()),
+    "chain": (Chain, False, ["dynamo.logits"]),
+    "ladder": (Ladder, True, ["dynamo.logits"]),
     "llama5": (lambda: llama(5), True, "dynamo.logits nameless.logits".split()),
 }
 

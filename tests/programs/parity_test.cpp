@@ -32,6 +32,11 @@ const Case cases[] = {
     {"llama2_tied_fresh", "llama2_tied", "fresh.logits", "--recompute block --no-weights", "--init params.safetensors"},
     // Nothing in it is known: every call is a kernel that was made for it.
     {"odd", "odd", "tides.loss", "", ""},
+    // Carried values that are the graph's input, read by every layer and behind the loop; a weight of all layers and
+    // more.
+    {"chain", "chain", "dynamo.logits", "", ""},
+    {"ladder", "ladder", "dynamo.logits", "", ""},
+    {"ladder_straight", "ladder", "dynamo.logits", "--no-roll --recompute block", ""},
     {"llama5", "llama5", "dynamo.logits", "--recompute block", ""},
 };
 

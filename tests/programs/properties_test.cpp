@@ -71,7 +71,7 @@ TEST_P(OwnTests, Pass) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, OwnTests,
                          testing::Values(Own{"llama1_noopt", "llama1", "noopt.logits"},
-                                         Own{"odd", "odd", "tides.loss"}),
+                                         Own{"ladder", "ladder", "dynamo.logits"}, Own{"odd", "odd", "tides.loss"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Every file of a folder, by its path in it.
