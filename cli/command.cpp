@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "compiler/frontend/frontend.h"
+#include "compiler/ir/print.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -59,6 +60,18 @@ void ModelOptions::add_to(CLI::App& app) {
                                fmt::join(compile.executors, ",")))
         ->type_name("LIST");
     app.add_flag("--no-roll", no_roll, "keeps every layer as code of its own");
+    app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong")
+        ->type_name("PASS,...")
+        ->delimiter(',');
+}
+
+void require_pass(const ModelOptions& options, const std::string& name) {
+    const std::vector<std::string> known = pass_names(options);
+    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    Diagnostic d;
+    d.message = fmt::format("there is no pass {}", name);
+    d.help = fmt::format("the passes are {}", fmt::join(known, ", "));
+    throw UsageError(std::move(d));
 }
 
 void ModelOptions::finish() {
@@ -83,6 +96,7 @@ void ModelOptions::finish() {
         }
         compile.dims[dim.substr(0, equals)] = size;
     }
+    for (const std::string& pass : disabled) require_pass(*this, pass);
 }
 
 namespace {
@@ -95,18 +109,59 @@ void print_warnings(const std::vector<PassRun>& runs) {
                            note.text.empty() ? "" : ": ", note.text);
 }
 
+// All of them where `last` is "", none where it is "import".
+std::vector<Pass> passes_until(std::vector<Pass> passes, const std::string& last) {
+    if (last.empty()) return passes;
+    if (last == "import") return {};
+    const auto at = std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == last; });
+    check(at != passes.end(), fmt::format("there is no pass {}", last));
+    passes.erase(at + 1, passes.end());
+    return passes;
+}
+
+// As it is parsed back; some 10 MB of text at most for a constant.
+std::string whole_text(const Module& module) {
+    return to_string(module, PrintOptions{.dense_elements = 1 << 20});
+}
+
+// Where a pass fails, what it was given is made once more for the report of the bug: `start` gives the module that the
+// first of the passes had. So nothing has to be kept while all goes well.
+Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector<PassRun>& runs,
+                     const PassOptions& options, const std::function<Module()>& start) {
+    try {
+        return run_passes(std::move(module), passes, runs, options);
+    } catch (PassFailure& failure) {
+        std::vector<Pass> before;
+        for (const Pass& pass : passes) {
+            if (pass.name == failure.pass()) break;
+            before.push_back(pass);
+        }
+        try {
+            std::vector<PassRun> again;
+            failure.before =
+                whole_text(run_passes(start(), before, again, {.disabled = options.disabled, .after = {}}));
+        } catch (const std::exception&) {  // a report without it is better than none
+        }
+        throw;
+    }
+}
+
 }  // namespace
 
-Compiled compile(const ModelOptions& options, const PassOptions& pass_options) {
+Compiled compile(const ModelOptions& options, const PassOptions& pass_options, const std::string& last_pass) {
+    PassOptions run_options = pass_options;
+    run_options.disabled.insert(options.disabled.begin(), options.disabled.end());
     Compiled out;
     PassRun import;
     import.name = "import";
     const auto begin = std::chrono::steady_clock::now();
-    Module module = import_model(options.model, options.compile);
+    Module module = import_model(options.model, options.compile, import.report);
     import.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     out.runs.push_back(import);
     if (pass_options.after) pass_options.after(module, import);
-    out.module = run_passes(std::move(module), pipeline(options.compile), out.runs, pass_options);
+    const std::vector<Pass> passes = passes_until(pipeline(options.compile), last_pass);
+    out.module = run_or_report(std::move(module), passes, out.runs, run_options,
+                               [&options] { return import_model(options.model, options.compile); });
     print_warnings(out.runs);
     return out;
 }
@@ -116,23 +171,39 @@ Module compile_twin(const ModelOptions& options, Module module, const std::strin
     naive.executors = {"reference"};
     naive.roll = false;  // a loop's way back is checked against that of calls in a row
     std::vector<Pass> passes = pipeline(naive);
-    const auto at = std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == parting; });
-    check(at != passes.end(), "there is no pass " + parting);
-    passes.erase(passes.begin(), at + 1);
+    const std::size_t shared = passes_until(passes, parting).size();
+    passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(shared));
     std::vector<PassRun> runs;
-    return run_passes(std::move(module), passes, runs);
+    const PassOptions run_options = {.disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}};
+    return run_or_report(std::move(module), passes, runs, run_options, [&] {
+        std::vector<PassRun> again;
+        return run_passes(import_model(options.model, options.compile),
+                          passes_until(pipeline(options.compile), parting), again, run_options);
+    });
 }
 
 Module compile_until(const ModelOptions& options, const std::string& last_pass) {
-    std::vector<Pass> passes = pipeline(options.compile);
-    const auto last =
-        std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == last_pass; });
-    check(last != passes.end(), fmt::format("there is no pass {}", last_pass));
-    passes.erase(last + 1, passes.end());
+    return compile(options, {}, last_pass).module;
+}
+
+std::vector<std::string> pass_names(const ModelOptions& options) {
+    std::vector<std::string> names = {"import"};
+    for (const Pass& pass : pipeline(options.compile)) names.push_back(pass.name);
+    return names;
+}
+
+void as_pass(const std::string& name, const Module& module, const std::function<void()>& what) {
     std::vector<PassRun> runs;
-    Module module = run_passes(import_model(options.model, options.compile), passes, runs);
-    print_warnings(runs);
-    return module;
+    const Pass pass = {name, [&what](Module m, Report&) {
+                           what();
+                           return m;
+                       }};
+    try {
+        run_passes(module, {pass}, runs);
+    } catch (PassFailure& failure) {
+        failure.before = whole_text(module);
+        throw;
+    }
 }
 
 }  // namespace thunderc

@@ -26,8 +26,9 @@ void add_data(CLI::App& app, Action& action);
 struct ModelOptions {
     std::filesystem::path model;
     CompileOptions compile;
-    std::vector<std::string> dims;  // NAME=N
-    std::string executors;          // a,b,c
+    std::vector<std::string> dims;      // NAME=N
+    std::string executors;              // a,b,c
+    std::vector<std::string> disabled;  // passes that are left out
     bool no_roll = false;
 
     void add_to(CLI::App& app);
@@ -39,15 +40,21 @@ struct ModelOptions {
 CLI::Validator at_least_one();
 CLI::Validator one_of(const std::vector<std::string>& words);
 
-// Import and every pass, with notes about warnings on stderr.
+// Import and every pass, or as far as `last_pass`, with warnings on stderr.
 struct Compiled {
     Module module;
     std::vector<PassRun> runs;
 };
-Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {});
+Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {}, const std::string& last_pass = {});
 // The naive program of the same model, from the module after the pass `parting`.
 Module compile_twin(const ModelOptions& options, Module module, const std::string& parting);
-// The same as far as this pass, which is the last one that runs.
+// What `compile` gives as far as this pass.
 Module compile_until(const ModelOptions& options, const std::string& last_pass);
+// "import" and the passes that these options ask for, in order.
+std::vector<std::string> pass_names(const ModelOptions& options);
+// Throws UsageError, which lists them, where there is none of this name.
+void require_pass(const ModelOptions& options, const std::string& name);
+// Does what follows the passes; a bug in it is reported as that of a pass of this name.
+void as_pass(const std::string& name, const Module& module, const std::function<void()>& what);
 
 }  // namespace thunderc

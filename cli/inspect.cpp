@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <map>
 
 #include "cli/command.h"
 
@@ -11,10 +10,7 @@ namespace {
 
 int inspect(ModelOptions o) {
     o.finish();
-    Module raised;
-    Module last;
-    PassOptions passes;
-    Compiled compiled = compile(o, passes);
+    const Compiled compiled = compile(o);
     const Function& main = compiled.module.main();
     fmt::print("inputs\n");
     for (std::size_t k = 0; k < main.arguments.size(); ++k)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/reproducer.h"
 #include "cli/version.h"
 #include "compiler/support/error.h"
 
@@ -84,7 +85,19 @@ int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** ar
     return 2;
 }
 
-int run(int argc, char** argv) {
+// The words of the command line that a report of a bug must know; what it is called with otherwise.
+void describe(const CLI::App& app, CommandLine& command) {
+    for (const CLI::App* sub : app.get_subcommands()) {
+        auto word = [sub](const char* name) {
+            const CLI::Option* option = sub->get_option_no_throw(name);
+            return option != nullptr && option->count() > 0 ? option->results().front() : std::string();
+        };
+        command.model = word("model");
+        command.out = word("--out");
+    }
+}
+
+int run(int argc, char** argv, CommandLine& command) {
     CLI::App app(
         "thunderc: an ahead-of-time compiler for training. It reads an exported model and writes a training program in "
         "C++.",
@@ -112,7 +125,18 @@ int run(int argc, char** argv) {
         }
         return usage(app, e, argc, argv);
     }
+    describe(app, command);
     return action();
+}
+
+// thunderc is at fault.
+int report(const std::exception& error, const CommandLine& command) {
+    const std::filesystem::path folder = write_reproducer(error, command);
+    fmt::print(stderr, "error: thunderc is at fault: {}\nhelp: please report this, with {}\n", error.what(),
+               folder.empty() ? "the model and the command"
+                              : fmt::format("the folder {}, which holds the command and the model without its weights",
+                                            folder.string()));
+    return 3;
 }
 
 }  // namespace
@@ -120,8 +144,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of the write, as a full disk is
+    thunderc::CommandLine command{{argv, argv + argc}, "", ""};
     try {
-        return thunderc::run(argc, argv);
+        return thunderc::run(argc, argv, command);
     } catch (const thunderc::UsageError& e) {
         fmt::print(stderr, "{}", e.diagnostic().text());
         return 2;
@@ -132,8 +157,6 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "error: out of memory\nhelp: compile a smaller model, or on a machine with more memory\n");
         return 1;
     } catch (const std::exception& e) {
-        fmt::print(stderr, "error: thunderc is at fault: {}\nhelp: please report this with the model and the command\n",
-                   e.what());
-        return 3;
+        return thunderc::report(e, command);
     }
 }

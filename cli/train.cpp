@@ -64,7 +64,8 @@ int train(TrainOptions o) {
     emit.command = command_text(o);
     emit.compile = o.model.compile;
     emit.default_grad_accum = o.grad_accum;
-    const std::vector<OutputFile> files = print_program(compiled.module, twin, emit);
+    std::vector<OutputFile> files;
+    as_pass("print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });
     if (o.diff) return diff_folder(o.out, files);
 
     OutputFolder folder(o.out);

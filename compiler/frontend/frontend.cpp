@@ -46,4 +46,8 @@ Module import_model(const std::filesystem::path& path, const CompileOptions& opt
     return import_model(path, options, report);
 }
 
+void write_graph(const std::filesystem::path& model, const std::filesystem::path& out) {
+    write_onnx_graph(model, out);
+}
+
 }  // namespace thunderc

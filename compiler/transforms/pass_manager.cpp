@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "compiler/ir/print.h"
@@ -14,16 +15,23 @@ namespace thunderc {
 Module run_passes(Module module, const std::vector<Pass>& passes, std::vector<PassRun>& runs,
                   const PassOptions& options) {
     for (const Pass& pass : passes) {
-        if (options.disabled.contains(pass.name)) continue;
         PassRun run;
         run.name = pass.name;
         const auto begin = std::chrono::steady_clock::now();
-        module = pass.run(std::move(module), run.report);
+        try {
+            if (!options.disabled.contains(pass.name)) module = pass.run(std::move(module), run.report);
+        } catch (const UserError&) {
+            throw;
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const std::exception& error) {
+            throw PassFailure(pass.name, fmt::format("in the pass {}: {}", pass.name, error.what()));
+        }
         run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
         try {
             verify(module);
         } catch (const InternalError& error) {
-            throw InternalError(fmt::format("after the pass {}: {}", pass.name, error.what()));
+            throw PassFailure(pass.name, fmt::format("after the pass {}: {}", pass.name, error.what()));
         }
         runs.push_back(std::move(run));
         if (options.after) options.after(module, runs.back());

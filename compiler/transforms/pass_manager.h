@@ -4,9 +4,11 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/support/error.h"
 
 namespace thunderc {
 
@@ -43,11 +45,25 @@ struct PassRun {
 };
 
 struct PassOptions {
-    std::set<std::string> disabled;                            // names of passes to leave out
+    std::set<std::string> disabled;                            // names of passes that leave everything as it is
     std::function<void(const Module&, const PassRun&)> after;  // called after each pass
 };
 
-// Verifies between passes: an InternalError names the pass after which an invariant does not hold.
+// A pass that failed by a bug of thunderc: what run_passes throws in place of what the pass threw, or where the
+// verifier finds an invariant broken after it.
+class PassFailure : public InternalError {
+  public:
+    PassFailure(std::string pass, const std::string& what) : InternalError(what), pass_(std::move(pass)) {}
+
+    const std::string& pass() const { return pass_; }
+    // The module that the pass was given, printed; filled in by whoever can make it again, for the report of the bug.
+    std::string before;
+
+  private:
+    std::string pass_;
+};
+
+// Verifies between passes. Throws PassFailure; what is the user's fault, and a lack of memory, pass through.
 Module run_passes(Module module, const std::vector<Pass>& passes, std::vector<PassRun>& runs,
                   const PassOptions& options = {});
 

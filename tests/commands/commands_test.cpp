@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "codegen/safetensors.h"
+#include "compiler/ir/parse.h"
+#include "compiler/ir/print.h"
 
 namespace thunderc {
 namespace {
@@ -197,6 +199,116 @@ TEST_F(Commands, FilesThatAreNoSafetensorsAreRefused) {
         EXPECT_NE(ran.err.find(message), std::string::npos) << ran.err;
         EXPECT_NE(ran.err.find("help: "), std::string::npos) << ran.err;
     }
+}
+
+// ---- what is said of a model ----
+
+TEST_F(Commands, WarnsOfNumbersThatAreComputedInF32) {
+    for (const std::string command : {"inspect ", "plan ", "train -o out "}) {
+        const Ran ran = run(command + fixtures + "/frontend/half.onnx --loss mse");
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_EQ(ran.err, "warning: precision, the input x: is float16: computed in float32\n") << command;
+    }
+}
+
+// ---- trace ----
+
+std::vector<std::string> traced(const std::string& text) {
+    std::vector<std::string> passes;
+    std::istringstream in(text);
+    const std::string head = "// ---- after ";
+    for (std::string line; std::getline(in, line);)
+        if (line.starts_with(head)) passes.push_back(line.substr(head.size(), line.find(':') - head.size()));
+    return passes;
+}
+
+TEST_F(Commands, TraceEndsWithThePassThatIsAskedFor) {
+    // Later passes could not do without a loss.
+    const std::string model = fixtures + "/llama2/dynamo.logits.onnx --loss none";
+    EXPECT_EQ(run("trace " + model).status, 1);
+    for (const std::string pass : {"import", "fold_constants", "raise_sdpa"}) {
+        const Ran ran = run("trace " + model + " --after " + pass);
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_EQ(traced(ran.out), std::vector<std::string>{pass});
+    }
+}
+
+TEST_F(Commands, TraceSaysWhatCameBeforeAFailure) {
+    // In the one file in which both streams end, what a pass printed stands before the error of a later one.
+    run("trace " + fixtures + "/llama2/dynamo.logits.onnx --loss none --times > both.txt 2>&1; true");
+    const std::string text = contents("both.txt");
+    EXPECT_TRUE(text.starts_with("// ---- after import: ")) << text;
+    EXPECT_GT(text.find("error: training needs a loss"), text.find("// ---- after simplify: ")) << text;
+}
+
+TEST_F(Commands, TraceShowsWhatAPassChanged) {
+    const std::string model = fixtures + "/mlp/dynamo.logits.onnx";
+    const std::string before = run("trace --after raise_embedding " + model).out,
+                      after = run("trace --after raise_linear " + model).out;
+    std::istringstream in(run("trace --after raise_linear --diff " + model).out);
+    int removed = 0, added = 0;
+    for (std::string line; std::getline(in, line);) {
+        if (line.starts_with("//")) continue;
+        ASSERT_TRUE(line[0] == '-' || line[0] == '+') << line;
+        (line[0] == '-' ? removed : added) += 1;
+        EXPECT_NE((line[0] == '-' ? before : after).find(line.substr(1) + "\n"), std::string::npos) << line;
+    }
+    // Three products and three sums become three linear layers; what reads them is named anew.
+    EXPECT_EQ(removed, 9);
+    EXPECT_EQ(added, 6);
+}
+
+// ---- bugs of thunderc ----
+
+// Passes that cannot be left out stand for what is wrong in one of them.
+TEST_F(Commands, ABugIsReportedWithWhatItTakesToSeeItAgain) {
+    fs::create_directory("models");
+    fs::copy_file(fixtures + "/llama5/dynamo.logits.onnx", "models/my model.onnx");
+    const std::string command = "train 'models/my model.onnx' -o my/out --recompute block --disable differentiate";
+    const Ran ran = run(command);
+    EXPECT_EQ(ran.status, 3);
+    EXPECT_EQ(
+        ran.err,
+        "error: thunderc is at fault: in the pass compose_step: main gives 2 results for 12 trainable parameters\n"
+        "help: please report this, with the folder thunderc-bug-1, which holds the command and the model without "
+        "its weights\n");
+    EXPECT_FALSE(fs::exists("my"));
+    const fs::path bug = "thunderc-bug-1";
+    EXPECT_EQ(contents(bug / "error.txt"),
+              "thunderc 0.1.0\npass: compose_step\nin the pass compose_step: main gives 2 results for 12 trainable "
+              "parameters\n");
+    // What the pass was given is what trace shows before it, and can be parsed.
+    const Module before = parse_module(contents(bug / "before_compose_step.txt"));
+    const std::string trace =
+        run("trace 'models/my model.onnx' --recompute block --after differentiate --disable differentiate").out;
+    EXPECT_EQ(trace.substr(trace.find("module ")), to_string(before));
+    // No weight leaves the house, and the command fails again in the same pass.
+    std::string row;  // of a weight, as it lies in the export
+    const Tensor embedding = read_safetensors(fixtures + "/llama5/params.safetensors").at("model.embed_tokens.weight");
+    for (std::size_t k = 0; k < 16; ++k) {
+        const auto value = static_cast<float>(embedding.f[k]);
+        row.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    EXPECT_NE(contents("models/my model.onnx").find(row), std::string::npos);
+    EXPECT_EQ(contents(bug / "model.onnx").find(row), std::string::npos);
+    const int status =
+        std::system(("mkdir -p path && ln -sf '" THUNDERC "' path/thunderc && PATH=\"$PWD/path:$PATH\" sh " +
+                     bug.string() + "/command.sh 2> again.txt")
+                        .c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 3);
+    EXPECT_EQ(contents("again.txt").substr(0, ran.err.find('\n')), ran.err.substr(0, ran.err.find('\n')));
+    EXPECT_TRUE(fs::exists(bug / "thunderc-bug-1"));
+}
+
+TEST_F(Commands, BugsGetAFolderEach) {
+    const std::string command = "train -o out --disable claim " + fixtures + "/mlp/dynamo.logits.onnx";
+    EXPECT_EQ(run(command).status, 3);
+    EXPECT_EQ(run(command).status, 3);
+    for (const char* folder : {"thunderc-bug-1", "thunderc-bug-2"})
+        EXPECT_TRUE(parse_module(contents(fs::path(folder) / "before_print_program.txt")).phase ==
+                    Module::Phase::planned);
+    for (const auto& entry : fs::directory_iterator("."))
+        EXPECT_FALSE(entry.path().filename().string().starts_with("out.part")) << entry.path();
 }
 
 // ---- data ----

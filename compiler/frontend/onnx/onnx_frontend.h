@@ -12,4 +12,7 @@ namespace thunderc {
 // schemas are expanded where there is no importer for the operator.
 Module import_onnx(const std::filesystem::path& path, const CompileOptions& options, Report& report);
 
+// See write_graph.
+void write_onnx_graph(const std::filesystem::path& model, const std::filesystem::path& out);
+
 }  // namespace thunderc
