@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "cli/command.h"
+#include "cli/runtime_errors.h"
 #include "compiler/support/error.h"
 #include "data/token_file.h"
-#include "support/error.h"
 
 namespace thunderc {
 namespace {
@@ -31,16 +31,6 @@ struct InspectOptions {
     d.message = message;
     d.help = help;
     throw UserError(std::move(d));
-}
-
-// The runtime's errors are the compiler's: one message, one help, exit status 1.
-int with_runtime_errors(const std::function<void()>& what) {
-    try {
-        what();
-    } catch (const thunder::Error& e) {
-        fail(e.message(), e.help());
-    }
-    return 0;
 }
 
 void pack(const PackOptions& o) {
@@ -111,7 +101,12 @@ void add_data(CLI::App& app, Action& action) {
         "  out/build/train --data corpus.bin");
     sub->add_option("files", p->files, "text, or any other files")->required()->type_name("FILE...");
     sub->add_option("-o,--out", p->out, "the file to write")->required()->type_name("CORPUS");
-    sub->callback([p, &action] { action = [p] { return with_runtime_errors([&] { pack(*p); }); }; });
+    sub->callback([p, &action] {
+        action = [p] {
+            with_runtime_errors("", [&] { pack(*p); });
+            return 0;
+        };
+    });
 
     auto i = std::make_shared<InspectOptions>();
     sub = data->add_subcommand("inspect", "check a file of packed tokens and show what it holds");
@@ -120,7 +115,12 @@ void add_data(CLI::App& app, Action& action) {
     sub->add_option("--first", i->first, "how many tokens of the beginning are shown")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
-    sub->callback([i, &action] { action = [i] { return with_runtime_errors([&] { inspect(*i); }); }; });
+    sub->callback([i, &action] {
+        action = [i] {
+            with_runtime_errors("", [&] { inspect(*i); });
+            return 0;
+        };
+    });
 }
 
 }  // namespace thunderc

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "cli/command.h"
+#include "cli/tensor_file.h"
 #include "codegen/safetensors.h"
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/run_planned.h"

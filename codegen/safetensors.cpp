@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include "compiler/analysis/constant_value.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
+#include "compiler/support/half.h"
 
 namespace thunderc {
 namespace {
@@ -52,14 +52,6 @@ std::vector<std::byte> encode(const Tensor& tensor) {
     return out;
 }
 
-float half_to_float(std::uint16_t h) {
-    const std::uint32_t sign = (h & 0x8000U) << 16, exponent = (h >> 10) & 0x1fU, mantissa = h & 0x3ffU;
-    if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13));
-    if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-    const float subnormal = static_cast<float>(mantissa) * 0x1p-24F;
-    return sign != 0 ? -subnormal : subnormal;
-}
-
 // Stored bytes of any float type as f32.
 std::vector<std::byte> to_f32(std::vector<std::byte> stored, DType dtype) {
     if (dtype == DType::f32) return stored;
@@ -74,7 +66,7 @@ std::vector<std::byte> to_f32(std::vector<std::byte> stored, DType dtype) {
         } else {
             std::uint16_t h = 0;
             std::memcpy(&h, stored.data() + k * 2, 2);
-            value = dtype == DType::bf16 ? std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16) : half_to_float(h);
+            value = dtype == DType::bf16 ? bf16_value(h) : f16_value(h);
         }
         std::memcpy(out.data() + k * 4, &value, 4);
     }

@@ -1,11 +1,9 @@
-// Writes and reads safetensors files of the compiler's own: the export's weights, the program's tables, and what
-// `thunderc run` takes and gives.
+// Writes safetensors files: the export's weights, the program's tables, and what `thunderc run` gives.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -26,10 +24,6 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
 
 // A tensor in the host's form as one that can be written; it is held until then.
 StoredTensor stored_tensor(std::string name, Tensor tensor);
-
-// Every tensor of a file by its name, in the host's form. Throws UserError where the file is missing, is no safetensors
-// file, is cut short, or holds a type that programs do not compute in.
-std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path);
 
 // The initial values of one member of a parameter, in the framework's orientation, as f32.
 std::vector<std::byte> source_bytes(const WeightSource& source);

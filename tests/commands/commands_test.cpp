@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/tensor_file.h"
 #include "codegen/safetensors.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
@@ -183,22 +185,69 @@ TEST_F(Commands, RunRefusesIdsThatTheModelDoesNotHave) {
     EXPECT_NE(ran.err.find("input_ids in in.safetensors holds 48, which is no id"), std::string::npos) << ran.err;
 }
 
+// A file with this header, and as many bytes behind it.
+std::string tensor_file(const std::string& header, std::size_t bytes) {
+    const std::uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(bytes, '\0');
+}
+
 TEST_F(Commands, FilesThatAreNoSafetensorsAreRefused) {
     const std::string good = contents(fixtures + "/mlp/grads.safetensors");
-    write("short.safetensors", good.substr(0, good.size() - 1));
-    write("header.safetensors", good.substr(0, 40));
-    write("text.safetensors", "a file of text, not of tensors");
-    const std::string command = "run " + fixtures + "/mlp/dynamo.logits.onnx --out out.safetensors --in ";
-    for (const auto& [file, message] :
-         {std::pair{"short.safetensors", "short.safetensors is truncated: "},
-          std::pair{"header.safetensors", "header.safetensors is truncated: it ends within its header"},
-          std::pair{"text.safetensors", "text.safetensors is not a safetensors file"},
-          std::pair{"none.safetensors", "none.safetensors does not exist"}}) {
-        const Ran ran = run(command + file);
+    write("short", good.substr(0, good.size() - 1));
+    write("header", good.substr(0, 40));
+    write("text", "a file of text, not of tensors");
+    // 2^32 * 2^32 f32 elements are 2^66 bytes, which is 0 where nobody looks; 0 bytes is what the file gives it.
+    write("wraps", tensor_file(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0));
+    write("twice", tensor_file(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                               R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+                               4));
+    write("hole", tensor_file(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8));
+    write("behind", tensor_file(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8));
+    write("bytes", tensor_file(R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4));
+    fs::create_directory("folder");
+    const std::string damaged = "help: the file is damaged, or was not written as safetensors\n",
+                      again = "help: copy or download the file again\n";
+    const std::vector<std::array<std::string, 2>> cases = {
+        {"short",
+         "short is truncated: tensor net.4.weight ends at byte 2260 of the data, and there are 2259\n" + again},
+        {"header", "header is truncated: its header takes 424 bytes, and there are 32\n" + again},
+        {"text", "text is not a safetensors file\n" + damaged},
+        {"none", "no such file: none\nhelp: check the name of the file\n"},
+        {"folder", "cannot read folder: Is a directory\nhelp: check the name of the file\n"},
+        {"wraps", "wraps: tensor x: its shape [4294967296, 4294967296] is too large\n" + damaged},
+        {"twice", "twice's header is not valid JSON: the key \"x\" stands there twice\n" + damaged},
+        {"hole", "hole: tensor x begins at byte 4, but the one before it ends at byte 0\n" + damaged},
+        {"behind", "behind: 4 bytes stand behind its last tensor\n" + damaged},
+        {"bytes", "bytes holds x as U8, which no program computes in\nhelp: store it as F32 or I64\n"}};
+    for (const auto& [file, message] : cases) {
+        const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --out out.safetensors --in " + file);
         EXPECT_EQ(ran.status, 1) << file;
-        EXPECT_NE(ran.err.find(message), std::string::npos) << ran.err;
-        EXPECT_NE(ran.err.find("help: "), std::string::npos) << ran.err;
+        EXPECT_EQ(ran.err, "error: " + message);
+        EXPECT_FALSE(fs::exists("out.safetensors"));
     }
+}
+
+TEST_F(Commands, TensorsOfEveryWidthAreRead) {
+    // 1.5, -0.25 and 65504, the largest of binary16; bfloat16 has 65536 there. Integers of 32 bits, booleans, doubles.
+    std::string data("\x00\x3e\x00\xb4\xff\x7b", 6);             // F16
+    data += std::string("\xc0\x3f\x80\xbe\x80\x47", 6);          // BF16
+    data += std::string("\xff\xff\xff\xff\x05\x00\x00\x00", 8);  // I32: -1, 5
+    data += std::string("\x00\x02", 2);                          // BOOL, one of them written as 2
+    const double third = 1.0 / 3;
+    data += std::string(reinterpret_cast<const char*>(&third), 8);
+    const std::string header =
+        R"({"half":{"dtype":"F16","shape":[3],"data_offsets":[0,6]},"brain":{"dtype":"BF16","shape":[3],"data_offsets":)"
+        R"([6,12]},"int":{"dtype":"I32","shape":[2],"data_offsets":[12,20]},"bool":{"dtype":"BOOL","shape":[2],)"
+        R"("data_offsets":[20,22]},"double":{"dtype":"F64","shape":[],"data_offsets":[22,30]}})";
+    std::string file = tensor_file(header, 0) + data;
+    write("x.safetensors", file);
+    const auto tensors = read_safetensors("x.safetensors");
+    EXPECT_EQ(tensors.at("half").f, (std::vector<double>{1.5, -0.25, 65504}));
+    EXPECT_EQ(tensors.at("brain").f, (std::vector<double>{1.5, -0.25, 65536}));
+    EXPECT_EQ(tensors.at("int").i, (std::vector<std::int64_t>{-1, 5}));
+    EXPECT_EQ(tensors.at("bool").i, (std::vector<std::int64_t>{0, 1}));
+    EXPECT_EQ(tensors.at("double").f, std::vector<double>{third});
+    EXPECT_EQ(to_string(tensors.at("int").type), "i32[2]");
 }
 
 // ---- what is said of a model ----

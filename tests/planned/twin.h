@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/safetensors.h"
+#include "cli/tensor_file.h"
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/run_planned.h"
 #include "compiler/frontend/frontend.h"

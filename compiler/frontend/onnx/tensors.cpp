@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "compiler/support/error.h"
+#include "compiler/support/half.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -40,19 +41,6 @@ std::size_t bytes_of(std::int32_t data_type) {
         case TensorProto::UINT16: return 2;
         default: return 1;
     }
-}
-
-float from_half(std::uint16_t bits) {
-    const int exponent = (bits >> 10) & 31;
-    const int mantissa = bits & 1023;
-    const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
-    if (exponent == 31) return mantissa != 0 ? std::nanf("") : sign * INFINITY;
-    if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
-    return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-}
-
-float from_bfloat(std::uint16_t bits) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 std::int64_t elements(const TensorProto& tensor) {
@@ -128,12 +116,12 @@ double raw_float(std::int32_t data_type, const std::byte* at) {
         case TensorProto::FLOAT16: {
             std::uint16_t v;
             std::memcpy(&v, at, 2);
-            return from_half(v);
+            return f16_value(v);
         }
         default: {
             std::uint16_t v;
             std::memcpy(&v, at, 2);
-            return from_bfloat(v);
+            return bf16_value(v);
         }
     }
 }
@@ -180,10 +168,10 @@ Tensor from_fields(const TensorProto& tensor, Type type) {
             case TensorProto::FLOAT: out.f[at] = static_cast<double>(tensor.float_data(k)); break;
             case TensorProto::DOUBLE: out.f[at] = tensor.double_data(k); break;
             case TensorProto::FLOAT16:
-                out.f[at] = static_cast<double>(from_half(static_cast<std::uint16_t>(tensor.int32_data(k))));
+                out.f[at] = static_cast<double>(f16_value(static_cast<std::uint16_t>(tensor.int32_data(k))));
                 break;
             case TensorProto::BFLOAT16:
-                out.f[at] = static_cast<double>(from_bfloat(static_cast<std::uint16_t>(tensor.int32_data(k))));
+                out.f[at] = static_cast<double>(bf16_value(static_cast<std::uint16_t>(tensor.int32_data(k))));
                 break;
             case TensorProto::INT64: out.i[at] = tensor.int64_data(k); break;
             case TensorProto::UINT64:

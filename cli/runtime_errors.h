@@ -1,0 +1,12 @@
+// Errors of the runtime's code, where the compiler's commands use it.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace thunderc {
+
+// Does it; what the runtime's code throws becomes a UserError: the same message and help, or `help` where it has none.
+void with_runtime_errors(const std::string& help, const std::function<void()>& what);
+
+}  // namespace thunderc

@@ -1,0 +1,63 @@
+#include "cli/tensor_file.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "cli/runtime_errors.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+// `Stored` is what the file's elements are read as.
+template <typename Stored, typename Element>
+void read(const thunder::StoredTensor& stored, thunder::DType dtype, std::vector<Element>& out) {
+    std::vector<Stored> values(out.size());
+    thunder::read_elements(stored, dtype, 0, values.size(), values.data());
+    out.assign(values.begin(), values.end());
+}
+
+Tensor decode(const thunder::StoredTensor& stored, DType dtype) {
+    Tensor out(Type::tensor(dtype, stored.shape));
+    switch (dtype) {
+        case DType::f64: std::memcpy(out.f.data(), stored.bytes.data(), stored.bytes.size()); break;
+        case DType::f32:
+        case DType::f16:
+        case DType::bf16: read<float>(stored, thunder::DType::f32, out.f); break;
+        case DType::i64:
+        case DType::i32: read<std::int64_t>(stored, thunder::DType::i64, out.i); break;
+        case DType::boolean: read<std::uint8_t>(stored, thunder::DType::boolean, out.i); break;
+    }
+    return out;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path) {
+    static const std::map<std::string, DType> known = {
+        {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16},     {"BF16", DType::bf16},
+        {"I64", DType::i64}, {"I32", DType::i32}, {"BOOL", DType::boolean}};
+    std::map<std::string, Tensor> out;
+    const bool there = std::filesystem::is_regular_file(path);
+    with_runtime_errors(there ? "the file is damaged, or was not written as safetensors" : "check the name of the file",
+                        [&] {
+                            const thunder::SafetensorsFile file(path.string());
+                            for (const thunder::StoredTensor& stored : file.tensors()) {
+                                const auto dtype = known.find(stored.dtype);
+                                if (dtype == known.end()) {
+                                    Diagnostic d;
+                                    d.message = fmt::format("{} holds {} as {}, which no program computes in",
+                                                            path.string(), stored.name, stored.dtype);
+                                    d.help = "store it as F32 or I64";
+                                    throw UserError(std::move(d));
+                                }
+                                out.emplace(stored.name, decode(stored, dtype->second));
+                            }
+                        });
+    return out;
+}
+
+}  // namespace thunderc
