@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 
+#include "cli/manifest.h"
 #include "compiler/support/error.h"
+#include "compiler/support/text_diff.h"
 
 namespace thunderc {
 namespace fs = std::filesystem;
@@ -23,13 +27,6 @@ namespace {
     throw UserError(std::move(d));
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    std::stringstream in(text);
-    for (std::string line; std::getline(in, line);) lines.push_back(line);
-    return lines;
-}
-
 std::string read(const fs::path& path) {
     std::ifstream in(path, std::ios::binary);
     std::stringstream text;
@@ -37,34 +34,91 @@ std::string read(const fs::path& path) {
     return text.str();
 }
 
-// Lines that differ, between the common beginning and the common end. Enough to see what changed in generated text.
-void print_diff(const std::string& path, const std::string& before, const std::string& after) {
-    const std::vector<std::string> a = lines_of(before), b = lines_of(after);
-    std::size_t head = 0, tail = 0;
-    while (head < a.size() && head < b.size() && a[head] == b[head]) ++head;
-    while (tail < a.size() - head && tail < b.size() - head && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
-    const std::size_t context = std::min<std::size_t>(head, 3), end = std::min<std::size_t>(tail, 3);
-    fmt::print("--- {0}\n+++ {0}\n@@ -{1},{2} +{1},{3} @@\n", path, head - context + 1,
-               a.size() - head - tail + context + end, b.size() - head - tail + context + end);
-    for (std::size_t k = head - context; k < head; ++k) fmt::print(" {}\n", a[k]);
-    for (std::size_t k = head; k < a.size() - tail; ++k) fmt::print("-{}\n", a[k]);
-    for (std::size_t k = head; k < b.size() - tail; ++k) fmt::print("+{}\n", b[k]);
-    for (std::size_t k = b.size() - tail; k < b.size() - tail + end; ++k) fmt::print(" {}\n", b[k]);
-}
+// Moves what is the user's from the folder that was there before into the one that has taken its place, and removes
+// what is thunderc's.
+class Keeper {
+  public:
+    Keeper(fs::path old, fs::path out) : old_(std::move(old)), out_(std::move(out)) {
+        if (std::optional<Manifest> manifest = read_manifest(old_)) {
+            ours_ = std::move(*manifest);
+            ours_.checksums.emplace(manifest_name, checksum(old_ / manifest_name));
+        }
+    }
 
-}  // namespace
+    void run() { folder(""); }
+    // "train.json is kept as train.json.before", for each file whose name the new program takes.
+    const std::vector<std::string>& notes() const { return notes_; }
 
-void check_output_folder(const fs::path& out, bool force) {
-    std::error_code error;
-    if (!fs::exists(out, error)) return;
-    if (!fs::is_directory(out, error)) fail(fmt::format("{} is a file", out.string()), "choose a folder with -o");
-    if (force || fs::is_empty(out, error) || fs::exists(out / "train.json", error)) return;
-    fail(fmt::format("the folder {} is in use: it holds files that thunderc did not write", out.string()),
-         "choose another folder with -o, or replace this one with --force");
-}
+  private:
+    // Removes the folder where nothing of the user's is left in it.
+    void folder(const fs::path& at) {
+        std::vector<fs::path> names;  // first, since the folder changes
+        for (const fs::directory_entry& entry : fs::directory_iterator(old_ / at))
+            names.push_back(entry.path().filename());
+        std::sort(names.begin(), names.end());
+        for (const fs::path& name : names) entry(at.empty() ? name : at / name);
+        fs::remove(old_ / at);
+    }
+
+    void entry(const fs::path& at) {
+        const fs::file_status now = fs::symlink_status(old_ / at), then = fs::symlink_status(out_ / at);
+        if (fs::is_directory(now) && (fs::is_directory(then) || holds_ours(at))) return folder(at);
+        const auto listed = ours_.checksums.find(at.generic_string());
+        if (fs::is_regular_file(now)) {
+            const std::uint64_t sum = checksum(old_ / at);
+            const bool unchanged = listed != ours_.checksums.end() && listed->second == sum;
+            if (unchanged || (fs::is_regular_file(then) && checksum(out_ / at) == sum)) {
+                fs::remove(old_ / at);
+                return;
+            }
+        }
+        // A file of the program that somebody changed is in the way even where the new program has none of that name.
+        const bool in_the_way = fs::exists(then) || listed != ours_.checksums.end();
+        fs::path to = at;
+        for (int number = 1; in_the_way && (to == at || taken(to)); ++number)
+            to = at.string() + (number == 1 ? ".before" : fmt::format(".before{}", number));
+        fs::create_directories((out_ / to).parent_path());
+        fs::rename(old_ / at, out_ / to);
+        if (in_the_way)
+            notes_.push_back(
+                fmt::format("{} was not as thunderc wrote it: it is kept as {}", at.string(), to.string()));
+    }
+
+    bool taken(const fs::path& at) const {
+        return fs::exists(fs::symlink_status(out_ / at)) || fs::exists(fs::symlink_status(old_ / at));
+    }
+
+    bool holds_ours(const fs::path& at) const {
+        const std::string prefix = at.generic_string() + "/";
+        const auto first = ours_.checksums.lower_bound(prefix);
+        return first != ours_.checksums.end() && first->first.starts_with(prefix);
+    }
+
+    fs::path old_, out_;
+    Manifest ours_;
+    std::vector<std::string> notes_;
+};
+
+class OutputFolder {
+  public:
+    explicit OutputFolder(fs::path out);  // makes the folder aside
+    OutputFolder(const OutputFolder&) = delete;
+    OutputFolder& operator=(const OutputFolder&) = delete;
+    ~OutputFolder();  // removes it, unless it was committed
+
+    void write(const OutputFile& file) const;
+    void write(const TensorFile& file) const;
+    // Returns the keeper's notes.
+    std::vector<std::string> commit();
+
+  private:
+    fs::path out_, aside_;
+    bool committed_ = false;
+};
 
 OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)) {
     if (!out_.has_filename()) out_ = out_.parent_path();
+    if (fs::is_symlink(out_)) out_ = fs::canonical(out_);  // what it leads to is replaced, not the link
     aside_ = out_;
     aside_ += fmt::format(".part{}", ::getpid());
     std::error_code error;
@@ -91,15 +145,19 @@ void OutputFolder::write(const OutputFile& file) const {
              "make room on the disk, or choose another folder with -o");
 }
 
-void OutputFolder::commit() {
+void OutputFolder::write(const TensorFile& file) const {
+    std::error_code error;
+    fs::create_directories((aside_ / file.path).parent_path(), error);
+    write_safetensors(aside_ / file.path, file.tensors);
+}
+
+std::vector<std::string> OutputFolder::commit() {
+    write({manifest_name, to_string(list_files(aside_))});
     std::error_code error;
     fs::path old = out_;
     old += fmt::format(".old{}", ::getpid());
     const bool replaces = fs::exists(out_);
-    if (replaces) {
-        fs::rename(out_, old, error);
-        if (!error && fs::exists(old / "build")) fs::rename(old / "build", aside_ / "build", error);
-    }
+    if (replaces) fs::rename(out_, old, error);
     if (!error) fs::rename(aside_, out_, error);
     if (error) {
         std::error_code ignored;
@@ -108,23 +166,78 @@ void OutputFolder::commit() {
              "choose another folder with -o");
     }
     committed_ = true;
-    if (replaces) fs::remove_all(old, error);
+    if (!replaces) return {};
+    // The program is in place. Nothing of what was there is removed that was not looked at.
+    Keeper keeper(old, out_);
+    try {
+        keeper.run();
+    } catch (const std::exception& e) {
+        fail(fmt::format("the program is written, but not all that was in the folder before could be moved into it: {}",
+                         e.what()),
+             fmt::format("what is missing is in {}", old.string()));
+    }
+    return keeper.notes();
 }
 
-int diff_folder(const fs::path& out, const std::vector<OutputFile>& files) {
+}  // namespace
+
+void check_output_folder(const fs::path& out, bool force) {
+    std::error_code error;
+    if (!fs::exists(out, error)) return;
+    if (!fs::is_directory(out, error)) fail(fmt::format("{} is a file", out.string()), "choose a folder with -o");
+    if (fs::equivalent(out, fs::current_path(error), error))
+        fail(fmt::format("{} is the folder that you are in", out.string()), "choose another folder with -o");
+    if (force || fs::is_empty(out, error) || read_manifest(out)) return;
+    fail(fmt::format("the folder {} is in use: it holds files that thunderc did not write", out.string()),
+         "choose another folder with -o, or write into this one with --force");
+}
+
+std::vector<TensorFile> tensor_files(const Module& planned, bool weights, std::string& missing) {
+    std::vector<TensorFile> out;
+    if (weights)
+        if (std::vector<StoredTensor> parameters = stored_parameters(planned, &missing); !parameters.empty())
+            out.push_back({"weights.safetensors", std::move(parameters)});
+    if (std::vector<StoredTensor> constants = stored_constants(planned); !constants.empty())
+        out.push_back({"constants.safetensors", std::move(constants)});
+    return out;
+}
+
+void write_folder(const fs::path& out, const std::vector<OutputFile>& files, const std::vector<TensorFile>& tensors) {
+    OutputFolder folder(out);
+    for (const TensorFile& file : tensors) folder.write(file);
+    for (const OutputFile& file : files) folder.write(file);
+    for (const std::string& note : folder.commit()) fmt::print(stderr, "note: {}\n", note);
+}
+
+int diff_folder(const fs::path& out, const std::vector<OutputFile>& files, const std::vector<TensorFile>& tensors) {
     std::error_code error;
     if (!fs::is_directory(out, error))
         fail(fmt::format("there is no folder {} to compare with", out.string()), "write it first, without --diff");
     bool differs = false;
+    std::set<std::string> known;
+    auto print = [&differs](const std::string& text) {
+        fmt::print("{}", text);
+        differs = differs || !text.empty();
+    };
     for (const OutputFile& file : files) {
-        const fs::path path = out / file.path;
-        if (!fs::exists(path)) {
-            fmt::print("only in the new program: {}\n", file.path);
-            differs = true;
-        } else if (std::string before = read(path); before != file.text) {
-            print_diff(file.path, before, file.text);
-            differs = true;
-        }
+        known.insert(file.path);
+        const bool there = fs::is_regular_file(out / file.path, error);
+        print(unified_diff(there ? file.path : "/dev/null", file.path, there ? read(out / file.path) : "", file.text));
+    }
+    for (const TensorFile& file : tensors) {
+        known.insert(file.path);
+        if (!fs::is_regular_file(out / file.path, error))
+            print(fmt::format("only in the new program: {}\n", file.path));
+        else if (!holds_safetensors(out / file.path, file.tensors))
+            print(fmt::format("binary files differ: {}\n", file.path));
+    }
+    // What an earlier program had and this one has not. Files that thunderc did not write are nobody's business here.
+    const std::optional<Manifest> manifest = read_manifest(out);
+    if (!manifest) print(fmt::format("only in the new program: {}\n", manifest_name));
+    for (const auto& [path, sum] : manifest.value_or(Manifest()).checksums) {
+        if (known.contains(path) || !fs::is_regular_file(out / path, error)) continue;
+        print(path.ends_with(".safetensors") ? fmt::format("only in the folder: {}\n", path)
+                                             : unified_diff(path, "/dev/null", read(out / path), ""));
     }
     return differs ? 1 : 0;
 }

@@ -66,21 +66,12 @@ int train(TrainOptions o) {
     emit.default_grad_accum = o.grad_accum;
     std::vector<OutputFile> files;
     as_pass("print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });
-    if (o.diff) return diff_folder(o.out, files);
-
-    OutputFolder folder(o.out);
     std::string missing;
-    std::vector<StoredTensor> weights;
-    if (!o.no_weights) weights = stored_parameters(compiled.module, &missing);
-    if (!weights.empty()) write_safetensors(folder.path() / "weights.safetensors", weights);
-    const std::vector<StoredTensor> constants = stored_constants(compiled.module), twins = stored_constants(twin);
-    if (!constants.empty()) write_safetensors(folder.path() / "constants.safetensors", constants);
-    if (!twins.empty()) {
-        std::filesystem::create_directories(folder.path() / "tests" / "reference");
-        write_safetensors(folder.path() / "tests" / "reference" / "constants.safetensors", twins);
-    }
-    for (const OutputFile& file : files) folder.write(file);
-    folder.commit();
+    std::vector<TensorFile> tensors = tensor_files(compiled.module, !o.no_weights, missing);
+    if (std::vector<StoredTensor> constants = stored_constants(twin); !constants.empty())
+        tensors.push_back({"tests/reference/constants.safetensors", std::move(constants)});
+    if (o.diff) return diff_folder(o.out, files, tensors);
+    write_folder(o.out, files, tensors);
     if (!missing.empty())
         fmt::print(stderr,
                    "note: the weights are not there ({}): the program starts from random ones, or from --init\n",
@@ -94,11 +85,13 @@ void add_train(CLI::App& app, Action& action) {
     auto o = std::make_shared<TrainOptions>();
     CLI::App* sub = app.add_subcommand("train", "write a training program for a model");
     o->model.add_to(*sub);
-    sub->add_option("-o,--out", o->out, "the folder to write; made anew")->required()->type_name("DIR");
+    sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
+        ->required()
+        ->type_name("DIR");
     sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
         ->check(at_least_one())
         ->capture_default_str();
-    sub->add_flag("--force", o->force, "replace a folder that holds something else");
+    sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");
     sub->add_flag("--no-weights", o->no_weights, "leave the export's weights out of the folder");
     sub->callback([o, &action] { action = [o] { return train(*o); }; });

@@ -86,9 +86,8 @@ std::vector<std::byte> transposed(const std::vector<std::byte>& stored, std::int
     return out;
 }
 
-}  // namespace
-
-void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
+// The length of the JSON header, and the header.
+std::string header_of(const std::vector<StoredTensor>& tensors) {
     std::string header = "{";
     std::size_t offset = 0;
     for (const StoredTensor& t : tensors) {
@@ -99,9 +98,32 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
     }
     header += "}";
     header.resize((header.size() + 7) / 8 * 8, ' ');  // data begins at a multiple of 8
-    std::ofstream out(path, std::ios::binary);
     const auto size = static_cast<std::uint64_t>(header.size());
-    out.write(reinterpret_cast<const char*>(&size), 8);
+    return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header;
+}
+
+}  // namespace
+
+bool holds_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
+    std::ifstream in(path, std::ios::binary);
+    auto follows = [&in, held = std::vector<char>()](const void* bytes, std::size_t size) mutable {
+        held.resize(size);
+        in.read(held.data(), static_cast<std::streamsize>(size));
+        return static_cast<std::size_t>(in.gcount()) == size &&
+               (size == 0 || std::memcmp(held.data(), bytes, size) == 0);
+    };
+    const std::string header = header_of(tensors);
+    if (!follows(header.data(), header.size())) return false;
+    for (const StoredTensor& t : tensors) {
+        const std::vector<std::byte> bytes = t.bytes();
+        if (!follows(bytes.data(), bytes.size())) return false;
+    }
+    return in.peek() == std::ifstream::traits_type::eof();
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
+    const std::string header = header_of(tensors);
+    std::ofstream out(path, std::ios::binary);
     out.write(header.data(), static_cast<std::streamsize>(header.size()));
     for (const StoredTensor& t : tensors) {
         if (!out) break;

@@ -22,6 +22,9 @@ struct StoredTensor {
 // Throws UserError where the file cannot be written; then nothing is left of it.
 void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
+// Whether the file holds these tensors and nothing else, byte for byte as write_safetensors would write it.
+bool holds_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
+
 // A tensor in the host's form as one that can be written; it is held until then.
 StoredTensor stored_tensor(std::string name, Tensor tensor);
 

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -305,6 +306,139 @@ TEST_F(Commands, TraceShowsWhatAPassChanged) {
     // Three products and three sums become three linear layers; what reads them is named anew.
     EXPECT_EQ(removed, 9);
     EXPECT_EQ(added, 6);
+}
+
+// ---- the folder of a program ----
+
+std::vector<std::string> files_in(const fs::path& folder) {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        if (!entry.is_directory()) out.push_back(fs::relative(entry.path(), folder).string());
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+TEST_F(Commands, NoFileOfTheUsersIsLost) {
+    const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx -o out ";
+    ASSERT_EQ(run(command).status, 0);
+    const std::vector<std::string> program = files_in("out");
+    const std::string model = contents("out/model.cpp");
+    // What training leaves behind, notes anywhere, links, empty folders, and changes to what thunderc wrote.
+    for (const char* folder : {"out/ckpt/deep", "out/build/CMakeFiles", "out/tests/mine", "out/empty"})
+        fs::create_directories(folder);
+    const std::vector<std::string> mine = {"ckpt/deep/step.safetensors",
+                                           "build/CMakeFiles/x",
+                                           "tests/mine/case.cpp",
+                                           "tests/notes.txt",
+                                           "runtime/train/patch.diff",
+                                           ".hidden",
+                                           "corpus.bin"};
+    for (const std::string& file : mine) write("out/" + file, "mine: " + file);
+    fs::create_symlink("corpus.bin", "out/link");
+    fs::create_symlink("nowhere", "out/dangling");
+    write("out/train.json", "my defaults");
+    write("out/weights.safetensors", "trained for a week");
+    write("out/runtime/train/init.cpp", "my initialisation");
+    // --no-weights: the new program has no file of that name.
+    Ran ran = run(command + "--no-weights --recompute block");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.err,
+              "note: runtime/train/init.cpp was not as thunderc wrote it: it is kept as runtime/train/init.cpp.before\n"
+              "note: train.json was not as thunderc wrote it: it is kept as train.json.before\n"
+              "note: weights.safetensors was not as thunderc wrote it: it is kept as weights.safetensors.before\n");
+    for (const std::string& file : mine) EXPECT_EQ(contents("out/" + file), "mine: " + file);
+    EXPECT_EQ(fs::read_symlink("out/link"), "corpus.bin");
+    EXPECT_EQ(fs::read_symlink("out/dangling"), "nowhere");
+    EXPECT_TRUE(fs::is_directory("out/empty"));
+    EXPECT_EQ(contents("out/train.json.before"), "my defaults");
+    EXPECT_EQ(contents("out/weights.safetensors.before"), "trained for a week");
+    EXPECT_EQ(contents("out/runtime/train/init.cpp.before"), "my initialisation");
+    // A second change takes a second name; what was kept before is the user's now.
+    write("out/train.json", "other defaults");
+    ASSERT_EQ(run(command).status, 0);
+    EXPECT_EQ(contents("out/train.json.before"), "my defaults");
+    EXPECT_EQ(contents("out/train.json.before2"), "other defaults");
+    // The program is what a new folder would hold, and nothing lies beside the folder.
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx -o new").status, 0);
+    for (const std::string& file : program) EXPECT_EQ(contents("out/" + file), contents("new/" + file)) << file;
+    EXPECT_EQ(contents("out/model.cpp"), model);
+    for (const auto& entry : fs::directory_iterator(".")) {
+        const std::string name = entry.path().filename().string();
+        EXPECT_FALSE(name.starts_with("out.part") || name.starts_with("out.old")) << name;
+    }
+}
+
+TEST_F(Commands, FilesThatAProgramNoLongerHasGo) {
+    const std::string model = fixtures + "/llama2/dynamo.logits.onnx -o out";
+    ASSERT_EQ(run("train " + model).status, 0);
+    ASSERT_TRUE(fs::exists("out/blocks.cpp"));
+    const Ran ran = run("train --no-roll --no-weights " + model);
+    ASSERT_EQ(ran.status, 0);
+    EXPECT_EQ(ran.err, "");
+    EXPECT_FALSE(fs::exists("out/blocks.cpp"));
+    EXPECT_FALSE(fs::exists("out/weights.safetensors"));
+}
+
+TEST_F(Commands, AFolderBehindALinkIsReplacedWhereItIs) {
+    fs::create_directory("disk");
+    fs::create_directory_symlink("disk", "out");
+    const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx -o out";
+    ASSERT_EQ(run(command).status, 0);
+    write("disk/mine", "mine");
+    ASSERT_EQ(run(command).status, 0);
+    EXPECT_TRUE(fs::is_symlink("out"));
+    EXPECT_TRUE(fs::exists("disk/model.cpp"));
+    EXPECT_EQ(contents("disk/mine"), "mine");
+}
+
+TEST_F(Commands, DiffIsAPatch) {
+    const std::string model = fixtures + "/llama2/dynamo.logits.onnx --no-weights -o out ";
+    EXPECT_EQ(run("train " + model).status, 0);
+    Ran ran = run("train --diff " + model);
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_EQ(ran.out, "");
+    write("out/mine.txt", "not thunderc's");
+    EXPECT_EQ(run("train --diff " + model).out, "");
+    // Another program: `patch` turns the text of the one into the text of the other, files that come and go included.
+    const std::string other = model + "--no-roll --optimizer sgd ";
+    ran = run("train --diff " + other);
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.out.find("--- blocks.cpp\n+++ /dev/null\n"), std::string::npos);
+    EXPECT_NE(ran.out.find("--- train.json\n+++ train.json\n"), std::string::npos);
+    std::size_t hunks = 0;
+    for (std::size_t at = 0; (at = ran.out.find("\n@@ ", at)) != std::string::npos; ++at) ++hunks;
+    EXPECT_GT(hunks, 10U);
+    write("changes.diff", ran.out);
+    ASSERT_EQ(std::system("patch -s -f -E -p0 -d out < changes.diff > patch.txt 2>&1"), 0) << contents("patch.txt");
+    EXPECT_EQ(run("train --diff " + other).out, "");
+    EXPECT_FALSE(fs::exists("out/blocks.cpp"));
+    EXPECT_EQ(contents("out/mine.txt"), "not thunderc's");
+}
+
+TEST_F(Commands, DiffComparesTensorsAndStaleFiles) {
+    const std::string command = "train " + fixtures + "/llama2/dynamo.logits.onnx -o out ";
+    EXPECT_EQ(run(command).status, 0);
+    // One byte of a weight, which no text shows.
+    std::string weights = contents("out/weights.safetensors");
+    weights.back() = static_cast<char>(weights.back() ^ 1);
+    write("out/weights.safetensors", weights);
+    Ran ran = run(command + "--diff");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.out, "binary files differ: weights.safetensors\n");
+    // One byte more.
+    weights.back() = static_cast<char>(weights.back() ^ 1);
+    write("out/weights.safetensors", weights + "x");
+    EXPECT_EQ(run(command + "--diff").out, "binary files differ: weights.safetensors\n");
+    write("out/weights.safetensors", weights);
+    EXPECT_EQ(run(command + "--diff").status, 0);
+    // Left out by the new program, and then only in it.
+    ran = run(command + "--diff --no-weights");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.out, "only in the folder: weights.safetensors\n");
+    fs::remove("out/constants.safetensors");
+    ran = run(command + "--diff");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.out, "only in the new program: constants.safetensors\n");
 }
 
 // ---- bugs of thunderc ----

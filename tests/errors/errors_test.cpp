@@ -231,15 +231,25 @@ TEST_F(Errors, OfOutputFolders) {
     write_file(folder_ / "used/notes.txt", "mine");
     expect_failure(train + "used",
                    "the folder used is in use: it holds files that thunderc did not write\nhelp: choose another folder "
-                   "with -o, or replace this one with --force");
+                   "with -o, or write into this one with --force");
     expect_failure(train + "used/notes.txt", "used/notes.txt is a file\nhelp: choose a folder with -o");
     expect_failure(train + "used/notes.txt/out",
                    "cannot make the folder used/notes.txt/out: Not a directory\nhelp: choose another folder with -o");
     expect_failure(train + "none --diff",
                    "there is no folder none to compare with\nhelp: write it first, without --diff");
     EXPECT_EQ(read_file(folder_ / "used/notes.txt"), "mine");
-    EXPECT_EQ(thunderc(train + "used --force").status, 0);
-    EXPECT_FALSE(fs::exists(folder_ / "used/notes.txt"));
+    // A file of that name is no sign that the folder is thunderc's.
+    write_file(folder_ / "used/train.json", "{}");
+    EXPECT_EQ(thunderc(train + "used").status, 1);
+    EXPECT_EQ(read_file(folder_ / "used/train.json"), "{}");
+    EXPECT_EQ(shell(folder_ / "used", "'" THUNDERC "' train ../fixtures/mlp/dynamo.logits.onnx --force -o .").err,
+              "error: . is the folder that you are in\nhelp: choose another folder with -o\n");
+    // With --force, too, what is not thunderc's stays.
+    const Outcome forced = thunderc(train + "used --force");
+    EXPECT_EQ(forced.status, 0);
+    EXPECT_EQ(forced.err, "note: train.json was not as thunderc wrote it: it is kept as train.json.before\n");
+    EXPECT_EQ(read_file(folder_ / "used/notes.txt"), "mine");
+    EXPECT_EQ(read_file(folder_ / "used/train.json.before"), "{}");
 }
 
 TEST_F(Errors, OfAFullDisk) {

@@ -23,7 +23,7 @@ for name in "$@"; do
     golden=$here/$name
     rm -rf "$work/out"
     (cd "$work" && . "$golden/command") 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
-    (cd "$work/out" && rm -rf runtime tests train.cpp CMakeLists.txt ./*.safetensors)
+    (cd "$work/out" && rm -rf .thunderc-manifest runtime tests train.cpp CMakeLists.txt ./*.safetensors)
     cp "$golden/command" "$work/out/command"
     [ ! -s "$work/messages" ] || cp "$work/messages" "$work/out/messages"
     if ((update)); then

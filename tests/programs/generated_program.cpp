@@ -48,6 +48,8 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
     fs::create_directories(folder_);
     lock_ = ::open((folder_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     ::flock(lock_, LOCK_EX);
+    // The build folder in it makes the next run quick; what is not a whole program is nobody's.
+    if (!fs::exists(folder_ / "out/.thunderc-manifest")) fs::remove_all(folder_ / "out");
     reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
     built_ = step(fmt::format("'{}' train '{}' -o out {}", THUNDERC, fixture(graph + ".onnx").string(), options)) &&
              step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM=none -DTHUNDERC_RUNTIME='{}' "
