@@ -240,11 +240,6 @@ class SpecPrinter {
     }
 
   private:
-    static std::string init_kind(const std::string& name, const Type& type) {
-        if (name.ends_with(".bias") || name.ends_with("_bias") || name == "bias") return "zeros";
-        return type.rank() <= 1 ? "ones" : "normal";  // vectors that are no biases are the scales of norms
-    }
-
     std::string shape(const Dims& dims) {
         auto [at, is_new] = shapes_.try_emplace(dims);
         if (is_new)
@@ -295,7 +290,7 @@ class SpecPrinter {
         parameter_order_.emplace_back(
             offset, fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}}},",
                                 quote(info.names[m]), spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
-                                info.trainable, init_kind(info.names[m], type), aliases, quote(info.note)));
+                                info.trainable, name_of(info.init), aliases, quote(info.note)));
     }
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {

@@ -8,6 +8,7 @@
 #include "compiler/transforms/add_loss.h"
 #include "compiler/transforms/attach_epilogues.h"
 #include "compiler/transforms/bound_indices.h"
+#include "compiler/transforms/choose_init.h"
 #include "compiler/transforms/claim.h"
 #include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/differentiate.h"
@@ -68,6 +69,7 @@ std::vector<Pass> pipeline(const CompileOptions& o) {
     add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
     add("bound_indices", bound_indices);  // what is left is what a program computes: each index is shown to be inside
     add("simplify_raised", simplify);
+    add("choose_init", choose_init);
 
     // ---- layers become one function and a loop, before differentiation: one backward function, whatever the depth
     // ----

@@ -82,6 +82,11 @@ std::optional<Placement::Arena> parse_arena(std::string_view name) {
     return std::nullopt;
 }
 
+std::string_view name_of(ArgInfo::Init init) {
+    constexpr std::string_view names[] = {"normal", "zeros", "ones"};
+    return names[static_cast<std::size_t>(init)];
+}
+
 std::string name_pattern(const std::vector<std::string>& names) {
     if (names.empty()) return "";
     if (names.size() == 1) return names[0];

@@ -98,6 +98,7 @@ struct ArgInfo {
     std::vector<std::string> names;
     std::vector<std::vector<std::string>> aliases;  // for each member: the other names it answers to
     bool trainable = true;
+    enum class Init : std::uint8_t { normal, zeros, ones } init = Init::normal;  // where no weights are given
     std::string note;  // what an exporter folded into it, "" where it is the checkpoint's tensor
     std::vector<std::shared_ptr<const WeightSource>> sources;  // for each member; null: none
     // inputs
@@ -106,6 +107,8 @@ struct ArgInfo {
     std::int64_t ignore_index = 0;  // a value that may stand outside that range
     std::string source;             // default role for packed data: tokens, next_tokens, ones, positions
 };
+
+std::string_view name_of(ArgInfo::Init init);
 
 // "model.layers.{0..31}.mlp.up_proj.weight" for names that differ in one number that counts up by a constant step;
 // the names joined by ", " otherwise. For comments and printed IR.

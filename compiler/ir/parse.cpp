@@ -310,7 +310,13 @@ class Parser {
                 info.batched = true;
             else if (accept("frozen"))
                 info.trainable = false;
-            else if (accept("entries")) {
+            else if (accept("init")) {
+                expect("=");
+                info.init = accept("ones")     ? ArgInfo::Init::ones
+                            : accept("zeros")  ? ArgInfo::Init::zeros
+                            : accept("normal") ? ArgInfo::Init::normal
+                                               : (fail("no such initialisation"), ArgInfo::Init::normal);
+            } else if (accept("entries")) {
                 expect("=");
                 info.entries = integer();
             } else if (accept("ignore")) {

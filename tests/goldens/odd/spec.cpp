@@ -12,9 +12,9 @@ constexpr std::int64_t SHAPE_10_6[] = {10, 6};
 
 constexpr ParameterSpec PARAMETERS[] = {
     {"basins.0.period", DType::f32, SHAPE_10, 0, 40, true, ParameterSpec::Init::ones, {}, ""},
-    {"basins.0.level", DType::f32, SHAPE_6_1, 64, 24, true, ParameterSpec::Init::normal, {}, ""},
+    {"basins.0.level", DType::f32, SHAPE_6_1, 64, 24, true, ParameterSpec::Init::zeros, {}, ""},
     {"basins.1.period", DType::f32, SHAPE_10, 128, 40, true, ParameterSpec::Init::ones, {}, ""},
-    {"basins.1.level", DType::f32, SHAPE_6_1, 192, 24, true, ParameterSpec::Init::normal, {}, ""},
+    {"basins.1.level", DType::f32, SHAPE_6_1, 192, 24, true, ParameterSpec::Init::zeros, {}, ""},
     {"shore.slope", DType::f32, SHAPE_10_6, 256, 240, true, ParameterSpec::Init::normal, {}, ""},
 };
 
