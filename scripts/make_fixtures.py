@@ -341,6 +341,26 @@ def frontend_graphs(out):
     save("three_symbols", graph([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", ["n", "t", "channels"])], [tensor("y", ["n", "t", "channels"])]))
     save("nll", graph([helper.make_node("LogSoftmax", ["x"], ["p"], axis=1), helper.make_node("NegativeLogLikelihoodLoss", ["p", "t"], ["y"])],
                       [x, tensor("t", [2], TensorProto.INT64)], [tensor("y", [])]))
+    # Where a function has a kink, what its gradient is there is the framework's convention.
+    number = lambda name, value: numpy_helper.from_array(np.array(value, np.float32), name)
+    kinks = [helper.make_node("Clip", ["v", "low", "high"], ["c"]), helper.make_node("Elu", ["v"], ["e"], alpha=0.5),
+             helper.make_node("HardSigmoid", ["v"], ["h"], alpha=0.25), helper.make_node("Mul", ["e", "ten"], ["e10"]),
+             helper.make_node("Mul", ["h", "hundred"], ["h100"]), helper.make_node("Sum", ["c", "e10", "h100"], ["s"]),
+             helper.make_node("ReduceSum", ["s"], ["loss"], keepdims=0)]
+    save("kinks", graph(kinks, [tensor("v", [8])], [tensor("loss", [])], [number("low", -1), number("high", 0.5), number("ten", 10), number("hundred", 100)]))
+    # Fewer indices than data along the other axis, as torch.gather has it.
+    save("gather_fewer", graph([helper.make_node("GatherElements", ["x", "i"], ["y"], axis=0)], [tensor("x", [3, 4]), tensor("i", [2, 3], TensorProto.INT64)],
+                               [tensor("y", [2, 3])]))
+    # Ids that are cut and shifted before they are looked up, labels that are chosen.
+    shifted = [helper.make_node("Slice", ["input_ids", "zero", "minus", "one"], ["cut"], name="cut"), helper.make_node("Add", ["cut", "two"], ["ids"], name="shift"),
+               helper.make_node("Gather", ["embed.weight", "ids"], ["logits"], name="embed")]
+    whole = lambda name, value: numpy_helper.from_array(np.array(value, np.int64), name)
+    save("shifted_ids", graph(shifted, [tensor("input_ids", [2, 5], TensorProto.INT64)], [tensor("logits", [2, 4, 6])],
+                              [whole("zero", [0]), whole("minus", [-1]), whole("one", [1]), whole("two", 2),
+                               numpy_helper.from_array(np.random.default_rng(0).normal(size=(11, 6)).astype(np.float32), "embed.weight")]))
+    save("unbounded_ids", graph([helper.make_node("Cast", ["x"], ["ids"], name="cast", to=TensorProto.INT64), helper.make_node("Gather", ["embed.weight", "ids"], ["logits"], name="embed")],
+                                [tensor("x", [2, 4])], [tensor("logits", [2, 4, 6])],
+                                [numpy_helper.from_array(np.random.default_rng(0).normal(size=(11, 6)).astype(np.float32), "embed.weight")]))
     # Weights in a file beside the graph.
     weight = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     external = graph([helper.make_node("Gemm", ["x", "layer.weight"], ["y"], name="gemm", transB=1)], [x], [tensor("y", [2, 4])],
@@ -465,6 +485,32 @@ def operator_cases(opset):
         cases += [("RMSNormalization", [x, f(4)], {"epsilon": 1e-4}), ("Attention", [q, k, v], {}), ("Attention", [q, k[:, :2], v[:, :2]], {"scale": 0.3})]
         cases += [("Attention", [q, k, v, f(3, 5)], {}), ("Attention", [q, k, v, Const(np.tri(3, 5).astype(bool))], {}), ("Attention", [q, k, v], {"is_causal": 1})]
         cases += [("Attention", [f(2, 3, 16), f(2, 5, 8), f(2, 5, 8)], {"q_num_heads": 4, "kv_num_heads": 2}), ("Attention", [q, k, v], {"softcap": 0.7})]
+    # Indices that count from the end, several along an axis.
+    cases += [("GatherElements", [x, i(-3, 3, 2, 5, 4)], {"axis": 1}), ("GatherElements", [f(3, 2), c2([[-1, 0], [2, -3]])], {})]
+    cases += [("Gather", [f(5, 3), i(-5, 5, 2, 2)], {})]
+    cases += [("GatherND", [x, i(-2, 2, 3, 2)], {}), ("GatherND", [x, c2([[-1, -3], [0, 2]])], {})]
+    cases += [("OneHot", [i(-4, 5, 2, 5), s(3), Const(np.array([-1, 2], np.float32))], {}), ("OneHot", [i(-3, 3, 4), s(3), c(7, -7)], {"axis": 0})]
+    cases += [("Slice", [x, c(1), c(1), c(1), c(2)], {}), ("Slice", [x, c(2), c(1), c(1), c(3)], {}), ("Slice", [x, c(3), c(0), c(2), c(-2)], {})]
+    # A bound that is met, bounds that cross, what is no number, integers.
+    edges = np.array([-1, -1.5, 0, 0.5, 0.75, np.nan, np.inf, -np.inf], np.float32)
+    cases += [("Clip", [edges, s(-1, np.float32), s(0.5, np.float32)], {}), ("Clip", [edges, s(1, np.float32), s(-1, np.float32)], {})]
+    cases += [("Clip", [i(-9, 9, 3, 4), s(-2), s(5)], {}), ("Clip", [edges, None, None], {})]
+    ties = np.array([[1, 3, 3, -1], [-2, np.nan, 5, np.nan], [np.inf, 1, np.inf, -np.inf]], np.float32)
+    for name in ("ArgMax", "ArgMin"):
+        cases += [(name, [ties], {"axis": -1}), (name, [ties], {"axis": 1, "select_last_index": 1, "keepdims": 0}), (name, [x], {}),
+                  (name, [i(-3, 3, 4, 6)], {"axis": 1}), (name, [np.array([5, np.iinfo(np.int64).min, 7, np.iinfo(np.int64).max])], {})]
+    axes = lambda *a, **more: ([c(*a)], more) if opset >= 18 else ([], {"axes": list(a), **more})
+    for args, more in (axes(1), axes(-1, 0, keepdims=0)):
+        cases += [("ReduceProd", [x] + args, more)]
+    cases += [("ReduceProd", [i(-3, 4, 2, 3)], {}), ("Pow", [i(-4, 5, 2, 3), s(2.0, np.float32)], {}), ("Pow", [s([4, 9, 10]), s([0.5, 0.5, 1.5], np.float32)], {})]
+    # Integers that are narrower than any type of the compiler's wrap around.
+    for kind in (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32):
+        cases += [("Cast", [np.array([0, 1, -1, 127, 128, 255, 256, -129, 32768, 65535, 70000, -40000, 5000000000, -5000000000])], {"to": kind})]
+    for kind in (np.int8, np.uint8, np.int16, np.uint16):
+        a, b = (np.array(v).astype(kind) for v in ([100, 200, -3, 30000, 60000, 3, 7], [100, 100, 5, 30000, 60000, 5, 2]))
+        cases += [(op, [a, b], {}) for op in (["Add", "Sub", "Mul"] if opset >= 14 else [])] + [("Concat", [a, b], {"axis": 0})]
+    if opset >= 14:
+        cases += [("Add", [s([200, 100], np.uint8), s([100, 7], np.uint8)], {}), ("Cast", [x > 0], {"to": TensorProto.UINT8})]
     return cases
 
 

@@ -380,6 +380,12 @@ std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, 
     }
     if (complete && results.size() == 1 && (def.elementwise || op.name == "cast" || op.name == "select"))
         return one(elementwise_constant(op.name, {operands.begin(), operands.end()}, results[0]));
+    if (op.name == "clip") {
+        ConstPtr e = operands[0];
+        for (std::size_t k = 1; e && k < operands.size(); ++k)
+            if (operands[k]) e = elementwise_constant(k == 1 ? "max" : "min", {e, operands[k]}, results[0]);
+        return one(std::move(e));
+    }
     if (op.name == "concat" && std::all_of(operands.begin(), operands.end(), [&](const ConstPtr& e) {
             return e->kind == Kind::splat && e->value == operands[0]->value;
         }))

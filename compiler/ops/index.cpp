@@ -82,7 +82,6 @@ OpDef gather() {
     def.call = [](const Op& op, const Function& f) -> MenuCall {
         const Type& x = f.type(op.operands[0]);
         const Type& index = f.type(op.operands[1]);
-        if (index.dtype != DType::i64 || x.dtype != DType::f32) return {};
         Take t = take_of(x.dims, require_axis(op.attributes.integer("axis"), x), index.elements());
         return menu_call("gather", 0, 1, t, "y[o, c, i] = x[o, index[c], i]");
     };
@@ -146,7 +145,7 @@ OpDef scatter_add() {
     def.call = [](const Op& op, const Function& f) -> MenuCall {
         const Type& index = f.type(op.operands[0]);
         const Type& y = f.type(op.results[0]);
-        if (index.dtype != DType::i64 || y.dtype != DType::f32) return {};
+        if (y.dtype != DType::f32) return {};
         Take t = take_of(y.dims, static_cast<std::size_t>(op.attributes.integer("axis")), index.elements());
         return menu_call("scatter_add", 1, 0, t, "y[o, index[c], i] += x[o, c, i], from 0");
     };

@@ -209,14 +209,18 @@ OpDef argmax() {
     OpDef def;
     def.name = "argmax";
     def.level = OpLevel::imported;
-    def.summary = "Index of the first maximum along `axis`, as i64; the dimension stays as 1 where `keep_dims`.";
+    def.summary =
+        "Index of the first maximum along `axis`, as i64, what is not a number before all others; the dimension stays "
+        "as 1 where `keep_dims`.";
     def.formula = "y = min { i : x[i] = max x }";
-    def.source = "ONNX ArgMax (select_last_index = 0)";
+    def.source = "ONNX ArgMax (select_last_index = 0); numpy's argmax of what is not a number";
     def.not_differentiable = "its result is integer";
     def.infer = [](const InferInput& in) {
         require_operands(in, 1);
         const Type& x = number_operand(in, 0);
         std::vector<bool> meant = require_axes({in.attributes.integer("axis")}, x);
+        require(x.dims[require_axis(in.attributes.integer("axis"), x)] > 0,
+                fmt::format("{} has no maximum: its axis {} is empty", to_string(x), in.attributes.integer("axis")));
         return std::vector<Type>{i64_type(reduced(x, meant, in.attributes.boolean("keep_dims")).dims)};
     };
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
@@ -226,8 +230,10 @@ OpDef argmax() {
         Tensor out(y[0]);
         for (std::int64_t k = 0; k < out.size(); ++k) {
             std::int64_t base = k / inner * inner * n + k % inner, best = 0;
-            for (std::int64_t i = 1; i < n; ++i)
-                if (x[0].at(base + i * inner) > x[0].at(base + best * inner)) best = i;
+            for (std::int64_t i = 1; i < n; ++i) {
+                const double value = x[0].at(base + i * inner), most = x[0].at(base + best * inner);
+                if (value > most || (std::isnan(value) && !std::isnan(most))) best = i;
+            }
             out.i[static_cast<std::size_t>(k)] = best;
         }
         return std::vector<Tensor>{std::move(out)};
@@ -242,18 +248,26 @@ OpDef argmax() {
         std::vector<double> step(line.size(), 0);
         step[static_cast<std::size_t>(axis)] = -1;
         Value negated = b.constant(ConstExpr::affine(i64_type(line), 0, step), "negated_index");
+        // Where one is not a number the maximum is none either, and equal to nothing.
         Value hit = b.op("eq", {x, b.op("reduce_max", {x}, over({axis}, true))});
+        if (is_float(type.dtype)) hit = b.op("or", {hit, b.op("is_nan", {x})});
         Value far = b.scalar(DType::i64, -static_cast<double>(line[static_cast<std::size_t>(axis)]));
         Value found =
             b.op("reduce_max", {b.op("select", {hit, negated, far})}, over({axis}, op.attributes.boolean("keep_dims")));
         return std::vector<Value>{b.neg(found)};
     };
     auto along = [](std::int64_t axis, bool keep) { return Attributes{{"axis", axis}, {"keep_dims", keep}}; };
-    def.samples = {{"rows", {f32({3, 5})}, along(-1, false)},
-                   {"columns", {f32({2, 3, 2})}, along(1, true)},
-                   {"ties", {f32_of({2, 3}, {1, 1, 0, -2, -1, -1}, false)}, along(1, false)},
-                   {"one", {f32({3, 1})}, along(1, false)}};
-    def.errors = {{{f32_type({2, 3})}, along(2, false), "f32[2,3] has no axis 2"}};
+    def.samples = {
+        {"rows", {f32({3, 5})}, along(-1, false)},
+        {"columns", {f32({2, 3, 2})}, along(1, true)},
+        {"ties", {f32_of({2, 3}, {1, 1, 0, -2, -1, -1}, false)}, along(1, false)},
+        {"special",
+         {f32_of({4, 3}, {1, NAN, 2, NAN, INFINITY, NAN, -INFINITY, -INFINITY, -INFINITY, 0, INFINITY, 1}, false)},
+         along(1, false)},
+        {"integers", {i64_of({2, 3}, {1, 7, 7, -3, -5, -2})}, along(1, true)},
+        {"one", {f32({3, 1})}, along(1, false)}};
+    def.errors = {{{f32_type({2, 3})}, along(2, false), "f32[2,3] has no axis 2"},
+                  {{f32_type({2, 0})}, along(1, false), "f32[2,0] has no maximum: its axis 1 is empty"}};
     return def;
 }
 

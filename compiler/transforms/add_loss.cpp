@@ -158,16 +158,29 @@ class LossAdder {
         finish(scalar(found.results[0]), weight);
     }
 
+    // Of what is chosen or joined, the one operand that is no constant; none where there are several.
+    Value only_computed(const Op& op) const {
+        Value found;
+        for (std::size_t k = op.name == "select" ? 1 : 0; k < op.operands.size(); ++k) {
+            const Op* known = definition(op.operands[k]);
+            if (known != nullptr && known->name == "constant") continue;
+            if (found) return {};
+            found = op.operands[k];
+        }
+        return found;
+    }
+
     // Walks from the labels that the loss sees back to the input they come from.
     void describe_labels(Value labels) {
         if (!has_tokens()) return;
         bool shifted = false;
         for (const Op* op = definition(labels); op != nullptr; op = definition(labels)) {
-            if (op->name == "slice")
-                shifted = shifted || op->attributes.integer("begin") == 1;
-            else if (op->name != "reshape" && op->name != "cast" && op->name != "pad" && op->name != "transpose")
-                return;
-            labels = op->operands[0];
+            if (op->name == "slice") shifted = shifted || op->attributes.integer("begin") == 1;
+            labels = op->name == "select" || op->name == "concat" ? only_computed(*op)
+                     : op->name == "slice" || op->name == "reshape" || op->name == "cast" || op->name == "pad" ||
+                             op->name == "transpose"
+                         ? op->operands[0]
+                         : Value{};
         }
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
             ArgInfo& info = main_.argument_info[k];

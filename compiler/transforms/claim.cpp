@@ -42,10 +42,27 @@ class FunctionClaimer {
         for (Value& v : op.operands) v = now(v);
         const OpDef& def = op_def(op.name);
         if (def.level == OpLevel::structural || !def.decompose || claimed(op, def)) {
+            require_call(op, def);
             f_.ops.push_back(std::move(op));
             return;
         }
         decompose(op, def);
+    }
+
+    // What is computed by a call of its own, never within a kernel, needs one for its types.
+    void require_call(const Op& op, const OpDef& def) const {
+        if (!def.call || op.name == "fused") return;
+        const MenuCall call = def.call(op, f_);
+        if (!call.function.empty() || !call.comment.empty()) return;
+        Diagnostic d;
+        d.message = fmt::format("a program cannot compute {} of these types", op.name);
+        for (Value v : op.operands)
+            if (v) d.actual += (d.actual.empty() ? "" : ", ") + to_string(f_.type(v));
+        d.module = op.provenance.scope;
+        if (!op.provenance.nodes.empty()) d.node = op.provenance.nodes.front();
+        if (!op.provenance.node_ops.empty()) d.op = op.provenance.node_ops.front();
+        d.help = "cast its operands to float32 in the model";
+        throw UserError(std::move(d));
     }
 
     bool claimed(Op& op, const OpDef& def) {
@@ -92,13 +109,15 @@ class FunctionClaimer {
         }
         // A primitive whose decomposition is itself is in its last form.
         if (def.level == OpLevel::primitive && produced.size() == 1 && produced[0].name == op.name) {
+            require_call(produced[0], def);
             f_.ops.push_back(std::move(produced[0]));
             return;
         }
         for (Op& made : produced) {
-            if (made.name == op.name)
+            if (made.name == op.name) {
+                require_call(made, def);
                 f_.ops.push_back(std::move(made));
-            else
+            } else
                 place(std::move(made));
         }
         for (Value v : op.results) stand_for(v, now(now(v)));

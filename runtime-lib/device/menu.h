@@ -149,9 +149,9 @@ void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream);
 
 // y[o, i, :] = x[o, index[i], :]: numpy's take along one axis, seen as (outer, entries, inner).
 struct Gather {
-    Output y{};     // (outer, count, inner)
+    Output y{};     // (outer, count, inner), of any type
     Input x{};      // (outer, entries, inner)
-    Input index{};  // (count) i64
+    Input index{};  // (count) i64 or i32
     std::int64_t outer = 1, entries = 0, count = 0, inner = 1;
 };
 void gather(const Gather& call, Stream& stream);
@@ -160,7 +160,7 @@ void gather(const Gather& call, Stream& stream);
 struct ScatterAdd {
     Output y{};     // (outer, entries, inner)
     Input x{};      // (outer, count, inner)
-    Input index{};  // (count) i64
+    Input index{};  // (count) i64 or i32
     std::int64_t outer = 1, entries = 0, count = 0, inner = 1;
 };
 void scatter_add(const ScatterAdd& call, Stream& stream);

@@ -127,6 +127,11 @@ TEST_F(Errors, OfGraphs) {
     expect_failure(train + "string_input" + out,
                    "the input x is of type STRING, which is not supported\nhelp: export the model in float32 or "
                    "bfloat16");
+    expect_failure(
+        train + "unbounded_ids" + out,
+        "an index of Gather cannot be shown to lie inside its table\n  node: embed\n  module: embed\n  "
+        "operator: Gather\n  expected: 0 to 10\n  found: any number\nhelp: limit it in the model "
+        "(index.clamp(0, 10)), or let it be an input of the graph, which is checked while batches are loaded");
     expect_failure(train + "if_constant" + out,
                    "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
                    "--trainable, or freeze fewer with --freeze");

@@ -5,6 +5,7 @@
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
 #include "compiler/transforms/bound_indices.h"
+#include "compiler/transforms/differentiate.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
@@ -142,6 +143,49 @@ TEST(Import, FunctionBodiesOfOnnxAreExpanded) {
         const double expected = std::max(0.0, h) + std::min(0.0, 2 * (std::exp(h / 2) - 1));
         EXPECT_NEAR(y.f[k], expected, 1e-7) << x[k];  // the body's 1/6 is an f32
     }
+}
+
+// Clip between -1 and 1/2, ten times Elu with alpha 1/2, a hundred times HardSigmoid with alpha 1/4, where each has a
+// kink: torch 2.13's gradient of clamp + 10 elu + 100 hardsigmoid(1.5 x) in fp64.
+TEST(Import, GradientsAtKinksAreTorchs) {
+    Report report;
+    DifferentiateOptions options;
+    options.wanted = [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::input; };
+    const Module module = differentiate(imported("frontend/kinks.onnx"), options, report);
+    verify(module);
+    const Tensor x = Tensor::floats({8}, {-3, -2, -1, 0, 0.5, 1, 2, 3});
+    const std::vector<Tensor> results = run(module, {x, Tensor::scalar(DType::f32, 1)});
+    // 1e-6: 1/6 is an f32 in torch's hardsigmoid.
+    const std::vector<double> expected = {0.24893534183931973,
+                                          0.6766764161830635,
+                                          27.83939795091527,
+                                          31.00000074505806,
+                                          36.00000074505806,
+                                          35.00000074505806,
+                                          10.0,
+                                          10.0};
+    EXPECT_NEAR(results.front().at(0), 464.2650089638796, 1e-6 * 464);
+    ASSERT_EQ(results.back().size(), 8);
+    for (std::int64_t k = 0; k < 8; ++k)
+        EXPECT_NEAR(results.back().at(k), expected[static_cast<std::size_t>(k)], 1e-6 * 36) << x.at(k);
+}
+
+// torch.gather(x, 0, i) of indices that are fewer than the data along the other axis.
+TEST(Import, GatherElementsOfFewerIndicesThanData) {
+    const Module module = imported("frontend/gather_fewer.onnx");
+    Tensor x(Type::tensor(DType::f32, {3, 4})), i(Type::tensor(DType::i64, {2, 3}));
+    for (std::int64_t k = 0; k < 12; ++k) x.set(k, static_cast<double>(k));
+    i.i = {2, 0, 1, 0, 1, -1};
+    const Tensor y = run(module, {x, i}).front();
+    EXPECT_EQ(y.type.dims, (Dims{2, 3}));
+    EXPECT_EQ(y.f, (std::vector<double>{8, 1, 6, 0, 5, 10}));
+}
+
+// input_ids[:, :-1] + 2 in a table of 11 rows.
+TEST(Import, IdsThatAreCutAndShiftedKnowTheirRange) {
+    Report report;
+    const Module module = bound_indices(imported("frontend/shifted_ids.onnx"), report);
+    EXPECT_EQ(module.main().argument_info[0].entries, 9);
 }
 
 TEST(Import, IfOnAConstantTakesTheBranch) {

@@ -98,6 +98,24 @@ func @main(%input_ids: i64[2,3] input "input_ids" {entries = 5, source = "tokens
     EXPECT_EQ(notes(report), "done loss at loss: the model's own mean cross entropy, split into sum and weight\n");
 }
 
+// Labels that are chosen, or filled up with what is ignored, are still the input's.
+TEST(AddLoss, LabelsAreFollowedThroughSelection) {
+    std::string chosen(own_mean);
+    const std::string padded = "%p = pad(%labels) {low = [0, 0], high = [0, 1], value = -100.0} : i64[2,4]\n";
+    chosen.replace(chosen.find(padded), padded.size(), R"(%zero = constant() {value = <i64[] splat 0.0>} : i64[]
+  %none = constant() {value = <i64[] splat -100.0>} : i64[]
+  %column = constant() {value = <i64[2,1] splat -100.0>} : i64[2,1]
+  %is = eq(%labels, %zero) : bool[2,3]
+  %c = select(%is, %none, %labels) : i64[2,3]
+  %p = concat(%c, %column) {axis = 1} : i64[2,4]
+)");
+    EXPECT_NE(with_loss(chosen).find("input \"labels\" {source = \"tokens\"}"), std::string::npos) << with_loss(chosen);
+    // Which of two inputs the labels are is not guessed.
+    const std::string both = "%c = select(%is, %none, %labels)";
+    chosen.replace(chosen.find(both), both.size(), "%c = select(%is, %input_ids, %labels)");
+    EXPECT_NE(with_loss(chosen).find("input \"labels\","), std::string::npos) << with_loss(chosen);
+}
+
 TEST(AddLoss, AnotherScalarIsKeptAndSaid) {
     Report report;
     EXPECT_EQ(with_loss(R"(

@@ -126,6 +126,24 @@ TEST(Claim, AnUnknownExecutorIsAUsageError) {
     }
 }
 
+// No kernel adds by index, and the menu adds floats: integers are not left over for somebody to forget.
+TEST(Claim, WhatNobodyComputesIsRefused) {
+    Report report;
+    try {
+        claim(module_of(R"(
+func @main(%i: i64[4], %x: i64[4]) -> (%y) {
+  %y = scatter_add(%i, %x) {axis = 0, entries = 5} : i64[5]
+})"),
+              default_executors(), report);
+        FAIL();
+    } catch (const UserError& error) {
+        EXPECT_EQ(error.diagnostic().text(),
+                  "error: a program cannot compute scatter_add of these types\n"
+                  "  found: i64[4], i64[4]\n"
+                  "help: cast its operands to float32 in the model\n");
+    }
+}
+
 // Whatever claims an op needs the call that the op becomes.
 TEST(Claim, EveryCompositeOfAnExecutorHasACall) {
     for (const OpDef* def : all_ops()) {

@@ -14,6 +14,24 @@ std::string fold(std::string_view text) {
     return after_pass(fold_constants, text);
 }
 
+// Limited distances of all pairs of 8192 positions, as relative positions have them: 64 million elements if written
+// out.
+TEST(FoldConstants, ALimitedRangeStaysLazy) {
+    EXPECT_EQ(after_pass(fold_constants, R"(
+func @main(%x: f32[] input "x") -> (%x "y", %d "d") {
+  %i = constant() {value = <i64[8192,8192] affine 0.0 + [-1.0, 1.0]>} : i64[8192,8192]
+  %low = constant() {value = <i64[] splat -16.0>} : i64[]
+  %high = constant() {value = <i64[] splat 16.0>} : i64[]
+  %d = clip(%i, %low, %high) : i64[8192,8192]
+}
+)"),
+              text(R"(
+func @main(%x: f32[] input "x") -> (%x "y", %d "d") {
+  %d = constant() {value = <i64[8192,8192] min(i64[8192,8192] max(i64[8192,8192] affine 0.0 + [-1.0, 1.0], i64[8192,8192] splat -16.0), i64[8192,8192] splat 16.0)>} : i64[8192,8192]
+}
+)"));
+}
+
 TEST(FoldConstants, ShapeArithmeticBecomesNumbers) {
     EXPECT_EQ(fold(R"(
 func @main(%x: f32[2,3] input "x") -> (%s, %x) {

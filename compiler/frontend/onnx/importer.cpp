@@ -9,6 +9,7 @@
 
 #include "compiler/frontend/onnx/dimensions.h"
 #include "compiler/frontend/onnx/model_file.h"
+#include "compiler/frontend/onnx/narrow_integers.h"
 #include "compiler/frontend/onnx/onnx_frontend.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/support/error.h"
@@ -157,7 +158,11 @@ void Importer::import_inputs() {
         info.batched = input.batched;
         const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
         Binding binding;
+        binding.narrow = narrow_type(input.data_type);
+        if (binding.narrow != 0) info.entries = narrow_entries(binding.narrow);
+        const bool wraps = binding.narrow != 0 && info.entries < 0;
         binding.value = module_.main().add_argument(type, value_name(input.name), std::move(info));
+        if (wraps) binding.value = wrapped(builder_, binding.value, binding.narrow);
         bind(input.name, std::move(binding));
     }
 }
@@ -169,6 +174,7 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
     for (const auto& tensor : graph.initializer()) {
         const Type type = reader_.type(tensor);
         Binding binding;
+        binding.narrow = narrow_type(tensor.data_type());
         Placeholder says = Placeholder::unknown;
         if (is_float(type.dtype))
             for (const auto* node : consumers_[tensor.name()])
@@ -237,6 +243,7 @@ void Importer::import_node(const onnx::NodeProto& node) {
             ++nesting_;
             importer->import(view);
             --nesting_;
+            keep_narrow(node);
             fold_small_outputs(node, first_op, first_value);
             return;
         }
@@ -279,6 +286,7 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
     for (auto& [name, tensor] : folded) {
         Binding binding;
         binding.tensor = std::move(tensor);
+        binding.narrow = find(name)->narrow;
         bind(name, std::move(binding));
     }
     for (auto& [binding, value] : materialised_)
@@ -371,6 +379,7 @@ std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
     for (const auto& tensor : graph.initializer()) {
         Binding binding;
         binding.proto = &tensor;
+        binding.narrow = narrow_type(tensor.data_type());
         bind(tensor.name(), std::move(binding));
     }
     import_nodes(graph.node());
@@ -518,9 +527,10 @@ void Node::output(std::size_t i, Value v) {
     importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
 }
 
-void Node::output_constant(std::size_t i, Tensor tensor) {
+void Node::output_constant(std::size_t i, Tensor tensor, std::int32_t narrow) {
     if (!wants(i)) return;
     Binding binding;
+    binding.narrow = narrow;
     binding.tensor = std::make_shared<Tensor>(std::move(tensor));
     importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
 }

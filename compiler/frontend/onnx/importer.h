@@ -28,6 +28,7 @@ struct Binding {
     const onnx::TensorProto* proto = nullptr;  // of a constant, not read yet
     std::vector<Value> sequence;               // of a sequence of tensors
     bool is_sequence = false;
+    std::int32_t narrow = 0;  // the ONNX type of integers that are narrower than ours, see narrow_integers.h
 };
 
 // Names of one graph or function body. A body of a function sees its own names only, a subgraph those around it too.
@@ -68,6 +69,7 @@ class Importer {
     void import_node(const onnx::NodeProto& node);
     void import_outputs();
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
+    void keep_narrow(const onnx::NodeProto& node);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
     void describe_ids();
     void strip_wrapper();
@@ -128,7 +130,7 @@ class Node {
     std::size_t outputs() const { return static_cast<std::size_t>(proto_.output_size()); }
     bool wants(std::size_t i) const { return i < outputs() && !proto_.output(static_cast<int>(i)).empty(); }
     void output(std::size_t i, Value v);
-    void output_constant(std::size_t i, Tensor tensor);
+    void output_constant(std::size_t i, Tensor tensor, std::int32_t narrow = 0);
     void output_sequence(std::size_t i, std::vector<Value> values);
     void expand_body();  // imports the function body that ONNX's schema has for the operator, or fails
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/narrow_integers.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 void constant(Node& n) {
     if (const auto* value = n.attribute("value")) {
         n.importer().dtype(value->t().data_type(), "the constant " + n.proto().name());
-        return n.output_constant(0, n.importer().reader().tensor(value->t()));
+        return n.output_constant(0, n.importer().reader().tensor(value->t()), narrow_type(value->t().data_type()));
     }
     if (const auto* value = n.attribute("value_float"))
         return n.output_constant(0, Tensor::scalar(DType::f32, static_cast<double>(value->f())));
@@ -80,17 +81,18 @@ void one_hot(Node& n) {
     if (!values || values->size() != 2) n.fail("the values of OneHot are to be constants");
     const std::int64_t rank = n.type(0).rank();
     const std::int64_t axis = n.axis(n.integer("axis", -1), rank + 1);
-    const Type index = n.type(0);
-    Dims positions(static_cast<std::size_t>(rank) + 1, 1);
-    positions[static_cast<std::size_t>(axis)] = depth;
-    std::vector<double> step(positions.size(), 0);
-    step[static_cast<std::size_t>(axis)] = 1;
-    Dims wide = index.dims;
-    wide.insert(wide.begin() + axis, 1);
-    const Value iota = n.b().constant(ConstExpr::affine(Type::tensor(index.dtype, positions), 0, step));
-    const Value hit = n.b().op("eq", {n.b().reshape(n.input(0), wide), iota});
-    n.output(0, n.b().op("select", {hit, n.b().scalar(values->type.dtype, values->at(1)),
-                                    n.b().scalar(values->type.dtype, values->at(0))}));
+    if (depth <= 0) n.fail(fmt::format("OneHot with a depth of {}", depth));
+    // Negative ones count from the end; what is outside names nothing.
+    Value i = n.b().cast(n.input(0), DType::i64);
+    const Value negative = n.b().op("lt", {i, n.b().scalar(DType::i64, 0)});
+    i = n.b().op("select", {negative, n.b().add(i, static_cast<double>(depth)), i});
+    const Value last =
+        n.b().op("one_hot", {i},
+                 {{"depth", depth}, {"off", values->at(0)}, {"on", values->at(1)}, {"dtype", values->type.dtype}});
+    Dims permutation;
+    for (std::int64_t d = 0; d < rank; ++d) permutation.push_back(d);
+    permutation.insert(permutation.begin() + axis, rank);
+    n.output(0, n.b().transpose(last, permutation));
 }
 
 void if_node(Node& n) {

@@ -1,7 +1,9 @@
 // Elementwise operators, casts and matrix products.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "compiler/frontend/onnx/importer.h"
 
@@ -49,9 +51,23 @@ void variadic(Node& n) {
     n.output(0, v);
 }
 
-void power(Node& n) {  // the exponent may be of another type
-    const DType dtype = n.type(0).dtype;
-    n.output(0, n.b().op("pow", {n.input(0), n.b().cast(n.input(1), dtype)}));
+// The exponent may be of another type; the result is of the base's. Integers to a power that is not whole are computed
+// while compiling only: a program's f32 would not tell 4^0.5 = 2 from 1.9999999.
+void power(Node& n) {
+    Builder& b = n.b();
+    const DType dtype = n.type(0).dtype, exponent = n.type(1).dtype;
+    if (is_float(dtype) || !is_float(exponent))
+        return n.output(0, b.op("pow", {n.input(0), b.cast(n.input(1), dtype)}));
+    const std::optional<Tensor> base = n.known(0), known = n.known(1);
+    const bool whole = known && std::all_of(known->f.begin(), known->f.end(),
+                                            [](double v) { return v == std::floor(v) && std::abs(v) < 0x1p53; });
+    if (!known || (!whole && !base))
+        n.fail("Pow of integers to a power that is not a whole constant is not supported",
+               "make the base floating point in the model");
+    const Value by = b.constant(ConstExpr::dense(*known));
+    if (whole) return n.output(0, b.op("pow", {n.input(0), b.cast(by, dtype)}));
+    n.output(0, b.cast(b.op("pow", {b.cast(b.constant(ConstExpr::dense(*base)), DType::f32), b.cast(by, DType::f32)}),
+                       dtype));
 }
 
 void modulo(Node& n) {
@@ -65,10 +81,14 @@ void where(Node& n) {
 }
 
 void clip(Node& n) {
-    Value v = n.input(0);
-    if (n.has(1)) v = n.b().op("max", {v, n.input(1)});
-    if (n.has(2)) v = n.b().op("min", {v, n.input(2)});
-    n.output(0, v);
+    std::vector<Value> operands = {n.input(0)};
+    for (std::size_t i = 1; i < 3; ++i) {
+        operands.push_back(n.has(i) ? n.input(i) : Value{});
+        if (n.has(i) && n.type(i).elements() != 1)
+            n.fail(fmt::format("a bound of Clip is to be one number"), {}, {}, to_string(n.type(i)));
+        if (n.has(i)) operands.back() = n.b().reshape(operands.back(), {});
+    }
+    n.output(0, n.has(1) || n.has(2) ? n.b().op("clip", std::move(operands)) : n.input(0));
 }
 
 void leaky_relu(Node& n) {
@@ -77,12 +97,14 @@ void leaky_relu(Node& n) {
     n.output(0, n.b().op("select", {n.b().op("gt", {x, zero}), x, n.b().mul(x, n.number("alpha", 0.01))}));
 }
 
-// gamma x for x > 0, gamma alpha (eˣ - 1) below. exp sees nothing positive, so that its gradient stays finite.
+// gamma x for x > 0, gamma alpha (eˣ - 1) below. exp sees nothing positive, so that its gradient stays finite; at 0 the
+// gradient is that of the branch below, as torch's.
 void exponential_linear(Node& n, double alpha, double gamma) {
     const Value x = n.input(0);
     const Value zero = n.b().scalar(n.type(0).dtype, 0);
-    const Value below = n.b().mul(n.b().add(n.b().op("exp", {n.b().op("min", {x, zero})}), -1), alpha);
-    Value v = n.b().op("select", {n.b().op("gt", {x, zero}), x, below});
+    const Value above = n.b().op("gt", {x, zero});
+    const Value below = n.b().mul(n.b().add(n.b().op("exp", {n.b().op("select", {above, zero, x})}), -1), alpha);
+    Value v = n.b().op("select", {above, x, below});
     if (gamma != 1) v = n.b().mul(v, gamma);
     n.output(0, v);
 }
@@ -95,11 +117,14 @@ void selu(Node& n) {
     exponential_linear(n, n.number("alpha", 1.67326319217681884765625), n.number("gamma", 1.05070102214813232421875));
 }
 
+// The gradient is 0 where the line meets 0 and 1, as torch's.
 void hard_sigmoid(Node& n) {
+    Builder& b = n.b();
     const DType dtype = n.type(0).dtype;
-    Value v = n.b().add(n.b().mul(n.input(0), n.number("alpha", 0.2)), n.number("beta", 0.5));
-    v = n.b().op("max", {v, n.b().scalar(dtype, 0)});
-    n.output(0, n.b().op("min", {v, n.b().scalar(dtype, 1)}));
+    const Value line = b.add(b.mul(n.input(0), n.number("alpha", 0.2)), n.number("beta", 0.5));
+    const Value zero = b.scalar(dtype, 0), one = b.scalar(dtype, 1);
+    const Value positive = b.op("select", {b.op("le", {line, zero}), zero, line});
+    n.output(0, b.op("select", {b.op("ge", {line, one}), one, positive}));
 }
 
 void cast(Node& n) {

@@ -43,6 +43,8 @@ void reduce(Node& n, bool operand) {
             v = reduced(n, "reduce_max", v, *axes);
         else if (op == "ReduceMin")
             v = reduced(n, "reduce_min", v, *axes);
+        else if (op == "ReduceProd")
+            v = reduced(n, "reduce_prod", v, *axes);
         else
             v = reduced(n, "reduce_sum", v, *axes);
     }
@@ -91,6 +93,27 @@ void cumulative_sum(Node& n) {
                           {"reverse", n.integer("reverse", 0) != 0}}));
 }
 
+// ArgMin is the ArgMax of what runs the other way, the last index the first from the end.
+void arg_max(Node& n) {
+    Builder& b = n.b();
+    const Type type = n.type(0);
+    const std::int64_t axis = n.axis(n.integer("axis", 0), type.rank());
+    const std::int64_t last = type.dims[static_cast<std::size_t>(axis)] - 1;
+    if (last < 0) n.fail(fmt::format("{} of an empty dimension", n.proto().op_type()), {}, {}, to_string(type));
+    Value x = n.input(0);
+    if (n.proto().op_type() == "ArgMin")  // -1 - x: the smallest integer has no negative
+        x = is_float(type.dtype) ? b.neg(x) : b.sub(b.scalar(type.dtype, -1), x);
+    const bool from_the_end = n.integer("select_last_index", 0) != 0;
+    if (from_the_end) {
+        const Value reversed =
+            b.constant(ConstExpr::affine(Type::tensor(DType::i64, {last + 1}), static_cast<double>(last), {-1}));
+        x = b.op("gather", {x, reversed}, {{"axis", axis}});
+    }
+    Value v = b.op("argmax", {x}, {{"axis", axis}, {"keep_dims", n.integer("keepdims", 1) != 0}});
+    if (from_the_end) v = b.sub(b.scalar(DType::i64, static_cast<double>(last)), v);
+    n.output(0, v);
+}
+
 constexpr OpImporter table[] = {
     {"ReduceSum", 13, 23, reduce_by_operand},
     {"ReduceMean", 13, 17, reduce_by_attribute},
@@ -99,6 +122,8 @@ constexpr OpImporter table[] = {
     {"ReduceMax", 18, 23, reduce_by_operand},
     {"ReduceMin", 13, 17, reduce_by_attribute},
     {"ReduceMin", 18, 23, reduce_by_operand},
+    {"ReduceProd", 13, 17, reduce_by_attribute},
+    {"ReduceProd", 18, 23, reduce_by_operand},
     {"ReduceL1", 13, 17, reduce_by_attribute},
     {"ReduceL1", 18, 23, reduce_by_operand},
     {"ReduceL2", 13, 17, reduce_by_attribute},
@@ -110,6 +135,8 @@ constexpr OpImporter table[] = {
     {"ReduceLogSumExp", 13, 17, log_sum_exp_by_attribute},
     {"ReduceLogSumExp", 18, 23, log_sum_exp_by_operand},
     {"CumSum", 13, 23, cumulative_sum},
+    {"ArgMax", 13, 23, arg_max},
+    {"ArgMin", 13, 23, arg_max},
 };
 
 }  // namespace

@@ -122,8 +122,9 @@ Value slice_axis(Node& n, Value v, std::int64_t axis, std::int64_t begin, std::i
     if (step > 0) {
         begin = std::clamp<std::int64_t>(begin, 0, size);
         end = std::clamp<std::int64_t>(end, begin, size);
-        const std::int64_t count = (end - begin + step - 1) / step;
-        return n.b().slice(v, axis, begin, step == 1 ? end : begin + (count - 1) * step + (count > 0 ? 1 : 0), step);
+        if (begin == end) return n.b().slice(v, axis, begin, begin);
+        const std::int64_t count = (end - begin - 1) / step + 1;
+        return n.b().slice(v, axis, begin, step == 1 ? end : begin + (count - 1) * step + 1, step);
     }
     begin = std::clamp<std::int64_t>(begin, 0, size - 1);
     end = std::clamp<std::int64_t>(end, -1, size - 1);
@@ -216,26 +217,24 @@ void gather_nd(Node& n) {
     n.output(0, n.b().op("gather_nd", {n.input(0), n.input(1)}, {{"batch_dims", n.integer("batch_dims", 0)}}));
 }
 
-// data[i][indices[i][j]]: one element for each index along the axis, which is a masked sum over the axis.
+// Indices may be fewer than the data along any axis: what is behind them is not looked at.
 void gather_elements(Node& n) {
     const std::int64_t rank = n.type(0).rank();
     const std::int64_t axis = n.axis(n.integer("axis", 0), rank);
-    const Dims from = n.type(0).dims;
-    const Type index_type = n.type(1);
-    const std::int64_t size = from[static_cast<std::size_t>(axis)];
-    if (index_type.dims[static_cast<std::size_t>(axis)] != 1)
-        n.fail("GatherElements of more than one element along its axis is not supported",
-               "use torch.gather with one index a row, or torch.take");
-    const Value data = n.input(0);
-    const Value wanted = indices(n, 1, size);
-    Dims positions(from.size(), 1);
-    positions[static_cast<std::size_t>(axis)] = size;
-    std::vector<double> step(from.size(), 0);
-    step[static_cast<std::size_t>(axis)] = 1;
-    const Value iota = n.b().constant(ConstExpr::affine(Type::tensor(index_type.dtype, positions), 0, step));
-    const Value zero = n.b().scalar(n.type(0).dtype, 0);
-    const Value masked = n.b().op("select", {n.b().op("eq", {wanted, iota}), data, zero});
-    n.output(0, n.b().reduce_sum(masked, {axis}, true));
+    const Dims from = n.type(0).dims, to = n.type(1).dims;
+    if (to.size() != from.size())
+        n.fail("GatherElements takes indices of its data's rank", {}, std::to_string(rank), std::to_string(to.size()));
+    Value data = n.input(0);
+    for (std::int64_t d = 0; d < rank; ++d) {
+        const auto at = static_cast<std::size_t>(d);
+        if (d == axis || to[at] == from[at]) continue;
+        if (to[at] > from[at])
+            n.fail("GatherElements has more indices than data", {}, fmt::format("[{}]", to_string(from)),
+                   fmt::format("[{}]", to_string(to)));
+        data = n.b().slice(data, d, 0, to[at]);
+    }
+    const Value wanted = indices(n, 1, from[static_cast<std::size_t>(axis)]);
+    n.output(0, n.b().op("gather_elements", {data, wanted}, {{"axis", axis}}));
 }
 
 void pad(Node& n) {

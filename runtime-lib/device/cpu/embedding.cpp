@@ -13,9 +13,9 @@ namespace {
 
 // The ids as i64 or i32.
 template <typename Body>
-void with_ids(const char* call, const Input& ids, Body&& body) {
+void with_ids(const char* call, const char* name, const Input& ids, Body&& body) {
     if (ids.dtype == DType::i32) return body(static_cast<const std::int32_t*>(ids.data));
-    require_dtype(call, "ids", ids, DType::i64);
+    require_dtype(call, name, ids, DType::i64);
     body(static_cast<const std::int64_t*>(ids.data));
 }
 
@@ -44,7 +44,7 @@ void embedding_forward(const EmbeddingForward& call, Stream&) {
     constexpr const char* name = "embedding_forward";
     float* y = f32(name, "y", call.y);
     const float* weight = f32(name, "weight", call.weight);
-    with_ids(name, call.ids, [&](const auto* ids) {
+    with_ids(name, "ids", call.ids, [&](const auto* ids) {
         parallel_rows(call.rows, call.width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 std::memcpy(y + i * call.width, weight + static_cast<std::int64_t>(ids[i]) * call.width,
@@ -61,24 +61,24 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     if (call.gradient == Gradient::overwrite) {
         fill_zero(dweight, static_cast<std::size_t>(call.entries * call.width) * sizeof(float), stream);
     }
-    with_ids(name, call.ids, [&](const auto* ids) { scatter_rows(dweight, dy, ids, call.rows, call.width); });
+    with_ids(name, "ids", call.ids, [&](const auto* ids) { scatter_rows(dweight, dy, ids, call.rows, call.width); });
 }
 
 void gather(const Gather& call, Stream&) {
     constexpr const char* name = "gather";
     // any type whose size is known: the bytes are moved as they are
     if (call.y.dtype != call.x.dtype) require_dtype(name, "x", call.x, call.y.dtype);
-    require_dtype(name, "index", call.index, DType::i64);
-    const auto* index = static_cast<const std::int64_t*>(call.index.data);
     const std::size_t bytes = static_cast<std::size_t>(call.inner) * size_of(call.y.dtype);
     auto* y = static_cast<std::byte*>(call.y.data);
     const auto* x = static_cast<const std::byte*>(call.x.data);
-    parallel_rows(call.outer * call.count, call.inner, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t o = row / call.count, i = row % call.count;
-            const auto from = static_cast<std::size_t>(o * call.entries + index[i]);
-            std::memcpy(y + static_cast<std::size_t>(row) * bytes, x + from * bytes, bytes);
-        }
+    with_ids(name, "index", call.index, [&](const auto* index) {
+        parallel_rows(call.outer * call.count, call.inner, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const std::int64_t o = row / call.count, i = row % call.count;
+                const auto from = static_cast<std::size_t>(o * call.entries + index[i]);
+                std::memcpy(y + static_cast<std::size_t>(row) * bytes, x + from * bytes, bytes);
+            }
+        });
     });
 }
 
@@ -86,18 +86,18 @@ void scatter_add(const ScatterAdd& call, Stream& stream) {
     constexpr const char* name = "scatter_add";
     float* y = f32(name, "y", call.y);
     const float* x = f32(name, "x", call.x);
-    require_dtype(name, "index", call.index, DType::i64);
-    const auto* index = static_cast<const std::int64_t*>(call.index.data);
     fill_zero(y, static_cast<std::size_t>(call.outer * call.entries * call.inner) * sizeof(float), stream);
-    if (call.outer == 1) return scatter_rows(y, x, index, call.count, call.inner);
-    parallel_rows(call.outer, call.count * call.inner, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t o = begin; o < end; ++o) {
-            for (std::int64_t i = 0; i < call.count; ++i) {
-                float* out = y + (o * call.entries + index[i]) * call.inner;
-                const float* in = x + (o * call.count + i) * call.inner;
-                for (std::int64_t c = 0; c < call.inner; ++c) out[c] += in[c];
+    with_ids(name, "index", call.index, [&](const auto* index) {
+        if (call.outer == 1) return scatter_rows(y, x, index, call.count, call.inner);
+        parallel_rows(call.outer, call.count * call.inner, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t o = begin; o < end; ++o) {
+                for (std::int64_t i = 0; i < call.count; ++i) {
+                    float* out = y + (o * call.entries + index[i]) * call.inner;
+                    const float* in = x + (o * call.count + i) * call.inner;
+                    for (std::int64_t c = 0; c < call.inner; ++c) out[c] += in[c];
+                }
             }
-        }
+        });
     });
 }
 

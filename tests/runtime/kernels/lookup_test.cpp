@@ -96,6 +96,24 @@ TEST(Gather, TakesAlongAnAxis) {
     EXPECT_EQ(y, expected);
 }
 
+TEST(Gather, OfAnyTypeByShortIndices) {
+    Device device(2);
+    Stream stream(device);
+    const std::int32_t index[] = {2, 0, 2};
+    const std::int64_t whole[] = {10, 11, 20, 21, 30, 31};
+    std::int64_t y[6] = {};
+    gather({.y = y, .x = whole, .index = index, .entries = 3, .count = 3, .inner = 2}, stream);
+    EXPECT_EQ(std::vector<std::int64_t>(y, y + 6), (std::vector<std::int64_t>{30, 31, 10, 11, 30, 31}));
+    const bool flags[] = {true, false, false};
+    bool out[3] = {};
+    gather({.y = out, .x = flags, .index = index, .entries = 3, .count = 3}, stream);
+    EXPECT_EQ(std::vector<bool>(out, out + 3), (std::vector<bool>{false, true, false}));
+    const float x[] = {1, 2, 4};
+    float sums[3] = {7, 7, 7};
+    scatter_add({.y = sums, .x = x, .index = index, .entries = 3, .count = 3}, stream);
+    EXPECT_EQ(std::vector<float>(sums, sums + 3), (std::vector<float>{2, 0, 5}));
+}
+
 TEST(ScatterAdd, IsTheTransposeOfGather) {
     for (const std::int64_t outer : {1, 5}) {
         const std::int64_t entries = 13, count = 211, inner = 37;
