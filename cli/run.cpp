@@ -22,6 +22,7 @@ struct RunOptions {
     ModelOptions model;
     std::filesystem::path in, out;
     bool planned = false;
+    std::int64_t ranks = 1;
 };
 
 [[noreturn]] void fail(const std::string& message, const std::string& help, const std::string& expected = {},
@@ -136,6 +137,12 @@ Module with_ranges(Module module) {
 
 int run_command(RunOptions o) {
     o.model.finish();
+    if (o.ranks != 1) {
+        Diagnostic d;
+        d.message = fmt::format("--ranks {}: the program is for 1 rank", o.ranks);
+        d.help = "leave --ranks out";
+        throw UsageError(std::move(d));
+    }
     if (o.planned) return run_planned(o);
     // Names and orientation are the framework's from here on; nothing else has been changed.
     const Module module = with_ranges(compile_until(o.model, "simplify"));
@@ -171,7 +178,12 @@ void add_run(CLI::App& app, Action& action) {
     o->model.add_to(*sub);
     sub->add_option("--in", o->in, "tensors by name")->required()->type_name("X.safetensors");
     sub->add_option("--out", o->out, "the file to write")->required()->type_name("Y.safetensors");
-    sub->add_flag("--planned", o->planned, "execute the planned training program instead");
+    CLI::Option* planned = sub->add_flag("--planned", o->planned, "execute the planned training program instead");
+    sub->add_option("--ranks", o->ranks, "how many ranks the planned program is executed on: those it was made for")
+        ->check(at_least_one())
+        ->needs(planned)
+        ->capture_default_str()
+        ->type_name("N");
     sub->callback([o, &action] { action = [o] { return run_command(*o); }; });
 }
 

@@ -12,6 +12,8 @@
 //                else does
 //   calls        weights that a product takes as one lie side by side
 //   alignment    64 bytes, except where a tensor has to follow another
+//   streams      of two ops on different streams that touch the same bytes, one waits for the other, through events;
+//                the work of a function begins and ends on the stream compute
 //
 // A violation is a sentence: "@f: %a (...) and %b (...) share bytes ...".
 #pragma once

@@ -74,7 +74,9 @@ class PlanChecker {
     std::vector<std::string> violations_;
 };
 
-// One function with one binding, and what it calls.
+// One function with one binding, and what it calls, in the order of the list.
 void check_function(PlanChecker& plan, const Function& f, Binding binding);
+// Whether other orders, which a module of several streams permits, give the same.
+void check_streams(PlanChecker& plan, const Function& entry);
 
 }  // namespace thunderc::checking

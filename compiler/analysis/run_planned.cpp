@@ -7,12 +7,14 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <random>
+#include <set>
 #include <span>
 #include <utility>
 
 #include "compiler/analysis/constant_value.h"
 #include "compiler/analysis/evaluate.h"
-#include "compiler/analysis/views.h"
+#include "compiler/analysis/expand_plan.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
@@ -31,7 +33,7 @@ DType scalar_dtype(std::int64_t offset) {
     return offset < 108 ? DType::f32 : DType::boolean;
 }
 
-std::byte poison(DType dtype) {
+std::byte poison_of(DType dtype) {
     return is_float(dtype) ? std::byte{0xff} : std::byte{0x5a};  // all ones are a NaN in every float type
 }
 
@@ -91,122 +93,48 @@ void for_each_element(const Type& type, const Dims& given, Visit visit) {
     }
 }
 
-// Where one value of a frame lies.
-struct Spot {
-    Arena arena = Arena::unplaced;
-    std::int64_t offset = 0, layer_stride = 0;
-    Spot member(std::int64_t i) const { return {arena, offset + i * layer_stride, 0}; }
-};
-
-std::int64_t members_of(const Type& type) {
-    return type.is_family() ? type.count : 1;
-}
-
-// The ops after which nobody reads a value's content any more. Views are their operand's content.
-struct Lifetimes {
-    std::vector<Value> root;
-    std::vector<std::vector<Value>> dead_after;  // by op: contents that end with it
-
-    Lifetimes(const Module& module, const Function& f) {
-        root.resize(f.values.size());
-        for (std::uint32_t v = 0; v < root.size(); ++v) root[v] = {v};
-        std::vector<std::int64_t> last(f.values.size(), -1);
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            const Op& op = f.ops[k];
-            const bool alias = is_view(op) || op.name == "member";
-            for (Value v : op.operands)
-                if (v) last[root[v.index].index] = static_cast<std::int64_t>(k);
-            for (Value v : op.results) {
-                if (alias) root[v.index] = root[op.operands[0].index];
-                last[root[v.index].index] = static_cast<std::int64_t>(k);
-            }
-            if (op.name == "constant") last[op.results[0].index] = -1;
-        }
-        for (Value v : f.results) last[root[v.index].index] = -1;
-        // A family of what goes into each layer is the chain of carried values itself, whose first is what goes in.
-        for (const Op& op : f.ops) {
-            if (op.name != "repeat") continue;
-            const Function& body = *module.find(op.attributes.string("body"));
-            const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-            for (std::size_t c = 0; c < carried; ++c)
-                for (std::size_t r = carried; r < op.results.size(); ++r) {
-                    if (body.results[r] != body.arguments[c]) continue;
-                    std::int64_t &in = last[root[op.operands[c].index].index], &family = last[op.results[r].index];
-                    in = family = in < 0 || family < 0 ? -1 : std::max(in, family);
-                }
-        }
-        dead_after.resize(f.ops.size());
-        std::vector<bool> ends(f.values.size(), false);
-        for (const Op& op : f.ops)
-            for (Value v : op.results) ends[v.index] = root[v.index] == v && op.name != "constant";
-        for (std::uint32_t v = 0; v < last.size(); ++v)
-            if (ends[v] && last[v] >= 0) dead_after[static_cast<std::size_t>(last[v])].push_back({v});
-    }
-};
-
 }  // namespace
 
 class PlannedExecution {
   public:
     explicit PlannedExecution(PlannedProgram& program) : p_(program), module_(program.module_) {}
 
-    struct Binding {
-        std::map<Value, Spot> spots;
-        std::int64_t scratch = 0;
-    };
-
-    void run(const Function& f, const Binding& binding) {
-        auto [at, fresh] = lifetimes_.try_emplace(&f);
-        if (fresh) at->second.emplace(module_, f);
-        const Lifetimes& lifetimes = *at->second;
-        std::vector<Spot> frame(f.values.size());
-        auto place = [&](Value v) {
-            if (f.type(v).kind != Type::Kind::token) frame[v.index] = spot(f, v, binding);
-        };
-        for (Value v : f.arguments) place(v);
-        for (const Op& op : f.ops)
-            for (Value v : op.results) place(v);
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            const Op& op = f.ops[k];
-            if (!is_view(op) && op.name != "constant" && op.name != "member")
-                step(f, op, frame, lifetimes.dead_after[k], binding);
-            else
-                kill(f, frame, lifetimes.dead_after[k], {});
-        }
+    // In the order of the list, or in one of the others that streams and events permit.
+    void run(const Function& f, std::optional<std::uint64_t> seed) {
+        const ExpandedPlan plan = expand_plan(module_, f);
+        uses_.assign(plan.tensors.size(), 0);
+        for (const PlannedAction& a : plan.actions)
+            for (std::size_t t : touched(a)) ++uses_[t];
+        for (std::size_t k : seed ? permuted(plan, *seed) : listed(plan)) step(plan, plan.actions[k]);
     }
 
-    void poison_bytes(Arena arena, std::int64_t offset, std::int64_t count, std::byte with = std::byte{0xff}) {
-        if (count > 0)
-            std::memset(bytes(arena, offset, count), static_cast<int>(with), static_cast<std::size_t>(count));
-    }
-
-    Tensor load(const Spot& spot, const Type& type, const Dims& strides) {
+    Tensor load(Arena arena, std::int64_t offset, const Type& type, const Dims& strides) {
         Tensor t(type.member());
-        if (spot.arena == Arena::scalars) {
-            const DType stored = scalar_dtype(spot.offset);
+        if (arena == Arena::scalars) {
+            const DType stored = scalar_dtype(offset);
             Tensor field(Type::tensor(stored, {}));
-            load_element(bytes(spot.arena, spot.offset, static_cast<std::int64_t>(size_of(stored))), stored, field, 0);
+            load_element(bytes(arena, offset, static_cast<std::int64_t>(size_of(stored))), stored, field, 0);
             t.set(0, field.at(0));
             return t;
         }
-        const std::int64_t size = static_cast<std::int64_t>(size_of(type.dtype));
+        const auto size = static_cast<std::int64_t>(size_of(type.dtype));
         for_each_element(type, strides, [&](std::size_t k, std::int64_t at) {
-            load_element(bytes(spot.arena, spot.offset + at, size), type.dtype, t, k);
+            load_element(bytes(arena, offset + at, size), type.dtype, t, k);
         });
         return t;
     }
 
-    void store(const Spot& spot, const Type& type, const Dims& strides, const Tensor& t) {
-        if (spot.arena == Arena::scalars) {
-            const DType stored = scalar_dtype(spot.offset);
+    void store(Arena arena, std::int64_t offset, const Type& type, const Dims& strides, const Tensor& t) {
+        if (arena == Arena::scalars) {
+            const DType stored = scalar_dtype(offset);
             Tensor field(Type::tensor(stored, {}));
             field.set(0, t.at(0));
-            store_element(bytes(spot.arena, spot.offset, static_cast<std::int64_t>(size_of(stored))), stored, field, 0);
+            store_element(bytes(arena, offset, static_cast<std::int64_t>(size_of(stored))), stored, field, 0);
             return;
         }
-        const std::int64_t size = static_cast<std::int64_t>(size_of(type.dtype));
+        const auto size = static_cast<std::int64_t>(size_of(type.dtype));
         for_each_element(type, strides, [&](std::size_t k, std::int64_t at) {
-            store_element(bytes(spot.arena, spot.offset + at, size), type.dtype, t, k);
+            store_element(bytes(arena, offset + at, size), type.dtype, t, k);
         });
     }
 
@@ -220,49 +148,57 @@ class PlannedExecution {
         return found->second.data() + offset;
     }
 
-    static Spot spot(const Function& f, Value v, const Binding& binding) {
-        const Placement& p = f.info(v).placement;
-        if (p.arena == Arena::scratch) return {p.arena, binding.scratch + p.offset, p.layer_stride};
-        if (p.arena != Arena::caller) return {p.arena, p.offset, p.layer_stride};
-        Value at = v;
-        while (f.info(at).placement.view_of) at = f.info(at).placement.view_of;
-        auto given = binding.spots.find(at);
-        check(given != binding.spots.end(),
-              fmt::format("@{}: %{} has no place at its caller's", f.name, f.info(v).name));
-        return {given->second.arena, given->second.offset + p.offset, given->second.layer_stride};
+    static std::set<std::size_t> touched(const PlannedAction& a) {
+        std::set<std::size_t> out;
+        for (const auto& read : a.reads)
+            if (read) out.insert(read->tensor);
+        for (const PlannedAccess& write : a.writes) out.insert(write.tensor);
+        return out;
     }
 
-    const Function& callee(const Op& op, const char* attribute) const {
-        const Function* g = module_.find(op.attributes.string(attribute));
-        check(g != nullptr, fmt::format("{} names a function that is not there", op.name));
-        return *g;
+    static std::vector<std::size_t> listed(const ExpandedPlan& plan) {
+        std::vector<std::size_t> order(plan.actions.size());
+        for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
+        return order;
     }
 
-    void step(const Function& f, const Op& op, const std::vector<Spot>& frame, const std::vector<Value>& dead,
-              const Binding& binding) {
-        if (op.name == "repeat" || op.name == "call") {
-            op.name == "repeat" ? repeat(f, op, frame, binding) : call(op, frame, binding);
-            kill(f, frame, dead, op.results);
-            return;
-        }
-        std::vector<Tensor> operands;  // families as their members, in order
-        for (Value v : op.operands) {
-            if (!v) {
-                operands.emplace_back();
-                continue;
+    // Each stream runs its actions in their order; which stream is next is drawn among those that need not wait.
+    std::vector<std::size_t> permuted(const ExpandedPlan& plan, std::uint64_t seed) const {
+        std::vector<std::vector<std::size_t>> queues(module_.streams.size() + 1);
+        for (std::size_t k = 0; k < plan.actions.size(); ++k) queues[plan.actions[k].stream].push_back(k);
+        std::vector<std::size_t> next(queues.size(), 0), order;
+        std::vector<bool> done(plan.actions.size(), false);
+        std::mt19937_64 random(seed);
+        while (order.size() < plan.actions.size()) {
+            std::vector<std::size_t> ready;
+            for (std::size_t s = 0; s < queues.size(); ++s) {
+                if (next[s] == queues[s].size()) continue;
+                const auto& awaits = plan.actions[queues[s][next[s]]].awaits;
+                if (!awaits || done[*awaits]) ready.push_back(s);
             }
-            for (std::int64_t m = 0; m < members_of(f.type(v)); ++m)
-                operands.push_back(load(frame[v.index].member(m), f.type(v), f.info(v).placement.strides));
+            check(!ready.empty(), "streams wait for each other");
+            const std::size_t s = ready[random() % ready.size()];
+            order.push_back(queues[s][next[s]++]);
+            done[order.back()] = true;
         }
+        return order;
+    }
+
+    void step(const ExpandedPlan& plan, const PlannedAction& a) {
+        const Op& op = *a.op;
+        std::vector<Tensor> operands;
+        for (const auto& read : a.reads)
+            operands.push_back(read ? load(read->arena, read->offset, read->type, read->strides) : Tensor());
         std::vector<Type> types;
-        for (Value v : op.results)
-            types.insert(types.end(), static_cast<std::size_t>(members_of(f.type(v))), f.type(v).member());
+        for (const PlannedAccess& write : a.writes) types.push_back(write.type);
         std::vector<Tensor> results;
         if (op.name == "copy" || op.name == "family") {
             results = std::move(operands);
         } else if (op.name == "fused") {
-            results = evaluate(module_, callee(op, "kernel"), std::span<const Tensor>(operands));
-        } else {
+            const Function* kernel = module_.find(op.attributes.string("kernel"));
+            check(kernel != nullptr, "a kernel that is not there");
+            results = evaluate(module_, *kernel, std::span<const Tensor>(operands));
+        } else if (op.name != "record" && op.name != "wait") {
             const OpDef& def = op_def(op.name);
             check(static_cast<bool>(def.reference), op.name + " cannot be executed");
             results = def.reference(op, operands, types);
@@ -271,15 +207,26 @@ class PlannedExecution {
               fmt::format("{} gives {} tensors, {} expected", op.name, results.size(), types.size()));
         // What was read for the last time is gone before the results are written; an op that writes over its operand
         // finds only its own result there.
-        kill(f, frame, dead, {}, &op);
-        std::size_t next = 0;
-        for (Value v : op.results)
-            for (std::int64_t m = 0; m < members_of(f.type(v)); ++m, ++next) {
-                note_nan(f, op, results[next]);
-                store(frame[v.index].member(m), f.type(v), f.info(v).placement.strides, results[next]);
-            }
-        for (Value v : op.results)  // results that nobody reads
-            if (std::find(dead.begin(), dead.end(), v) != dead.end()) kill(f, frame, {v}, {});
+        std::vector<std::size_t> unread;
+        for (std::size_t t : touched(a)) {
+            if (--uses_[t] > 0) continue;
+            const bool result = std::any_of(a.writes.begin(), a.writes.end(),
+                                            [t](const PlannedAccess& write) { return write.tensor == t; });
+            result ? unread.push_back(t) : poison(plan.tensors[t]);
+        }
+        for (std::size_t r = 0; r < results.size(); ++r) {
+            note_nan(*a.function, op, results[r]);
+            const PlannedAccess& write = a.writes[r];
+            store(write.arena, write.offset, write.type, write.strides, results[r]);
+        }
+        for (std::size_t t : unread) poison(plan.tensors[t]);
+    }
+
+    void poison(const PlannedTensor& tensor) {
+        if (!tensor.temporary || !tensor.place->strides.empty()) return;  // strided: its bytes are another's
+        const PlannedAccess& at = *tensor.place;
+        std::memset(bytes(at.arena, at.offset, at.bytes()), static_cast<int>(poison_of(at.type.dtype)),
+                    static_cast<std::size_t>(at.bytes()));
     }
 
     void note_nan(const Function& f, const Op& op, const Tensor& t) {
@@ -293,89 +240,9 @@ class PlannedExecution {
             }
     }
 
-    // Poisons the bytes of contents in memory that is reused, but not those of `kept`.
-    void kill(const Function& f, const std::vector<Spot>& frame, const std::vector<Value>& dead,
-              const std::vector<Value>& kept, const Op* before_results_of = nullptr) {
-        for (Value v : dead) {
-            const Spot& s = frame[v.index];
-            if (s.arena != Arena::scratch && s.arena != Arena::saved) continue;
-            if (before_results_of != nullptr &&
-                std::find(before_results_of->results.begin(), before_results_of->results.end(), v) !=
-                    before_results_of->results.end())
-                continue;
-            if (!f.info(v).placement.strides.empty()) continue;  // its bytes are another's
-            const Type& type = f.type(v);
-            for (std::int64_t m = 0; m < members_of(type); ++m) {
-                const Spot member = s.member(m);
-                const auto size = static_cast<std::int64_t>(type.bytes());
-                bool free = true;
-                for (Value k : kept)
-                    for (std::int64_t n = 0; n < members_of(f.type(k)); ++n) {
-                        const Spot other = frame[k.index].member(n);
-                        free = free && (k == v || other.arena != member.arena || other.offset >= member.offset + size ||
-                                        member.offset >= other.offset + static_cast<std::int64_t>(f.type(k).bytes()));
-                    }
-                if (free) poison_bytes(member.arena, member.offset, size, poison(type.dtype));
-            }
-        }
-    }
-
-    std::int64_t enter(const Op& op, const Function& body, const Binding& binding) {
-        if (body.scratch_bytes == 0) return binding.scratch;
-        const std::int64_t base = binding.scratch + op.attributes.integer("scratch");
-        poison_bytes(Arena::scratch, base, body.scratch_bytes);
-        return base;
-    }
-
-    void call(const Op& op, const std::vector<Spot>& frame, const Binding& binding) {
-        const Function& body = callee(op, "callee");
-        Binding inner;
-        for (std::size_t k = 0; k < body.arguments.size(); ++k)
-            inner.spots[body.arguments[k]] = frame[op.operands[k].index];
-        for (std::size_t r = 0; r < body.results.size(); ++r)
-            inner.spots.try_emplace(body.results[r], frame[op.results[r].index]);
-        inner.scratch = enter(op, body, binding);
-        run(body, inner);
-    }
-
-    void repeat(const Function& f, const Op& op, const std::vector<Spot>& frame, const Binding& binding) {
-        const Function& body = callee(op, "body");
-        const std::int64_t n = op.attributes.integer("n");
-        const bool reverse = op.attributes.boolean("reverse", false);
-        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-        const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        std::vector<CarrySlots> chain;
-        for (std::size_t k = 0; k < carried; ++k) {
-            chain.push_back(carry_slots(op, k));
-            if (chain.back().arena == Arena::scratch) chain.back().base += binding.scratch;
-        }
-        for (std::int64_t step = 0; step < n; ++step) {
-            const std::int64_t layer = reverse ? n - 1 - step : step;
-            Binding inner;
-            for (std::size_t k = 0; k < body.arguments.size(); ++k) {
-                const Spot& s = frame[op.operands[k].index];
-                inner.spots[body.arguments[k]] = k < carried               ? Spot{chain[k].arena, chain[k].at(step), 0}
-                                                 : k < carried + per_layer ? s.member(layer)
-                                                                           : s;
-            }
-            for (std::size_t r = 0; r < body.results.size(); ++r)
-                inner.spots.try_emplace(body.results[r], r < carried ? Spot{chain[r].arena, chain[r].at(step + 1), 0}
-                                                                     : frame[op.results[r].index].member(layer));
-            inner.scratch = enter(op, body, binding);
-            run(body, inner);
-            poison_bytes(Arena::scratch, inner.scratch, body.scratch_bytes);
-            for (std::size_t k = 0; k < carried; ++k) {  // slots that are used again: what went in is read
-                const Type& type = f.type(op.operands[k]);
-                if (chain[k].period > 0)
-                    poison_bytes(chain[k].arena, chain[k].at(step), static_cast<std::int64_t>(type.bytes()),
-                                 poison(type.dtype));
-            }
-        }
-    }
-
     PlannedProgram& p_;
     const Module& module_;
-    std::map<const Function*, std::optional<Lifetimes>> lifetimes_;
+    std::vector<std::size_t> uses_;  // by tensor: actions that have yet to touch it
 };
 
 PlannedProgram::PlannedProgram(Module planned) : module_(std::move(planned)) {
@@ -390,7 +257,7 @@ PlannedProgram::PlannedProgram(Module planned) : module_(std::move(planned)) {
             if (op.name != "constant") continue;
             const Value v = op.results[0];
             const Placement& p = f.info(v).placement;
-            execution.store({p.arena, p.offset, 0}, f.type(v), {}, materialize(*op.attributes.constant("value")));
+            execution.store(p.arena, p.offset, f.type(v), {}, materialize(*op.attributes.constant("value")));
         }
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
@@ -432,19 +299,19 @@ void PlannedProgram::set(const std::string& name, const Tensor& value) {
     const Named& to = named(name);
     check(value.type.dims == to.type.dims && value.floating() == is_float(to.type.dtype),
           fmt::format("{} is {}, {} given", name, to_string(to.type), to_string(value.type)));
-    PlannedExecution(*this).store({to.arena, to.offset, 0}, to.type, {}, value);
+    PlannedExecution(*this).store(to.arena, to.offset, to.type, {}, value);
 }
 
 Tensor PlannedProgram::get(const std::string& name) const {
     const Named& at = named(name);
     // Loading changes nothing; the execution is written for running, which does.
-    return PlannedExecution(const_cast<PlannedProgram&>(*this)).load({at.arena, at.offset, 0}, at.type, {});
+    return PlannedExecution(const_cast<PlannedProgram&>(*this)).load(at.arena, at.offset, at.type, {});
 }
 
 void PlannedProgram::set_scalar(const std::string& name, double value) {
     const std::optional<std::int64_t> offset = step_scalar_offset(name);
     check(offset.has_value(), fmt::format("there is no step scalar {}", name));
-    PlannedExecution(*this).store({Arena::scalars, *offset, 0}, Type::tensor(DType::f64, {}), {},
+    PlannedExecution(*this).store(Arena::scalars, *offset, Type::tensor(DType::f64, {}), {},
                                   Tensor::scalar(DType::f64, value));
 }
 
@@ -452,18 +319,18 @@ double PlannedProgram::scalar(const std::string& name) const {
     const std::optional<std::int64_t> offset = step_scalar_offset(name);
     check(offset.has_value(), fmt::format("there is no step scalar {}", name));
     return PlannedExecution(const_cast<PlannedProgram&>(*this))
-        .load({Arena::scalars, *offset, 0}, Type::tensor(DType::f64, {}), {})
+        .load(Arena::scalars, *offset, Type::tensor(DType::f64, {}), {})
         .at(0);
 }
 
-void PlannedProgram::run(const std::string& function) {
+void PlannedProgram::run(const std::string& function, std::optional<std::uint64_t> seed) {
     const Function* f = module_.find(function);
     check(f != nullptr && !f->argument_info.empty(), fmt::format("@{} is no function of the program", function));
     first_nan_.clear();
     for (Arena arena : {Arena::scratch, Arena::saved})
         if (auto found = arenas_.find(arena); found != arenas_.end())
             std::fill(found->second.begin(), found->second.end(), std::byte{0xff});
-    PlannedExecution(*this).run(*f, {});
+    PlannedExecution(*this).run(*f, seed);
 }
 
 // ---- steps

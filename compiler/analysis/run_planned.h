@@ -2,7 +2,7 @@
 //
 // Every value is stored where the plan puts it, in its own type, and read back from there: an op reads its operands'
 // bytes, is computed by its reference in fp64 (kernels by the evaluator), and its results are rounded as they are
-// stored. Memory is poisoned (NaN for floats) at the start of a function, and a value's bytes when it was read for the
+// stored. Memory is poisoned (NaN for floats) at the start of a function, and a tensor's bytes when it was read for the
 // last time; so a plan that gives bytes away too early, or reads what nothing wrote, shows as NaN in the results.
 //
 //     PlannedProgram program(module);
@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +43,8 @@ class PlannedProgram {
     double scalar(const std::string& name) const;
 
     bool has_function(const std::string& name) const { return module_.find(name) != nullptr; }
-    void run(const std::string& function);
+    // In the order of the list; with a seed, in another order that the module's streams and events permit.
+    void run(const std::string& function, std::optional<std::uint64_t> seed = std::nullopt);
 
     // "@function, op" of the first op that gave a NaN in the last run; "" where none did. A sum that a first micro-step
     // throws away may be one: what it would be added to is poison.

@@ -44,6 +44,7 @@ struct Op {
     std::vector<Value> results;
     Attributes attributes;
     Provenance provenance;
+    std::string stream{};  // after plan: one of Module::streams; "" is the compute stream
 };
 
 // ---- after plan: where a value lies
@@ -142,6 +143,7 @@ struct Module {
     Phase phase = Phase::values;
     std::vector<Function> functions;                  // the entry first
     std::map<std::string, std::int64_t> arena_bytes;  // after plan, by arena name
+    std::vector<std::string> streams;                 // after plan, beside "compute": where ops run at the same time
 
     Function& main() { return functions.front(); }
     const Function& main() const { return functions.front(); }

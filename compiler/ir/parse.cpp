@@ -31,6 +31,7 @@ class Parser {
             std::string name = word();
             m.arena_bytes[name] = integer();
         }
+        while (accept("stream")) m.streams.push_back(word());
         while (!at_end()) m.functions.push_back(function());
         return m;
     }
@@ -383,6 +384,8 @@ class Parser {
             placement(v);
             o.results.push_back(v);
         }
+        if (accept("on")) o.stream = word();
+        if (o.stream == "compute") o.stream.clear();
         o.provenance = provenance();
         f_.ops.push_back(std::move(o));
     }

@@ -91,6 +91,7 @@ std::string op_text(const Function& function, const Op& op, const Names& names, 
         out += separator + typed(function.info(v), names);
         separator = ", ";
     }
+    if (!op.stream.empty()) out += " on " + op.stream;
     if (options.provenance && !plain(op.provenance)) {
         const Provenance& p = op.provenance;
         out += " at " + quote(p.scope);
@@ -222,6 +223,7 @@ std::string to_string(const Module& module, const PrintOptions& options) {
     std::string out =
         fmt::format("module {} {}\n", quote(module.name), module.phase == Module::Phase::values ? "values" : "planned");
     for (const auto& [arena, bytes] : module.arena_bytes) out += fmt::format("arena {} {}\n", arena, bytes);
+    for (const std::string& stream : module.streams) out += fmt::format("stream {}\n", stream);
     for (const Function& function : module.functions) out += "\n" + to_string(function, options);
     return out;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -29,6 +30,7 @@ class Verifier {
             this->op();
         }
         op_ = nullptr;
+        events();
         for (Value v : f_.results)
             require_that(v && v.index < f_.values.size() && defined_[v.index], "a result is not defined");
     }
@@ -66,9 +68,62 @@ class Verifier {
                                  info.names.size(), members));
     }
 
+    // ---- streams and events ----
+
+    void on_stream() const {
+        const bool event = op_->name == "record" || op_->name == "wait";
+        require_that(!event || (module_.phase == Module::Phase::planned && f_.kind.empty()),
+                     "there are events only in planned functions");
+        if (op_->stream.empty()) return;
+        require_that(std::find(module_.streams.begin(), module_.streams.end(), op_->stream) != module_.streams.end(),
+                     "the module has no stream " + op_->stream);
+        for (const char* name : {"call", "repeat", "constant", "member"})
+            require_that(op_->name != name, "it runs on the streams of what is called, or on none");
+    }
+
+    const Op* record_of(const std::string& event) const {
+        const Op* found = nullptr;
+        for (const Op& op : f_.ops)
+            if (op.name == "record" && op.attributes.string("event") == event) {
+                require_that(found == nullptr, fmt::format("the event {} is recorded twice", event));
+                found = &op;
+            }
+        return found;
+    }
+
+    bool looped() const {
+        for (const Function& f : module_.functions)
+            for (const Op& op : f.ops)
+                if (op.name == "repeat" && op.attributes.string("body") == f_.name) return true;
+        return false;
+    }
+
+    // Each event is recorded once, on another stream than waits for it, and before: earlier in the list, or in an
+    // earlier iteration.
+    void events() {
+        for (const Op& op : f_.ops) {
+            if (op.name != "record" && op.name != "wait") continue;
+            op_ = &op;
+            const std::string& event = op.attributes.string("event");
+            const Op* record = record_of(event);
+            if (op.name == "wait") {
+                const std::int64_t distance = op.attributes.integer("distance", 0);
+                require_that(record != nullptr, fmt::format("nothing records the event {}", event));
+                require_that(record->stream != op.stream,
+                             fmt::format("the event {} is recorded on the stream that waits for it", event));
+                require_that(distance >= 0 && (distance == 0 || looped()),
+                             fmt::format("there is no iteration {} before", distance));
+                require_that(distance > 0 || record < &op,
+                             fmt::format("the event {} is recorded after it is waited for", event));
+            }
+        }
+        op_ = nullptr;
+    }
+
     void op() {
         const OpDef* def = find_op(op_->name);
         require_that(def != nullptr, "there is no such op");
+        on_stream();
         std::vector<std::optional<Type>> operands;
         for (Value v : op_->operands) {
             require_that(!v || (v.index < f_.values.size() && defined_[v.index]),
@@ -147,6 +202,12 @@ class Verifier {
 
 void verify(const Module& module) {
     check(!module.functions.empty(), "a module without functions");
+    check(module.streams.empty() || module.phase == Module::Phase::planned, "streams in phase values");
+    for (std::size_t k = 0; k < module.streams.size(); ++k) {
+        const std::string& name = module.streams[k];
+        check(name != "compute" && std::count(module.streams.begin(), module.streams.end(), name) == 1,
+              fmt::format("the stream {} is named twice", name));
+    }
     std::set<std::string> names;
     for (const Function& f : module.functions) {
         check(names.insert(f.name).second, "two functions are called " + f.name);

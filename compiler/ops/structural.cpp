@@ -55,6 +55,21 @@ std::vector<OpDef> define_structural() {
     defs.back().recompute = Recompute::view;
     defs.push_back(structural("copy", "The operand's values in memory of their own; the planner adds it.",
                               [](const InferInput& in) { return std::vector<Type>{in.operand(0)}; }));
+    // Order between streams, after plan. An op is in the list behind whatever it waits for: the order of the list is
+    // one in which the program may run.
+    auto nothing = [](const InferInput& in) {
+        require(in.operands.empty(), "an event has no operands");
+        require(!in.attributes.string("event").empty(), "an event has a name");
+        return std::vector<Type>{};
+    };
+    defs.push_back(structural(
+        "record", "The event `event` happens when what stands before on this op's stream is done; once in a function.",
+        nothing));
+    defs.push_back(structural(
+        "wait",
+        "What comes after on this op's stream begins when the event `event` has happened: in a loop's body, that of "
+        "the iteration `distance` before (0: this one); where there is none, it does not wait.",
+        nothing));
     return defs;
 }
 

@@ -160,6 +160,29 @@ TEST_F(Commands, RunPlannedGivesPyTorchsGradients) {
     }
 }
 
+TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
+    write_safetensors("in.safetensors", {stored_tensor("input_ids", Tensor(Type::tensor(DType::i64, {2, 8}))),
+                                         stored_tensor("labels", Tensor(Type::tensor(DType::i64, {2, 8})))});
+    const std::string model = fixtures + "/llama2/dynamo.logits.onnx --in in.safetensors --out out.safetensors";
+    EXPECT_EQ(run("run --planned --ranks 1 " + model).status, 0);
+    const std::string one = contents("out.safetensors");
+    EXPECT_EQ(run("run --planned " + model).status, 0);
+    EXPECT_EQ(contents("out.safetensors"), one);
+    fs::remove("out.safetensors");
+
+    const Ran two = run("run --planned --ranks 2 " + model);
+    EXPECT_EQ(two.status, 2);
+    EXPECT_EQ(two.err, "error: --ranks 2: the program is for 1 rank\nhelp: leave --ranks out\n");
+    const Ran none = run("run --planned --ranks 0 " + model);
+    EXPECT_EQ(none.status, 2);
+    EXPECT_EQ(none.err,
+              "error: --ranks: 0 is not a whole number of at least 1\nhelp: thunderc run --help shows what it takes\n");
+    const Ran graph = run("run --ranks 1 " + model);
+    EXPECT_EQ(graph.status, 2);
+    EXPECT_EQ(graph.err, "error: --ranks requires --planned\nhelp: thunderc run --help shows what it takes\n");
+    EXPECT_FALSE(fs::exists("out.safetensors"));
+}
+
 TEST_F(Commands, RunSaysWhichTensorIsMissing) {
     write_safetensors("in.safetensors", {stored_tensor("y", Tensor::floats({1}, {1}))});
     const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --in in.safetensors --out out.safetensors");

@@ -95,6 +95,30 @@ TEST(Verify, NothingIsPlacedBeforePlan) {
               "@main: value x is not placed in phase planned");
 }
 
+std::string event_error(const std::string& ops, const std::string& head = "planned stream s") {
+    return verify_error("module \"m\" " + head + " func @main() -> () {" + ops + "}");
+}
+
+TEST(Verify, EventsAndStreams) {
+    EXPECT_EQ(event_error("record() {event = \"e\"} on s wait() {event = \"e\"}"), "");
+    EXPECT_EQ(event_error("record() {event = \"e\"} on t"), "@main, in record: the module has no stream t");
+    EXPECT_EQ(event_error("wait() {event = \"e\"}"), "@main, in wait: nothing records the event e");
+    EXPECT_EQ(event_error("record() {event = \"e\"} wait() {event = \"e\"}"),
+              "@main, in wait: the event e is recorded on the stream that waits for it");
+    EXPECT_EQ(event_error("wait() {event = \"e\"} record() {event = \"e\"} on s"),
+              "@main, in wait: the event e is recorded after it is waited for");
+    EXPECT_EQ(event_error("record() {event = \"e\"} record() {event = \"e\"} on s"),
+              "@main, in record: the event e is recorded twice");
+    EXPECT_EQ(event_error("record() {event = \"e\"} on s wait() {distance = 1, event = \"e\"}"),
+              "@main, in wait: there is no iteration 1 before");
+    EXPECT_EQ(event_error("%c = constant() {value = <f32[] splat 1.0>} : f32[] @constants+0 on s"),
+              "@main, in constant: it runs on the streams of what is called, or on none");
+    EXPECT_EQ(event_error("record() {event = \"e\"}", "values"),
+              "@main, in record: there are events only in planned functions");
+    EXPECT_EQ(event_error("", "planned stream s stream s"), "the stream s is named twice");
+    EXPECT_EQ(event_error("", "planned stream compute"), "the stream compute is named twice");
+}
+
 TEST(Verify, UnknownFunction) {
     EXPECT_EQ(
         verify_error("module \"m\" values func @main(%x: f32[2]) -> (%y) { %y = call(%x) {callee = \"g\"} : f32[2] }"),

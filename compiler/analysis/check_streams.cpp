@@ -1,0 +1,137 @@
+// Happens-before over streams: of two actions that touch the same bytes, one of which writes them, one has to wait for
+// the other. Then every order that streams and events permit gives what the order of the list gives, which
+// check_function looks at.
+//
+// Order is told by vector clocks (Fidge 1988, Mattern 1989): how far each stream has come when an action begins.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/analysis/check_plan_parts.h"
+#include "compiler/analysis/expand_plan.h"
+#include "compiler/ir/print.h"
+
+namespace thunderc::checking {
+namespace {
+
+using Clock = std::vector<std::size_t>;  // by stream: how many of its actions are done
+
+class StreamChecker {
+  public:
+    StreamChecker(PlanChecker& plan, const Function& entry)
+        : plan_(plan), entry_(entry), expanded_(expand_plan(plan.module(), entry)) {}
+
+    void run() {
+        find_clocks();
+        starts_and_ends();
+        conflicts();
+    }
+
+  private:
+    std::string stream(std::size_t s) const { return s == 0 ? "compute" : plan_.module().streams[s - 1]; }
+
+    // "@layer, mul %y on compute"
+    std::string name(const PlannedAction& a) {
+        return fmt::format("@{}: {}{} on {}", a.function->name, a.op->name,
+                           a.op->results.empty() ? "" : " %" + value_name(a, a.op->results[0]), stream(a.stream));
+    }
+
+    const std::string& value_name(const PlannedAction& a, Value v) {
+        auto [names, fresh] = names_.try_emplace(a.function);
+        if (fresh) names->second = unique_names(*a.function);
+        return names->second[v.index];
+    }
+
+    void find_clocks() {
+        const std::size_t streams = plan_.module().streams.size() + 1;
+        std::vector<Clock> now(streams, Clock(streams, 0));
+        for (const PlannedAction& a : expanded_.actions) {
+            Clock& clock = now[a.stream];
+            if (a.awaits) {
+                const Clock& record = clocks_[*a.awaits];
+                for (std::size_t s = 0; s < streams; ++s) clock[s] = std::max(clock[s], record[s]);
+            }
+            ++clock[a.stream];
+            clocks_.push_back(clock);
+        }
+        end_ = std::move(now);
+    }
+
+    bool before(std::size_t a, std::size_t b) const {
+        const std::size_t s = expanded_.actions[a].stream;
+        return clocks_[b][s] >= clocks_[a][s];
+    }
+
+    // A function's work begins and ends on compute: what came before it is done where compute begins, and who waits for
+    // compute finds everything done.
+    void starts_and_ends() {
+        std::vector<std::size_t> last(end_.size(), 0);
+        for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
+            const PlannedAction& a = expanded_.actions[k];
+            if (a.reads.empty() && a.writes.empty()) continue;
+            last[a.stream] = clocks_[k][a.stream];
+            if (a.stream != 0 && clocks_[k][0] == 0)
+                plan_.violation(fmt::format("{} waits for nothing on compute: what came before @{} may not be done",
+                                            name(a), entry_.name));
+        }
+        for (std::size_t s = 1; s < end_.size(); ++s)
+            if (end_[0][s] < last[s])
+                plan_.violation(
+                    fmt::format("@{}: what {} does last is not waited for on compute", entry_.name, stream(s)));
+    }
+
+    struct Touch {
+        std::size_t action = 0;
+        const PlannedAccess* access = nullptr;
+        bool write = false;
+        std::int64_t begin = 0, end = 0;
+    };
+
+    void conflicts() {
+        std::map<Arena, std::vector<Touch>> touches;
+        for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
+            auto add = [&](const PlannedAccess& at, bool write) {
+                touches[at.arena].push_back({k, &at, write, at.offset, at.offset + at.bytes()});
+            };
+            for (const auto& read : expanded_.actions[k].reads)
+                if (read) add(*read, false);
+            for (const PlannedAccess& write : expanded_.actions[k].writes) add(write, true);
+        }
+        for (auto& [arena, list] : touches) {
+            std::stable_sort(list.begin(), list.end(),
+                             [](const Touch& a, const Touch& b) { return a.begin < b.begin; });
+            for (std::size_t a = 0; a < list.size(); ++a)
+                for (std::size_t b = a + 1; b < list.size() && list[b].begin < list[a].end; ++b)
+                    list[a].action <= list[b].action ? conflict(list[a], list[b]) : conflict(list[b], list[a]);
+        }
+    }
+
+    // `a` comes first in the list.
+    void conflict(const Touch& a, const Touch& b) {
+        if (a.action == b.action || (!a.write && !b.write) || before(a.action, b.action)) return;
+        auto touch = [this](const Touch& t) {
+            const PlannedAction& action = expanded_.actions[t.action];
+            return fmt::format("{} %{} ({} @{}+{}, {} bytes)", t.write ? "writes" : "reads",
+                               value_name(action, t.access->value), to_string(t.access->type), name_of(t.access->arena),
+                               t.access->offset, t.access->bytes());
+        };
+        plan_.violation(fmt::format("{} {}, and {} {}: neither waits for the other", name(expanded_.actions[a.action]),
+                                    touch(a), name(expanded_.actions[b.action]), touch(b)));
+    }
+
+    PlanChecker& plan_;
+    const Function& entry_;
+    ExpandedPlan expanded_;
+    std::vector<Clock> clocks_;  // by action: when it is done
+    std::vector<Clock> end_;     // by stream
+    std::map<const Function*, std::vector<std::string>> names_;
+};
+
+}  // namespace
+
+void check_streams(PlanChecker& plan, const Function& entry) {
+    StreamChecker(plan, entry).run();
+}
+
+}  // namespace thunderc::checking

@@ -1,0 +1,51 @@
+// A function of a planned module with its loops and calls written out: what runs on which stream, over which bytes.
+//
+// The actions stand in the order of the list, layer after layer, which is one order in which the program may run.
+// Streams and events say which others there are: actions of one stream run in their order, and a wait runs after its
+// record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// A tensor as one action reads or writes it.
+struct PlannedAccess {
+    std::size_t tensor = 0;  // what it holds, by whatever names functions call it: index into ExpandedPlan::tensors
+    Value value;             // in the action's function; for a family's member, the family
+    Type type;               // of the member
+    Placement::Arena arena = Placement::Arena::unplaced;
+    std::int64_t offset = 0;  // bytes from the start of the arena
+    Dims strides;             // elements; empty: dense
+
+    std::int64_t bytes() const;  // from its first byte to the end of its last
+};
+
+struct PlannedAction {
+    const Function* function = nullptr;
+    const Op* op = nullptr;                           // of the module that was expanded
+    std::size_t stream = 0;                           // 0: compute; k + 1: stream k of the module
+    std::vector<std::optional<PlannedAccess>> reads;  // by operand, families member by member; none where absent
+    std::vector<PlannedAccess> writes;                // by result, families member by member
+    std::optional<std::size_t> awaits;                // of a wait: the action that is the record
+};
+
+struct PlannedTensor {
+    std::optional<PlannedAccess> place;  // where it was written; none for arguments and constants
+    bool temporary = false;              // its bytes are free when nothing reads it any more
+};
+
+struct ExpandedPlan {
+    std::vector<PlannedAction> actions;
+    std::vector<PlannedTensor> tensors;
+};
+
+// The actions point into the module. Throws InternalError where the plan lacks a place.
+ExpandedPlan expand_plan(const Module& planned, const Function& entry);
+
+}  // namespace thunderc
