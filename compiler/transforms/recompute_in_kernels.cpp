@@ -51,6 +51,17 @@ class CheapValues {
         return g_.escapes(v, group);
     }
 
+    // Two kernels may round the same formula differently (a product and a sum become one operation in one of them), so
+    // floats that are compared for equality have to be the very bits that were compared with before: read, not computed
+    // again. A maximum's gradient goes where the value is the maximum; it would get lost.
+    bool is_read(Value v, int group, Value of) const {
+        const int k = definition(v);
+        if (!is_float(f_.type(v).dtype)) return true;
+        if (!g_.is_transparent(k)) return in_memory_without(v, group, of);
+        const auto& operands = op(k).operands;
+        return std::all_of(operands.begin(), operands.end(), [&](Value o) { return is_read(o, group, of); });
+    }
+
     // The ops that compute a value from what is in memory anyway: pointwise, cheap and few. False where there are none
     // such.
     bool cheap_ops(Value v, int group, Value of, std::set<int>& ops) const {
@@ -67,6 +78,9 @@ class CheapValues {
         }
         if (ops.size() > most) return false;
         const auto& operands = op(k).operands;
+        if (op(k).name == "eq" &&
+            !std::all_of(operands.begin(), operands.end(), [&](Value o) { return is_read(o, group, of); }))
+            return false;
         return std::all_of(operands.begin(), operands.end(), [&](Value o) { return cheap_ops(o, group, of, ops); });
     }
 
@@ -78,6 +92,7 @@ class CheapValues {
         for (int user : uses_.users[v.index]) {
             const int of = g_.of(user);
             if (of == KernelGroups::none) return std::nullopt;
+            if (of != group && op(user).name == "eq" && is_float(f_.type(v).dtype)) return std::nullopt;
             if (of != group) readers.insert(of);
         }
         if (readers.empty()) return std::nullopt;

@@ -227,6 +227,25 @@ func @mul_elements(%x: f32[64,64], %s: f32[64,1], %p: f32[64,64]) -> (%z) kind "
 )");
 }
 
+// A value that is compared with its maximum is read where it is compared: computed again it could differ in its last
+// bit, and nothing would be the maximum.
+TEST(Fuse, ComparesTheVeryBits) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%x: f32[64,64], %s: f32[64,1], %w: f32[64,64]) -> (%z, %top) {
+  %xn = mul(%x, %s) : f32[64,64]
+  %top = reduce_max(%xn) {axes = [1], keep_dims = true} : f32[64,1]
+  %hit = eq(%xn, %top) : bool[64,64]
+  %share = cast(%hit) {dtype = f32} : f32[64,64]
+  %y = mul(%share, %s) : f32[64,64]
+  %p = matmul(%y, %w) {transpose_a = false, transpose_b = false} : f32[64,64]
+  %z = mul(%p, %share) : f32[64,64]
+}
+)");
+    EXPECT_NE(text.find("%top, %share, %y = fused(%x, %s) {kernel = "), std::string::npos) << text;
+    EXPECT_NE(text.find("%z = fused(%p, %share) {kernel = "), std::string::npos) << text;
+}
+
 // The kernel is named after the composite, its parameters after what they are to it.
 TEST(Fuse, NamesKernelsAfterComposites) {
     const std::string text = fused_text(R"(module "m" values
