@@ -34,7 +34,7 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
         fmt::format("{}", fmt::join(words, "|")));
 }
 
-void ModelOptions::add_to(CLI::App& app) {
+void ModelOptions::add_graph_to(CLI::App& app) {
     app.add_option("model", model, "the exported graph: an ONNX file")->required()->type_name("MODEL");
     app.add_option("--batch", compile.batch, "sequences in a micro-batch: binds dimension 0 of the inputs")
         ->check(at_least_one())
@@ -43,16 +43,10 @@ void ModelOptions::add_to(CLI::App& app) {
         ->check(at_least_one())
         ->type_name("T");
     app.add_option("--dim", dims, "binds a symbolic dimension by name")->type_name("NAME=N");
-    app.add_option("--loss", compile.loss, "the loss added to a graph that ends in logits")
-        ->check(one_of({"auto", "cross-entropy", "mse", "none"}))
-        ->capture_default_str();
     app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
         ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
-    app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
-        ->check(one_of({"adamw", "sgd"}))
-        ->capture_default_str();
-    app.add_option("--freeze", compile.freeze, "parameters that are not trained")->type_name("REGEX");
+    app.add_option("--freeze", compile.freeze, "parameters that get no gradient")->type_name("REGEX");
     app.add_option("--trainable", compile.trainable, "tensors of the graph that are parameters")->type_name("REGEX");
     app.add_option("--constant", compile.constant, "tensors of the graph that are constants")->type_name("REGEX");
     app.add_option("--executors", executors,
@@ -74,7 +68,72 @@ void require_pass(const ModelOptions& options, const std::string& name) {
     throw UsageError(std::move(d));
 }
 
+void ModelOptions::add_transform_to(CLI::App& app, const std::string& help) {
+    CLI::Option* option = app.add_option("--transform", transform, help)->type_name("LIST");
+    if (transform) option->default_str(*transform);
+}
+
+void ModelOptions::add_to(CLI::App& app) {
+    add_graph_to(app);
+    app.add_option("--loss", compile.loss, "the loss added to a graph that ends in logits")
+        ->check(one_of({"auto", "cross-entropy", "mse", "none"}))
+        ->capture_default_str();
+    app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
+        ->check(one_of({"adamw", "sgd"}))
+        ->capture_default_str();
+}
+
+std::string command_text(const std::string& subcommand, const ModelOptions& options) {
+    std::string text = fmt::format("thunderc {} {}", subcommand, options.model.filename().string());
+    const CompileOptions& c = options.compile;
+    const CompileOptions defaults;
+    auto add = [&text](const char* flag, const std::string& value) { text += fmt::format(" {} {}", flag, value); };
+    if (c.transform != Transform::train) add("--transform", std::string(name_of(c.transform)));
+    if (c.batch > 0) add("--batch", std::to_string(c.batch));
+    if (c.seq > 0) add("--seq", std::to_string(c.seq));
+    for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
+    if (c.loss != defaults.loss) add("--loss", c.loss);
+    if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
+    if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
+    if (!c.freeze.empty()) add("--freeze", c.freeze);
+    if (!c.trainable.empty()) add("--trainable", c.trainable);
+    if (!c.constant.empty()) add("--constant", c.constant);
+    if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
+    if (!c.roll) text += " --no-roll";
+    return text;
+}
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& list, const std::string& why) {
+    Diagnostic d;
+    d.message = fmt::format("--transform {}: {}", list, why);
+    d.help = "supported are forward, vjp, and forward,vjp, which is vjp";
+    throw UsageError(std::move(d));
+}
+
+// A list that composes from left to right, beginning with the model's own function.
+Transform parse_transform(const std::string& list) {
+    Transform composed = Transform::forward;
+    std::string before;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t comma = std::min(list.find(',', begin), list.size());
+        const std::string word = list.substr(begin, comma - begin);
+        begin = comma + 1;
+        if (word != "forward" && word != "vjp")
+            refuse(list, word.empty() ? "a transform has no name" : word + " is not supported");
+        if (word == "forward" ? !before.empty() : composed == Transform::vjp)
+            refuse(list, fmt::format("{} of {} is not supported", word, before));
+        if (word == "vjp") composed = Transform::vjp;
+        before = word;
+    }
+    return composed;
+}
+
+}  // namespace
+
 void ModelOptions::finish() {
+    if (transform) compile.transform = parse_transform(*transform);
     compile.roll = !no_roll;
     if (!executors.empty()) {
         compile.executors.clear();

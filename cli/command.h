@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace thunderc {
 using Action = std::function<int()>;
 
 void add_train(CLI::App& app, Action& action);
+void add_emit(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
@@ -26,15 +28,22 @@ void add_data(CLI::App& app, Action& action);
 struct ModelOptions {
     std::filesystem::path model;
     CompileOptions compile;
-    std::vector<std::string> dims;      // NAME=N
-    std::string executors;              // a,b,c
-    std::vector<std::string> disabled;  // passes that are left out
+    std::vector<std::string> dims;         // NAME=N
+    std::string executors;                 // a,b,c
+    std::vector<std::string> disabled;     // passes that are left out
+    std::optional<std::string> transform;  // forward,vjp; none: a training program
     bool no_roll = false;
 
     void add_to(CLI::App& app);
+    void add_graph_to(CLI::App& app);  // those that do not take training for granted
+    void add_transform_to(CLI::App& app, const std::string& help);
     // After parsing: splits lists; throws UsageError.
     void finish();
 };
+
+// The command that makes the program again: file names without folders, so that the text does not depend on where it
+// ran. Behind the subcommand's name come the options of the model that are not the defaults.
+std::string command_text(const std::string& subcommand, const ModelOptions& options);
 
 // Checks of values whose messages say what is taken.
 CLI::Validator at_least_one();

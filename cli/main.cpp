@@ -106,6 +106,7 @@ int run(int argc, char** argv, CommandLine& command) {
     app.require_subcommand(1);
     Action action;
     add_train(app, action);
+    add_emit(app, action);
     add_inspect(app, action);
     add_trace(app, action);
     add_plan(app, action);

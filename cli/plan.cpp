@@ -35,6 +35,7 @@ void add_plan(CLI::App& app, Action& action) {
     auto o = std::make_shared<PlanOptions>();
     CLI::App* sub = app.add_subcommand("plan", "show the memory that a program takes");
     o->model.add_to(*sub);
+    o->model.add_transform_to(*sub, "of the function library that emit writes, instead of a training program");
     sub->add_flag("--layout", o->layout,
                   "every tensor: name, shape, type, offset, bytes, lifetime, what it shares with");
     sub->callback([o, &action] { action = [o] { return plan_command(*o); }; });

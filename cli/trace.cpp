@@ -63,6 +63,7 @@ void add_trace(CLI::App& app, Action& action) {
     auto o = std::make_shared<TraceOptions>();
     CLI::App* sub = app.add_subcommand("trace", "show the program after every pass, with the pass's time");
     o->model.add_to(*sub);
+    o->model.add_transform_to(*sub, "of the function library that emit writes, instead of a training program");
     sub->add_option("--after", o->after, "only after this pass, which is the last one that runs")->type_name("PASS");
     sub->add_flag("--diff", o->diff, "only the lines that the pass changed");
     sub->add_flag("--times", o->times, "only the passes and their times");

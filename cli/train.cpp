@@ -24,28 +24,6 @@ struct TrainOptions {
     std::int64_t grad_accum = 1;
 };
 
-// The command that makes the program again: file names without folders, so that the text does not depend on where it
-// ran.
-std::string command_text(const TrainOptions& o) {
-    std::string text = fmt::format("thunderc train {}", o.model.model.filename().string());
-    const CompileOptions& c = o.model.compile;
-    const CompileOptions defaults;
-    auto add = [&text](const char* flag, const std::string& value) { text += fmt::format(" {} {}", flag, value); };
-    if (c.batch > 0) add("--batch", std::to_string(c.batch));
-    if (c.seq > 0) add("--seq", std::to_string(c.seq));
-    for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
-    if (c.loss != defaults.loss) add("--loss", c.loss);
-    if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
-    if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
-    if (!c.freeze.empty()) add("--freeze", c.freeze);
-    if (!c.trainable.empty()) add("--trainable", c.trainable);
-    if (!c.constant.empty()) add("--constant", c.constant);
-    if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
-    if (!c.roll) text += " --no-roll";
-    if (o.grad_accum != 1) add("--grad-accum", std::to_string(o.grad_accum));
-    return text;
-}
-
 int train(TrainOptions o) {
     o.model.finish();
     if (!o.diff) check_output_folder(o.out, o.force);
@@ -61,7 +39,8 @@ int train(TrainOptions o) {
     EmitOptions emit;
     emit.model_name = o.model.model.stem().string();
     emit.version = version;
-    emit.command = command_text(o);
+    emit.command = command_text("train", o.model);
+    if (o.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", o.grad_accum);
     emit.compile = o.model.compile;
     emit.default_grad_accum = o.grad_accum;
     std::vector<OutputFile> files;

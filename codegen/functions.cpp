@@ -21,9 +21,10 @@ std::string at_arena(DType dtype, const std::string& base, const std::string& of
     return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
 }
 
-const char* title_of(Arena arena, bool entry) {
+const char* title_of(Arena arena, bool entry, bool trains) {
     switch (arena) {
-        case Arena::batch: return "the micro-batch";
+        case Arena::batch: return trains ? "the micro-batch" : "inputs";
+        case Arena::results: return "results";
         case Arena::parameters: return "parameters";
         case Arena::gradients: return "their gradients";
         case Arena::optimizer: return "optimizer state";
@@ -293,8 +294,8 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         for (Value v : op.results) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
-    constexpr Arena order[] = {Arena::batch,     Arena::parameters, Arena::gradients, Arena::optimizer,
-                               Arena::constants, Arena::saved,      Arena::scratch};
+    constexpr Arena order[] = {Arena::batch,     Arena::results,   Arena::parameters, Arena::gradients,
+                               Arena::optimizer, Arena::constants, Arena::saved,      Arena::scratch};
     for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
@@ -330,7 +331,7 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         const Placement& p = f.info(local.value).placement;
         if (last != p.arena) {
             if (last) out.blank();
-            out.comment(title_of(p.arena, frame.entry));
+            out.comment(title_of(p.arena, frame.entry, layout_.trains()));
         }
         last = p.arena;
         const std::string& name = frame.names[local.value.index];
@@ -436,6 +437,13 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
     if (op.name == "repeat") return loop(out, frame, op);
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);
+    if (op.name == "family") {  // of tensors that were made one by one
+        for (std::size_t k = 0; k < op.operands.size(); ++k)
+            out.line(fmt::format("copy({}, {}, {}, stream);",
+                                 member_expression(frame, op.results[0], std::to_string(k)),
+                                 expression(frame, op.operands[k]), frame.f.type(op.operands[k]).bytes()));
+        return;
+    }
     if (op.name == "copy") {
         out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]),
                              expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));

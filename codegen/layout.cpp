@@ -185,12 +185,13 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     }
     for (const Op& op : function.ops)
         for (Value v : op.results) give(v, function.info(v).name);
-    // What lies whole in the place of another value, of the same type, is that tensor.
+    // What lies whole in the place of another value, of the same type, is that tensor; so is what a result that takes an
+    // argument's place is a view of.
     for (const Op& op : function.ops)
         for (Value v : op.results) {
             const Placement& p = function.info(v).placement;
             if (p.view_of && p.strides.empty() && p.offset == function.info(p.view_of).placement.offset &&
-                function.type(v) == function.type(p.view_of))
+                (function.type(v) == function.type(p.view_of) || replaced.contains(p.view_of)))
                 out[v.index] = out[p.view_of.index];
         }
     return out;
@@ -240,17 +241,20 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
             what.empty() ? unique_identifier(identifier(hint), taken) : pick(leaf_candidates(what), taken);
         target->fields.push_back({name, caller.type(v).member(), place.offset, place.layer_stride, what});
     };
-    for (std::size_t k = carried; k < carried + per_layer; ++k) {
-        Value v = loop.operands[k];
+    // What the caller's argument in the same place is called outside; "" where there is none.
+    auto framework_name = [&](Value v) {
         std::string what;
         for (std::size_t a = 0; a < caller.arguments.size(); ++a)
-            if (caller.arguments[a] == v && a < caller.argument_info.size())
+            if (a < caller.argument_info.size() &&
+                caller.info(caller.arguments[a]).placement == caller.info(v).placement)
                 what = name_pattern(caller.argument_info[a].names);
         if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
-        add(v, body.info(body.arguments[k]).name, what);
-    }
+        return what;
+    };
+    for (std::size_t k = carried; k < carried + per_layer; ++k)
+        add(loop.operands[k], body.info(body.arguments[k]).name, framework_name(loop.operands[k]));
     for (std::size_t r = carried; r < loop.results.size(); ++r)
-        add(loop.results[r], body.info(body.results[r]).name, "");
+        add(loop.results[r], body.info(body.results[r]).name, framework_name(loop.results[r]));
 }
 
 }  // namespace thunderc

@@ -51,6 +51,8 @@ class ProgramLayout {
 
     const Module& module() const { return *module_; }
     const Symbols& symbols() const { return symbols_; }
+    // Whether it is a training program; else a function library.
+    bool trains() const { return module_->find("update") != nullptr; }
     const std::vector<LayerStruct>& structs() const { return structs_; }
     // The struct that holds a family at this place; nullptr where none does.
     const LayerStruct* struct_of(const Placement& place) const;

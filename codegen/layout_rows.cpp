@@ -78,9 +78,10 @@ struct Span {
     }
 };
 
-std::string lifetime_of(Arena arena) {
+std::string lifetime_of(Arena arena, bool trains) {
     if (arena == Arena::saved) return "forward to backward";
-    return arena == Arena::batch ? "the micro-batch" : "always";
+    if (arena == Arena::results) return "until the next call";
+    return arena == Arena::batch ? (trains ? "the micro-batch" : "the call") : "always";
 }
 
 // Where the scratch memory of each function begins: at the arena's start, or where a caller gives it a piece of its
@@ -110,7 +111,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
         for (const LayerField& field : s.fields) {
             seen.emplace(s.arena, field.offset);
             rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, s.layers,
-                            field.offset, field.stride, lifetime_of(s.arena), ""});
+                            field.offset, field.stride, lifetime_of(s.arena, trains()), ""});
         }
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
     for (const Function& f : module_->functions) {
@@ -135,7 +136,8 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             }
             if (!seen.emplace(p.arena, p.offset).second) return;
             rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(),
-                            type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena), ""});
+                            type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena, trains()),
+                            ""});
         };
         for (Value v : f.arguments) row(v);
         for (std::size_t k = 0; k < f.ops.size(); ++k) {

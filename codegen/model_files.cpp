@@ -44,6 +44,54 @@ std::string layout_table(const ProgramLayout& layout) {
     return out.str();
 }
 
+// "logits, dx": of the results that have names of their own.
+std::string result_list(const Module& module) {
+    std::string out;
+    for (const ArgInfo& info : module.main().argument_info)
+        if (info.kind == ArgInfo::Kind::output) out += (out.empty() ? "" : ", ") + info.names.front();
+    return out;
+}
+
+void print_model_class(SourceText& out, const ProgramLayout& layout) {
+    const bool trains = layout.trains();
+    const char* arenas = trains ? "TrainingArenas" : "Arenas";
+    out.open("class Model {");
+    out.outdent();
+    out.line("  public:");
+    out.indent();
+    out.line(fmt::format(
+        "Model(const thunder::{}& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {{}}", arenas));
+    out.blank();
+    if (trains) {
+        out.comment("Adds the weight of the micro-batch's loss to the step's.");
+        out.line("void loss_weight();");
+        out.comment(
+            "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
+        out.line("void forward_backward(thunder::Gradient gradient);");
+        out.comment("The norm of the gradients, clipping, and the optimizer's step.");
+        out.line("void update();");
+    } else {
+        const std::string name = identifier(layout.module().main().name);
+        out.comment(
+            fmt::format("From the arenas `batch` and `parameters` to {}: {}{}.",
+                        layout.module().arena_bytes.at("gradients") > 0 ? "`results` and `gradients`" : "`results`",
+                        result_list(layout.module()),
+                        layout.module().arena_bytes.at("gradients") > 0 ? ", and a gradient for each parameter" : ""));
+        out.line(fmt::format("void {}();", name));
+        out.comment("The same, under the one name that run.cpp knows.");
+        out.line(fmt::format("void call() {{ {}(); }}", name));
+    }
+    out.blank();
+    out.outdent();
+    out.line("  private:");
+    out.indent();
+    out.line(fmt::format("thunder::{} arenas_;", arenas));
+    out.line("thunder::Stream& stream_;");
+    out.close("};");
+    out.line(trains ? "extern const thunder::ProgramSpec PROGRAM;  // spec.cpp"
+                    : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
+}
+
 std::string quoted_names(const std::vector<std::string>& names) {
     std::string out;
     for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
@@ -71,9 +119,10 @@ std::vector<const Function*> block_functions(const Module& module) {
 std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer,
                                const EmitOptions& options) {
     const Module& module = layout.module();
+    const bool trains = layout.trains();
     SourceText out;
-    out.comment(
-        fmt::format("{}: sizes, tensors and where they lie; the functions of a training step.", options.model_name));
+    out.comment(fmt::format("{}: sizes, tensors and where they lie; {}.", options.model_name,
+                            trains ? "the functions of a training step" : "the function " + module.main().name));
     out.line("#pragma once");
     out.blank();
     out.line("#include <cstddef>");
@@ -82,16 +131,22 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.line(
         "#include \"device/menu.h\"      // linear_forward, attention_forward, ...: the calls that a device provides");
     out.line("#include \"device/stream.h\"    // Stream: where calls run, in order");
-    out.line("#include \"train/arenas.h\"     // Arenas: the memory, one piece for each class of lifetime");
-    out.line("#include \"train/program.h\"    // ProgramSpec: what the trainer has to know of this program");
+    if (trains) {
+        out.line("#include \"train/arenas.h\"     // Arenas: the memory, one piece for each class of lifetime");
+        out.line("#include \"train/program.h\"    // ProgramSpec: what the trainer has to know of this program");
+    } else {
+        out.line("#include \"program/arenas.h\"   // Arenas: the memory, one piece for each class of lifetime");
+        out.line("#include \"run/function.h\"     // FunctionSpec: what a caller has to know of this function");
+    }
     out.blank();
     out.banner("sizes");
     for (const Symbol& s : layout.symbols().all())
         out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
-    out.line(
-        fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and "
-                    "each optimizer state are as large",
-                    module.arena_bytes.at("parameters")));
+    if (trains)
+        out.line(
+            fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and "
+                        "each optimizer state are as large",
+                        module.arena_bytes.at("parameters")));
     out.blank();
     out.comment("The tensor at a byte offset of an arena.");
     out.line("template <typename T>");
@@ -132,26 +187,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.blank();
     }
     out.banner("model.cpp");
-    out.open("class Model {");
-    out.outdent();
-    out.line("  public:");
-    out.indent();
-    out.line("Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}");
-    out.blank();
-    out.comment("Adds the weight of the micro-batch's loss to the step's.");
-    out.line("void loss_weight();");
-    out.comment("One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
-    out.line("void forward_backward(thunder::Gradient gradient);");
-    out.comment("The norm of the gradients, clipping, and the optimizer's step.");
-    out.line("void update();");
-    out.blank();
-    out.outdent();
-    out.line("  private:");
-    out.indent();
-    out.line("thunder::Arenas arenas_;");
-    out.line("thunder::Stream& stream_;");
-    out.close("};");
-    out.line("extern const thunder::ProgramSpec PROGRAM;  // spec.cpp");
+    print_model_class(out, layout);
     out.blank();
     std::string text = out.str();
     return text + "\n" + layout_table(layout);
@@ -160,17 +196,24 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
 std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer,
                                const EmitOptions& options) {
     const Module& module = layout.module();
+    const bool trains = layout.trains();
     SourceText out;
-    out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
-    out.comment(
-        "A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always "
-        "adds, it says so.");
+    if (trains) {
+        out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
+        out.comment(
+            "A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call "
+            "always adds, it says so.");
+    } else {
+        out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
+    }
     out.line("#include \"model.h\"");
     out.blank();
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
-    out.line("#include \"optim/adamw.h\"         // one pass over all parameters");
-    out.line("#include \"optim/global_norm.h\"   // the norm of all gradients");
-    out.line("#include \"optim/sgd.h\"");
+    if (trains) {
+        out.line("#include \"optim/adamw.h\"         // one pass over all parameters");
+        out.line("#include \"optim/global_norm.h\"   // the norm of all gradients");
+        out.line("#include \"optim/sgd.h\"");
+    }
     out.blank();
     out.line("using namespace thunder;");
     out.blank();
@@ -200,8 +243,9 @@ class SpecPrinter {
 
     std::string print() {
         collect();
-        out_.comment(
-            fmt::format("spec.cpp: the parameters, inputs and tables of {}, for the trainer.", options_.model_name));
+        const bool trains = layout_.trains();
+        out_.comment(fmt::format("spec.cpp: the parameters, inputs{} and tables of {}{}.", trains ? "" : ", results",
+                                 options_.model_name, trains ? ", for the trainer" : ""));
         out_.line("#include \"model.h\"");
         out_.blank();
         out_.line("using namespace thunder;");
@@ -217,15 +261,24 @@ class SpecPrinter {
         array("ParameterSpec", "PARAMETERS", parameters_);
         array("ConstantSpec", "CONSTANTS", constants_);
         array("InputSpec", "INPUTS", inputs_);
+        array("OutputSpec", "OUTPUTS", outputs_);
         out_.line("}  // namespace");
         out_.blank();
-        const Module& m = layout_.module();
-        out_.open("const ProgramSpec PROGRAM = {");
+        out_.open(trains ? "const ProgramSpec PROGRAM = {" : "const FunctionSpec FUNCTION = {");
         out_.line(fmt::format(".name = {},", quote(options_.model_name)));
-        out_.line(fmt::format(".optimizer = {},", quote(options_.compile.optimizer)));
+        out_.line(trains ? fmt::format(".optimizer = {},", quote(options_.compile.optimizer))
+                         : fmt::format(".transform = {},", quote(layout_.module().main().name)));
         out_.line(fmt::format(".parameters = {},", parameters_.empty() ? "{}" : "PARAMETERS"));
         out_.line(fmt::format(".constants = {},", constants_.empty() ? "{}" : "CONSTANTS"));
         out_.line(fmt::format(".inputs = {},", inputs_.empty() ? "{}" : "INPUTS"));
+        trains ? step_fields() : function_fields();
+        out_.close("};");
+        return out_.str();
+    }
+
+  private:
+    void step_fields() {
+        const Module& m = layout_.module();
         std::string bytes;
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
             bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
@@ -235,11 +288,19 @@ class SpecPrinter {
         out_.line(fmt::format(".weighted_loss = {},", weighted()));
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", flops(m.main())));
-        out_.close("};");
-        return out_.str();
     }
 
-  private:
+    void function_fields() {
+        out_.line(fmt::format(".outputs = {},", outputs_.empty() ? "{}" : "OUTPUTS"));
+        out_.open(".bytes = {");
+        for (const char* arena : {"parameters", "gradients", "saved", "scratch", "constants", "batch", "results"}) {
+            const auto& sizes = layout_.module().arena_bytes;
+            const auto at = sizes.find(arena);
+            out_.line(fmt::format(".{} = {},", arena, at == sizes.end() ? 0 : at->second));
+        }
+        out_.close("},");
+    }
+
     std::string shape(const Dims& dims) {
         auto [at, is_new] = shapes_.try_emplace(dims);
         if (is_new)
@@ -259,6 +320,9 @@ class SpecPrinter {
                 for (std::size_t m = 0; m < info.names.size(); ++m) parameter(info, m, type, p);
             } else if (info.kind == ArgInfo::Kind::input) {
                 input(info, type, p);
+            } else if (info.kind == ArgInfo::Kind::output) {
+                outputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(info.names[0]),
+                                               spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes()));
             }
         }
         // Parameters in the order of their bytes, so that the table reads like the arena.
@@ -290,7 +354,7 @@ class SpecPrinter {
         parameter_order_.emplace_back(
             offset, fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}}},",
                                 quote(info.names[m]), spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
-                                info.trainable, name_of(info.init), aliases, quote(info.note)));
+                                info.trainable && is_float(type.dtype), name_of(info.init), aliases, quote(info.note)));
     }
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {
@@ -341,7 +405,7 @@ class SpecPrinter {
     std::string aliases_;
     int alias_count_ = 0;
     std::vector<std::pair<std::int64_t, std::string>> parameter_order_;
-    std::vector<std::string> parameters_, constants_, inputs_;
+    std::vector<std::string> parameters_, constants_, inputs_, outputs_;
     std::int64_t batch_ = 1, tokens_ = 1;
 };
 

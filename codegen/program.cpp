@@ -14,7 +14,8 @@ namespace {
 
 std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& printer) {
     SourceText out;
-    out.comment("blocks.cpp: one function for each kind of repeated layer, forward and backward.");
+    out.comment(fmt::format("blocks.cpp: one function for each kind of repeated layer, {}.",
+                            layout.module().main().name == "forward" ? "forward" : "forward and backward"));
     out.line("#include \"kernels.h\"");
     out.line("#include \"model.h\"");
     out.blank();
@@ -87,16 +88,42 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
     return files;
 }
 
-const std::vector<OutputFile>& bundled_runtime() {
-    static const std::vector<OutputFile> files = [] {
-        const std::string prefix = "runtime-lib/";
-        std::vector<OutputFile> out;
-        for (unsigned k = 0; k < bundled_file_count; ++k)
-            if (std::string path = bundled_files[k].path; path.starts_with(prefix))
-                out.push_back({"runtime/" + path.substr(prefix.size()), bundled_files[k].text});
-        return out;
-    }();
+std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& options) {
+    std::vector<OutputFile> files = print_model(planned, options, "");
+    files.push_back({"README.md", print_readme(ProgramLayout(planned), options)});
+    files.push_back({"emit.json", print_emit_json(options)});
+    for (const char* file : {"run.cpp", "CMakeLists.txt"})
+        files.push_back({file, bundled_template(std::string("library/") + file)});
+    for (const OutputFile& file : bundled_runtime(false)) files.push_back(file);
+    std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
+}
+
+namespace {
+
+// What one kind of program has of the runtime and the other has not.
+bool belongs(const std::string& path, bool trains) {
+    if (trains) return !path.starts_with("run/");
+    constexpr const char* training[] = {"train/", "data/", "comm/", "optim/", "checkpoint/checkpoint."};
+    return std::none_of(std::begin(training), std::end(training),
+                        [&](const char* prefix) { return path.starts_with(prefix); });
+}
+
+std::vector<OutputFile> runtime_of(bool trains) {
+    const std::string prefix = "runtime-lib/";
+    std::vector<OutputFile> out;
+    for (unsigned k = 0; k < bundled_file_count; ++k)
+        if (std::string path = bundled_files[k].path; path.starts_with(prefix))
+            if (path = path.substr(prefix.size()); belongs(path, trains))
+                out.push_back({"runtime/" + path, bundled_files[k].text});
+    return out;
+}
+
+}  // namespace
+
+const std::vector<OutputFile>& bundled_runtime(bool trains) {
+    static const std::vector<OutputFile> training = runtime_of(true), library = runtime_of(false);
+    return trains ? training : library;
 }
 
 const std::string& bundled_template(const std::string& name) {

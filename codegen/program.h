@@ -11,7 +11,7 @@ namespace thunderc {
 
 struct EmitOptions {
     std::string model_name;  // "llama"
-    std::string version;     // for train.json alone
+    std::string version;     // for train.json and emit.json alone
     std::string command;     // how to make the program again, with the names of files but no folders
     CompileOptions compile;
     std::int64_t default_grad_accum = 1;
@@ -26,8 +26,12 @@ struct OutputFile {
 // which the program's own tests compare it with.
 std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options);
 
-// The sources of the runtime and the fixed files of every program, as bundled into this compiler: path and text.
-const std::vector<OutputFile>& bundled_runtime();
+// The same for a function library, a planned module with the entry function `forward` or `vjp`.
+std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& options);
+
+// The sources of the runtime, as bundled into this compiler, path and text: those that a program needs which trains, or
+// those of a function library.
+const std::vector<OutputFile>& bundled_runtime(bool trains = true);
 // Text of a file of templates/, by its name; throws InternalError.
 const std::string& bundled_template(const std::string& name);
 

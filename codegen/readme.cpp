@@ -33,17 +33,21 @@ class SumsTable {
     std::string text() {
         out_ = "| arena | tensors | bytes |\n|---|---|---:|\n";
         tensors("parameters");
-        like_parameters("gradients");
-        like_parameters("optimizer");
+        if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients");
+        if (layout_.trains()) like_parameters("optimizer");
         tensors("saved");
         scratch();
         tensors("constants");
         tensors("batch");
+        if (!layout_.trains()) tensors("results");
         return out_;
     }
 
   private:
-    std::int64_t bytes_of(const std::string& arena) const { return layout_.module().arena_bytes.at(arena); }
+    std::int64_t bytes_of(const std::string& arena) const {
+        const auto at = layout_.module().arena_bytes.find(arena);
+        return at == layout_.module().arena_bytes.end() ? 0 : at->second;
+    }
 
     void line(const std::string& what, std::int64_t bytes) {
         out_ += fmt::format("| | {} | {} |\n", what, bytes);
@@ -127,6 +131,70 @@ std::string sums_table(const ProgramLayout& layout) {
     return SumsTable(layout).text();
 }
 
+std::string tensor_row(const Function& main, std::size_t k, const std::string& name, const Symbols& symbols,
+                       const std::string& what) {
+    const Type& type = main.type(main.arguments[k]);
+    return fmt::format("| `{}` | {} | {} | {} |\n", name, name_of(type.dtype), symbols.shape(type.dims), what);
+}
+
+// What the function takes and gives, by the names that the files have.
+std::string function_text(const ProgramLayout& layout) {
+    const Module& m = layout.module();
+    const Function& main = m.main();
+    const bool gradients = main.name == "vjp";
+    std::string in, out;
+    std::string integers, frozen;
+    auto add = [](std::string& list, const std::string& name) {
+        list += fmt::format("{}`{}`", list.empty() ? "" : ", ", name);
+    };
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        const Type& type = main.type(main.arguments[k]);
+        const std::string& name = info.names.empty() ? std::string() : info.names.front();
+        if (info.kind == ArgInfo::Kind::input) {
+            const bool cotangent = info.source == "cotangent";
+            in += tensor_row(main, k, name, layout.symbols(),
+                             cotangent ? fmt::format("the cotangent of `{}`", name.substr(1)) : "input");
+            if (!cotangent && !is_float(type.dtype)) add(integers, name);
+        } else if (info.kind == ArgInfo::Kind::output) {
+            bool of_input = false;
+            for (const ArgInfo& other : main.argument_info)
+                of_input = of_input || (gradients && other.kind == ArgInfo::Kind::input &&
+                                        other.source != "cotangent" && name == "d" + other.names.front());
+            out += tensor_row(main, k, name, layout.symbols(),
+                              of_input ? fmt::format("the gradient of `{}`", name.substr(1)) : "output");
+        } else if (info.kind == ArgInfo::Kind::parameter && (!info.trainable || !is_float(type.dtype))) {
+            add(frozen, name_pattern(info.names));
+        }
+    }
+    std::string text =
+        "Tensors are read by these names, and parameters by the framework's; `--init FILE` or a folder "
+        "of Hugging Face gives\nparameters that `--in` does not have, else they are the export's, where "
+        "`weights.safetensors` is here.\n\n";
+    text += "| read | type | shape | |\n|---|---|---|---|\n" + in +
+            "\n| written | type | shape | |\n|---|---|---|---|\n" + out;
+    if (gradients) text += "| `d<parameter>` | | of the parameter | the gradient of each parameter |\n";
+    text += "\n";
+    if (gradients)
+        text +=
+            "A gradient is the sum over all outputs of cotangent times derivative. A tied parameter has one gradient, "
+            "the "
+            "sum over its\nuses, under its first name. ";
+    if (gradients && !integers.empty()) text += fmt::format("Integers have no gradient: {}. ", integers);
+    if (gradients && !frozen.empty()) text += fmt::format("Frozen, without a gradient: {}. ", frozen);
+    if (gradients) {
+        text.pop_back();
+        text += "\n\n";
+    }
+    text += fmt::format(
+        "From C++: link the CMake target `model`, include `model.h`; take memory for each arena (`FUNCTION.bytes`), "
+        "put "
+        "parameters and\ninputs where `FUNCTION` says, call `Model(arenas, stream).{}()`, and read results there. "
+        "`runtime/run/runner.cpp` does this.\n\n",
+        main.name);
+    return text;
+}
+
 }  // namespace
 
 std::string memory_table(const ProgramLayout& layout) {
@@ -135,17 +203,19 @@ std::string memory_table(const ProgramLayout& layout) {
         const char* arena;
         const char* what;
     };
-    constexpr Row rows[] = {{"parameters", "the model's tensors"},
-                            {"gradients", "at the same offsets"},
-                            {"optimizer", "its state, at the same offsets, one after the other"},
-                            {"saved", "activations that the way back reads, layer after layer"},
-                            {"scratch", "everything else, reused"},
-                            {"constants", "tables"},
-                            {"batch", "the inputs of one micro-batch"}};
+    std::vector<Row> rows = {{"parameters", "the model's tensors"}};
+    if (m.arena_bytes.at("gradients") > 0) rows.push_back({"gradients", "at the same offsets"});
+    if (layout.trains()) rows.push_back({"optimizer", "its state, at the same offsets, one after the other"});
+    rows.push_back({"saved", "activations that the way back reads, layer after layer"});
+    rows.push_back({"scratch", "everything else, reused"});
+    rows.push_back({"constants", "tables"});
+    rows.push_back({"batch", layout.trains() ? "the inputs of one micro-batch" : "the inputs of one call"});
+    if (!layout.trains()) rows.push_back({"results", "outputs, and gradients of inputs"});
     std::string out = "| arena | bytes | that is | holds |\n|---|---:|---:|---|\n";
     std::int64_t total = 0;
     for (const Row& row : rows) {
-        const std::int64_t bytes = m.arena_bytes.at(row.arena);
+        const auto at = m.arena_bytes.find(row.arena);
+        const std::int64_t bytes = at == m.arena_bytes.end() ? 0 : at->second;
         total += bytes;
         out += fmt::format("| {} | {} | {} | {} |\n", row.arena, bytes, bytes_text(bytes), row.what);
     }
@@ -154,36 +224,70 @@ std::string memory_table(const ProgramLayout& layout) {
 
 std::string print_readme(const ProgramLayout& layout, const EmitOptions& options) {
     const Module& m = layout.module();
-    std::string out = fmt::format("# {}: a training program\n\n", options.model_name);
-    out += fmt::format("Written by `thunderc` from an exported model graph: {}.\n\n", parameter_count(m));
-    out += "    cmake -S . -B build && cmake --build build\n    build/train --help\n\n";
+    const std::string head =
+        fmt::format("Written by `thunderc` from an exported model graph: {}.\n\n", parameter_count(m));
+    std::string out;
+    if (layout.trains()) {
+        out += fmt::format("# {}: a training program\n\n{}", options.model_name, head);
+        out += "    cmake -S . -B build && cmake --build build\n    build/train --help\n\n";
+    } else {
+        out += fmt::format("# {}: {} as a function library\n\n{}", options.model_name, m.main().name, head);
+        out += "    cmake -S . -B build && cmake --build build\n";
+        out += "    build/run --in x.safetensors --out y.safetensors\n\n" + function_text(layout);
+    }
     out += "| file | holds |\n|---|---|\n";
     out += "| `model.h` | sizes, the tensors and where they lie (`LAYOUT`) |\n";
-    if (!block_functions(m).empty()) out += "| `blocks.cpp` | the repeated layers, forward and backward |\n";
-    out += "| `model.cpp` | the schedule of a training step |\n";
+    if (!block_functions(m).empty())
+        out += fmt::format("| `blocks.cpp` | the repeated layers, {} |\n",
+                           m.main().name == "forward" ? "forward" : "forward and backward");
+    out += layout.trains() ? "| `model.cpp` | the schedule of a training step |\n"
+                           : "| `model.cpp` | the function, call by call |\n";
     out += "| `kernels.h`, `kernels_cpu.cpp` | kernels fused for this model; each says what it computes |\n";
-    out += "| `spec.cpp` | names, shapes and offsets of parameters and inputs, for the trainer |\n";
-    out +=
-        "| `train.cpp` | the loop |\n| `train.json` | what it was made with, and defaults of a run |\n| `runtime/` | "
-        "the runtime's sources |\n\n";
+    if (layout.trains())
+        out +=
+            "| `spec.cpp` | names, shapes and offsets of parameters and inputs, for the trainer |\n"
+            "| `train.cpp` | the loop |\n| `train.json` | what it was made with, and defaults of a run |\n";
+    else
+        out +=
+            "| `spec.cpp` | names, shapes and offsets of parameters, inputs and results |\n"
+            "| `run.cpp` | one call, with tensors from files |\n| `emit.json` | what it was made with |\n";
+    out += "| `runtime/` | the runtime's sources |\n\n";
     out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
-    out += "\n## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first step.\n\n" +
-           memory_table(layout);
+    out += fmt::format(
+        "\n## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
+        layout.trains() ? "step" : "call", memory_table(layout));
     out += "\nHow that adds up; the names are those of the table `LAYOUT` in `model.h`, which has every tensor:\n\n" +
            sums_table(layout);
     return out;
 }
 
-std::string print_train_json(const EmitOptions& options) {
+namespace {
+
+std::string executor_list(const EmitOptions& options) {
     std::string executors;
     for (const std::string& e : options.compile.executors) executors += (executors.empty() ? "" : ", ") + quote(e);
+    return executors;
+}
+
+}  // namespace
+
+std::string print_emit_json(const EmitOptions& options) {
+    return fmt::format(
+        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"transform\": {},\n  \"recompute\": {},\n  "
+        "\"executors\": [{}]\n}}\n",
+        quote(options.version), quote(options.model_name), quote(options.command),
+        quote(std::string(name_of(options.compile.transform))), quote(options.compile.recompute),
+        executor_list(options));
+}
+
+std::string print_train_json(const EmitOptions& options) {
     return fmt::format(
         "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},\n  "
         "\"executors\": [{}],\n"
         "  \"defaults\": {{}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
-        quote(options.compile.recompute), executors);
+        quote(options.compile.recompute), executor_list(options));
 }
 
 }  // namespace thunderc

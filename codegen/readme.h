@@ -1,4 +1,4 @@
-// README.md and train.json of a program.
+// README.md, and train.json or emit.json, of a program.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@ namespace thunderc {
 
 std::string print_readme(const ProgramLayout& layout, const EmitOptions& options);
 std::string print_train_json(const EmitOptions& options);
+std::string print_emit_json(const EmitOptions& options);  // of a function library
 // The memory table that the README and `thunderc plan` print, as Markdown.
 std::string memory_table(const ProgramLayout& layout);
 

@@ -12,11 +12,12 @@ namespace thunderc {
 
 Symbols::Symbols(const Module& module) {
     const Function& main = module.main();
+    const bool trains = module.find("update") != nullptr;
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const ArgInfo& info = main.argument_info[k];
         const Type& type = main.type(main.arguments[k]);
         if (info.kind != ArgInfo::Kind::input || !info.batched || type.rank() == 0) continue;
-        add("B", type.dims[0], "sequences in a micro-batch");
+        add("B", type.dims[0], trains ? "sequences in a micro-batch" : "sequences in a batch");
         if (type.rank() >= 2 && is_integer(type.dtype)) add("T", type.dims[1], "positions in a sequence");
     }
     for (const Function& f : module.functions)

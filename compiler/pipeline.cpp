@@ -10,6 +10,7 @@
 #include "compiler/transforms/bound_indices.h"
 #include "compiler/transforms/choose_init.h"
 #include "compiler/transforms/claim.h"
+#include "compiler/transforms/compose_function.h"
 #include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/differentiate.h"
 #include "compiler/transforms/fold_constants.h"
@@ -40,74 +41,129 @@ bool reference_only(const CompileOptions& options) {
     return !options.executors.empty() && options.executors.front() == "reference";
 }
 
-}  // namespace
+class PassList {
+  public:
+    void add(std::string name, std::function<Module(Module, Report&)> run) {
+        passes_.push_back({std::move(name), std::move(run)});
+    }
+    std::vector<Pass> take() { return std::move(passes_); }
 
-std::vector<Pass> pipeline(const CompileOptions& o) {
-    std::vector<Pass> passes;
-    auto add = [&passes](std::string name, std::function<Module(Module, Report&)> run) {
-        passes.push_back({std::move(name), std::move(run)});
-    };
-    const bool naive = reference_only(o);
+  private:
+    std::vector<Pass> passes_;
+};
 
-    // ---- what the exporter did is undone ----
-    add("fold_constants",
-        fold_constants);  // first: shapes and tables become constants, so that what is left over are parameters
-    add("lift_parameters", [o](Module m, Report& r) {
+// What the exporter did is undone, and patterns get their names; each pass sees what the one before left.
+void add_recognition(PassList& list, const CompileOptions& o) {
+    list.add("fold_constants",
+             fold_constants);  // first: shapes and tables become constants, so that what is left over are parameters
+    list.add("lift_parameters", [o](Module m, Report& r) {
         return lift_parameters(std::move(m), LiftOptions{o.trainable, o.constant}, r);
     });
-    add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
-    add("simplify", simplify);           // the transposes that lifting put in front of products cancel
+    list.add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
+    list.add("simplify", simplify);           // the transposes that lifting put in front of products cancel
 
-    // ---- named patterns; each pass sees what the one before left ----
-    add("raise_norm", raise_norm);
-    add("raise_embedding", raise_embedding);
-    add("raise_linear", raise_linear);
-    add("raise_rotary", raise_rotary);  // before attention, whose layout it shares
-    add("raise_sdpa", raise_sdpa);
-    add("raise_swiglu", raise_swiglu);
-    add("raise_gelu", raise_gelu);
-    add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
-    add("bound_indices", bound_indices);  // what is left is what a program computes: each index is shown to be inside
-    add("simplify_raised", simplify);
-    add("choose_init", choose_init);
+    list.add("raise_norm", raise_norm);
+    list.add("raise_embedding", raise_embedding);
+    list.add("raise_linear", raise_linear);
+    list.add("raise_rotary", raise_rotary);  // before attention, whose layout it shares
+    list.add("raise_sdpa", raise_sdpa);
+    list.add("raise_swiglu", raise_swiglu);
+    list.add("raise_gelu", raise_gelu);
+}
 
-    // ---- layers become one function and a loop, before differentiation: one backward function, whatever the depth
-    // ----
-    if (!naive)
-        add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
+// Layers become one function and a loop, before differentiation: one backward function, whatever the depth.
+void add_layers(PassList& list, const CompileOptions& o) {
+    if (!reference_only(o))
+        list.add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
 
-    add("name_values", name_values);
+    list.add("name_values", name_values);
     if (o.roll) {
-        add("outline_blocks", outline_blocks);
-        add("roll_repeats", roll_repeats);
+        list.add("outline_blocks", outline_blocks);
+        list.add("roll_repeats", roll_repeats);
     }
+}
 
-    // ---- training ----
-    add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
-    add("differentiate", [o](Module m, Report& r) {
-        DifferentiateOptions options;
-        options.recompute = parse_recompute_policy(o.recompute).value();
-        return differentiate(std::move(m), options, r);
-    });
-    add("compose_step", [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
-    if (!naive) add("join_pads", join_pads);  // gradients of the merged products, side by side
-    add("sink_accumulation", sink_accumulation);
-    add("simplify_step", simplify);
-
-    // ---- who computes what ----
-    if (!naive) add("attach_epilogues", attach_epilogues);
+// Who computes what, and where it lies.
+void add_emission(PassList& list, const CompileOptions& o) {
+    const bool naive = reference_only(o);
+    if (!naive) list.add("attach_epilogues", attach_epilogues);
     // The optimizer works on whole arenas in any program: what it does to them is not what a naive program is compared
     // for.
     std::vector<std::string> executors = o.executors;
     if (naive) executors.insert(executors.begin(), "optimizer");
-    add("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
-    add("simplify_claimed", simplify);
-    add("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
+    list.add("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
+    list.add("simplify_claimed", simplify);
+    list.add("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
 
     // ---- the boundary: from here on values lie in memory ----
-    add("plan", plan);
-    add("check_plan", check_plan);  // changes nothing: what the planner gave is looked at by who knows nothing of it
-    return passes;
+    list.add("plan", plan);
+    list.add("check_plan",
+             check_plan);  // changes nothing: what the planner gave is looked at by who knows nothing of it
+}
+
+std::vector<Pass> training_program(const CompileOptions& o) {
+    PassList list;
+    add_recognition(list, o);
+    list.add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
+    list.add("bound_indices",
+             bound_indices);  // what is left is what a program computes: each index is shown to be inside
+    list.add("simplify_raised", simplify);
+    list.add("choose_init", choose_init);
+    add_layers(list, o);
+
+    list.add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
+    list.add("differentiate", [o](Module m, Report& r) {
+        DifferentiateOptions options;
+        options.recompute = parse_recompute_policy(o.recompute).value();
+        return differentiate(std::move(m), options, r);
+    });
+    list.add("compose_step",
+             [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
+    if (!reference_only(o)) list.add("join_pads", join_pads);  // gradients of the merged products, side by side
+    list.add("sink_accumulation", sink_accumulation);
+    list.add("simplify_step", simplify);
+
+    add_emission(list, o);
+    return list.take();
+}
+
+std::vector<Pass> function_library(const CompileOptions& o) {
+    PassList list;
+    add_recognition(list, o);
+    list.add("bound_indices", bound_indices);  // the graph's results stay what they are: no loss is added
+    list.add("simplify_raised", simplify);
+    list.add("choose_init", choose_init);
+    add_layers(list, o);
+
+    if (o.transform == Transform::vjp) {
+        list.add("freeze_parameters",
+                 [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
+        list.add("differentiate", [o](Module m, Report& r) {
+            DifferentiateOptions options;
+            options.recompute = parse_recompute_policy(o.recompute).value();
+            options.wanted = wants_gradient;
+            options.cotangent_for_each_result = true;
+            return differentiate(std::move(m), options, r);
+        });
+    }
+    const std::string name(name_of(o.transform));
+    list.add("compose_function", [name](Module m, Report& r) { return compose_function(std::move(m), name, r); });
+    if (!reference_only(o)) list.add("join_pads", join_pads);
+    list.add("simplify_function", simplify);
+
+    add_emission(list, o);
+    return list.take();
+}
+
+}  // namespace
+
+std::string_view name_of(Transform transform) {
+    constexpr std::string_view names[] = {"train", "forward", "vjp"};
+    return names[static_cast<std::size_t>(transform)];
+}
+
+std::vector<Pass> pipeline(const CompileOptions& options) {
+    return options.transform == Transform::train ? training_program(options) : function_library(options);
 }
 
 }  // namespace thunderc

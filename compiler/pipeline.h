@@ -1,17 +1,23 @@
-// The order of all passes: the compiler's table of contents.
+// The order of all passes: the compiler's tables of contents.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
 
+// What becomes of the graph: a training program, or a library with one function.
+enum class Transform : std::uint8_t { train, forward, vjp };
+std::string_view name_of(Transform transform);
+
 // Every choice of the command line that the compiler follows.
 struct CompileOptions {
+    Transform transform = Transform::train;
     // binding of symbolic dimensions
     std::int64_t batch = 0;  // 0: as exported
     std::int64_t seq = 0;
@@ -30,7 +36,8 @@ struct CompileOptions {
     bool roll = true;  // --no-roll keeps every layer
 };
 
-// From an imported module to a planned one. `transform` is "train" or "forward".
+// From an imported module to a planned one. There are two tables of contents: of a training program, and of a function
+// library, which adds no loss and no optimizer.
 std::vector<Pass> pipeline(const CompileOptions& options);
 
 }  // namespace thunderc

@@ -10,7 +10,7 @@
 namespace thunderc {
 namespace {
 
-constexpr std::array<std::pair<Placement::Arena, std::string_view>, 10> arena_names = {
+constexpr std::array<std::pair<Placement::Arena, std::string_view>, 11> arena_names = {
     {{Placement::Arena::unplaced, "unplaced"},
      {Placement::Arena::parameters, "parameters"},
      {Placement::Arena::gradients, "gradients"},
@@ -19,6 +19,7 @@ constexpr std::array<std::pair<Placement::Arena, std::string_view>, 10> arena_na
      {Placement::Arena::scratch, "scratch"},
      {Placement::Arena::constants, "constants"},
      {Placement::Arena::batch, "batch"},
+     {Placement::Arena::results, "results"},
      {Placement::Arena::scalars, "scalars"},
      {Placement::Arena::caller, "caller"}}};
 

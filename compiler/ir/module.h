@@ -60,6 +60,7 @@ struct Placement {
         scratch,
         constants,
         batch,
+        results,  // what a function library gives beside the gradients of parameters
         scalars,
         caller,  // an argument or result of a called function: whoever calls places it
     };
@@ -93,7 +94,8 @@ struct WeightSource {
 };
 
 struct ArgInfo {
-    enum class Kind : std::uint8_t { input, parameter, constant, state, scalar, value };
+    // output: where a result of a function library goes; the argument itself is never read.
+    enum class Kind : std::uint8_t { input, parameter, constant, state, scalar, output, value };
     Kind kind = Kind::value;
     // Framework names, one for each member of a family (one for a tensor). For inputs: the graph's name.
     std::vector<std::string> names;
@@ -106,7 +108,7 @@ struct ArgInfo {
     bool batched = false;           // dimension 0 is the batch
     std::int64_t entries = -1;      // ids lie in [0, entries)
     std::int64_t ignore_index = 0;  // a value that may stand outside that range
-    std::string source;             // default role for packed data: tokens, next_tokens, ones, positions
+    std::string source;             // default role for packed data: tokens, next_tokens, ones, positions; or cotangent
 };
 
 std::string_view name_of(ArgInfo::Init init);

@@ -484,6 +484,12 @@ Module Differentiator::run() {
         d.help = "export the model with its loss, or add one with --loss";
         throw UserError(std::move(d));
     }
+    if (options_.cotangent_for_each_result && std::none_of(seeded.begin(), seeded.end(), [](bool s) { return s; })) {
+        Diagnostic d;
+        d.message = "there is nothing to differentiate: no output of the model is a float";
+        d.help = "export a model that ends in logits or in a loss";
+        throw UserError(std::move(d));
+    }
     std::vector<std::string> names = main.result_names;
     for (std::size_t k = names.size(); k < main.results.size(); ++k) {
         if (options_.cotangent_for_each_result)
@@ -499,7 +505,10 @@ Module Differentiator::run() {
         if (!joint.seeds[k]) continue;
         ArgInfo info;
         info.kind = ArgInfo::Kind::scalar;
-        if (options_.cotangent_for_each_result) info.kind = ArgInfo::Kind::input;
+        if (options_.cotangent_for_each_result) {
+            info.kind = ArgInfo::Kind::input;
+            info.source = "cotangent";
+        }
         info.names = {options_.cotangent_for_each_result ? "d" + names[k] : "dloss"};
         f.info(joint.seeds[k]).name = info.names[0];
         f.arguments.push_back(joint.seeds[k]);
@@ -509,6 +518,12 @@ Module Differentiator::run() {
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         if (!active[k]) continue;
         Value gradient = joint.gradients[k];
+        if (!gradient && options_.cotangent_for_each_result) {
+            Builder b(f);
+            gradient = zeros(b, f.type(f.arguments[k]));
+            report_.warning("differentiate", name_pattern(f.argument_info[k].names),
+                            "no output depends on it: its gradient is zero");
+        }
         if (!gradient) {
             f.argument_info[k].trainable = false;
             report_.warning("differentiate", name_pattern(f.argument_info[k].names),

@@ -28,7 +28,8 @@ struct DifferentiateOptions {
     RecomputePolicy recompute = RecomputePolicy::none;
     // Which arguments of main get a gradient (floats only); empty: trainable parameters.
     std::function<bool(const ArgInfo&)> wanted;
-    // For library functions: instead of `dloss`, a cotangent for each float result, "d" + its name.
+    // For library functions: instead of `dloss`, a cotangent for each float result, an input "d" + its name whose
+    // source is "cotangent"; and a gradient for each wanted argument, zeros where no result depends on it.
     bool cotangent_for_each_result = false;
 };
 

@@ -67,19 +67,25 @@ Module plan(Module module, Report& report) {
     for (const std::string& name : order) planning::FunctionPlanner(module, *module.find(name), shared).run();
 
     module.phase = Module::Phase::planned;
+    bool gradients = false;
     std::int64_t optimizer = 0;  // states that lie behind each other
     for (const Function& f : module.functions)
         for (const ArgInfo& info : f.argument_info) {
-            if (info.kind != ArgInfo::Kind::state || info.names.front().starts_with("grad.")) continue;
+            if (info.kind != ArgInfo::Kind::state) continue;
+            if (info.names.front().starts_with("grad.")) {
+                gradients = true;
+                continue;
+            }
             optimizer = std::max<std::int64_t>(optimizer, info.names.front().starts_with("second_moment.") ? 2 : 1);
         }
     module.arena_bytes = {{"parameters", shared.parameters.bytes},
-                          {"gradients", shared.parameters.bytes},
+                          {"gradients", gradients ? shared.parameters.bytes : 0},
                           {"optimizer", optimizer * shared.parameters.bytes},
                           {"saved", shared.saved_bytes},
                           {"scratch", shared.scratch_bytes},
                           {"constants", shared.constant_bytes},
                           {"batch", shared.batch_bytes}};
+    if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;
     for (const auto& [arena, bytes] : module.arena_bytes) report.done(arena, "", fmt::format("{} bytes", bytes));
     return module;
 }

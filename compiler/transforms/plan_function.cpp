@@ -107,6 +107,11 @@ Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info)
             if (is_new) shared_.batch_bytes = aligned(shared_.batch_bytes + bytes_of(type));
             return {Arena::batch, found->second, 0, {}, {}};
         }
+        case ArgInfo::Kind::output: {
+            const std::int64_t offset = shared_.result_bytes;
+            shared_.result_bytes = aligned(offset + bytes_of(type));
+            return {Arena::results, offset, 0, {}, {}};
+        }
         case ArgInfo::Kind::scalar: {
             std::optional<std::int64_t> offset = step_scalar_offset(name);
             check(offset.has_value(), fmt::format("there is no step scalar {}", name));

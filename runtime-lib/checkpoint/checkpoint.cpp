@@ -7,11 +7,11 @@
 #include <cstdio>
 
 #include "checkpoint/safetensors.h"
+#include "program/transfer.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
-#include "train/transfer.h"
 
 namespace thunder {
 
@@ -35,7 +35,7 @@ std::string state_name(const std::string& state, std::string_view parameter) {
 }
 
 // Every tensor of a checkpoint with its place on the device.
-std::vector<DeviceTensor> tensors_of(const ProgramSpec& program, const Arenas& arenas) {
+std::vector<DeviceTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas) {
     std::vector<DeviceTensor> tensors;
     const auto add = [&](std::string name, const ParameterSpec& parameter, const std::byte* arena) {
         tensors.push_back({{std::move(name), parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}},
@@ -128,7 +128,7 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
     return paths;
 }
 
-std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const Arenas& arenas,
+std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
                              const Progress& progress, Stream& stream) {
     make_folders(folder);
     char name[64];
@@ -157,12 +157,14 @@ void prune_checkpoints(const std::string& folder, std::int64_t keep) {
     for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < paths.size(); ++i) unlink(paths[i].c_str());
 }
 
-Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const Arenas& arenas, Stream& stream) {
+Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
+                         Stream& stream) {
     const SafetensorsFile file(path);
     if (entry(file, "format") != format)
         fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
     if (const auto theirs = number<std::int64_t>(file, "version"); theirs != checkpoint_version) {
-        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ", checkpoint_version),
+        fail(cat(path, " has version ", theirs, " of the checkpoint format, and this program reads version ",
+                 checkpoint_version),
              "go on with the program that wrote it, or start from its parameters with --init");
     }
     std::uint64_t identity = 0;

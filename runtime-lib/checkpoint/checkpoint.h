@@ -35,13 +35,14 @@ std::size_t optimizer_state_bytes(const ProgramSpec& program);
 std::vector<std::string> checkpoints_in(const std::string& folder);
 
 // Writes the next one, atomically, and returns its path.
-std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const Arenas& arenas,
+std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
                              const Progress& progress, Stream& stream);
 
 // Removes all but the newest `keep`, and what an interrupted writer left.
 void prune_checkpoints(const std::string& folder, std::int64_t keep);
 
 // Reads one into the arenas. Another program's is refused with what differs; nothing is changed before all was checked.
-Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const Arenas& arenas, Stream& stream);
+Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
+                         Stream& stream);
 
 }  // namespace thunder

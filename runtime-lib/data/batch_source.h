@@ -43,9 +43,4 @@ std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const std::st
 std::unique_ptr<BatchSource> make_token_windows(const ProgramSpec& program, const Options& options,
                                                 const BatchCut& cut);
 
-// The first element that is no id the input may hold, or -1.
-std::int64_t find_bad_id(const InputSpec& input, const std::byte* values);
-// Such an element's value, and what is wrong with it: "is 300, and ids go from 0 to 255".
-std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element);
-
 }  // namespace thunder

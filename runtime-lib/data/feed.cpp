@@ -4,6 +4,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "data/batch_source.h"
+#include "program/inputs.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -39,18 +40,7 @@ class Feed : public BatchSource {
             const std::size_t first = input.batched ? count / static_cast<std::size_t>(cut_.batch) *
                                                           static_cast<std::size_t>(cut_.first_row(micro_step))
                                                     : 0;
-            std::byte* values = batch.data() + input.offset;
-            if (!read_elements(tensor, input.dtype, first, count, values)) {
-                fail(cat(file_.path(), ": ", tensor.name, " holds numbers that ", input.name, " (",
-                         stored_name(input.dtype), ") cannot"));
-            }
-            const std::int64_t bad = find_bad_id(input, values);
-            if (bad >= 0) {
-                fail(cat(file_.path(), ": ", tensor.name,
-                         position_text(tensor.shape, static_cast<std::int64_t>(first) + bad), " ",
-                         bad_id_text(input, values, bad)),
-                     "the batches were made with another vocabulary than the model's");
-            }
+            read_input(file_.path(), tensor, input, first, batch.data() + input.offset);
         }
     }
 
@@ -60,15 +50,6 @@ class Feed : public BatchSource {
 
   private:
     static std::string name(const InputSpec& input, std::int64_t step) { return cat(input.name, "_", step); }
-
-    static std::string position_text(std::span<const std::int64_t> shape, std::int64_t element) {
-        std::vector<std::int64_t> index(shape.size());
-        for (std::size_t i = shape.size(); i-- > 0;) {
-            index[i] = element % shape[i];
-            element /= shape[i];
-        }
-        return shape_text(index);
-    }
 
     [[noreturn]] void fail_absent(const InputSpec& input) const {
         const std::vector<std::string> held = file_.names();

@@ -23,7 +23,4 @@ void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint
 std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, std::byte* arena,
                                                Stream& stream);
 
-// Reads constants.safetensors of the program's folder into the constant arena.
-void read_constants(const ProgramSpec& program, const std::string& folder, std::byte* arena, Stream& stream);
-
 }  // namespace thunder

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 
+#include "support/command_line.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/json.h"
@@ -28,11 +29,8 @@ struct Place {
 };
 
 struct Flag {
-    std::string name;      // without the dashes
-    std::string argument;  // as --help calls it; "" where the flag takes none
-    std::string help;
+    FlagText text;
     std::function<void(Options&, const std::string&, const Place&)> set;
-    std::string group;
 };
 
 double real(const std::string& value, const Place& place, double least, const std::string& expected,
@@ -69,7 +67,7 @@ std::vector<Flag> make_flags() {
     std::vector<Flag> flags;
     std::string group;
     const auto add = [&](std::string name, std::string argument, std::string help, auto set) {
-        flags.push_back({std::move(name), std::move(argument), std::move(help), set, group});
+        flags.push_back({{std::move(name), std::move(argument), std::move(help), group}, set});
     };
     const auto text = [](std::string Options::*field) {
         return [field](Options& o, const std::string& value, const Place& place) {
@@ -193,16 +191,15 @@ std::vector<Flag> make_flags() {
 
 const Flag* find_flag(const std::vector<Flag>& flags, const std::string& name) {
     for (const Flag& flag : flags) {
-        if (flag.name == name) return &flag;
+        if (flag.text.name == name) return &flag;
     }
     return nullptr;
 }
 
-std::string did_you_mean(const std::vector<Flag>& flags, const std::string& name, const std::string& dashes) {
-    std::vector<std::string> names;
-    for (const Flag& flag : flags) names.push_back(flag.name);
-    const std::string meant = nearest(name, names);
-    return meant.empty() ? "" : cat("did you mean ", dashes, meant, "?");
+std::vector<FlagText> texts_of(const std::vector<Flag>& flags) {
+    std::vector<FlagText> texts;
+    for (const Flag& flag : flags) texts.push_back(flag.text);
+    return texts;
 }
 
 // A value in train.json as it would stand on the command line.
@@ -225,9 +222,9 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
     for (const auto& [name, value] : defaults->object) {
         const Place place{cat(path, ": ", name), false};
         const Flag* flag = find_flag(flags, name);
-        if (flag == nullptr) fail(cat(place.name, " is not an option"), did_you_mean(flags, name, ""));
+        if (flag == nullptr) fail(cat(place.name, " is not an option"), did_you_mean(texts_of(flags), name, ""));
         const std::string argument = as_argument(value, place);
-        if (!flag->argument.empty()) {
+        if (!flag->text.argument.empty()) {
             flag->set(options, argument, place);
         } else if (argument == "true") {
             flag->set(options, "", place);
@@ -275,36 +272,12 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     const std::string defaults = join_path(program_folder, "train.json");
     if (!program_folder.empty() && is_file(defaults)) read_defaults(defaults, flags, options);
 
-    for (int i = 1; i < argc; ++i) {
-        if (std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h") {
-            std::fputs(help_text(program, options).c_str(), stdout);
-            return std::nullopt;
-        }
+    if (asks_for_help(argc, argv)) {
+        std::fputs(help_text(program, options).c_str(), stdout);
+        return std::nullopt;
     }
     bool mapped = false, fed = false;
-    for (int i = 1; i < argc; ++i) {
-        const std::string word = argv[i];
-        if (word.size() < 3 || !word.starts_with("--"))
-            fail_usage(cat("unexpected argument ", json_quote(word)), "options begin with --; train --help lists them");
-        const std::size_t equals = word.find('=');
-        const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-        const Flag* flag = find_flag(flags, name);
-        if (flag == nullptr) {
-            const std::string meant = did_you_mean(flags, name, "--");
-            fail_usage(cat("unknown option --", name), meant.empty() ? "train --help lists the options" : meant);
-        }
-        const Place place{"--" + name, true};
-        std::string value;
-        if (equals != std::string::npos) {
-            if (flag->argument.empty()) fail_usage(cat("--", name, " takes no value"));
-            value = word.substr(equals + 1);
-        } else if (!flag->argument.empty()) {
-            // A word that is itself an option is no value: "--log --quiet" forgot the file's name.
-            const std::string next = i + 1 < argc ? argv[i + 1] : "--";
-            if (i + 1 == argc || (next.starts_with("--") && next.size() > 2))
-                fail_usage(cat("--", name, " needs a value: --", name, " ", flag->argument));
-            value = argv[++i];
-        }
+    for (const auto& [name, value] : read_command_line(argc, argv, texts_of(flags), "train")) {
         // The command line replaces what train.json says about the same thing.
         if ((name == "data" || name == "feed") && !fed) {
             options.data.clear();
@@ -315,7 +288,7 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
             options.map.clear();
             mapped = true;
         }
-        flag->set(options, value, place);
+        find_flag(flags, name)->set(options, value, {"--" + name, true});
     }
     check(options, program);
     if (options.min_lr < 0) options.min_lr = options.lr / 10;
@@ -341,34 +314,17 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
         {"grad-accum", cat(o.grad_accum)}};
     const bool adam = program.optimizer == "adamw";
     std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
-    std::string group;
+    std::vector<FlagText> shown;
     for (const Flag& flag : make_flags()) {
-        if (adam ? flag.name == "momentum" : (flag.name == "beta1" || flag.name == "beta2" || flag.name == "eps"))
-            continue;
-        if (flag.group != group) text += cat("\n", flag.group, ":\n");
-        group = flag.group;
-        std::string head = cat("  --", flag.name, flag.argument.empty() ? "" : " ", flag.argument);
-        std::string body = flag.help;
+        FlagText entry = flag.text;
+        const bool adams = entry.name == "beta1" || entry.name == "beta2" || entry.name == "eps";
+        if (adam ? entry.name == "momentum" : adams) continue;
         for (const auto& [name, value] : defaults) {
-            if (name == flag.name) body += cat(" (default: ", value, ")");
+            if (name == entry.name) entry.help += cat(" (default: ", value, ")");
         }
-        // The explanation stands in a column of its own, broken between words.
-        constexpr std::size_t column = 26, width = 100;
-        head.resize(std::max(head.size() + 2, column), ' ');
-        std::string line = head;
-        for (std::size_t begin = 0; begin < body.size();) {
-            const std::size_t end = std::min(body.find(' ', begin), body.size());
-            if (line.size() + (end - begin) > width && line.size() > column) {
-                while (line.back() == ' ') line.pop_back();
-                text += line + "\n";
-                line = std::string(column, ' ');
-            }
-            line += body.substr(begin, end - begin) + " ";
-            begin = end + 1;
-        }
-        while (line.back() == ' ') line.pop_back();
-        text += line + "\n";
+        shown.push_back(std::move(entry));
     }
+    text += help_entries(shown);
     text += cat("\nInputs of ", program.name, ":\n");
     for (const InputSpec& input : program.inputs) {
         text += cat("  ", input.name, " ", shape_text(input.shape),

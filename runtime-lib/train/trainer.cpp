@@ -15,13 +15,14 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
+#include "program/transfer.h"
+#include "program/weights.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/text.h"
 #include "train/init.h"
 #include "train/log.h"
 #include "train/schedule.h"
-#include "train/transfer.h"
 
 namespace thunder {
 
@@ -143,7 +144,7 @@ struct Trainer::State {
 
     // Parameters and optimizer state: from a checkpoint, or from where --init says.
     void start() {
-        read_constants(program, options.program_folder, arenas.constants, stream);
+        read_constants(program.constants, options.program_folder, arenas.constants, stream);
         const std::vector<std::string> checkpoints =
             options.checkpoint.empty() ? std::vector<std::string>{} : checkpoints_in(options.checkpoint);
         if (options.resume) {
@@ -201,7 +202,7 @@ struct Trainer::State {
     std::vector<ParameterSegment> segments;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
-    Arenas arenas;
+    TrainingArenas arenas;
     BatchCut cut;
     std::unique_ptr<BatchSource> source;
     std::vector<std::byte> host_batch;
@@ -239,7 +240,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
 
 Trainer::~Trainer() = default;
 
-const Arenas& Trainer::arenas() const {
+const TrainingArenas& Trainer::arenas() const {
     return state_->arenas;
 }
 Stream& Trainer::stream() {

@@ -21,7 +21,7 @@ class Trainer {
     Trainer& operator=(const Trainer&) = delete;
     ~Trainer();
 
-    const Arenas& arenas() const;
+    const TrainingArenas& arenas() const;
     Stream& stream();
 
     // False when all steps are done, or the run was interrupted. Otherwise sets the step's scalars.

@@ -230,6 +230,27 @@ TEST_F(Errors, OfTheCommandLine) {
     EXPECT_EQ(trace.err.substr(0, trace.err.find(',')), "error: there is no pass fold\nhelp: the passes are import");
 }
 
+TEST_F(Errors, OfTransforms) {
+    const std::string emit = "emit fixtures/mlp/dynamo.logits.onnx -o out --transform ",
+                      help = "\nhelp: supported are forward, vjp, and forward,vjp, which is vjp";
+    expect_failure(emit + "jvp", "--transform jvp: jvp is not supported" + help, 2);
+    expect_failure(emit + "forward,vmap=4", "--transform forward,vmap=4: vmap=4 is not supported" + help, 2);
+    expect_failure(emit + "vjp,vjp", "--transform vjp,vjp: vjp of vjp is not supported" + help, 2);
+    expect_failure(emit + "vjp,forward", "--transform vjp,forward: forward of vjp is not supported" + help, 2);
+    expect_failure(emit + "vjp,", "--transform vjp,: a transform has no name" + help, 2);
+    expect_failure("emit fixtures/mlp/dynamo.logits.onnx",
+                   "--out is required\nhelp: thunderc emit --help shows what it takes", 2);
+    // What is said of models and folders is what train says; a folder is replaced where either of the two wrote it.
+    expect_failure("emit none.onnx -o out",
+                   "there is no file none.onnx\nhelp: give the path of an exported model, e.g. model.onnx");
+    EXPECT_EQ(thunderc(emit + "vjp").status, 0);
+    EXPECT_EQ(thunderc(emit + "forward,vjp --diff").status, 0);
+    EXPECT_EQ(thunderc(emit + "forward --diff").status, 1);
+    EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx -o out").status, 0);
+    EXPECT_EQ(thunderc(emit + "forward").status, 0);
+    EXPECT_FALSE(fs::exists(folder_ / "out/train.json"));
+}
+
 TEST_F(Errors, OfOutputFolders) {
     const std::string train = "train fixtures/mlp/dynamo.logits.onnx -o ";
     fs::create_directory(folder_ / "used");

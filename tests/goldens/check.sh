@@ -4,7 +4,7 @@
 #   check.sh [--update] THUNDERC [NAME...]     --update replaces what is stored instead; no name: all of them
 #
 # Each folder holds a program's text and, in the file `command`, the command that wrote it, which runs from the repository's root.
-# `messages` is what that said. Left out is what is the same in every program (runtime, train.cpp, CMakeLists.txt, tests) and
+# `messages` is what that said. Left out is what is the same in every program (runtime, train.cpp or run.cpp, CMakeLists.txt, tests) and
 # tables of numbers.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,7 +23,7 @@ for name in "$@"; do
     golden=$here/$name
     rm -rf "$work/out"
     (cd "$work" && . "$golden/command") 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
-    (cd "$work/out" && rm -rf .thunderc-manifest runtime tests train.cpp CMakeLists.txt ./*.safetensors)
+    (cd "$work/out" && rm -rf .thunderc-manifest runtime tests train.cpp run.cpp CMakeLists.txt ./*.safetensors)
     cp "$golden/command" "$work/out/command"
     [ ! -s "$work/messages" ] || cp "$work/messages" "$work/out/messages"
     if ((update)); then

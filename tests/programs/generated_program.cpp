@@ -43,7 +43,7 @@ void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::jso
 }  // namespace
 
 GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                                   const std::string& options)
+                                   const std::string& options, const std::string& command)
     : model_(model), graph_(graph), folder_(fs::path(PROGRAMS_FOLDER) / name) {
     fs::create_directories(folder_);
     lock_ = ::open((folder_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
@@ -51,12 +51,14 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
     // The build folder in it makes the next run quick; what is not a whole program is nobody's.
     if (!fs::exists(folder_ / "out/.thunderc-manifest")) fs::remove_all(folder_ / "out");
     reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
-    built_ = step(fmt::format("'{}' train '{}' -o out {}", THUNDERC, fixture(graph + ".onnx").string(), options)) &&
-             step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM=none -DTHUNDERC_RUNTIME='{}' "
-                              "-DCMAKE_CXX_FLAGS='{} -Werror'",
-                              RUNTIME_FOLDER, PROGRAM_FLAGS)) &&
-             step("cmake --build out/build");
-    write_feed(file("feed.safetensors"), fixture("batch.safetensors"), reference_, graph.ends_with(".loss"));
+    built_ =
+        step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options)) &&
+        step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM=none -DTHUNDERC_RUNTIME='{}' "
+                         "-DCMAKE_CXX_FLAGS='{} -Werror'",
+                         RUNTIME_FOLDER, PROGRAM_FLAGS)) &&
+        step("cmake --build out/build");
+    if (command == "train")
+        write_feed(file("feed.safetensors"), fixture("batch.safetensors"), reference_, graph.ends_with(".loss"));
 }
 
 GeneratedProgram::~GeneratedProgram() {
@@ -73,6 +75,10 @@ bool GeneratedProgram::step(const std::string& command) {
 
 Outcome GeneratedProgram::train(const std::string& arguments) const {
     return shell(folder_, "out/build/train --threads 2 --quiet " + arguments);
+}
+
+Outcome GeneratedProgram::run(const std::string& arguments) const {
+    return shell(folder_, "out/build/run --threads 2 " + arguments);
 }
 
 std::string GeneratedProgram::recipe() const {

@@ -13,9 +13,10 @@ namespace thunderc::tests {
 class GeneratedProgram {
   public:
     // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
-    // tests may share a program: the second waits for the first, and builds only what changed.
+    // tests may share a program: the second waits for the first, and builds only what changed. `command` is train or
+    // emit.
     GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                     const std::string& options);
+                     const std::string& options, const std::string& command = "train");
     ~GeneratedProgram();
     GeneratedProgram(const GeneratedProgram&) = delete;
     GeneratedProgram& operator=(const GeneratedProgram&) = delete;
@@ -27,6 +28,8 @@ class GeneratedProgram {
 
     // Runs it, with two threads, in its folder.
     Outcome train(const std::string& arguments) const;
+    // Calls a function library, with two threads, in its folder.
+    Outcome run(const std::string& arguments) const;
     // The fixture's batches as the graph takes them (feed.safetensors), and the optimizer's flags as PyTorch ran it.
     std::string recipe() const;
     const nlohmann::json& reference() const { return reference_; }

@@ -82,24 +82,28 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
     return files;
 }
 
-class Text : public testing::TestWithParam<const char*> {};
+struct Written {
+    const char *graph, *command;
+};
+class Text : public testing::TestWithParam<Written> {};
 
 TEST_P(Text, DependsOnTheModelAlone) {
-    const std::string graph = GetParam();
-    std::string name = graph;
+    const std::string graph = GetParam().graph, command = GetParam().command;
+    std::string name = graph + "/" + command;
     std::replace(name.begin(), name.end(), '/', '-');
+    std::replace(name.begin(), name.end(), ' ', '-');
     const fs::path folder = fs::path(PROGRAMS_FOLDER) / ("text-" + name),
                    model = fs::path(FIXTURES) / (graph + ".onnx");
     fs::remove_all(folder);
     fs::create_directories(folder / "elsewhere");
     fs::copy_file(model, folder / "elsewhere" / model.filename());
     // From another folder, by another path, with another home, locale, time zone and place of temporary files.
-    const Outcome first = shell(folder, "'" THUNDERC "' train '" + model.string() + "' -o first");
+    const Outcome first = shell(folder, "'" THUNDERC "' " + command + " '" + model.string() + "' -o first");
     ASSERT_EQ(first.status, 0) << first.err;
     const Outcome second =
         shell(folder / "elsewhere", "HOME=/ LC_ALL=C.UTF-8 TZ=Asia/Tokyo TMPDIR=/var/tmp MALLOC_PERTURB_=165 '" THUNDERC
-                                    "' train " +
-                                        model.filename().string() + " -o ../second");
+                                    "' " +
+                                        command + " " + model.filename().string() + " -o ../second");
     ASSERT_EQ(second.status, 0) << second.err;
     const auto a = contents(folder / "first"), b = contents(folder / "second");
     ASSERT_TRUE(a.contains("model.cpp"));
@@ -114,9 +118,13 @@ TEST_P(Text, DependsOnTheModelAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfPrograms, Text,
-                         testing::Values("mlp/dynamo.loss", "llama2/noopt.logits", "llama2_tied/dynamo.logits"),
+                         testing::Values(Written{"mlp/dynamo.loss", "train"}, Written{"llama2/noopt.logits", "train"},
+                                         Written{"llama2_tied/dynamo.logits", "train"},
+                                         Written{"llama2/dynamo.logits", "emit --transform vjp"},
+                                         Written{"mlp/dynamo.logits", "emit"}),
                          [](const auto& info) {
-                             std::string name = info.param;
+                             std::string name = std::string(info.param.command) + "_" + info.param.graph;
+                             std::erase_if(name, [](char c) { return c == '-' || c == ' '; });
                              for (char& c : name)
                                  if (c == '/' || c == '.') c = '_';
                              return name;

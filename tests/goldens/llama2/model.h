@@ -177,7 +177,7 @@ void decoder_layer_backward(const Arenas& arenas_, float* dx /* (B,T,C) */, cons
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {
   public:
-    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+    Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
 
     // Adds the weight of the micro-batch's loss to the step's.
     void loss_weight();
@@ -187,7 +187,7 @@ class Model {
     void update();
 
   private:
-    thunder::Arenas arenas_;
+    thunder::TrainingArenas arenas_;
     thunder::Stream& stream_;
 };
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp

@@ -54,7 +54,7 @@ inline constexpr std::int64_t labels = 192;
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {
   public:
-    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+    Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
 
     // Adds the weight of the micro-batch's loss to the step's.
     void loss_weight();
@@ -64,7 +64,7 @@ class Model {
     void update();
 
   private:
-    thunder::Arenas arenas_;
+    thunder::TrainingArenas arenas_;
     thunder::Stream& stream_;
 };
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp

@@ -11,12 +11,12 @@ extern const thunder::ProgramSpec PROGRAM;
 // loss = mean over rows of (use ? (weight . (x + offset) + bias - target)^2 : 0)
 class Model {
   public:
-    Model(const thunder::Arenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+    Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
     void loss_weight() {}
     void forward_backward(thunder::Gradient gradient);
     void update();
 
   private:
-    thunder::Arenas arenas_;
+    thunder::TrainingArenas arenas_;
     thunder::Stream& stream_;
 };

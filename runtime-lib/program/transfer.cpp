@@ -1,4 +1,4 @@
-#include "train/transfer.h"
+#include "program/transfer.h"
 
 #include <algorithm>
 

@@ -1,0 +1,64 @@
+#include "program/inputs.h"
+
+#include <span>
+#include <vector>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+template <typename T>
+std::int64_t find_bad(const InputSpec& input, const std::byte* values) {
+    const auto* ids = reinterpret_cast<const T*>(values);
+    const auto count = static_cast<std::int64_t>(input.bytes / sizeof(T));
+    for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t id = ids[i];
+        if ((id < 0 || id >= input.entries) && id != input.ignore_index) return i;
+    }
+    return -1;
+}
+
+// The index of an element: "[1, 3]".
+std::string position_text(std::span<const std::int64_t> shape, std::int64_t element) {
+    std::vector<std::int64_t> index(shape.size());
+    for (std::size_t i = shape.size(); i-- > 0;) {
+        index[i] = element % shape[i];
+        element /= shape[i];
+    }
+    return shape_text(index);
+}
+
+}  // namespace
+
+std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
+    if (input.entries < 0) return -1;
+    if (input.dtype == DType::i64) return find_bad<std::int64_t>(input, values);
+    if (input.dtype == DType::i32) return find_bad<std::int32_t>(input, values);
+    return -1;
+}
+
+std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element) {
+    const std::int64_t id = input.dtype == DType::i64 ? reinterpret_cast<const std::int64_t*>(values)[element]
+                                                      : reinterpret_cast<const std::int32_t*>(values)[element];
+    const std::string ignored = input.ignore_index != 0 ? cat(", or ", input.ignore_index, " where there is none") : "";
+    return cat("is ", id, ", and ids go from 0 to ", input.entries - 1, ignored);
+}
+
+void read_input(const std::string& path, const StoredTensor& tensor, const InputSpec& input, std::size_t first,
+                std::byte* values) {
+    const std::size_t count = input.bytes / size_of(input.dtype);
+    if (!read_elements(tensor, input.dtype, first, count, values)) {
+        fail(cat(path, ": ", tensor.name, " holds numbers that ", input.name, " (", stored_name(input.dtype),
+                 ") cannot"));
+    }
+    const std::int64_t bad = find_bad_id(input, values);
+    if (bad < 0) return;
+    fail(cat(path, ": ", tensor.name, position_text(tensor.shape, static_cast<std::int64_t>(first) + bad), " ",
+             bad_id_text(input, values, bad)),
+         "the batches were made with another vocabulary than the model's");
+}
+
+}  // namespace thunder

@@ -1,0 +1,24 @@
+// Inputs on their way from files to the batch arena: converted, and ids looked at before a kernel follows them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/safetensors.h"
+#include "program/tensors.h"
+
+namespace thunder {
+
+// Reads an input from the elements [first, ...) of a tensor of the file `path`, into host memory. Fails where a number
+// does not fit into the input's type, and where an id is out of range. The tensor's type must be readable as the
+// input's.
+void read_input(const std::string& path, const StoredTensor& tensor, const InputSpec& input, std::size_t first,
+                std::byte* values);
+
+// The first element that is no id the input may hold, or -1.
+std::int64_t find_bad_id(const InputSpec& input, const std::byte* values);
+// Such an element's value, and what is wrong with it: "is 300, and ids go from 0 to 255".
+std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element);
+
+}  // namespace thunder

@@ -1,0 +1,48 @@
+// What a generated program says of the tensors that have a name outside of it: parameters, inputs, tables.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "device/types.h"
+
+namespace thunder {
+
+// One parameter of the framework's checkpoint: a tensor with its framework name, shape and orientation.
+struct ParameterSpec {
+    std::string_view name;
+    DType dtype;
+    std::span<const std::int64_t> shape;
+    std::size_t offset;  // bytes into the parameter arena; gradients and optimizer state lie at the same place
+    std::size_t bytes;   // of the tensor; the next one may begin later (alignment)
+    bool trainable;      // it has a gradient
+    enum class Init : std::uint8_t { normal, zeros, ones } init;
+    std::span<const std::string_view> aliases;  // other names it answers to (tied parameters)
+    std::string_view note;  // "" or why it is not the checkpoint's tensor (what an exporter folded into it)
+};
+
+// A constant table that the program reads from constants.safetensors at start.
+struct ConstantSpec {
+    std::string_view name;
+    DType dtype;
+    std::span<const std::int64_t> shape;
+    std::size_t offset;  // bytes into the constant arena
+    std::size_t bytes;
+};
+
+// One input of the graph, the labels that the added loss takes, or what an output's cotangent is read from.
+struct InputSpec {
+    std::string_view name;
+    DType dtype;                          // as it lies in the batch arena
+    std::span<const std::int64_t> shape;  // of one micro-batch of one rank
+    std::size_t offset;                   // bytes into the batch arena
+    std::size_t bytes;
+    bool batched;               // dimension 0 is the batch; else the input is given whole
+    std::int64_t entries;       // ids must lie in [0, entries); -1: not ids
+    std::int64_t ignore_index;  // a value that may stand outside that range; 0 where there is none
+    std::string_view source;    // default of --map: tokens, next_tokens, ones, positions, or "" (must be fed)
+};
+
+}  // namespace thunder

@@ -1,0 +1,13 @@
+// kernels.h: what was fused for this model; outputs first, the stream last. Each kernel's text says what it computes.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+
+using thunder::Stream;
+
+void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& stream);
+
+void net_select(float* dlinear, const float* relu, const float* drelu, Stream& stream);
+

@@ -1,0 +1,40 @@
+// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
+#include "kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
+#include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
+#include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
+#include "device/stream.h"
+
+namespace vec_math = thunder::math;
+
+using namespace thunder;
+
+// net_sub: dlinear = dtanh - dtanh * tanh^2
+// Replaces Tanh (net.3)
+void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& /*stream*/) {
+    constexpr std::int64_t n = 64;
+    parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
+        #pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+            dlinear[i] = dtanh[i] - dtanh[i] * (tanh[i] * tanh[i]);
+        }
+    });
+}
+
+// net_select: dlinear = relu > 0 ? drelu : 0
+// Replaces Relu (net.1)
+void net_select(float* dlinear, const float* relu, const float* drelu, Stream& /*stream*/) {
+    constexpr std::int64_t n = 64;
+    parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
+        #pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+            dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
+        }
+    });
+}

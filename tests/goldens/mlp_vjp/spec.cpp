@@ -1,0 +1,53 @@
+// spec.cpp: the parameters, inputs, results and tables of dynamo.logits.
+#include "model.h"
+
+using namespace thunder;
+
+namespace {
+
+constexpr std::int64_t SHAPE_4_5[] = {4, 5};
+constexpr std::int64_t SHAPE_4_12[] = {4, 12};
+constexpr std::int64_t SHAPE_5[] = {5};
+constexpr std::int64_t SHAPE_5_16[] = {5, 16};
+constexpr std::int64_t SHAPE_16[] = {16};
+constexpr std::int64_t SHAPE_16_12[] = {16, 12};
+constexpr std::int64_t SHAPE_16_16[] = {16, 16};
+
+constexpr ParameterSpec PARAMETERS[] = {
+    {"net.0.weight", DType::f32, SHAPE_16_12, 0, 768, true, ParameterSpec::Init::normal, {}, ""},
+    {"net.0.bias", DType::f32, SHAPE_16, 768, 64, true, ParameterSpec::Init::zeros, {}, ""},
+    {"net.2.weight", DType::f32, SHAPE_16_16, 832, 1024, true, ParameterSpec::Init::normal, {}, ""},
+    {"net.2.bias", DType::f32, SHAPE_16, 1856, 64, true, ParameterSpec::Init::zeros, {}, ""},
+    {"net.4.weight", DType::f32, SHAPE_5_16, 1920, 320, true, ParameterSpec::Init::normal, {}, ""},
+    {"net.4.bias", DType::f32, SHAPE_5, 2240, 20, true, ParameterSpec::Init::zeros, {}, ""},
+};
+
+constexpr InputSpec INPUTS[] = {
+    {"x", DType::f32, SHAPE_4_12, 0, 192, true, -1, 0, ""},
+    {"dlogits", DType::f32, SHAPE_4_5, 192, 80, false, -1, 0, "cotangent"},
+};
+
+constexpr OutputSpec OUTPUTS[] = {
+    {"logits", DType::f32, SHAPE_4_5, 0, 80},
+    {"dx", DType::f32, SHAPE_4_12, 128, 192},
+};
+
+}  // namespace
+
+const FunctionSpec FUNCTION = {
+    .name = "dynamo.logits",
+    .transform = "vjp",
+    .parameters = PARAMETERS,
+    .constants = {},
+    .inputs = INPUTS,
+    .outputs = OUTPUTS,
+    .bytes = {
+        .parameters = 2304,
+        .gradients = 2304,
+        .saved = 0,
+        .scratch = 1024,
+        .constants = 0,
+        .batch = 320,
+        .results = 320,
+    },
+};
