@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "compiler/frontend/frontend.h"
@@ -13,16 +14,36 @@
 
 namespace thunderc {
 
-CLI::Validator at_least_one() {
+CLI::Validator at_least(std::int64_t least) {
     return CLI::Validator(
-        [](std::string& text) -> std::string {
+        [least](std::string& text) -> std::string {
             std::int64_t number = 0;
             const char* end = text.data() + text.size();
             const auto [stop, error] = std::from_chars(text.data(), end, number);
-            if (error == std::errc() && stop == end && number >= 1) return {};
-            return fmt::format("{} is not a whole number of at least 1", text);
+            if (error == std::errc() && stop == end && number >= least) return {};
+            return fmt::format("{} is not a whole number of at least {}", text, least);
         },
         "");
+}
+
+CLI::Validator at_least_one() {
+    return at_least(1);
+}
+
+CLI::Validator positive_number() {
+    return CLI::Validator(
+        [](std::string& text) -> std::string {
+            double number = 0;
+            const char* end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, number);
+            if (error == std::errc() && stop == end && std::isfinite(number) && number > 0) return {};
+            return fmt::format("{} is not a number above 0", text);
+        },
+        "");
+}
+
+CLI::Validator not_empty() {
+    return CLI::Validator([](std::string& text) { return text.empty() ? "the text is empty" : ""; }, "");
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
@@ -35,7 +56,10 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
 }
 
 void ModelOptions::add_graph_to(CLI::App& app) {
-    app.add_option("model", model, "the exported graph: an ONNX file")->required()->type_name("MODEL");
+    app.add_option("model", model, "the exported graph: an ONNX file")
+        ->required()
+        ->check(not_empty())
+        ->type_name("MODEL");
     app.add_option("--batch", compile.batch, "sequences in a micro-batch: binds dimension 0 of the inputs")
         ->check(at_least_one())
         ->type_name("B");
@@ -46,12 +70,19 @@ void ModelOptions::add_graph_to(CLI::App& app) {
     app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
         ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
-    app.add_option("--freeze", compile.freeze, "parameters that get no gradient")->type_name("REGEX");
-    app.add_option("--trainable", compile.trainable, "tensors of the graph that are parameters")->type_name("REGEX");
-    app.add_option("--constant", compile.constant, "tensors of the graph that are constants")->type_name("REGEX");
+    app.add_option("--freeze", compile.freeze, "parameters that get no gradient")
+        ->check(not_empty())
+        ->type_name("REGEX");
+    app.add_option("--trainable", compile.trainable, "tensors of the graph that are parameters")
+        ->check(not_empty())
+        ->type_name("REGEX");
+    app.add_option("--constant", compile.constant, "tensors of the graph that are constants")
+        ->check(not_empty())
+        ->type_name("REGEX");
     app.add_option("--executors", executors,
                    fmt::format("who computes what, in order of preference; 'reference' gives a naive program [{}]",
                                fmt::join(compile.executors, ",")))
+        ->check(not_empty())
         ->type_name("LIST");
     app.add_flag("--no-roll", no_roll, "keeps every layer as code of its own");
     app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong")
@@ -144,16 +175,23 @@ void ModelOptions::finish() {
         }
     }
     for (const std::string& dim : dims) {
-        std::size_t equals = dim.find('=');
-        char* end = nullptr;
-        const std::int64_t size = equals == std::string::npos ? 0 : std::strtoll(dim.c_str() + equals + 1, &end, 10);
-        if (size <= 0 || *end != 0) {
+        const std::size_t equals = std::min(dim.find('='), dim.size());
+        std::int64_t size = 0;
+        const char* begin = dim.data() + std::min(equals + 1, dim.size());
+        const auto [stop, error] = std::from_chars(begin, dim.data() + dim.size(), size);
+        if (equals == 0 || error != std::errc() || stop != dim.data() + dim.size() || size <= 0) {
             Diagnostic d;
             d.message = fmt::format("--dim takes NAME=N, not {}", dim);
             d.help = "--dim seq=256, for example";
             throw UsageError(std::move(d));
         }
-        compile.dims[dim.substr(0, equals)] = size;
+        const auto [known, fresh] = compile.dims.emplace(dim.substr(0, equals), size);
+        if (!fresh && known->second != size) {
+            Diagnostic d;
+            d.message = fmt::format("--dim binds {} twice, to {} and to {}", known->first, known->second, size);
+            d.help = "leave one of the two out";
+            throw UsageError(std::move(d));
+        }
     }
     for (const std::string& pass : disabled) require_pass(*this, pass);
 }

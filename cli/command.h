@@ -47,6 +47,9 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
 
 // Checks of values whose messages say what is taken.
 CLI::Validator at_least_one();
+CLI::Validator at_least(std::int64_t least);
+CLI::Validator positive_number();
+CLI::Validator not_empty();
 CLI::Validator one_of(const std::vector<std::string>& words);
 
 // Import and every pass, or as far as `last_pass`, with warnings on stderr.

@@ -100,7 +100,7 @@ void add_data(CLI::App& app, Action& action) {
         "  thunderc data pack docs/*.md -o corpus.bin\n"
         "  out/build/train --data corpus.bin");
     sub->add_option("files", p->files, "text, or any other files")->required()->type_name("FILE...");
-    sub->add_option("-o,--out", p->out, "the file to write")->required()->type_name("CORPUS");
+    sub->add_option("-o,--out", p->out, "the file to write")->required()->check(not_empty())->type_name("CORPUS");
     sub->callback([p, &action] {
         action = [p] {
             with_runtime_errors("", [&] { pack(*p); });
@@ -113,7 +113,7 @@ void add_data(CLI::App& app, Action& action) {
     sub->footer("Exit status 1 where the file is damaged.");
     sub->add_option("file", i->file, "a file that `thunderc data pack` wrote")->required()->type_name("FILE");
     sub->add_option("--first", i->first, "how many tokens of the beginning are shown")
-        ->check(CLI::NonNegativeNumber)
+        ->check(at_least(0))
         ->capture_default_str();
     sub->callback([i, &action] {
         action = [i] {

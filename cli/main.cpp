@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -11,6 +12,7 @@
 #include "cli/reproducer.h"
 #include "cli/version.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interrupt.h"
 
 namespace thunderc {
 namespace {
@@ -32,10 +34,11 @@ std::size_t distance(const std::string& a, const std::string& b) {
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-    std::string best;
+    std::string best, lower = word;
+    std::transform(word.begin(), word.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
     std::size_t best_distance = std::max<std::size_t>(3, word.size() / 3);
     for (const std::string& k : known)
-        if (std::size_t d = distance(word, k); d < best_distance) {
+        if (std::size_t d = std::min(distance(word, k), distance(lower, k)); d < best_distance) {
             best = k;
             best_distance = d;
         }
@@ -43,12 +46,17 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 }
 
 // What CLI11 found, in a sentence that names the word at fault.
-std::string what_is_wrong(const CLI::ParseError& error, bool known_command, char** argv) {
-    if (!known_command) return fmt::format("unknown {} {}", argv[1][0] == '-' ? "option" : "command", argv[1]);
+// `next` is the first word that is no command, or "".
+std::string what_is_wrong(const CLI::ParseError& error, bool known_command, const std::string& next) {
+    if (!known_command && next.empty()) return "a command is missing";
+    if (!known_command) return fmt::format("unknown {} {}", next.starts_with('-') ? "option" : "command", next);
     std::string what = error.what();
     std::replace(what.begin(), what.end(), '\n', ' ');
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)  // "--batch: 1 required B missing"
-        return fmt::format("{} takes a value", what.substr(0, what.find(':')));
+        return fmt::format("{} {}", what.substr(0, what.find(':')),
+                           what.find("received") == std::string::npos ? "takes a value" : "is given more than once");
+    if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)  // "Could not convert: --seed = abc"
+        return fmt::format("{} is not a number", what.substr(what.find(": ") + 2));
     if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return what;
     // "The following arguments were not expected: 2 --batchs": the option is what is wrong, not its value.
     const std::string words = what.substr(what.find(": ") + 2);
@@ -63,24 +71,26 @@ int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** ar
     std::vector<std::string> known;
     const CLI::App* at = &app;
     for (const CLI::App* sub : app.get_subcommands({})) known.push_back(sub->get_name());
-    if (argc > 1 && std::find(known.begin(), known.end(), argv[1]) != known.end()) {
-        at = app.get_subcommand(argv[1]);
+    std::string command = "thunderc";
+    int begin = 1;  // behind the words that are commands
+    while (begin < argc && std::find(known.begin(), known.end(), argv[begin]) != known.end()) {
+        at = at->get_subcommand(std::string(argv[begin]));
+        command += fmt::format(" {}", argv[begin++]);
         known.clear();
+        for (const CLI::App* sub : at->get_subcommands({})) known.push_back(sub->get_name());
     }
     for (const CLI::Option* option : at->get_options())
         for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
     std::string help;
-    for (int k = 1; k < argc && help.empty(); ++k) {
+    for (int k = begin; k < argc && help.empty(); ++k) {
         std::string word = argv[k];
         word = word.substr(0, word.find('='));
         const bool option = word.starts_with("--");
-        if ((!option && k > 1) || std::find(known.begin(), known.end(), word) != known.end()) continue;
+        if ((!option && k > begin) || std::find(known.begin(), known.end(), word) != known.end()) continue;
         if (std::string match = nearest(word, known); !match.empty()) help = fmt::format("did you mean {}?", match);
     }
-    const std::string what = what_is_wrong(error, at != &app, argv);
-    if (help.empty())
-        help = fmt::format("thunderc{}{} --help shows what it takes", at == &app ? "" : " ",
-                           at == &app ? "" : at->get_name());
+    const std::string what = what_is_wrong(error, at->get_subcommands({}).empty(), begin < argc ? argv[begin] : "");
+    if (help.empty()) help = fmt::format("{} --help shows what it takes", command);
     fmt::print(stderr, "error: {}\nhelp: {}\n", what, help);
     return 2;
 }
@@ -153,6 +163,12 @@ int main(int argc, char** argv) {
         return 2;
     } catch (const thunderc::UserError& e) {
         fmt::print(stderr, "{}", e.diagnostic().text());
+        return 1;
+    } catch (const thunderc::Interrupted&) {
+        return 130;  // not reached: what deferred the signal has let it end the process
+    } catch (const std::filesystem::filesystem_error& e) {
+        fmt::print(stderr, "error: cannot use {}: {}\nhelp: check the path and its permissions\n", e.path1().string(),
+                   e.code().message());
         return 1;
     } catch (const std::bad_alloc&) {
         fmt::print(stderr, "error: out of memory\nhelp: compile a smaller model, or on a machine with more memory\n");

@@ -1,10 +1,13 @@
 #include "cli/output_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -14,6 +17,7 @@
 
 #include "cli/manifest.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interrupt.h"
 #include "compiler/support/text_diff.h"
 
 namespace thunderc {
@@ -99,6 +103,54 @@ class Keeper {
     std::vector<std::string> notes_;
 };
 
+// Where the folder lies, without links and dots: what is put beside it has to lie on the same file system.
+fs::path place_of(const fs::path& out) {
+    std::error_code error;
+    fs::path place = fs::weakly_canonical(fs::absolute(out), error);
+    if (error) place = fs::absolute(out);
+    return place.has_filename() ? place : place.parent_path();
+}
+
+fs::path beside(const fs::path& place, const char* suffix) {
+    return place.string() + suffix + std::to_string(::getpid());
+}
+
+constexpr const char* part = ".part";  // half-written, until it is renamed
+
+// What a thunderc that was killed in the midst of writing has left.
+void remove_leftovers(const fs::path& place) {
+    std::error_code error;
+    const std::string prefix = place.filename().string() + part;
+    for (const auto& entry : fs::directory_iterator(place.parent_path(), error)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with(prefix)) continue;
+        int process = 0;
+        const auto [end, bad] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), process);
+        if (bad != std::errc() || end != name.data() + name.size() || process <= 0) continue;
+        if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
+    }
+}
+
+// The two folders change places at once, where the file system can do that: at no time is there no program, or half of
+// one. Gives an errno.
+int exchange(const fs::path& whole, const fs::path& place, const fs::path& old) {
+    const auto change_places = [&] {
+        return ::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
+    };
+    if (change_places()) {
+        if (::rename(whole.c_str(), old.c_str()) == 0) return 0;
+        const int error = errno;
+        change_places();
+        return error;
+    }
+    if (errno != EINVAL && errno != ENOSYS) return errno;
+    if (::rename(place.c_str(), old.c_str()) != 0) return errno;
+    if (::rename(whole.c_str(), place.c_str()) == 0) return 0;
+    const int error = errno;
+    ::rename(old.c_str(), place.c_str());
+    return error;
+}
+
 class OutputFolder {
   public:
     explicit OutputFolder(fs::path out);  // makes the folder aside
@@ -112,28 +164,38 @@ class OutputFolder {
     std::vector<std::string> commit();
 
   private:
-    fs::path out_, aside_;
+    void remove_aside() const;
+
+    DeferInterrupts interrupts_;  // ends after everything else here
+    fs::path out_;                // as the user calls it
+    fs::path place_, aside_;      // where it lies, and where it is written
+    std::vector<fs::path> made_;  // folders above it that were not there, innermost first
     bool committed_ = false;
 };
 
-OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)) {
-    if (!out_.has_filename()) out_ = out_.parent_path();
-    if (fs::is_symlink(out_)) out_ = fs::canonical(out_);  // what it leads to is replaced, not the link
-    aside_ = out_;
-    aside_ += fmt::format(".part{}", ::getpid());
+OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)), place_(place_of(out_)), aside_(beside(place_, part)) {
+    remove_leftovers(place_);
     std::error_code error;
+    for (fs::path at = place_.parent_path(); !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path())
+        made_.push_back(at);
     fs::create_directories(aside_, error);
-    if (error)
-        fail(fmt::format("cannot make the folder {}: {}", out_.string(), error.message()),
-             "choose another folder with -o");
+    if (!error) return;
+    remove_aside();
+    fail(fmt::format("cannot make the folder {}: {}", out_.string(), error.message()), "choose another folder with -o");
 }
 
 OutputFolder::~OutputFolder() {
+    if (!committed_) remove_aside();
+}
+
+void OutputFolder::remove_aside() const {
     std::error_code ignored;
-    if (!committed_) fs::remove_all(aside_, ignored);
+    fs::remove_all(aside_, ignored);
+    for (const fs::path& folder : made_) fs::remove(folder, ignored);  // where nothing else is in it
 }
 
 void OutputFolder::write(const OutputFile& file) const {
+    stop_if_interrupted();
     const fs::path path = aside_ / file.path;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
@@ -153,22 +215,21 @@ void OutputFolder::write(const TensorFile& file) const {
 
 std::vector<std::string> OutputFolder::commit() {
     write({manifest_name, to_string(list_files(aside_))});
-    std::error_code error;
-    fs::path old = out_;
-    old += fmt::format(".old{}", ::getpid());
-    const bool replaces = fs::exists(out_);
-    if (replaces) fs::rename(out_, old, error);
-    if (!error) fs::rename(aside_, out_, error);
-    if (error) {
-        std::error_code ignored;
-        if (replaces && !fs::exists(out_)) fs::rename(old, out_, ignored);
-        fail(fmt::format("cannot put the folder {} in place: {}", out_.string(), error.message()),
-             "choose another folder with -o");
+    stop_if_interrupted();
+    const fs::path whole = beside(place_, ".new"), old = beside(place_, ".old");
+    const bool replaces = fs::exists(place_);
+    int error = ::rename(aside_.c_str(), (replaces ? whole : place_).c_str()) == 0 ? 0 : errno;
+    if (error == 0 && replaces) {
+        aside_ = whole;
+        error = exchange(whole, place_, old);
     }
+    if (error != 0)
+        fail(fmt::format("cannot put the folder {} in place: {}", out_.string(), std::strerror(error)),
+             "choose another folder with -o");
     committed_ = true;
     if (!replaces) return {};
     // The program is in place. Nothing of what was there is removed that was not looked at.
-    Keeper keeper(old, out_);
+    Keeper keeper(old, place_);
     try {
         keeper.run();
     } catch (const std::exception& e) {
@@ -183,7 +244,11 @@ std::vector<std::string> OutputFolder::commit() {
 
 void check_output_folder(const fs::path& out, bool force) {
     std::error_code error;
-    if (!fs::exists(out, error)) return;
+    if (!fs::exists(out, error)) {
+        if (fs::is_symlink(fs::symlink_status(out, error)))
+            fail(fmt::format("{} is a link to what does not exist", out.string()), "choose a folder with -o");
+        return;
+    }
     if (!fs::is_directory(out, error)) fail(fmt::format("{} is a file", out.string()), "choose a folder with -o");
     if (fs::equivalent(out, fs::current_path(error), error))
         fail(fmt::format("{} is the folder that you are in", out.string()), "choose another folder with -o");

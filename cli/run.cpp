@@ -176,8 +176,8 @@ void add_run(CLI::App& app, Action& action) {
         "every parameter are written.\n\n"
         "  thunderc run model.onnx --in inputs.safetensors --out outputs.safetensors");
     o->model.add_to(*sub);
-    sub->add_option("--in", o->in, "tensors by name")->required()->type_name("X.safetensors");
-    sub->add_option("--out", o->out, "the file to write")->required()->type_name("Y.safetensors");
+    sub->add_option("--in", o->in, "tensors by name")->required()->check(not_empty())->type_name("X.safetensors");
+    sub->add_option("--out", o->out, "the file to write")->required()->check(not_empty())->type_name("Y.safetensors");
     CLI::Option* planned = sub->add_flag("--planned", o->planned, "execute the planned training program instead");
     sub->add_option("--ranks", o->ranks, "how many ranks the planned program is executed on: those it was made for")
         ->check(at_least_one())

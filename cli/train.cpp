@@ -66,6 +66,7 @@ void add_train(CLI::App& app, Action& action) {
     o->model.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
         ->required()
+        ->check(not_empty())
         ->type_name("DIR");
     sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
         ->check(at_least_one())

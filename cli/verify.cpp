@@ -47,6 +47,12 @@ std::vector<Row> rows_of(const std::vector<GradientCheck>& checks) {
 
 int verify_command(VerifyOptions o) {
     o.model.finish();
+    if (o.check.directions == 0 && o.check.elements == 0) {
+        Diagnostic d;
+        d.message = "--directions 0 and --elements 0 leave nothing to compare";
+        d.help = "leave one of the two out";
+        throw UsageError(std::move(d));
+    }
     const Module module = compile_until(o.model, "differentiate");
     const std::vector<Members> arguments = random_arguments(module.main(), o.check.seed);
     const std::vector<Row> rows = rows_of(check_gradients(module, arguments, o.check));
@@ -86,15 +92,17 @@ void add_verify(CLI::App& app, Action& action) {
         "choose a small --batch and --seq.\n\n"
         "  thunderc verify model.onnx --batch 1 --seq 16");
     o->model.add_to(*sub);
-    sub->add_option("--seed", o->check.seed, "of weights, inputs and what is compared")->capture_default_str();
+    sub->add_option("--seed", o->check.seed, "of weights, inputs and what is compared")
+        ->check(at_least(0))
+        ->capture_default_str();
     sub->add_option("--directions", o->check.directions, "random directions through all parameters")
-        ->check(CLI::NonNegativeNumber)
+        ->check(at_least(0))
         ->capture_default_str();
     sub->add_option("--elements", o->check.elements, "random elements of each parameter")
-        ->check(CLI::NonNegativeNumber)
+        ->check(at_least(0))
         ->capture_default_str();
     sub->add_option("--tolerance", o->tolerance, "the largest relative error that passes")
-        ->check(CLI::PositiveNumber)
+        ->check(positive_number())
         ->capture_default_str();
     sub->callback([o, &action] { action = [o] { return verify_command(*o); }; });
 }

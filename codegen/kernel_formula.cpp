@@ -110,7 +110,7 @@ class Formula {
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
                 for (std::size_t input : nest.nodes[k].inputs) {
                     ++uses[input];
-                    size[k] += size[input];
+                    size[k] = std::min(size[k] + size[input], 1000);  // a graph may double it again and again
                 }
             }
             std::vector<std::string> definitions;

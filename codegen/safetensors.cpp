@@ -11,6 +11,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
 #include "compiler/support/half.h"
+#include "compiler/support/interrupt.h"
 
 namespace thunderc {
 namespace {
@@ -86,6 +87,22 @@ std::vector<std::byte> transposed(const std::vector<std::byte>& stored, std::int
     return out;
 }
 
+// A table that an expression gives is written out when compiling: it has to fit into memory, as fp64. Data of the model
+// does.
+void check_table(const Op& op, const Type& type) {
+    constexpr std::int64_t most_elements = std::int64_t{1} << 26;
+    if (type.elements() <= most_elements || op.attributes.constant("value")->kind == ConstExpr::Kind::dense) return;
+    Diagnostic d;
+    d.message = fmt::format("the program would need a constant table of {} elements", type.elements());
+    if (!op.provenance.nodes.empty()) d.node = op.provenance.nodes.back();
+    if (!op.provenance.node_ops.empty()) d.op = op.provenance.node_ops.back();
+    d.module = op.provenance.scope;
+    d.expected = fmt::format("no more than {}", most_elements);
+    d.actual = to_string(type);
+    d.help = "make the table an input of the model, or choose a smaller --batch and --seq";
+    throw UserError(std::move(d));
+}
+
 // The length of the JSON header, and the header.
 std::string header_of(const std::vector<StoredTensor>& tensors) {
     std::string header = "{";
@@ -127,6 +144,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
     out.write(header.data(), static_cast<std::streamsize>(header.size()));
     for (const StoredTensor& t : tensors) {
         if (!out) break;
+        stop_if_interrupted();
         const std::vector<std::byte> bytes = t.bytes();
         check(bytes.size() == t.type.bytes(),
               fmt::format("{} has {} bytes, expected {}", t.name, bytes.size(), t.type.bytes()));
@@ -178,6 +196,7 @@ std::vector<StoredTensor> stored_constants(const Module& planned) {
         for (const Op& op : f.ops) {
             if (op.name != "constant") continue;
             const std::int64_t offset = f.info(op.results[0]).placement.offset;
+            check_table(op, f.type(op.results[0]));
             by_offset.try_emplace(
                 offset, StoredTensor{fmt::format("table_{}", offset), f.type(op.results[0]),
                                      [expr = op.attributes.constant("value")] { return encode(materialize(*expr)); }});

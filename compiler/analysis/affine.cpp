@@ -101,6 +101,15 @@ AffineIndex broadcast_index(const AffineIndex& index, const Dims& dims, std::siz
     return result;
 }
 
+namespace {
+
+// a / b for b > 0, upwards; not above 0 where a is not.
+std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+    return a > 0 ? (a - 1) / b + 1 : 0;
+}
+
+}  // namespace
+
 std::optional<CutNeeded> cut_at(const Affine& a, std::int64_t boundary, const Dims& extents) {
     if (max_of(a, extents) < boundary || min_of(a, extents) >= boundary) return std::nullopt;
     // The dimension that moves `a` most decides first; what one cut leaves undecided the next one cuts further.
@@ -114,12 +123,15 @@ std::optional<CutNeeded> cut_at(const Affine& a, std::int64_t boundary, const Di
     Affine rest = a;
     rest.step[dim] = 0;
     const std::int64_t step = a.step[dim], low = min_of(rest, extents), high = max_of(rest, extents);
-    // The first index that is not on the side where index 0 lies, then the last one that is not wholly there.
-    for (std::int64_t i = 1; i < extents[dim]; ++i) {
-        const bool was_below = step * (i - 1) + high < boundary, was_from = step * (i - 1) + low >= boundary;
-        const bool below = step * i + high < boundary, from = step * i + low >= boundary;
-        if (below != was_below || from != was_from) return CutNeeded{dim, i};
+    // The first index that is not on the side where index 0 lies, then the last one that is not wholly there. Along a
+    // rising dimension those are the first with step i >= boundary - high, or boundary - low; along a falling one the
+    // first with -step i > high - boundary, or low - boundary.
+    std::int64_t first = extents[dim];
+    for (const std::int64_t distance : {boundary - high, boundary - low}) {
+        const std::int64_t i = step > 0 ? divide_up(distance, step) : divide_up(1 - distance, -step);
+        if (i >= 1) first = std::min(first, i);
     }
+    if (first < extents[dim]) return CutNeeded{dim, first};
     throw NotExpressible("a concatenation cuts the index space unevenly");
 }
 

@@ -336,7 +336,9 @@ ConstPtr transpose_constant(const ConstPtr& expr, const Dims& permutation) {
     return rebuild(*expr, dims, [&](const ConstPtr& e) { return transpose_constant(e, permutation); });
 }
 
-ConstPtr elementwise_constant(const std::string& name, std::vector<ConstPtr> operands, const Type& type) {
+namespace {
+
+ConstPtr elementwise_of(const std::string& name, std::vector<ConstPtr> operands, const Type& type) {
     bool any_dense = false;
     for (ConstPtr& operand : operands) {
         operand = broadcast_constant(operand, type.dims);
@@ -360,6 +362,17 @@ ConstPtr elementwise_constant(const std::string& name, std::vector<ConstPtr> ope
     Tensor values = materialize(expr);
     round_to_dtype(values);
     return ConstExpr::dense(std::move(values));
+}
+
+// A mask takes some ten nodes. Whoever reads an expression walks through all of its tree, so one that a graph doubles
+// again and again has to stay ops.
+constexpr std::size_t most_nodes = 1000;
+
+}  // namespace
+
+ConstPtr elementwise_constant(const std::string& name, std::vector<ConstPtr> operands, const Type& type) {
+    ConstPtr e = elementwise_of(name, std::move(operands), type);
+    return e && e->nodes <= most_nodes ? e : nullptr;
 }
 
 std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, std::span<const Type> results) {

@@ -9,6 +9,19 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
+namespace {
+
+[[noreturn]] void fail(const Provenance& at, std::string message, std::string help) {
+    Diagnostic d;
+    d.message = std::move(message);
+    if (!at.nodes.empty()) d.node = at.nodes.back();
+    if (!at.node_ops.empty()) d.op = at.node_ops.back();
+    d.module = at.scope;
+    d.help = std::move(help);
+    throw UserError(std::move(d));
+}
+
+}  // namespace
 
 std::vector<Value> Builder::emit(std::string_view op_name, std::vector<Value> operands, Attributes attributes,
                                  std::string_view name) {
@@ -20,13 +33,12 @@ std::vector<Value> Builder::emit(std::string_view op_name, std::vector<Value> op
     try {
         result_types = def.infer({types, attributes});
     } catch (const ShapeError& error) {
-        Diagnostic d;
-        d.message = fmt::format("{}: {}", op_name, error.what());
-        if (!provenance_.nodes.empty()) d.node = provenance_.nodes.back();
-        if (!provenance_.node_ops.empty()) d.op = provenance_.node_ops.back();
-        d.module = provenance_.scope;
-        throw UserError(std::move(d));
+        fail(provenance_, fmt::format("{}: {}", op_name, error.what()), {});
     }
+    for (const Type& t : result_types)
+        if (!countable(t.dims))
+            fail(provenance_, fmt::format("{}: a result of shape [{}] is too large", op_name, to_string(t.dims)),
+                 "choose a smaller --batch and --seq, or export a smaller model");
     Op op;
     op.name = std::string(op_name);
     op.operands = std::move(operands);

@@ -32,6 +32,7 @@ bool find_affine(const Tensor& tensor, double& base, std::vector<double>& step) 
 }
 
 ConstPtr make(ConstExpr expr) {
+    for (const ConstPtr& operand : expr.operands) expr.nodes += operand->nodes;
     return std::make_shared<const ConstExpr>(std::move(expr));
 }
 

@@ -32,6 +32,7 @@ class ConstExpr {
     std::string op_name;                 // elementwise
     std::vector<ConstPtr> operands;      // elementwise, select
     std::shared_ptr<const Tensor> data;  // dense
+    std::size_t nodes = 1;               // of the tree: what is shared counts each time
 
     static ConstPtr splat(Type type, double value);
     static ConstPtr affine(Type type, double base, std::vector<double> step);

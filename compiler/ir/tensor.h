@@ -26,13 +26,17 @@ struct Tensor {
         auto k = static_cast<std::size_t>(index);
         return floating() ? f[k] : static_cast<double>(i[k]);
     }
-    // Integers saturate: an exporter's "to the end" is 2^63 - 1, which a double holds only as 2^63.
+    // Integers saturate: an exporter's "to the end" is 2^63 - 1, which a double holds only as 2^63. What
+    // is no number becomes 0.
     void set(std::int64_t index, double value) {
         auto k = static_cast<std::size_t>(index);
         if (floating())
             f[k] = value;
         else
-            i[k] = value >= 0x1p63 ? INT64_MAX : value <= -0x1p63 ? INT64_MIN : static_cast<std::int64_t>(value);
+            i[k] = value >= 0x1p63    ? INT64_MAX
+                   : value <= -0x1p63 ? INT64_MIN
+                   : value == value   ? static_cast<std::int64_t>(value)
+                                      : 0;
     }
     bool operator==(const Tensor&) const = default;
 };

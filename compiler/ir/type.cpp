@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 namespace thunderc {
@@ -53,8 +54,22 @@ bool is_integer(DType dtype) {
 
 std::int64_t element_count(const Dims& dims) {
     std::int64_t count = 1;
-    for (std::int64_t d : dims) count *= d;
-    return count;
+    bool more = false;
+    for (std::int64_t d : dims) {
+        if (d == 0) return 0;
+        more = __builtin_mul_overflow(count, d, &count) || more;
+    }
+    return more ? std::numeric_limits<std::int64_t>::max() : count;
+}
+
+bool countable(const Dims& dims) {
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    std::int64_t count = 1;
+    for (std::int64_t d : dims) {
+        if (d < 0 || d > most / count) return false;
+        count *= std::max<std::int64_t>(d, 1);
+    }
+    return true;
 }
 
 Dims dense_strides(const Dims& dims) {

@@ -21,9 +21,12 @@ bool is_integer(DType dtype);  // i64, i32; a boolean is neither
 
 using Dims = std::vector<std::int64_t>;
 
-std::int64_t element_count(const Dims& dims);  // 1 for a scalar
-Dims dense_strides(const Dims& dims);          // row-major, in elements
-std::string to_string(const Dims& dims);       // "2,32,64"
+std::int64_t element_count(const Dims& dims);  // 1 for a scalar; 2^63 - 1 where there are more
+// No negative extent, and no more than 2^40 elements, in whatever part of the dimensions: counts, strides and offsets
+// in bytes stay far from what 64 bits hold.
+bool countable(const Dims& dims);
+Dims dense_strides(const Dims& dims);     // row-major, in elements
+std::string to_string(const Dims& dims);  // "2,32,64"
 
 // f32[2,32,64]; 8 x f32[64,64], a family of eight tensors of one type; token.
 struct Type {

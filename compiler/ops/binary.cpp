@@ -41,33 +41,39 @@ Value winner(const VjpInput& in, const char* compare, Value x, Value other, Valu
     return b.op("select", {b.op(compare, {x, other}), dy, tie});
 }
 
+// Towards zero; 0 where the divisor is. The smallest number has no negative, and wraps around to itself.
+std::int64_t quotient(std::int64_t a, std::int64_t b) {
+    return b == 0 ? 0 : b == -1 ? wrapping_difference(0, a) : a / b;
+}
+
 std::int64_t power(std::int64_t base, std::int64_t exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
     std::int64_t result = 1;
     for (; exponent > 0; exponent /= 2) {
-        if (exponent % 2 == 1) result *= base;
-        if (exponent > 1) base *= base;
+        if (exponent % 2 == 1) result = wrapping_product(result, base);
+        if (exponent > 1) base = wrapping_product(base, base);
     }
     return result;
 }
 
 const BinaryRow rows[] = {
     {"add", "Sum, element by element.", "y = a + b; da = dy, db = dy", "ONNX Add",
-     [](const double* x) { return x[0] + x[1]; }, [](const std::int64_t* x) { return x[0] + x[1]; }, "{0} + {1}",
-     "{0} + {1}", 2, true, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
+     [](const double* x) { return x[0] + x[1]; }, [](const std::int64_t* x) { return wrapping_sum(x[0], x[1]); },
+     "{0} + {1}", "{0} + {1}", 2, true, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
      [](const VjpInput&, Value, Value, Value dy) { return dy; }, -1, 1},
     {"sub", "Difference, element by element.", "y = a - b; da = dy, db = -dy", "ONNX Sub",
-     [](const double* x) { return x[0] - x[1]; }, [](const std::int64_t* x) { return x[0] - x[1]; }, "{0} - {1}",
-     "{0} - {1}", 2, false, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
+     [](const double* x) { return x[0] - x[1]; }, [](const std::int64_t* x) { return wrapping_difference(x[0], x[1]); },
+     "{0} - {1}", "{0} - {1}", 2, false, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
      [](const VjpInput& in, Value, Value, Value dy) { return in.b.neg(dy); }, -1, 1},
     {"mul", "Product, element by element.", "y = a b; da = dy b, db = dy a", "ONNX Mul",
-     [](const double* x) { return x[0] * x[1]; }, [](const std::int64_t* x) { return x[0] * x[1]; }, "{0} * {1}",
-     "{0} * {1}", 3, true, Takes::numbers, [](const VjpInput& in, Value, Value b, Value dy) { return in.b.mul(dy, b); },
+     [](const double* x) { return x[0] * x[1]; }, [](const std::int64_t* x) { return wrapping_product(x[0], x[1]); },
+     "{0} * {1}", "{0} * {1}", 3, true, Takes::numbers,
+     [](const VjpInput& in, Value, Value b, Value dy) { return in.b.mul(dy, b); },
      [](const VjpInput& in, Value a, Value, Value dy) { return in.b.mul(dy, a); }, -1, 1},
     {"div", "Quotient, element by element; of integers, towards zero.", "y = a / b; da = dy / b, db = -dy y / b",
      "ONNX Div", [](const double* x) { return x[0] / x[1]; },
-     [](const std::int64_t* x) { return x[1] == 0 ? 0 : x[0] / x[1]; }, "{0} / {1}", "{0} / {1}", 3, false,
-     Takes::numbers, [](const VjpInput& in, Value, Value b, Value dy) { return in.b.div(dy, b); },
+     [](const std::int64_t* x) { return quotient(x[0], x[1]); }, "{0} / {1}", "{0} / {1}", 3, false, Takes::numbers,
+     [](const VjpInput& in, Value, Value b, Value dy) { return in.b.div(dy, b); },
      [](const VjpInput& in, Value, Value b, Value dy) { return in.b.neg(in.b.div(in.b.mul(dy, in.result()), b)); }, 0.4,
      2},
     {"pow", "Power, element by element.",
@@ -192,7 +198,7 @@ OpDef mod() {
                      "{0} - {1} * std::floor({0} / {1})", "{0} mod {1}", 2};
     def.reference = [rule](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
         auto integer = [](const std::int64_t* v) -> std::int64_t {
-            if (v[1] == 0) return 0;
+            if (v[1] == 0 || v[1] == -1) return 0;
             std::int64_t r = v[0] % v[1];
             return r != 0 && (r < 0) != (v[1] < 0) ? r + v[1] : r;
         };

@@ -58,6 +58,20 @@ std::int64_t checked_index(std::int64_t index, std::int64_t entries);
 // 0.
 double convert(double value, DType dtype);
 
+// Integers wrap around, as in ONNX and torch.
+inline std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+inline std::int64_t wrapping_difference(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+inline std::int64_t wrapping_product(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+inline double wrapping_sum(double a, double b) {
+    return a + b;
+}
+
 // ---- elementwise ops
 // -----------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ OpDef scatter_add() {
                     if (out.floating())
                         out.f[target] += x[1].f[source];
                     else
-                        out.i[target] += x[1].i[source];
+                        out.i[target] = wrapping_sum(out.i[target], x[1].i[source]);
                 }
             }
         return std::vector<Tensor>{std::move(out)};

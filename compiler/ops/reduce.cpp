@@ -97,8 +97,8 @@ OpDef reduce_sum() {
     OpDef def =
         reduction("reduce_sum", OpLevel::primitive, "Sum over `axes`.", "y = Σ x; dx = dy, repeated", "ONNX ReduceSum");
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
-        return std::vector<Tensor>{
-            reduce(x[0], reduced_axes(op, x[0].type), y[0], 0, [](auto sum, auto value) { return sum + value; })};
+        return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], 0,
+                                          [](auto sum, auto value) { return wrapping_sum(sum, value); })};
     };
     def.vjp = [](const VjpInput& in) {
         const Type x = in.type(in.operand(0));
@@ -161,7 +161,7 @@ OpDef reduce_mean() {
     };
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         std::vector<bool> meant = reduced_axes(op, x[0].type);
-        Tensor out = reduce(x[0], meant, y[0], 0, [](auto sum, auto value) { return sum + value; });
+        Tensor out = reduce(x[0], meant, y[0], 0, [](auto sum, auto value) { return wrapping_sum(sum, value); });
         for (double& value : out.f) value /= static_cast<double>(reduced_count(x[0].type, meant));
         return std::vector<Tensor>{std::move(out)};
     };

@@ -34,12 +34,12 @@ Value zero(Builder&, Value, Value, Value) {
 
 const UnaryRow rows[] = {
     {"neg", "Negation, element by element.", "y = -x; dx = -dy", "Neg", [](const double* x) { return -x[0]; },
-     [](const std::int64_t* x) { return -x[0]; }, "-{0}", "-{0}", 3,
+     [](const std::int64_t* x) { return wrapping_difference(0, x[0]); }, "-{0}", "-{0}", 3,
      [](Builder& b, Value, Value, Value dy) { return b.neg(dy); }, -1, 1},
     {"abs", "Absolute value, element by element.", "y = |x|; dx = dy sign(x)", "Abs",
-     [](const double* x) { return std::abs(x[0]); }, [](const std::int64_t* x) { return x[0] < 0 ? -x[0] : x[0]; },
-     "vec_math::abs({0})", "abs({0})", 4, [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("sign", {x})); },
-     -1, 1},
+     [](const double* x) { return std::abs(x[0]); },
+     [](const std::int64_t* x) { return x[0] < 0 ? wrapping_difference(0, x[0]) : x[0]; }, "vec_math::abs({0})",
+     "abs({0})", 4, [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("sign", {x})); }, -1, 1},
     {"sign", "-1, 0 or 1 by each element's sign.", "y = sign(x); dx = 0", "Sign",
      [](const double* x) { return static_cast<double>((x[0] > 0) - (x[0] < 0)); },
      [](const std::int64_t* x) { return static_cast<std::int64_t>((x[0] > 0) - (x[0] < 0)); },

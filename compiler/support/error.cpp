@@ -4,17 +4,31 @@
 
 namespace thunderc {
 
+std::string printed(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        const auto code = static_cast<unsigned char>(c);
+        if (code >= 0x20 && code != 0x7f)
+            out += c;
+        else if (c == '\n')
+            out += "\\n";
+        else
+            out += fmt::format("\\x{:02x}", code);
+    }
+    return out;
+}
+
 std::string Diagnostic::text() const {
-    std::string out = fmt::format("error: {}\n", message);
+    std::string out = fmt::format("error: {}\n", printed(message));
     auto line = [&out](const char* label, const std::string& value) {
-        if (!value.empty()) out += fmt::format("  {}: {}\n", label, value);
+        if (!value.empty()) out += fmt::format("  {}: {}\n", label, printed(value));
     };
     line("node", node);
     line("module", module);
     line("operator", op);
     line("expected", expected);
     line("found", actual);
-    if (!help.empty()) out += fmt::format("help: {}\n", help);
+    if (!help.empty()) out += fmt::format("help: {}\n", printed(help));
     return out;
 }
 

@@ -3,9 +3,13 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace thunderc {
+
+// Text of a model as a terminal may show it: what is no text (a new line, an escape) is spelled.
+std::string printed(std::string_view text);
 
 // What a user is told: one lower-case sentence, where it is, what was expected and found, what to do. Empty parts are
 // not printed.

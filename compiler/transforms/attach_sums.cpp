@@ -34,7 +34,12 @@ void collect_terms(const Editor& e, Value v, const Type& type, std::vector<Value
         terms.push_back(v);
         return;
     }
-    for (Value operand : e.op(at).operands) collect_terms(e, operand, type, terms);
+    const std::vector<Value>& operands = e.op(at).operands;
+    if (operands[0] == operands[1]) {  // read twice, by one reader: no term of it is there once
+        terms.insert(terms.end(), operands.begin(), operands.end());
+        return;
+    }
+    for (Value operand : operands) collect_terms(e, operand, type, terms);
 }
 
 class Sum {

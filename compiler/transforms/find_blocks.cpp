@@ -15,6 +15,10 @@ namespace {
 // A function for less than this would read worse than what it replaces: two hidden layers of an MLP stay as they are.
 constexpr std::size_t least_saved_ops = 8;
 
+// Operands that are looked at before the search gives up: some hundred times what 126 layers of a transformer take. A
+// chain of thousands of ops of one kind has a million candidates, and none of them may be layers.
+constexpr std::size_t most_visited = 20'000'000;
+
 constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
 class BlockFinder {
@@ -37,6 +41,15 @@ class BlockFinder {
     }
 
   private:
+    struct Candidate {
+        std::size_t period, count, begin, slack;  // starts in [begin, begin + slack] are possible
+        std::size_t saved() const { return (count - 1) * period; }
+        // the best one is the largest
+        bool operator<(const Candidate& other) const {
+            return std::tuple(saved(), other.period, other.begin) < std::tuple(other.saved(), period, begin);
+        }
+    };
+
     // ---- what stands in the row
     // --------------------------------------------------------------------------------------
 
@@ -88,6 +101,23 @@ class BlockFinder {
             position_[row_[k]] = k;
             hashes_.push_back(kind_of(f_.ops[row_[k]]));
         }
+        readers_ = {0};
+        for (std::size_t op : row_) readers_.push_back(readers_.back() + (reads_parameter(f_.ops[op]) ? 1 : 0));
+    }
+
+    // Whether it reads something made of parameters that no op of the row makes.
+    bool reads_parameter(const Op& op) const {
+        return std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) {
+            if (!v || !from_parameter_[v.index]) return false;
+            const std::int32_t k = uses_.definition[v.index];
+            return k < 0 || position_[static_cast<std::size_t>(k)] == nowhere ||
+                   of_parameters_alone(f_.ops[static_cast<std::size_t>(k)]);
+        });
+    }
+
+    // Each period reads parameters of its own.
+    bool has_parameters(const Candidate& c) const {
+        return readers_[c.begin + c.slack + c.period * c.count] - readers_[c.begin] >= c.count;
     }
 
     // What is read along much of the row (a learned table, a bias that the first layer computes for all), with all it
@@ -151,15 +181,6 @@ class BlockFinder {
     // ---- runs
     // --------------------------------------------------------------------------------------------------------
 
-    struct Candidate {
-        std::size_t period, count, begin, slack;  // starts in [begin, begin + slack] are possible
-        std::size_t saved() const { return (count - 1) * period; }
-        // the best one is the largest
-        bool operator<(const Candidate& other) const {
-            return std::tuple(saved(), other.period, other.begin) < std::tuple(other.saved(), period, begin);
-        }
-    };
-
     BlockRun search() {
         std::priority_queue<Candidate> open;
         const std::size_t n = row_.size();
@@ -173,10 +194,10 @@ class BlockFinder {
                 while (k + period < n && hashes_[k] == hashes_[k + period]) ++k;
                 const std::size_t length = k - begin;
                 Candidate c{period, length / period + 1, begin, length % period};
-                if (length >= period && c.saved() >= least_saved_ops) open.push(c);
+                if (length >= period && c.saved() >= least_saved_ops && has_parameters(c)) open.push(c);
             }
         }
-        while (!open.empty()) {
+        while (!open.empty() && visited_ < most_visited) {
             Candidate c = open.top();
             open.pop();
             std::optional<BlockRun> best;
@@ -188,7 +209,7 @@ class BlockFinder {
             // One period less: without the first, or without the last.
             c.count -= 1;
             c.slack += c.period;
-            if (c.count >= 2 && c.saved() >= least_saved_ops) open.push(c);
+            if (c.count >= 2 && c.saved() >= least_saved_ops && has_parameters(c)) open.push(c);
         }
         return {};
     }
@@ -228,6 +249,7 @@ class BlockFinder {
         for (std::size_t j = 0; j < period; ++j) {
             run.operands.emplace_back();
             for (std::size_t o = 0; o < f_.ops[run.periods[0][j]].operands.size(); ++o) {
+                visited_ += count;
                 std::vector<Value> values;
                 for (const std::vector<std::size_t>& ops : run.periods) values.push_back(f_.ops[ops[j]].operands[o]);
                 std::optional<BlockOperand> operand = classify_operand(values, begin, period, run, slots, carried);
@@ -309,6 +331,8 @@ class BlockFinder {
     Uses uses_;
     Mask from_parameter_, from_input_;   // by value
     std::vector<std::size_t> row_;       // ops
+    std::vector<std::size_t> readers_;   // how many of the first ops of the row read parameters
+    mutable std::size_t visited_ = 0;    // operands
     std::vector<std::size_t> position_;  // by op: its place in the row
     std::vector<std::size_t> hashes_;    // by place
     std::map<std::string, std::size_t> kinds_;

@@ -30,7 +30,13 @@ std::size_t fold(Function& f) {
             all = all && (!v || operands.back());
         }
         std::vector<ConstPtr> values;
-        if (all && std::any_of(operands.begin(), operands.end(), [](const ConstPtr& e) { return e != nullptr; })) {
+        const bool empty = !op.results.empty() && std::all_of(op.results.begin(), op.results.end(), [&](Value v) {
+            return f.type(v).is_tensor() && f.type(v).elements() == 0;
+        });
+        if (empty) {
+            for (Value v : op.results) values.push_back(ConstExpr::dense(Tensor(f.type(v))));
+        } else if (all &&
+                   std::any_of(operands.begin(), operands.end(), [](const ConstPtr& e) { return e != nullptr; })) {
             std::vector<Type> types;
             for (Value v : op.results) types.push_back(f.type(v));
             try {

@@ -15,6 +15,10 @@
 namespace thunderc {
 namespace {
 
+// A kernel of more would read badly, and describing it anew with each op that joins takes time that grows with the
+// square of its length. Models make kernels of some 40.
+constexpr std::size_t most_ops = 128;
+
 bool has_dense_part(const ConstExpr& expr) {
     if (expr.kind == ConstExpr::Kind::dense) return expr.type.elements() != 1;
     return std::any_of(expr.operands.begin(), expr.operands.end(),
@@ -313,6 +317,10 @@ bool KernelGroups::try_merge(int a, int b, double least_saving) {
                                        groups_[static_cast<std::size_t>(std::max(a, b))].version};
     if (tried.why.empty() || tried.versions != versions) {
         tried.versions = versions;
+        if (first.ops.size() + second.ops.size() > most_ops) {
+            tried.why = fmt::format("together they are more than {} ops", most_ops);
+            return false;
+        }
         tried.why = "another op stands between them";
         if (interleaved(a, b)) return false;
         Group merged;

@@ -184,6 +184,9 @@ std::optional<Scaled> Definitions::scaled(Value v, Matched& matched) const {
     return out;
 }
 
+// No pattern has more; a graph that squares again and again would have 2^n.
+constexpr std::size_t most_factors = 64;
+
 Product Definitions::product(Value v) const {
     Product out;
     std::vector<Value> open = {v};
@@ -193,8 +196,8 @@ Product Definitions::product(Value v) const {
         if (std::optional<Scaled> s = scaled(next, out.matched)) {
             out.constant *= s->by;
             open.push_back(s->x);
-        } else if (const Op* mul = op(next, "mul");
-                   mul != nullptr && type(mul->operands[0]) == type(mul->operands[1])) {
+        } else if (const Op* mul = op(next, "mul"); mul != nullptr && out.factors.size() + open.size() < most_factors &&
+                                                    type(mul->operands[0]) == type(mul->operands[1])) {
             out.matched.add(mul);
             open.push_back(mul->operands[1]);
             open.push_back(mul->operands[0]);

@@ -213,7 +213,17 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(train + "--seq 1.5", "--seq: 1.5 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--grad-accum -1", "--grad-accum: -1 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--batch", "--batch takes a value" + help, 2);
-    for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x"})
+    expect_failure(train + "--batch 99999999999999999999",
+                   "--batch: 99999999999999999999 is not a whole number of at least 1" + help, 2);
+    expect_failure(train + "--batch 4 --batch 4", "--batch is given more than once" + help, 2);
+    expect_failure(train + "-o again", "--out is given more than once" + help, 2);
+    for (const std::string flag : {"--executors", "--freeze", "--trainable", "--constant"})
+        expect_failure(train + flag + " ''", flag + ": the text is empty" + help, 2);
+    expect_failure("train " + model + " -o ''", "--out: the text is empty" + help, 2);
+    expect_failure("train '' -o out", "model: the text is empty" + help, 2);
+    expect_failure(train + "--dim n=4 --dim n=5", "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
+                   2);
+    for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x", "=8", "seq=9223372036854775808"})
         expect_failure(train + "--dim " + dim,
                        "--dim takes NAME=N, not " + std::string(dim) + "\nhelp: --dim seq=256, for example", 2);
     expect_failure(train + "--executors onednn",
@@ -223,6 +233,18 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure("train " + model, "--out is required" + help, 2);
     expect_failure("train -o out", "model is required" + help, 2);
     expect_failure(train + "two.onnx", "one argument too many: two.onnx" + help, 2);
+    expect_failure("TRAIN " + model + " -o out", "unknown command TRAIN\nhelp: did you mean train?", 2);
+    const std::string data = "\nhelp: thunderc data --help shows what it takes",
+                      pack = "\nhelp: thunderc data pack --help shows what it takes";
+    expect_failure("data", "a command is missing" + data, 2);
+    expect_failure("data pck", "unknown command pck\nhelp: did you mean pack?", 2);
+    expect_failure("data pack a.txt", "--out is required" + pack, 2);
+    expect_failure("data pack a.txt -o c.bin --ot c.bin", "unknown option --ot\nhelp: did you mean --out?", 2);
+    const std::string verify = "verify " + model, verify_help = "\nhelp: thunderc verify --help shows what it takes";
+    expect_failure(verify + " --tolerance nan", "--tolerance: nan is not a number above 0" + verify_help, 2);
+    expect_failure(verify + " --seed -1", "--seed: -1 is not a whole number of at least 0" + verify_help, 2);
+    expect_failure(verify + " --elements 0 --directions 0",
+                   "--directions 0 and --elements 0 leave nothing to compare\nhelp: leave one of the two out", 2);
     expect_failure("trian " + model + " -o out", "unknown command trian\nhelp: did you mean train?", 2);
     expect_failure("--verion", "unknown option --verion\nhelp: did you mean --version?", 2);
     const Outcome trace = thunderc("trace " + model + " --after fold");
@@ -263,6 +285,8 @@ TEST_F(Errors, OfOutputFolders) {
                    "cannot make the folder used/notes.txt/out: Not a directory\nhelp: choose another folder with -o");
     expect_failure(train + "none --diff",
                    "there is no folder none to compare with\nhelp: write it first, without --diff");
+    fs::create_symlink("nowhere", folder_ / "dangling");
+    expect_failure(train + "dangling", "dangling is a link to what does not exist\nhelp: choose a folder with -o");
     EXPECT_EQ(read_file(folder_ / "used/notes.txt"), "mine");
     // A file of that name is no sign that the folder is thunderc's.
     write_file(folder_ / "used/train.json", "{}");
@@ -276,6 +300,47 @@ TEST_F(Errors, OfOutputFolders) {
     EXPECT_EQ(forced.err, "note: train.json was not as thunderc wrote it: it is kept as train.json.before\n");
     EXPECT_EQ(read_file(folder_ / "used/notes.txt"), "mine");
     EXPECT_EQ(read_file(folder_ / "used/train.json.before"), "{}");
+}
+
+TEST_F(Errors, OfFilesThatAreNone) {
+    for (const char* device : {"/dev/zero", "/dev/null"})
+        expect_failure(std::string("train ") + device + " -o out",
+                       std::string(device) +
+                           " is a device or a pipe, not a file\nhelp: write the model into a file, "
+                           "and give its path");
+    ASSERT_EQ(shell(folder_, "mkfifo pipe.onnx").status, 0);
+    expect_failure("train pipe.onnx -o out",
+                   "pipe.onnx is a device or a pipe, not a file\nhelp: write the model into a file, and give its path");
+    expect_failure("train fixtures/mlp/dynamo.logits.onnx/x.onnx -o out",
+                   "there is no file fixtures/mlp/dynamo.logits.onnx/x.onnx\nhelp: give the path of an exported model, "
+                   "e.g. model.onnx");
+}
+
+TEST_F(Errors, LeaveNothingWhereTheCommandIsEnded) {
+    const std::vector<std::string> before = names();
+    // As soon as it has begun to write; where the signal comes too late, the program is there, and whole.
+    const std::string run_it =
+        "'" THUNDERC
+        "' train fixtures/llama5/dynamo.logits.onnx -o a/out & pid=$!; while ! ls a/out* > /dev/null 2>&1; "
+        "do :; done; kill -TERM $pid; wait $pid";
+    for (int k = 0; k < 5; ++k) {
+        const Outcome outcome = shell(folder_, run_it);
+        if (outcome.status == 0)
+            EXPECT_TRUE(fs::exists(folder_ / "a/out/model.cpp"));
+        else
+            EXPECT_EQ(outcome.status, 143) << outcome.err;
+        fs::remove_all(folder_ / "a/out");
+        if (outcome.status == 0) fs::remove(folder_ / "a");
+        EXPECT_EQ(names(), before) << "thunderc left files behind";
+        fs::remove_all(folder_ / "a");
+    }
+    // What one that was killed has left goes with the next; no process has this number.
+    fs::create_directory(folder_ / "out.part999999999");
+    write_file(folder_ / "out.part999999999/model.cpp", "half");
+    fs::create_directory(folder_ / "out.parts");
+    EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx -o out").status, 0);
+    EXPECT_FALSE(fs::exists(folder_ / "out.part999999999"));
+    EXPECT_TRUE(fs::exists(folder_ / "out.parts"));
 }
 
 TEST_F(Errors, OfAFullDisk) {

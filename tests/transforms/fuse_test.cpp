@@ -45,6 +45,17 @@ func @mlp_tanh(%x: f32[2,8], %w: f32[8]) -> (%b) kind "kernel:pointwise" scope "
 )");
 }
 
+// A chain of thousands would be one kernel of thousands otherwise, described anew with each op that joins.
+TEST(Fuse, CutsChainsThatAreTooLong) {
+    std::string text = "module \"m\" values\n\nfunc @main(%v0: f32[2,8]) -> (%v300) {\n";
+    for (int k = 0; k < 300; ++k)
+        text += "  %v" + std::to_string(k + 1) + " = tanh(%v" + std::to_string(k) + ") : f32[2,8]\n";
+    Report report;
+    const Module module = fused(text + "}\n", report);
+    EXPECT_EQ(module.main().ops.size(), 3U);
+    for (const Function& f : module.functions) EXPECT_LE(f.ops.size(), 128U) << f.name;
+}
+
 TEST(Fuse, LeavesEachPrimitiveAloneWhenToldTo) {
     EXPECT_EQ(fused_text(R"(module "m" values
 

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <utility>
 
+#include "compiler/frontend/onnx/check_model.h"
 #include "compiler/frontend/onnx/dimensions.h"
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr std::int64_t shape_like = 64;
 // Bodies of functions within functions; ONNX forbids recursion, so more is a damaged file.
 constexpr int deepest_function = 32;
+// Nodes that bodies of functions and branches expand to. Functions that call functions twice grow without bound.
+constexpr std::int64_t most_expanded_nodes = 100'000;
 
 // A framework's name: a module path and a leaf. Exporters' own names have none of it ("val_110"), or slashes and
 // colons.
@@ -61,7 +64,8 @@ Importer::Importer(std::shared_ptr<const onnx::ModelProto> model, const std::fil
       integer_values_(module_.main()) {
     for (const auto& import : model_->opset_import())
         opsets_[default_domain(import.domain()) ? "" : import.domain()] = import.version();
-    for (const auto& function : model_->functions()) functions_[{function.domain(), function.name()}] = &function;
+    for (const auto& function : model_->functions())
+        functions_[{function.domain(), function.name(), function.overload()}] = &function;
 }
 
 std::int64_t Importer::opset(const std::string& domain) const {
@@ -70,6 +74,7 @@ std::int64_t Importer::opset(const std::string& domain) const {
 }
 
 Module Importer::run() {
+    check_opsets(*model_);
     if (const std::int64_t version = opset(""); version < first_opset || version > last_opset) {
         Diagnostic d;
         d.message = fmt::format("the model is of opset {}, which is not supported", version);
@@ -78,6 +83,7 @@ Module Importer::run() {
         d.help = "export with torch.onnx.export(..., opset_version=20)";
         throw UserError(std::move(d));
     }
+    check_model(*model_);
     for (const auto& node : model_->graph().node())
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
     import_inputs();
@@ -157,6 +163,16 @@ void Importer::import_inputs() {
         info.names = {input.name};
         info.batched = input.batched;
         const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
+        if (!countable(type.dims) || type.elements() == 0) {
+            Diagnostic d;
+            d.message = fmt::format("the input {} has {}", input.name,
+                                    countable(type.dims) ? "no elements" : "a shape that no tensor can have");
+            d.actual = fmt::format("[{}]", to_string(type.dims));
+            d.help = options_.batch > 0 || options_.seq > 0 || !options_.dims.empty()
+                         ? "choose other values for --batch, --seq and --dim"
+                         : "export the model with inputs of another shape";
+            throw UserError(std::move(d));
+        }
         Binding binding;
         binding.narrow = narrow_type(input.data_type);
         if (binding.narrow != 0) info.entries = narrow_entries(binding.narrow);
@@ -180,7 +196,8 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
             for (const auto* node : consumers_[tensor.name()])
                 if (says == Placeholder::unknown) says = placeholder_of(*node, tensor.name());
         const bool single = type.elements() <= 1 && says != Placeholder::parameter;
-        if (!is_float(type.dtype) || (single && (says == Placeholder::buffer || !dotted(tensor.name())))) {
+        if (!is_float(type.dtype) || type.elements() == 0 ||
+            (single && (says == Placeholder::buffer || !dotted(tensor.name())))) {
             binding.proto = &tensor;
             bind(tensor.name(), std::move(binding));
             continue;
@@ -208,7 +225,15 @@ void Importer::import_outputs() {
             d.help = "export the model again";
             throw UserError(std::move(d));
         }
-        module_.main().results.push_back(value(output.name()));
+        const Value result = value(output.name());
+        if (type(result).elements() == 0) {
+            Diagnostic d;
+            d.message = fmt::format("the output {} has no elements", output.name());
+            d.actual = fmt::format("[{}]", to_string(type(result).dims));
+            d.help = "export the model with inputs of a shape for which there is something to compute";
+            throw UserError(std::move(d));
+        }
+        module_.main().results.push_back(result);
         module_.main().result_names.push_back(output.name());
     }
 }
@@ -236,8 +261,12 @@ void Importer::import_node(const onnx::NodeProto& node) {
     const std::int64_t version = opset(node.domain());
     Node view(*this, node, version);
     try {
+        if ((depth_ > 0 || nesting_ > 0) && ++expanded_nodes_ > most_expanded_nodes)
+            view.fail(fmt::format("the model's functions expand to more than {} nodes", most_expanded_nodes),
+                      "export the model without functions, or a smaller part of it");
+        if (default_domain(node.domain())) check_node(node, version);
         const OpImporter* importer = default_domain(node.domain()) ? find_importer(node.op_type(), version) : nullptr;
-        const bool of_model = functions_.contains({node.domain(), node.op_type()});
+        const bool of_model = function_of(node) != nullptr;
         if (importer != nullptr && !of_model) {
             if (nesting_ == 0) materialised_.clear();
             ++nesting_;
@@ -262,6 +291,10 @@ void Importer::import_node(const onnx::NodeProto& node) {
         if (d.node.empty() && !provenance.nodes.empty()) d.node = provenance.nodes.front();
         if (d.op.empty() && !provenance.node_ops.empty()) d.op = provenance.node_ops.front();
         if (d.module.empty()) d.module = provenance.scope;
+        if (d.help.empty())
+            d.help =
+                "the graph breaks ONNX's rules here, as onnx.checker.check_model(..., full_check=True) should say: "
+                "export the model again";
         throw;
     }
 }
@@ -296,9 +329,14 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
     integer_values_.forget_from(static_cast<std::uint32_t>(first_value), first_op);
 }
 
+const onnx::FunctionProto* Importer::function_of(const onnx::NodeProto& node) const {
+    const auto at = functions_.find({node.domain(), node.op_type(), node.overload()});
+    return at == functions_.end() ? nullptr : at->second;
+}
+
 bool Importer::import_body(const onnx::NodeProto& node) {
-    if (const auto of_model = functions_.find({node.domain(), node.op_type()}); of_model != functions_.end()) {
-        import_function(*of_model->second, node);
+    if (const onnx::FunctionProto* of_model = function_of(node)) {
+        import_function(*of_model, node);
         return true;
     }
     if (!default_domain(node.domain())) return false;
@@ -325,8 +363,18 @@ void Importer::import_function(const onnx::FunctionProto& function, const onnx::
         inner.bindings[function.input(k)] = *find(node.input(k));
     }
     const std::map<std::string, std::int64_t> opsets_before = opsets_;
-    for (const auto& import : function.opset_import())
+    for (const auto& import : function.opset_import()) {
         opsets_[default_domain(import.domain()) ? "" : import.domain()] = import.version();
+        if (default_domain(import.domain()) && (import.version() < first_opset || import.version() > last_opset)) {
+            Diagnostic d;
+            d.message = fmt::format("the function {} is of opset {}, which is not supported", function.name(),
+                                    import.version());
+            d.expected = fmt::format("opset {} to {}", first_opset, last_opset);
+            d.actual = fmt::format("opset {}", import.version());
+            d.help = "export with torch.onnx.export(..., opset_version=20)";
+            throw UserError(std::move(d));
+        }
+    }
     const Provenance provenance_before = outer_provenance_;
     if (depth_ == 0) outer_provenance_ = builder_.provenance();
     Names* names_before = std::exchange(names_, &inner);
@@ -377,6 +425,7 @@ std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
     inner.outer = names_;
     Names* before = std::exchange(names_, &inner);
     for (const auto& tensor : graph.initializer()) {
+        check_tensor(tensor);
         Binding binding;
         binding.proto = &tensor;
         binding.narrow = narrow_type(tensor.data_type());

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct Names {
     Names* outer = nullptr;
 };
 
-// Functions of the model, by domain and name.
-using FunctionTable = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
+// Functions of the model, by domain, name and overload.
+using FunctionTable = std::map<std::tuple<std::string, std::string, std::string>, const onnx::FunctionProto*>;
 
 class Importer {
   public:
@@ -68,6 +69,7 @@ class Importer {
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
     void import_outputs();
+    const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
     void keep_narrow(const onnx::NodeProto& node);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
@@ -86,10 +88,11 @@ class Importer {
     std::map<std::string, std::int64_t> opsets_;
     Names top_;
     Names* names_ = &top_;
-    Provenance outer_provenance_;  // of the node whose function body is being imported
-    int depth_ = 0;                // of function bodies
-    int nesting_ = 0;              // of nodes within nodes (a branch of If)
-    std::deque<Names> subgraphs_;  // kept: materialised_ may point into them
+    Provenance outer_provenance_;      // of the node whose function body is being imported
+    int depth_ = 0;                    // of function bodies
+    int nesting_ = 0;                  // of nodes within nodes (a branch of If)
+    std::int64_t expanded_nodes_ = 0;  // imported from bodies of functions and branches
+    std::deque<Names> subgraphs_;      // kept: materialised_ may point into them
     std::vector<std::pair<Binding*, Value>>
         materialised_;  // constants that became values while importing the current node
     std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names

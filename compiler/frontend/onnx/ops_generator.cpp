@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "compiler/frontend/onnx/check_model.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
 
@@ -12,6 +13,7 @@ namespace {
 void constant(Node& n) {
     if (const auto* value = n.attribute("value")) {
         n.importer().dtype(value->t().data_type(), "the constant " + n.proto().name());
+        check_tensor(value->t());
         return n.output_constant(0, n.importer().reader().tensor(value->t()), narrow_type(value->t().data_type()));
     }
     if (const auto* value = n.attribute("value_float"))
@@ -35,6 +37,7 @@ void constant_of_shape(Node& n) {
     Type type = Type::tensor(DType::f32, dims);
     double value = 0;
     if (const auto* given = n.attribute("value")) {
+        check_tensor(given->t());
         const Tensor one = n.importer().reader().tensor(given->t());
         if (one.size() != 1) n.fail("the value of ConstantOfShape is to be one element");
         type.dtype = one.type.dtype;
@@ -49,8 +52,11 @@ void range(Node& n) {
         n.fail("the bounds of Range depend on the model's data; shapes are fixed when compiling",
                "export the model so that its shapes follow from the shapes of its inputs alone");
     if (delta->at(0) == 0) n.fail("Range with a step of 0");
-    const auto count =
-        static_cast<std::int64_t>(std::max(0.0, std::ceil((limit->at(0) - start->at(0)) / delta->at(0))));
+    const double elements = std::max(0.0, std::ceil((limit->at(0) - start->at(0)) / delta->at(0)));
+    if (!(elements <= 0x1p40))  // no tensor has more; an infinite bound, or one that is no number
+        n.fail("Range does not end", {}, {},
+               fmt::format("from {} to {} in steps of {}", start->at(0), limit->at(0), delta->at(0)));
+    const auto count = static_cast<std::int64_t>(elements);
     n.output(0,
              n.b().constant(ConstExpr::affine(Type::tensor(start->type.dtype, {count}), start->at(0), {delta->at(0)})));
 }
@@ -77,11 +83,12 @@ void eye_like(Node& n) {
 
 void one_hot(Node& n) {
     const std::int64_t depth = n.integer(1, "depth");
+    if (depth < 1 || !countable({depth})) n.fail(fmt::format("OneHot with a depth of {}", depth));
     const std::optional<Tensor> values = n.known(2);  // off, on
-    if (!values || values->size() != 2) n.fail("the values of OneHot are to be constants");
+    if (!values || values->size() != 2)
+        n.fail("the values of OneHot are to be two constants", "use torch.nn.functional.one_hot");
     const std::int64_t rank = n.type(0).rank();
     const std::int64_t axis = n.axis(n.integer("axis", -1), rank + 1);
-    if (depth <= 0) n.fail(fmt::format("OneHot with a depth of {}", depth));
     // Negative ones count from the end; what is outside names nothing.
     Value i = n.b().cast(n.input(0), DType::i64);
     const Value negative = n.b().op("lt", {i, n.b().scalar(DType::i64, 0)});

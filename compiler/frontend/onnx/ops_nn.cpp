@@ -52,7 +52,10 @@ void rms_normalization(Node& n) {
 // Exports for inference have none; in training mode a ratio of 0 changes nothing.
 void dropout(Node& n) {
     double ratio = 0.5;
-    if (const auto known = n.known(1)) ratio = known->at(0);
+    if (const auto known = n.known(1)) {
+        if (known->size() != 1) n.fail("the ratio of Dropout is to be one number");
+        ratio = known->at(0);
+    }
     bool training = false;
     if (n.has(2)) training = n.integer(2, "training_mode") != 0;
     if (training && ratio != 0)
@@ -80,14 +83,18 @@ void attention(Node& n) {
     if (n.wants(3))
         n.fail("Attention that gives its scores is not supported", "export the model without output_attentions");
     Builder& b = n.b();
-    const bool joined = n.type(0).rank() == 3;
+    const std::int64_t rank = n.type(0).rank();
+    if ((rank != 3 && rank != 4) || n.type(1).rank() != rank || n.type(2).rank() != rank)
+        n.fail("Attention takes queries, keys and values of three dimensions, or of four", {}, {},
+               fmt::format("{}, {}, {}", to_string(n.type(0)), to_string(n.type(1)), to_string(n.type(2))));
+    const bool joined = rank == 3;
     auto split = [&](std::size_t i, std::string_view heads_name) {
         const Value v = n.input(i);
         const Dims d = n.type(i).dims;
         if (!joined) return v;
         const std::int64_t heads = n.integer(heads_name, 0);
         if (heads <= 0 || d[2] % heads != 0)
-            n.fail(fmt::format("Attention needs {} that divides {}", heads_name, d[2]));
+            n.fail(fmt::format("Attention needs {} that divides {}", heads_name, d[2]), {}, {}, std::to_string(heads));
         return b.transpose(b.reshape(v, {d[0], d[1], heads, d[2] / heads}), {0, 2, 1, 3});
     };
     const Value q = split(0, "q_num_heads");
@@ -133,6 +140,10 @@ void attention(Node& n) {
 Value cross_entropy(Node& n, Value scores) {
     Builder& b = n.b();
     const Type type = n.importer().type(scores);
+    if (type.rank() < 2 || type.dims[1] == 0)
+        n.fail(fmt::format("{} takes scores of two dimensions or more, the second one for the classes",
+                           n.proto().op_type()),
+               {}, {}, to_string(type));
     Dims permutation = {0};
     for (std::int64_t d = 2; d < type.rank(); ++d) permutation.push_back(d);
     permutation.push_back(1);
@@ -140,14 +151,23 @@ Value cross_entropy(Node& n, Value scores) {
     const std::int64_t rows = type.elements() / classes;
     const Value x = b.reshape(b.transpose(scores, permutation), {rows, classes});
     const Value labels = b.reshape(n.input(1), {rows});
+    const std::int64_t ignored = n.integer("ignore_index", -100);
+    if (const std::optional<Tensor> known = n.known(1); known && !known->floating())
+        for (std::int64_t label : known->i)
+            if (label != ignored && (label < 0 || label >= classes))
+                n.fail(
+                    fmt::format("a label of {} is {}, and there are {} classes", n.proto().op_type(), label, classes));
     // Without an attribute nothing is ignored: every label is a class, so a number that is none will do.
-    const Attributes attributes = {{"ignore_index", n.integer("ignore_index", -100)}};
+    const Attributes attributes = {{"ignore_index", ignored}};
     Value loss = b.emit("cross_entropy", {x, labels}, attributes)[0];
     if (n.string("reduction", "mean") == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
     return b.cast(loss, type.dtype);
 }
 
 bool reduces_without_class_weights(Node& n) {
+    const std::string how = n.string("reduction", "mean");
+    if (how != "mean" && how != "sum" && how != "none")
+        n.fail(fmt::format("{} has no reduction {}", n.proto().op_type(), how), {}, "mean, sum or none", how);
     return !n.has(2) && n.string("reduction", "mean") != "none";
 }
 

@@ -6,6 +6,9 @@
 namespace thunderc::onnx_frontend {
 namespace {
 
+// Each tensor is an operation of its own.
+constexpr std::int64_t longest_sequence = 10'000;
+
 void construct(Node& n) {
     std::vector<Value> values;
     for (std::size_t i = 0; i < n.inputs(); ++i) values.push_back(n.input(i));
@@ -16,14 +19,22 @@ void construct(Node& n) {
 void split(Node& n) {
     const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
     const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
+    const auto limit = [&n](std::int64_t parts) {
+        if (parts > longest_sequence)
+            n.fail(fmt::format("SplitToSequence makes {} tensors, and a sequence has no more than {}", parts,
+                               longest_sequence),
+                   "express it by operators on the whole tensor");
+    };
     std::vector<std::int64_t> sizes;
     bool drop = false;
     if (!n.has(1)) {
+        limit(size);
         sizes.assign(static_cast<std::size_t>(size), 1);
         drop = n.integer("keepdims", 1) == 0;
     } else if (n.type(1).dims.empty()) {
         const std::int64_t part = n.integer(1, "size");
         if (part <= 0) n.fail("SplitToSequence with parts of no elements");
+        limit(size / part);
         for (std::int64_t begin = 0; begin < size; begin += part) sizes.push_back(std::min(part, size - begin));
     } else {
         sizes = n.integers(1, "sizes");
@@ -31,7 +42,7 @@ void split(Node& n) {
     std::vector<Value> parts;
     std::int64_t begin = 0;
     for (std::int64_t part : sizes) {
-        if (part < 0 || begin + part > size)
+        if (part < 0 || part > size - begin)
             n.fail("the sizes of SplitToSequence do not add up", {}, std::to_string(size), to_string(sizes));
         Value v = n.b().slice(n.input(0), axis, begin, begin + part);
         if (drop) {
@@ -50,7 +61,8 @@ void at(Node& n) {
     const auto length = static_cast<std::int64_t>(values.size());
     std::int64_t k = n.integer(1, "position");
     if (k < 0) k += length;
-    if (k < 0 || k >= length) n.fail(fmt::format("SequenceAt asks for element {} of {}", k, length));
+    if (k < 0 || k >= length)
+        n.fail(fmt::format("SequenceAt asks for element {} of {}", n.integer(1, "position"), length));
     n.output(0, values[static_cast<std::size_t>(k)]);
 }
 

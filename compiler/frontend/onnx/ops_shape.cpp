@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "compiler/frontend/onnx/importer.h"
@@ -32,7 +33,7 @@ void reshape(Node& n) {
     Dims dims = n.integers(1, "shape");
     const bool allow_zero = n.integer("allowzero", 0) != 0;
     const std::int64_t total = element_count(from);
-    std::int64_t known = 1;
+    Dims known;
     std::size_t open = dims.size();
     for (std::size_t d = 0; d < dims.size(); ++d) {
         if (dims[d] == 0 && !allow_zero) {
@@ -43,11 +44,12 @@ void reshape(Node& n) {
             if (open != dims.size()) n.fail("Reshape leaves two dimensions open");
             open = d;
         } else {
-            known *= dims[d];
+            known.push_back(dims[d]);
         }
     }
-    if (open != dims.size()) dims[open] = known == 0 ? 0 : total / known;
-    if (element_count(dims) != total)
+    const bool natural = std::all_of(known.begin(), known.end(), [](std::int64_t d) { return d >= 0; });
+    if (open != dims.size() && natural) dims[open] = element_count(known) == 0 ? 0 : total / element_count(known);
+    if (!natural || element_count(dims) != total)
         n.fail("Reshape changes the number of elements",
                "where the exported shapes are baked in, leave --batch and --seq out",
                fmt::format("{} elements: [{}]", total, to_string(from)), fmt::format("[{}]", to_string(dims)));
@@ -57,9 +59,10 @@ void reshape(Node& n) {
 void flatten(Node& n) {
     const Dims from = n.type(0).dims;
     const auto rank = static_cast<std::int64_t>(from.size());
-    std::int64_t axis = n.integer("axis", 1);
-    if (axis < 0) axis += rank;
-    if (axis < 0 || axis > rank) n.fail(fmt::format("the axis {} of Flatten is out of range", axis));
+    const std::int64_t given = n.integer("axis", 1), axis = given < 0 ? given + rank : given;
+    if (axis < 0 || axis > rank)
+        n.fail(fmt::format("the axis {} of Flatten is out of range", given), {}, fmt::format("{} to {}", -rank, rank),
+               std::to_string(given));
     const std::int64_t rows = element_count(Dims(from.begin(), from.begin() + axis));
     const std::int64_t columns = element_count(Dims(from.begin() + axis, from.end()));
     n.output(0, n.b().reshape(n.input(0), {rows, columns}));
@@ -108,8 +111,9 @@ void expand(Node& n) {
     const std::vector<std::int64_t> to = n.integers(1, "shape");
     const std::optional<Dims> dims = broadcast(from, to);
     if (!dims)
-        n.fail("Expand cannot broadcast its input", {}, fmt::format("[{}]", to_string(to)),
-               fmt::format("[{}]", to_string(from)));
+        n.fail("Expand cannot broadcast its input",
+               "where the exported shapes are baked in, leave --batch and --seq out",
+               fmt::format("[{}]", to_string(to)), fmt::format("[{}]", to_string(from)));
     n.output(0, n.b().broadcast_to(n.input(0), *dims));
 }
 
@@ -117,8 +121,10 @@ void expand(Node& n) {
 Value slice_axis(Node& n, Value v, std::int64_t axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
     const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
     if (step == 0) n.fail("Slice with a step of 0");
+    step = std::clamp(step, -size - 1, size + 1);  // more is past either end as well
     if (begin < 0) begin += size;
     if (end < 0 && end > std::numeric_limits<std::int64_t>::min() + size) end += size;
+    if (size == 0) return v;
     if (step > 0) {
         begin = std::clamp<std::int64_t>(begin, 0, size);
         end = std::clamp<std::int64_t>(end, begin, size);
@@ -165,17 +171,33 @@ void split(Node& n) {
     if (n.has(1)) {
         sizes = n.integers(1, "sizes");
     } else {  // equal parts; from opset 18 on the last one may be smaller
-        const std::int64_t parts = n.integer("num_outputs", static_cast<std::int64_t>(n.outputs()));
+        const auto outputs = static_cast<std::int64_t>(n.outputs());
+        const std::int64_t parts = n.integer("num_outputs", outputs);
+        if (parts != outputs || parts == 0)
+            n.fail(fmt::format("Split makes {} parts and has {} outputs", parts, outputs));
         const std::int64_t part = (size + parts - 1) / parts;
         for (std::int64_t k = 0; k < parts; ++k) sizes.push_back(std::min(part, size - k * part));
     }
-    if (std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) != size)
-        n.fail("the sizes of Split do not add up", {}, std::to_string(size), to_string(sizes));
+    std::int64_t left = size;  // a size that is out of range leaves something over
+    for (std::int64_t part : sizes) left -= part < 0 || part > left ? size + 1 : part;
+    if (left != 0 || sizes.size() != n.outputs())
+        n.fail("the sizes of Split do not add up, or are not one for each output", {},
+               fmt::format("{} sizes, together {}", n.outputs(), size), fmt::format("[{}]", to_string(sizes)));
     std::int64_t begin = 0;
     for (std::size_t k = 0; k < sizes.size(); ++k) {
         if (n.wants(k)) n.output(k, n.b().slice(n.input(0), axis, begin, begin + sizes[k]));
         begin += sizes[k];
     }
+}
+
+// An index that may count from the end, as one from 0; whether it did.
+bool wrap_index(Node& n, std::int64_t& index, std::int64_t size) {
+    if (index < -size || index >= size)
+        n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), index, size),
+               "export the model again with these shapes");
+    if (index >= 0) return false;
+    index += size;
+    return true;
 }
 
 // Indices that may count from the end, as ones from 0. Known ones are rewritten; ids that are data are taken as they
@@ -185,15 +207,7 @@ Value indices(Node& n, std::size_t i, std::int64_t size) {
     if (!known || known->floating()) return n.input(i);
     Tensor fixed = *known;
     bool negative = false;
-    for (std::int64_t& k : fixed.i) {
-        if (k < -size || k >= size)
-            n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), k, size),
-                   "export the model again with these shapes");
-        if (k < 0) {
-            k += size;
-            negative = true;
-        }
-    }
+    for (std::int64_t& k : fixed.i) negative = wrap_index(n, k, size) || negative;
     return negative ? n.b().constant(ConstExpr::dense(std::move(fixed))) : n.input(i);
 }
 
@@ -203,8 +217,7 @@ void gather(Node& n) {
     const std::int64_t size = from[static_cast<std::size_t>(axis)];
     if (const auto known = n.known_integers(1); known && n.type(1).dims.empty()) {  // one element: a slice
         std::int64_t k = known->front();
-        if (k < 0) k += size;
-        if (k < 0 || k >= size) n.fail(fmt::format("Gather asks for element {} of {}", known->front(), size));
+        wrap_index(n, k, size);
         Dims dims = from;
         dims.erase(dims.begin() + axis);
         n.output(0, n.b().reshape(n.b().slice(n.input(0), axis, k, k + 1), dims));
@@ -214,7 +227,21 @@ void gather(Node& n) {
 }
 
 void gather_nd(Node& n) {
-    n.output(0, n.b().op("gather_nd", {n.input(0), n.input(1)}, {{"batch_dims", n.integer("batch_dims", 0)}}));
+    const Dims from = n.type(0).dims, to = n.type(1).dims;
+    const std::int64_t batch_dims = n.integer("batch_dims", 0);
+    Value index = n.input(1);
+    const auto rank = static_cast<std::int64_t>(from.size());
+    const bool fits = batch_dims >= 0 && !to.empty() && to.back() > 0 && batch_dims + to.back() <= rank;
+    if (std::optional<Tensor> known = n.known(1); known && fits && !known->floating()) {
+        bool negative = false;
+        for (std::size_t k = 0; k < known->i.size(); ++k) {
+            const std::int64_t size =
+                from[static_cast<std::size_t>(batch_dims) + k % static_cast<std::size_t>(to.back())];
+            negative = wrap_index(n, known->i[k], size) || negative;
+        }
+        if (negative) index = n.b().constant(ConstExpr::dense(std::move(*known)));
+    }
+    n.output(0, n.b().op("gather_nd", {n.input(0), index}, {{"batch_dims", batch_dims}}));
 }
 
 // Indices may be fewer than the data along any axis: what is behind them is not looked at.
@@ -237,6 +264,8 @@ void gather_elements(Node& n) {
     n.output(0, n.b().op("gather_elements", {data, wanted}, {{"axis", axis}}));
 }
 
+constexpr std::int64_t most_padding = std::int64_t{1} << 40;  // no tensor is larger
+
 void pad(Node& n) {
     if (const std::string mode = n.string("mode", "constant"); mode != "constant")
         n.fail(fmt::format("Pad in the mode {} is not supported", mode), "pad with a constant");
@@ -254,6 +283,8 @@ void pad(Node& n) {
         const std::int64_t end = pads[k + axes.size()];
         // Negative pads cut.
         const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
+        if (begin < -size || end < -size || begin + end < -size || begin > most_padding || end > most_padding)
+            n.fail(fmt::format("Pad adds {} and {} elements to a dimension of {}", begin, end, size));
         v = n.b().slice(v, axis, std::max<std::int64_t>(0, -begin), size - std::max<std::int64_t>(0, -end));
         low[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(0, begin);
         high[static_cast<std::size_t>(axis)] = std::max<std::int64_t>(0, end);
@@ -261,7 +292,8 @@ void pad(Node& n) {
     double value = 0;
     if (n.has(2)) {
         const std::optional<Tensor> known = n.known(2);
-        if (!known || known->size() != 1) n.fail("the value that Pad pads with is to be a constant");
+        if (!known || known->size() != 1)
+            n.fail("the value that Pad pads with is to be a constant", "pad with a number");
         value = known->at(0);
     }
     n.output(0, n.b().op("pad", {v}, {{"low", low}, {"high", high}, {"value", value}}));
@@ -274,9 +306,10 @@ void tile(Node& n) {
     // [a, b] -> [1, a, 1, b] -> [ra, a, rb, b] -> [ra a, rb b]
     Dims split, wide, joined;
     for (std::size_t d = 0; d < from.size(); ++d) {
+        if (repeats[d] < 0 || __builtin_mul_overflow(repeats[d], from[d], &joined.emplace_back()))
+            n.fail(fmt::format("Tile repeats a dimension of {} {} times", from[d], repeats[d]));
         split.insert(split.end(), {1, from[d]});
         wide.insert(wide.end(), {repeats[d], from[d]});
-        joined.push_back(repeats[d] * from[d]);
     }
     n.output(0, n.b().reshape(n.b().broadcast_to(n.b().reshape(n.input(0), split), wide), joined));
 }

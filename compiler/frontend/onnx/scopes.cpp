@@ -16,6 +16,14 @@ const std::string* metadata(const onnx::NodeProto& node, std::string_view key) {
 constexpr std::string_view scopes_key = "pkg.torch.onnx.name_scopes";
 constexpr std::string_view classes_key = "pkg.torch.onnx.class_hierarchy";
 
+// Names of nodes and modules stand in comments of generated text: a new line would end one, a backslash would continue
+// it.
+std::string plain(std::string text) {
+    for (char& c : text)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\\') c = '_';
+    return text;
+}
+
 std::string last_part(const std::string& path) {
     const std::size_t dot = path.rfind('.');
     return dot == std::string::npos ? path : path.substr(dot + 1);
@@ -77,8 +85,10 @@ Provenance provenance_of(const onnx::NodeProto& node) {
     } else if (node.name().starts_with("/")) {
         out.scope = scope_of_path(node.name());
     }
-    out.nodes = {node.name().empty() ? (node.output_size() > 0 ? node.output(0) : std::string()) : node.name()};
-    out.node_ops = {node.op_type()};
+    out.scope = plain(std::move(out.scope));
+    out.module_class = plain(std::move(out.module_class));
+    out.nodes = {plain(node.name().empty() ? (node.output_size() > 0 ? node.output(0) : std::string()) : node.name())};
+    out.node_ops = {plain(node.op_type())};
     return out;
 }
 

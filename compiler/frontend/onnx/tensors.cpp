@@ -27,22 +27,6 @@ static_assert(std::endian::native == std::endian::little, "ONNX's raw data is li
     throw UserError(std::move(d));
 }
 
-std::size_t bytes_of(std::int32_t data_type) {
-    switch (data_type) {
-        case TensorProto::DOUBLE:
-        case TensorProto::INT64:
-        case TensorProto::UINT64: return 8;
-        case TensorProto::FLOAT:
-        case TensorProto::INT32:
-        case TensorProto::UINT32: return 4;
-        case TensorProto::FLOAT16:
-        case TensorProto::BFLOAT16:
-        case TensorProto::INT16:
-        case TensorProto::UINT16: return 2;
-        default: return 1;
-    }
-}
-
 std::int64_t elements(const TensorProto& tensor) {
     std::int64_t count = 1;
     for (std::int64_t dim : tensor.dims()) count *= dim;
@@ -79,16 +63,26 @@ External external(const TensorProto& tensor) {
     return out;
 }
 
-std::vector<std::byte> read_external(const std::filesystem::path& folder, const TensorProto& tensor,
-                                     std::size_t wanted) {
+// `constant`: whether its numbers are needed when compiling.
+std::vector<std::byte> read_external(const std::filesystem::path& folder, const TensorProto& tensor, std::size_t wanted,
+                                     bool constant) {
     const External at = external(tensor);
     const std::filesystem::path path = folder / at.location;
     std::error_code error;
+    if (!std::filesystem::exists(path, error))
+        fail(fmt::format("the {} {} is in the external file {}, which is missing", constant ? "constant" : "data of",
+                         tensor.name(), path.string()),
+             constant ? "put the file beside the model: constants are compiled into the program"
+                      : "put the file beside the model, or give the weights with --init");
     const std::uintmax_t size = std::filesystem::file_size(path, error);
-    if (error)
-        fail(fmt::format("the data of {} is in the external file {}, which is missing", tensor.name(), path.string()),
-             "put the file beside the model, or give the weights with --init");
-    if (at.offset + wanted > size || (at.has_length && at.length < wanted))
+    if (error || !std::filesystem::is_regular_file(path, error))
+        fail(fmt::format("the data of {} is in {}, which is not a file", tensor.name(), path.string()),
+             "put the file with the data in its place");
+    if (at.has_length && at.length < wanted)
+        fail(fmt::format("the external data of {} has {} bytes, and its shape [{}] needs {}", tensor.name(), at.length,
+                         to_string(Dims(tensor.dims().begin(), tensor.dims().end())), wanted),
+             "export the model again");
+    if (at.offset > size || wanted > size - at.offset)
         fail(fmt::format("the external file {} is too short: {} needs {} bytes at offset {}, the file has {}",
                          path.string(), tensor.name(), wanted, at.offset, size),
              "copy or export the file again");
@@ -184,7 +178,7 @@ Tensor from_fields(const TensorProto& tensor, Type type) {
 
 Tensor from_raw(const TensorProto& tensor, Type type, std::span<const std::byte> raw) {
     Tensor out(std::move(type));
-    const std::size_t step = bytes_of(tensor.data_type());
+    const std::size_t step = stored_size(tensor.data_type());
     const auto count = static_cast<std::size_t>(out.size());
     if (raw.size() < count * step)
         fail(fmt::format("the tensor {} needs {} bytes and has {}", tensor.name(), count * step, raw.size()),
@@ -204,10 +198,10 @@ bool is_external(const TensorProto& tensor) {
     return tensor.data_location() == TensorProto::EXTERNAL;
 }
 
-Tensor read_tensor(const std::filesystem::path& folder, const TensorProto& tensor, Type type) {
+Tensor read_tensor(const std::filesystem::path& folder, const TensorProto& tensor, Type type, bool constant) {
     if (is_external(tensor)) {
-        const std::size_t wanted = static_cast<std::size_t>(elements(tensor)) * bytes_of(tensor.data_type());
-        return from_raw(tensor, std::move(type), read_external(folder, tensor, wanted));
+        const std::size_t wanted = static_cast<std::size_t>(elements(tensor)) * stored_size(tensor.data_type());
+        return from_raw(tensor, std::move(type), read_external(folder, tensor, wanted, constant));
     }
     if (tensor.has_raw_data()) return from_raw(tensor, std::move(type), std::as_bytes(std::span(tensor.raw_data())));
     return from_fields(tensor, std::move(type));
@@ -216,12 +210,12 @@ Tensor read_tensor(const std::filesystem::path& folder, const TensorProto& tenso
 // The bytes as they are used: f32 or bf16.
 std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const TensorProto& tensor, const Type& type) {
     const bool as_stored = tensor.data_type() == TensorProto::FLOAT || tensor.data_type() == TensorProto::BFLOAT16;
-    if (as_stored && is_external(tensor)) return read_external(folder, tensor, type.bytes());
+    if (as_stored && is_external(tensor)) return read_external(folder, tensor, type.bytes(), false);
     if (as_stored && tensor.has_raw_data() && tensor.raw_data().size() == type.bytes()) {
         const auto raw = std::as_bytes(std::span(tensor.raw_data()));
         return {raw.begin(), raw.end()};
     }
-    const Tensor values = read_tensor(folder, tensor, type);
+    const Tensor values = read_tensor(folder, tensor, type, false);
     std::vector<std::byte> bytes(type.bytes());
     for (std::size_t k = 0; k < values.f.size(); ++k) {
         const auto value = static_cast<float>(values.f[k]);
@@ -236,6 +230,22 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const Ten
 }
 
 }  // namespace
+
+std::size_t stored_size(std::int32_t data_type) {
+    switch (data_type) {
+        case TensorProto::DOUBLE:
+        case TensorProto::INT64:
+        case TensorProto::UINT64: return 8;
+        case TensorProto::FLOAT:
+        case TensorProto::INT32:
+        case TensorProto::UINT32: return 4;
+        case TensorProto::FLOAT16:
+        case TensorProto::BFLOAT16:
+        case TensorProto::INT16:
+        case TensorProto::UINT16: return 2;
+        default: return 1;
+    }
+}
 
 std::optional<DType> dtype_of(std::int32_t data_type) {
     switch (data_type) {
@@ -276,7 +286,7 @@ Type TensorReader::type(const TensorProto& tensor) const {
 }
 
 Tensor TensorReader::tensor(const TensorProto& tensor) const {
-    return read_tensor(folder_, tensor, type(tensor));
+    return read_tensor(folder_, tensor, type(tensor), true);
 }
 
 std::shared_ptr<const WeightSource> TensorReader::source(const TensorProto& tensor) const {

@@ -1,0 +1,345 @@
+// What is said of graphs that break ONNX's rules, or that no program can be made of: the whole text of each message.
+// The graphs are written in ONNX's own text form.
+#include <gtest/gtest.h>
+#include <onnx/defs/parser.h>
+#include <onnx/onnx_pb.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "compiler/frontend/frontend.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::tests {
+namespace {
+namespace fs = std::filesystem;
+
+const std::string breaks_rules =
+    "help: the graph breaks ONNX's rules here, as onnx.checker.check_model(..., full_check=True) should say: export "
+    "the "
+    "model again\n";
+const std::string damaged = "help: the graph is damaged: export the model again\n";
+
+onnx::ModelProto model(const std::string& graph, int opset = 20) {
+    onnx::ModelProto out;
+    const std::string text =
+        "<ir_version: 10, opset_import: [\"\" : " + std::to_string(opset) + ", \"f\" : 1]> " + graph;
+    onnx::OnnxParser parser(text.c_str());
+    const auto status = parser.Parse(out);
+    EXPECT_TRUE(status.IsOK()) << status.ErrorMessage() << "\n" << graph;
+    return out;
+}
+
+class Graphs : public testing::Test {
+  protected:
+    Graphs() : folder_(fs::temp_directory_path() / ("thunderc-graphs-" + std::to_string(::getpid()))) {
+        fs::create_directories(folder_);
+    }
+    ~Graphs() override { fs::remove_all(folder_); }
+
+    std::string error_of(const onnx::ModelProto& graph, const CompileOptions& options = {}) const {
+        std::ofstream(folder_ / "model.onnx", std::ios::binary) << graph.SerializeAsString();
+        try {
+            std::vector<PassRun> runs;
+            run_passes(import_model(folder_ / "model.onnx", options), pipeline(options), runs);
+        } catch (const UserError& error) {
+            std::string text = error.diagnostic().text();
+            for (std::size_t at; (at = text.find(folder_.string() + "/")) != std::string::npos;)
+                text.erase(at, folder_.string().size() + 1);
+            return text;
+        } catch (const std::exception& error) {
+            return error.what();
+        }
+        return "no error";
+    }
+    void expect(const onnx::ModelProto& graph, const std::string& text, const CompileOptions& options = {}) const {
+        EXPECT_EQ(error_of(graph, options), "error: " + text) << graph.graph().ShortDebugString();
+    }
+    // One node of f32[2,3] `x`, with other operands before it.
+    void expect_node(const std::string& node, const std::string& text, int opset = 20,
+                     const std::string& before = {}) const {
+        CompileOptions mse;
+        mse.loss = "mse";
+        expect(model("g (float[2,3] x) => (float[a,b] z) {" + before + " z = " + node + " }", opset), text, mse);
+    }
+
+    fs::path folder_;
+};
+
+TEST_F(Graphs, WithNamesThatAreNotOne) {
+    expect(model("g (float[2] x, float[3] x) => (float[2] y) { y = Relu(x) }"),
+           "the graph has two inputs x\n" + damaged);
+    expect(model("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] w = {3, 4}> { y = Add(x, w) }"),
+           "the graph has two initializers w\n" + damaged);
+    expect(model("g (float[2] x) => (float[2] y) { y = Relu(x) y = Neg(x) }"),
+           "the value y is given twice\n  node: y\n  operator: Neg\n" + damaged);
+    expect(model("g (float[2] x) => (float[2] x) { x = Relu(x) }"),
+           "the value x is given twice\n  node: x\n  operator: Relu\n" + damaged);
+    expect(model("g (float[2] x) => (float[2] y, float[2] y) { y = Relu(x) }"),
+           "the graph has two outputs y\n" + damaged);
+    expect(model("g (float[2] x) => (float[2] y) { z = Relu(x) }"),
+           "the output y is never computed\nhelp: export the model again\n");
+    expect(model("g (float[2] x) => (float[2] y) { y = Add(x, z) z = Neg(y) }"),
+           "the value z is used before it is computed\n  node: y\n  operator: Add\n" + damaged);
+    onnx::ModelProto sparse = model("g (float[2] x) => (float[2] y) { y = Add(x, w) }");
+    sparse.mutable_graph()->add_sparse_initializer()->mutable_values()->set_name("w");
+    expect(sparse, "the initializer w is sparse, which is not supported\nhelp: export it as a dense tensor\n");
+    onnx::ModelProto named = model("g (float[2] x) => (float[2] y) { y = Relu(x) }");
+    named.mutable_graph()->mutable_input(0)->set_name("x\n#error");
+    expect(named,
+           "the name of an input, x\\n#error, holds a control character or a backslash\nhelp: give it another name, "
+           "and export the model again\n");
+    named.mutable_graph()->mutable_input(0)->set_name("");
+    expect(named, "an input has no name\n" + damaged);
+}
+
+TEST_F(Graphs, OfOtherVersions) {
+    onnx::ModelProto versions = model("g (float[2] x) => (float[2] y) { y = Relu(x) }");
+    versions.add_opset_import()->set_version(18);
+    expect(versions,
+           "the model asks for opset 20 and for opset 18 of ai.onnx\nhelp: the model is damaged: export it again\n");
+    versions.clear_opset_import();
+    expect(
+        versions,
+        "the model does not say which opset its operators are of\nhelp: export the model with a version of ai.onnx\n");
+}
+
+TEST_F(Graphs, WithShapesThatNoTensorHas) {
+    expect(model("g (float[2,0] x) => (float[2] y) { y = Relu(x) }"),
+           "the input x has no elements\n  found: [2,0]\nhelp: export the model with inputs of another shape\n");
+    onnx::ModelProto input = model("g (float[2] x) => (float[2] y) { y = Relu(x) }");
+    auto& shape = *input.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+    shape.mutable_dim(0)->set_dim_value(-2);
+    expect(input,
+           "the input x has a shape that no tensor can have\n  found: [-2]\nhelp: export the model with inputs of "
+           "another shape\n");
+    shape.mutable_dim(0)->set_dim_param("n");
+    CompileOptions huge;
+    huge.batch = INT64_MAX;
+    expect(input,
+           "the input x has a shape that no tensor can have\n  found: [9223372036854775807]\nhelp: choose other values "
+           "for --batch, --seq and --dim\n",
+           huge);
+    expect(model("g (float[2,3] x) => (float[2,3] y) { s = Constant<value_ints = [0, 3]>() y = Expand(x, s) "
+                 "}"),
+           "Expand cannot broadcast its input\n  node: y\n  operator: Expand\n  expected: [0,3]\n  found: [2,3]\nhelp: "
+           "where the exported shapes are baked in, leave --batch and --seq out\n");
+    expect(model("g (float[2,3] x) => (float[a,b] y) { i = Constant<value_ints = [0]>() y = Slice(x, i, i, i) }"),
+           "the output y has no elements\n  found: [0,3]\nhelp: export the model with inputs of a shape for which "
+           "there is something to compute\n");
+    expect_node("Expand(x, s)",
+                "broadcast_to: a result of shape [1099511627776,2,3] is too large\n  node: z\n  operator: "
+                "Expand\nhelp: choose a smaller --batch and --seq, or export a smaller model\n",
+                20, "s = Constant<value_ints = [1099511627776, 2, 3]>()");
+    expect_node("Tile(x, s)", "Tile repeats a dimension of 2 -1 times\n  node: z\n  operator: Tile\n" + breaks_rules,
+                20, "s = Constant<value_ints = [-1, 1]>()");
+    expect_node("Reshape(x, s)", "Reshape leaves two dimensions open\n  node: z\n  operator: Reshape\n" + breaks_rules,
+                20, "s = Constant<value_ints = [-1, -1]>()");
+}
+
+TEST_F(Graphs, WithDataThatDoesNotFit) {
+    onnx::ModelProto data = model("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }");
+    onnx::TensorProto& w = *data.mutable_graph()->mutable_initializer(0);
+    w.set_dims(0, 3);
+    expect(data, "the tensor w has 3 elements and data for 2\nhelp: export the model again\n");
+    w.clear_float_data();
+    w.set_raw_data(std::string(8, '\0'));
+    expect(data, "the tensor w of shape [3] needs 12 bytes and has 8\nhelp: export the model again\n");
+    w.set_dims(0, -3);
+    expect(
+        data,
+        "the shape [-3] of the tensor w is none that a tensor can have\nhelp: the model is damaged: export it again\n");
+    w.set_data_type(onnx::TensorProto::STRING);
+    w.set_dims(0, 1);
+    expect(data,
+           "the tensor w is of type STRING, which is not supported\nhelp: export the model in float32 or bfloat16\n");
+}
+
+TEST_F(Graphs, WithExternalDataElsewhere) {
+    onnx::ModelProto data = model("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Add(x, w) }");
+    onnx::TensorProto& w = *data.mutable_graph()->mutable_initializer(0);
+    w.clear_float_data();
+    w.set_data_location(onnx::TensorProto::EXTERNAL);
+    expect(data, "the external data of w has no location\nhelp: export the model again\n");
+    auto* location = w.add_external_data();
+    location->set_key("location");
+    location->set_value("../weights.bin");
+    expect(data,
+           "the external data of w lies outside of the model's folder: ../weights.bin\nhelp: put the file beside the "
+           "model, and name it without a folder above\n");
+    location->set_value("/etc/passwd");
+    expect(data,
+           "the external data of w lies outside of the model's folder: /etc/passwd\nhelp: put the file beside the "
+           "model, and name it without a folder above\n");
+    location->set_value(".");
+    expect(data, "the data of w is in ., which is not a file\nhelp: put the file with the data in its place\n");
+    std::ofstream(folder_ / "weights.bin") << std::string(8, '\0');
+    location->set_value("weights.bin");
+    auto* offset = w.add_external_data();
+    offset->set_key("offset");
+    offset->set_value("-8");
+    expect(data, "the offset of the external data of w is no number: \"-8\"\nhelp: export the model again\n");
+    offset->set_value("4");
+    expect(data,
+           "the external file weights.bin is too short: w needs 8 bytes at offset 4, the file has 8\nhelp: copy or "
+           "export the file again\n");
+    offset->set_value("18446744073709551612");
+    expect(data,
+           "the external file weights.bin is too short: w needs 8 bytes at offset 18446744073709551612, the file has "
+           "8\nhelp: copy or export the file again\n");
+    offset->set_key("length");
+    offset->set_value("4");
+    expect(data, "the external data of w has 4 bytes, and its shape [2] needs 8\nhelp: export the model again\n");
+}
+
+TEST_F(Graphs, WithConstantsThatAreNotThere) {
+    onnx::ModelProto data = model("g (float[2,3] x) => (float[a,b] y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }");
+    onnx::TensorProto& s = *data.mutable_graph()->mutable_initializer(0);
+    s.clear_int64_data();
+    s.set_data_location(onnx::TensorProto::EXTERNAL);
+    auto* location = s.add_external_data();
+    location->set_key("location");
+    location->set_value("shapes.bin");
+    expect(data,
+           "the constant s is in the external file shapes.bin, which is missing\n  node: y\n  operator: Reshape\nhelp: "
+           "put the file beside the model: constants are compiled into the program\n");
+}
+
+TEST_F(Graphs, WithNodesThatONNXDoesNotDefine) {
+    expect_node("Add(x)",
+                "Add is not used as ONNX defines it\n  node: z\n  operator: Add\n  found: Node with schema(::Add:14) "
+                "has input size 1 not in range [min=2, max=2].\n" +
+                    breaks_rules);
+    expect_node("Softmax<axis = \"last\">(x)",
+                "Softmax is not used as ONNX defines it\n  node: z\n  operator: Softmax\n  found: Mismatched attribute "
+                "type in ' : axis'. Expected: 'INT', actual: 'STRING'\n" +
+                    breaks_rules);
+    expect_node("Softmax<axes = 1>(x)",
+                "Softmax is not used as ONNX defines it\n  node: z\n  operator: Softmax\n  found: Unrecognized "
+                "attribute: axes for operator Softmax\n" +
+                    breaks_rules);
+    expect_node("Cast(x)",
+                "Cast is not used as ONNX defines it\n  node: z\n  operator: Cast\n  found: Required attribute 'to' is "
+                "missing.\n" +
+                    breaks_rules);
+    expect_node(
+        "Softmax<axis = 2>(x)",
+        "the axis 2 of Softmax is out of range\n  node: z\n  operator: Softmax\n  expected: -2 to 1\n  found: 2\n" +
+            breaks_rules);
+    expect_node(
+        "Flatten<axis = -3>(x)",
+        "the axis -3 of Flatten is out of range\n  node: z\n  operator: Flatten\n  expected: -2 to 2\n  found: -3\n" +
+            breaks_rules);
+    expect_node("Add(x, i)",
+                "add: operands of one element type expected, f32[2,3] and i64[1] given\n  node: z\n  operator: Add\n" +
+                    breaks_rules,
+                20, "i = Constant<value_ints = [1]>()");
+    expect_node(
+        "MatMul(x, x)",
+        "matmul: the inner dimensions of f32[2,3] and f32[2,3] differ: 3 and 2\n  node: z\n  operator: MatMul\n" +
+            breaks_rules);
+    expect_node("Transpose<perm = [0, 0]>(x)",
+                "transpose: [0,0] is no permutation of the dimensions of f32[2,3]\n  node: z\n  operator: Transpose\n" +
+                    breaks_rules);
+    expect_node("Gather<axis = 0>(x, i)",
+                "Gather asks for element 2 of 2\n  node: z\n  operator: Gather\nhelp: export the model again with "
+                "these shapes\n",
+                20, "i = Constant<value_ints = [0, 2]>()");
+    expect_node("GatherND(x, i)",
+                "GatherND asks for element 9 of 2\n  node: z\n  operator: GatherND\nhelp: export the model again with "
+                "these shapes\n",
+                20, "i = Constant<value_ints = [9]>()");
+    expect_node("GatherElements(x, i)",
+                "GatherElements takes indices of its data's rank\n  node: z\n  operator: GatherElements\n  expected: "
+                "2\n  found: 1\n" +
+                    breaks_rules,
+                20, "i = Constant<value_ints = [1]>()");
+    expect_node("Slice(x, i, i, i, i)", "Slice with a step of 0\n  node: z\n  operator: Slice\n" + breaks_rules, 20,
+                "i = Constant<value_ints = [0]>()");
+    expect_node("Pad(x, i)",
+                "Pad adds -3 and 0 elements to a dimension of 2\n  node: z\n  operator: Pad\n" + breaks_rules, 20,
+                "i = Constant<value_ints = [-3, 0, 0, 0]>()");
+    expect_node("OneHot(i, d, v)", "OneHot with a depth of -1\n  node: z\n  operator: OneHot\n" + breaks_rules, 20,
+                "i = Constant<value_ints = [1]>() d = Constant<value_int = -1>() v = Constant<value_floats = [0.0, "
+                "1.0]>()");
+    expect_node(
+        "Range(a, b, c)",
+        "Range does not end\n  node: z\n  operator: Range\n  found: from 0 to 9.223372036854776e+18 in steps of 1\n" +
+            breaks_rules,
+        20,
+        "a = Constant<value_int = 0>() b = Constant<value_int = 9223372036854775807>() c = Constant<value_int "
+        "= 1>()");
+    expect_node("SequenceAt(s, i)",
+                "SequenceAt asks for element 2 of 2\n  node: z\n  operator: SequenceAt\n" + breaks_rules, 20,
+                "i = Constant<value_int = 2>() s = SequenceConstruct(x, x)");
+    expect_node("Attention(x, x, x)",
+                "Attention takes queries, keys and values of three dimensions, or of four\n  node: z\n  operator: "
+                "Attention\n  found: f32[2,3], f32[2,3], f32[2,3]\n" +
+                    breaks_rules,
+                23);
+    expect_node("SoftmaxCrossEntropyLoss(x, i)",
+                "a label of SoftmaxCrossEntropyLoss is 3, and there are 3 classes\n  node: z\n  operator: "
+                "SoftmaxCrossEntropyLoss\n" +
+                    breaks_rules,
+                20, "i = Constant<value_ints = [0, 3]>()");
+    expect_node("SoftmaxCrossEntropyLoss<reduction = \"product\">(x, i)",
+                "SoftmaxCrossEntropyLoss has no reduction product\n  node: z\n  operator: SoftmaxCrossEntropyLoss\n  "
+                "expected: mean, sum or none\n  found: product\n" +
+                    breaks_rules,
+                20, "i = Constant<value_ints = [0, 2]>()");
+    expect(model("g (float[2,3] x) => (float[1,3] y, float[1,3] z) { y, z = Split<axis = 0, num_outputs = 3>(x) }"),
+           "Split makes 3 parts and has 2 outputs\n  node: y\n  operator: Split\n" + breaks_rules);
+    expect(model("g (float[2,3] x) => (float[1,3] y, float[1,3] z) { s = Constant<value_ints = [3, -1]>() y, z = "
+                 "Split<axis = 0>(x, s) }"),
+           "the sizes of Split do not add up, or are not one for each output\n  node: y\n  operator: Split\n  "
+           "expected: 2 sizes, together 2\n  found: [3,-1]\n" +
+               breaks_rules);
+}
+
+TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
+    expect(model("g (float[2] x) => (float[2] y) { y = f.itself(x) } <domain: \"f\", opset_import: [\"\" : 20, \"f\" : "
+                 "1]> itself (a) => (b) { b = f.itself(a) }"),
+           "the function itself calls itself\n  node: y\n  operator: itself\nhelp: the model is damaged: export it "
+           "again\n");
+    // Each function calls the next one twice: two to the power of thirty nodes.
+    std::string functions;
+    for (int k = 0; k < 30; ++k)
+        functions += " <domain: \"f\", opset_import: [\"\" : 20, \"f\" : 1]> level" + std::to_string(k) +
+                     " (a) => (c) { b = f.level" + std::to_string(k + 1) + "(a) c = f.level" + std::to_string(k + 1) +
+                     "(b) }";
+    functions += " <domain: \"f\", opset_import: [\"\" : 20]> level30 (a) => (b) { b = Relu(a) }";
+    expect(model("g (float[2] x) => (float[2] y) { y = f.level0(x) }" + functions),
+           "the model's functions expand to more than 100000 nodes\n  node: y\n  operator: level0\nhelp: export the "
+           "model without functions, or a smaller part of it\n");
+    onnx::ModelProto twice = model(
+        "g (float[2] x) => (float[2] y) { y = f.one(x) } <domain: \"f\", opset_import: [\"\" : 20]> one (a) => (b) { b "
+        "= Relu(a) }");
+    *twice.add_functions() = twice.functions(0);
+    expect(twice, "the model has two functions one\nhelp: the model is damaged: export it again\n");
+    twice.mutable_functions()->RemoveLast();
+    twice.mutable_functions(0)->mutable_opset_import(0)->set_version(12);
+    expect(twice,
+           "the function one is of opset 12, which is not supported\n  node: y\n  operator: one\n  expected: opset 13 "
+           "to 23\n  found: opset 12\nhelp: export with torch.onnx.export(..., opset_version=20)\n");
+}
+
+TEST_F(Graphs, ThatGrowWithoutBound) {
+    expect_node("SequenceAt(s, i)",
+                "SplitToSequence makes 20000 tensors, and a sequence has no more than 10000\n  node: s\n  operator: "
+                "SplitToSequence\nhelp: express it by operators on the whole tensor\n",
+                20,
+                "n = Constant<value_ints = [20000, 2, 3]>() e = Expand(x, n) i = Constant<value_int = 2>() s = "
+                "SplitToSequence<axis = 0>(e)");
+    std::string doubling = "v0 = Relu(x)";
+    for (int k = 0; k < 70; ++k)
+        doubling += " v" + std::to_string(k + 1) + " = Concat<axis = 0>(v" + std::to_string(k) + ", v" +
+                    std::to_string(k) + ")";
+    expect_node("Relu(v70)",
+                "concat: a result of shape [549755813888,3] is too large\n  node: v38\n  operator: Concat\nhelp: "
+                "choose a smaller --batch and --seq, or export a smaller model\n",
+                20, doubling);
+}
+
+}  // namespace
+}  // namespace thunderc::tests
