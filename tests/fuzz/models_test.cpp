@@ -191,7 +191,8 @@ std::string grown(int length, const Row& row) {
         text += " v" + std::to_string(k + 1) + " = " + row(from);
     }
     onnx::ModelProto model;
-    onnx::OnnxParser parser((text + " }").c_str());
+    text += " }";
+    onnx::OnnxParser parser(text.c_str());  // reads the text where it stands
     EXPECT_TRUE(parser.Parse(model).IsOK());
     return model.SerializeAsString();
 }
