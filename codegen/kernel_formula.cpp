@@ -96,8 +96,9 @@ class Formula {
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
-            std::vector<std::string> taken = inputs_;
-            taken.insert(taken.end(), outputs_.begin(), outputs_.end());
+            std::set<std::string> taken(inputs_.begin(), inputs_.end());
+            taken.insert(outputs_.begin(), outputs_.end());
+            std::map<std::string, int> numbers;  // the next to try, by name
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
@@ -124,10 +125,8 @@ class Formula {
                 std::string name = nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name;
                 name = std::isalpha(static_cast<unsigned char>(name.front())) != 0 ? name : "t" + name;
                 const std::string base = name;
-                for (int n = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++n) {
-                    name = fmt::format("{}_{}", base, n);
-                }
-                taken.push_back(name);
+                int& number = numbers.try_emplace(base, 2).first->second;
+                while (!taken.insert(name).second) name = fmt::format("{}_{}", base, number++);
                 named_[k] = name;
                 definitions.push_back(fmt::format("{} = {}", name, body));
             }

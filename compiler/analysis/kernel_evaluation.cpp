@@ -1,5 +1,7 @@
 #include "compiler/analysis/kernel_evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -14,6 +16,10 @@ bool is_reduction(const Op& op) {
 }
 
 constexpr std::int64_t unrolled_elements = 8;
+
+// What reads pieces of pieces doubles with each op; a kernel of more values than this would not be read by anybody.
+// Models make kernels of some hundred; a constant may bring a thousand of its own.
+constexpr std::size_t most_values = 2048;
 
 // A reduction of a handful of elements that do not lie side by side is written out: it has no loop of its own.
 bool is_unrolled(const Function& function, const Op& op) {
@@ -133,6 +139,8 @@ std::size_t KernelEvaluation::add(KernelNode node) {
     node.level =
         row ? (column ? KernelLevel::element : KernelLevel::row) : (column ? KernelLevel::column : KernelLevel::scalar);
     if (node.finish && row) throw NotExpressible("what is known when all rows are done is used within the rows");
+    if (nest_.nodes.size() >= most_values)
+        throw NotExpressible(fmt::format("a nest of more than {} values", most_values));
     nest_.nodes.push_back(std::move(node));
     return nest_.nodes.size() - 1;
 }

@@ -180,6 +180,39 @@ TEST_F(DamagedModels, OfManyOperators) {
     mutate_models("operators", model, 200, options);
 }
 
+// x W, then a row of nodes: `row` gives the node that makes v<k+1> of v<k>.
+template <typename Row>
+std::string grown(int length, const Row& row) {
+    std::string text = "<ir_version: 10, opset_import: [\"\" : 20]> g (float[2,4] x) => (float[a,b] v" +
+                       std::to_string(length) +
+                       ") <float[4,3] weight = {1,2,3,1,2,3,1,2,3,1,2,3}> { v0 = MatMul(x, weight)";
+    for (int k = 0; k < length; ++k) {
+        const std::string from = "v" + std::to_string(k);
+        text += " v" + std::to_string(k + 1) + " = " + row(from);
+    }
+    onnx::ModelProto model;
+    text += " }";
+    onnx::OnnxParser parser(text.c_str());  // reads the text where it stands
+    EXPECT_TRUE(parser.Parse(model).IsOK());
+    return model.SerializeAsString();
+}
+
+// What a graph doubles with each node is 2^60 where somebody writes it out; what takes the square of a length of
+// thousands, or the cube, does not end either.
+TEST_F(DamagedModels, ThatGrow) {
+    CompileOptions options;
+    options.loss = "mse";
+    options.trainable = "weight";
+    auto twice = [](const char* op) {
+        return [op](const std::string& v) { return std::string(op) + "(" + v + ", " + v + ")"; };
+    };
+    EXPECT_TRUE(try_bytes(grown(60, twice("Add")), "sums", options));
+    EXPECT_TRUE(try_bytes(grown(60, twice("Mul")), "squares", options));
+    EXPECT_TRUE(try_bytes(grown(25, twice("Concat<axis = 0>")), "concatenations", options));
+    EXPECT_FALSE(try_bytes(grown(60, twice("Concat<axis = 0>")), "concatenations that are too long", options));
+    EXPECT_TRUE(try_bytes(grown(60, [](const std::string& v) { return "Relu(" + v + ")"; }), "a chain", options));
+}
+
 TEST_F(DamagedModels, CutAnywhere) {
     const std::string whole = read_file(fs::path(FIXTURES) / "mlp/dynamo.logits.onnx");
     for (std::size_t k = 0; k < 200; ++k)
