@@ -230,7 +230,9 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Norm& n,
     while (!operands.back()) operands.pop_back();
     const char* name = layer ? "layer_norm" : "rms_norm";
     Value y = b.emit(name, std::move(operands), std::move(attributes))[0];
-    rewriter.replace(op, std::vector<Value>{y});
+    // A weight with more dimensions than x gives the result leading ones.
+    b.set_provenance(place(provenance));
+    rewriter.replace(op, std::vector<Value>{b.reshape(y, result.dims)});
     report.done(name, where(provenance), replaced_text(provenance));
 }
 

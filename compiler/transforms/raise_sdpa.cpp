@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +33,7 @@ struct Attention {
     bool causal = false;
     std::int64_t window = 0;
     std::optional<Padding> padding;
+    bool finite = false;  // what padding hides is lowered by a finite number, not by -inf
     std::int64_t B = 0, NH = 0, KVH = 0, T = 0, S = 0, HS = 0;
     Matched matched;
 };
@@ -146,6 +148,7 @@ class Matcher {
                 std::size_t scores = leads_to_product(d_, op->operands[1]) ? 1 : 2;
                 std::optional<double> fill = d_.splat(op->operands[3 - scores]);
                 if (!fill || *fill > -1e4) throw Declined{"masked scores are replaced by something else than -inf"};
+                fill_ = *fill;
                 boolean(op->operands[0], scores == 1);
                 v = op->operands[scores];
             }
@@ -154,6 +157,9 @@ class Matcher {
 
     void constant_part(const ConstExpr& mask) {
         MaskClass c = classify_mask(mask, a_.T, a_.S);
+        // What such rows give depends on how the mask is written, and is known here to be wanted.
+        if (a_.S < a_.T && (c.kind == MaskClass::Kind::causal || c.kind == MaskClass::Kind::window))
+            throw Declined{"the first positions may read no key"};
         switch (c.kind) {
             case MaskClass::Kind::none: return;
             case MaskClass::Kind::causal: a_.causal = true; return;
@@ -182,6 +188,7 @@ class Matcher {
             throw Declined{"the mask adds something else than 0 and -inf"};
         m.add(op);
         a_.matched.add(m);
+        fill_ = std::min(*then, *otherwise);
         boolean(op->operands[0], *then == 0);
     }
 
@@ -212,6 +219,7 @@ class Matcher {
                 d_.type(view.base).elements() == a_.B * a_.S) {
                 a_.matched.add(view.matched);
                 a_.padding = Padding{std::move(view), !holds};
+                a_.finite = std::isfinite(fill_);
                 return;
             }
         }
@@ -249,6 +257,7 @@ class Matcher {
     const Op& op_;
     Attention a_;
     Value product_;
+    double fill_ = 0;  // of the mask that is being read: what it puts on scores that do not count
 };
 
 void emit(Rewriter& rewriter, const Op& op, const Attention& a, Report& report) {
@@ -282,11 +291,13 @@ void emit(Rewriter& rewriter, const Op& op, const Attention& a, Report& report) 
 void raise(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
+    std::vector<std::string> finite;
     for (const Op& op : rewriter.old_ops()) {
         const std::size_t before = f.ops.size();
         try {
             if (std::optional<Attention> a = Matcher(d, op).run()) {
                 emit(rewriter, op, *a, report);
+                if (a->finite) finite.push_back(where(a->matched.provenance()));
                 continue;
             }
         } catch (const Declined& declined) {
@@ -296,6 +307,11 @@ void raise(Function& f, Report& report) {
         rewriter.keep(op);
     }
     rewriter.finish();
+    if (!finite.empty())
+        report.warning("sdpa",
+                       finite.size() == 1 ? finite[0] : fmt::format("{} and {} more", finite[0], finite.size() - 1),
+                       "a position whose keys are all padding gets 0, where the graph, whose mask is finite, gives it "
+                       "the mean of values it may not read: leave such positions out of the loss");
 }
 
 }  // namespace

@@ -142,6 +142,49 @@ func @main(%x: f32[2,3,4] input "x", %w: f32[4] parameter "w", %b: f32[4] parame
 )"));
 }
 
+// The product with a weight of more dimensions has these as well.
+TEST(RaiseNorm, AWeightMayHaveMoreDimensions) {
+    EXPECT_EQ(raised(R"(
+func @main(%x: f32[3,4] input "x", %w: f32[1,1,4] parameter "norm.weight") -> (%y) {
+  %eps = constant() {value = <f32[] splat 1e-05>} : f32[]
+  %s = mul(%x, %x) : f32[3,4]
+  %m = reduce_mean(%s) {axes = [-1], keep_dims = true} : f32[3,1]
+  %v = add(%m, %eps) : f32[3,1]
+  %q = sqrt(%v) : f32[3,1]
+  %n = div(%x, %q) : f32[3,4]
+  %y = mul(%n, %w) : f32[1,3,4]
+}
+)"),
+              text(R"(
+func @main(%x: f32[3,4] input "x", %w: f32[1,1,4] parameter "norm.weight") -> (%y) {
+  %row = reshape(%w) {dims = [4]} : f32[4]
+  %n, %rstd = rms_norm(%x, %row) {eps = 1e-05} : f32[3,4], f32[3]
+  %y = reshape(%n) {dims = [1, 3, 4]} : f32[1,3,4]
+}
+)"));
+    EXPECT_EQ(raised(R"(
+func @main(%x: f32[3,4] input "x", %w: f32[4] parameter "norm.weight", %b: f32[1,1,4] parameter "norm.bias") -> (%y) {
+  %eps = constant() {value = <f32[] splat 1e-05>} : f32[]
+  %mean = reduce_mean(%x) {axes = [-1], keep_dims = true} : f32[3,1]
+  %c = sub(%x, %mean) : f32[3,4]
+  %s = mul(%c, %c) : f32[3,4]
+  %m = reduce_mean(%s) {axes = [-1], keep_dims = true} : f32[3,1]
+  %v = add(%m, %eps) : f32[3,1]
+  %q = sqrt(%v) : f32[3,1]
+  %n = div(%c, %q) : f32[3,4]
+  %z = mul(%n, %w) : f32[3,4]
+  %y = add(%z, %b) : f32[1,3,4]
+}
+)"),
+              text(R"(
+func @main(%x: f32[3,4] input "x", %w: f32[4] parameter "norm.weight", %b: f32[1,1,4] parameter "norm.bias") -> (%y) {
+  %row = reshape(%b) {dims = [4]} : f32[4]
+  %n, %mean, %rstd = layer_norm(%x, %w, %row) {eps = 1e-05} : f32[3,4], f32[3], f32[3]
+  %y = reshape(%n) {dims = [1, 3, 4]} : f32[1,3,4]
+}
+)"));
+}
+
 TEST(RaiseNorm, WithoutAWeight) {
     EXPECT_EQ(raised(R"(
 func @main(%x: f32[2,3,4] input "x") -> (%y) {

@@ -196,6 +196,43 @@ std::string attention(const std::string& argument, const std::string& scores, co
 )";
 }
 
+// A position that may read nothing is 0 in ours and the mean of the values in a graph with a finite mask.
+TEST(RaiseSdpa, PaddingByAFiniteNumberIsWarnedOf) {
+    auto padded = [](const std::string& least) {
+        Report report;  // values are not compared: they differ where no key may be read
+        raise_sdpa(parse_module("module \"m\" values\n" + attention(", %keys: bool[2,3] input \"keys\"", R"(
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %least = constant() {value = <f32[] splat )" + least + R"(>} : f32[]
+  %keys4 = reshape(%keys) {dims = [2, 1, 1, 3]} : bool[2,1,1,3]
+  %mask = select(%keys4, %zero, %least) : f32[2,1,1,3]
+  %m = add(%s, %mask) : f32[2,4,3,3])")),
+                   report);
+        return notes(report);
+    };
+    const std::string done = "done sdpa at attn: from MatMul\n";
+    EXPECT_EQ(padded("-inf"), done);
+    EXPECT_EQ(padded("-3.4028234663852886e+38"),
+              done +
+                  "warning sdpa at attn: a position whose keys are all padding gets 0, where the graph, whose mask is "
+                  "finite, gives it the mean of values it may not read: leave such positions out of the loss\n");
+}
+
+// Five positions and three keys: causal to the end leaves the first two positions nothing.
+TEST(RaiseSdpa, ConstantMasksThatLeaveNothingToReadStay) {
+    EXPECT_EQ(why_not(R"(
+func @main(%q: f32[1,2,5,8] input "q", %k: f32[1,2,3,8] input "k", %v: f32[1,2,3,8] input "v") -> (%y) {
+  %seen = constant() {value = <bool[5,3] dense [0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 0, 1, 1, 1]>} : bool[5,3]
+  %least = constant() {value = <f32[] splat -10000.0>} : f32[]
+  %kt = transpose(%k) {permutation = [0, 1, 3, 2]} : f32[1,2,8,3]
+  %scores = matmul(%q, %kt) {transpose_a = false, transpose_b = false} : f32[1,2,5,3]
+  %m = select(%seen, %scores, %least) : f32[1,2,5,3]
+  %p = softmax(%m) {axis = 3} : f32[1,2,5,3]
+  %y = matmul(%p, %v) {transpose_a = false, transpose_b = false} : f32[1,2,5,8] at "attn" [MatMul "y"]
+}
+)"),
+              "declined sdpa at attn: the first positions may read no key\n");
+}
+
 TEST(RaiseSdpa, OtherMasksAreSaid) {
     EXPECT_EQ(why_not(attention(", %mask: f32[2,1,3,3] input \"mask\"", "  %m = add(%s, %mask) : f32[2,4,3,3]")),
               "declined sdpa at attn: the mask is not known when compiling\n");
