@@ -270,7 +270,7 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     const Function& f = frame.f;
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
-        if (is_view(op) || op.name == "constant" || op.name == "member") continue;
+        if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(f, op)) continue;
         const OpDef& def = op_def(op.name);
         if (def.call && op.name != "fused") {
             for (const CallField& field : def.call(op, f).fields) {
@@ -433,7 +433,7 @@ void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
 
 void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
     const OpDef& def = op_def(op.name);
-    if (is_view(op) || op.name == "constant" || op.name == "member") return;
+    if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(frame.f, op)) return;
     if (op.name == "repeat") return loop(out, frame, op);
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);

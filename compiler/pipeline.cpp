@@ -73,6 +73,11 @@ void add_recognition(PassList& list, const CompileOptions& o) {
 
 // Layers become one function and a loop, before differentiation: one backward function, whatever the depth.
 void add_layers(PassList& list, const CompileOptions& o) {
+    // First: what is not trained is another product and another layer than what is.
+    if (o.transform != Transform::forward) {
+        list.add("freeze_parameters",
+                 [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
+    }
     if (!reference_only(o))
         list.add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
 
@@ -111,7 +116,6 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     list.add("choose_init", choose_init);
     add_layers(list, o);
 
-    list.add("freeze_parameters", [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
     list.add("differentiate", [o](Module m, Report& r) {
         DifferentiateOptions options;
         options.recompute = parse_recompute_policy(o.recompute).value();
@@ -136,8 +140,6 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     add_layers(list, o);
 
     if (o.transform == Transform::vjp) {
-        list.add("freeze_parameters",
-                 [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
         list.add("differentiate", [o](Module m, Report& r) {
             DifferentiateOptions options;
             options.recompute = parse_recompute_policy(o.recompute).value();

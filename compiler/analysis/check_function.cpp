@@ -73,7 +73,8 @@ class FunctionChecker {
                     continue;
                 }
                 first_[v.index] = last_[v.index] = at;
-                if (op.name == "constant") first_[v.index] = before, last_[v.index] = after();
+                if (op.name == "constant" || family_in_place(f_, op))
+                    first_[v.index] = before, last_[v.index] = after();
             }
         }
         for (Value v : f_.results) {

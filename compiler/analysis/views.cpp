@@ -107,4 +107,17 @@ std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dim
     return stride == 0 ? inner : stride;
 }
 
+bool family_in_place(const Function& f, const Op& op) {
+    if (op.name != "family") return false;
+    const Placement& family = f.info(op.results[0]).placement;
+    if (family.arena != Placement::Arena::constants) return false;
+    for (std::size_t k = 0; k < op.operands.size(); ++k) {
+        const Placement& member = f.info(op.operands[k]).placement;
+        if (member.arena != family.arena ||
+            member.offset != family.offset + static_cast<std::int64_t>(k) * family.layer_stride)
+            return false;
+    }
+    return true;
+}
+
 }  // namespace thunderc

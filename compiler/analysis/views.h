@@ -28,4 +28,7 @@ bool is_dense(const ViewLayout& layout, const Dims& dims);
 // stride; none where it is not so.
 std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dims, std::size_t row_dims);
 
+// After plan: whether a `family` of constants is those constants, which lie one behind the other: nothing makes it.
+bool family_in_place(const Function& f, const Op& op);
+
 }  // namespace thunderc

@@ -103,8 +103,7 @@ class Decider {
         trainable_matches_ += wanted_trainable ? 1 : 0;
         if (wanted_constant && wanted_trainable) {
             Diagnostic d;
-            d.message =
-                fmt::format("both --constant and --trainable match {}", exporters_scopes ? restored : name(k));
+            d.message = fmt::format("both --constant and --trainable match {}", exporters_scopes ? restored : name(k));
             d.help = "make one of the two expressions narrower";
             throw UserError(std::move(d));
         }

@@ -102,21 +102,28 @@ class BlockFinder {
             hashes_.push_back(kind_of(f_.ops[row_[k]]));
         }
         readers_ = {0};
-        for (std::size_t op : row_) readers_.push_back(readers_.back() + (reads_parameter(f_.ops[op]) ? 1 : 0));
+        for (std::size_t op : row_) readers_.push_back(readers_.back() + (reads_weight(f_.ops[op]) ? 1 : 0));
     }
 
-    // Whether it reads something made of parameters that no op of the row makes.
-    bool reads_parameter(const Op& op) const {
+    // A matrix that is compiled in stands for a weight.
+    bool constant_matrix(Value v) const {
+        return producer(v) != nullptr && producer(v)->name == "constant" && f_.type(v).rank() >= 2;
+    }
+
+    // Whether it reads what can be a layer's own: something made of parameters that no op of the row makes, or a matrix
+    // that is a constant.
+    bool reads_weight(const Op& op) const {
         return std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) {
-            if (!v || !from_parameter_[v.index]) return false;
+            if (!v) return false;
+            if (!from_parameter_[v.index]) return constant_matrix(v);
             const std::int32_t k = uses_.definition[v.index];
             return k < 0 || position_[static_cast<std::size_t>(k)] == nowhere ||
                    of_parameters_alone(f_.ops[static_cast<std::size_t>(k)]);
         });
     }
 
-    // Each period reads parameters of its own.
-    bool has_parameters(const Candidate& c) const {
+    // Each period can have weights of its own.
+    bool has_weights(const Candidate& c) const {
         return readers_[c.begin + c.slack + c.period * c.count] - readers_[c.begin] >= c.count;
     }
 
@@ -194,7 +201,7 @@ class BlockFinder {
                 while (k + period < n && hashes_[k] == hashes_[k + period]) ++k;
                 const std::size_t length = k - begin;
                 Candidate c{period, length / period + 1, begin, length % period};
-                if (length >= period && c.saved() >= least_saved_ops && has_parameters(c)) open.push(c);
+                if (length >= period && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
             }
         }
         while (!open.empty() && visited_ < most_visited) {
@@ -209,7 +216,7 @@ class BlockFinder {
             // One period less: without the first, or without the last.
             c.count -= 1;
             c.slack += c.period;
-            if (c.count >= 2 && c.saved() >= least_saved_ops && has_parameters(c)) open.push(c);
+            if (c.count >= 2 && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
         }
         return {};
     }
@@ -239,6 +246,22 @@ class BlockFinder {
         });
     }
 
+    // Whether two values can be members of one family, or are one.
+    bool alike(Value a, Value b) const {
+        if (a == b) return true;
+        auto info = [&](Value v) -> const ArgInfo* {
+            if (uses_.definition[v.index] >= 0 || f_.argument_info.empty()) return nullptr;
+            const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), v);
+            return at == f_.arguments.end() ? nullptr
+                                            : &f_.argument_info[static_cast<std::size_t>(at - f_.arguments.begin())];
+        };
+        const ArgInfo *x = info(a), *y = info(b);
+        if (x != nullptr && y != nullptr)
+            return x->kind == y->kind && x->trainable == y->trainable && x->note == y->note;
+        auto constant = [&](Value v) { return producer(v) != nullptr && producer(v)->name == "constant"; };
+        return x == nullptr && y == nullptr && constant(a) == constant(b);
+    }
+
     std::optional<BlockRun> verify(std::size_t begin, std::size_t period, std::size_t count) const {
         BlockRun run;
         std::map<std::vector<Value>, std::size_t> slots;  // of per-layer, shared and constant values
@@ -257,8 +280,9 @@ class BlockFinder {
                 run.operands.back().push_back(*operand);
             }
         }
-        bool layers = std::any_of(run.per_layer.begin(), run.per_layer.end(),
-                                  [&](const std::vector<Value>& v) { return from_parameter_[v[0].index]; });
+        const bool layers = std::any_of(run.per_layer.begin(), run.per_layer.end(), [&](const std::vector<Value>& v) {
+            return from_parameter_[v[0].index] || constant_matrix(v[0]);
+        });
         if (run.carried.empty() || !layers) return std::nullopt;
         find_collected(begin, period, count, run);
         return run;
@@ -292,6 +316,7 @@ class BlockFinder {
             return BlockOperand{Kind::carried, {}, at->second};
         }
         if (!all_behind_first([&](std::size_t i) { return from[i].period == nowhere; })) return std::nullopt;
+        if (!all_behind_first([&](std::size_t i) { return alike(values[0], values[i]); })) return std::nullopt;
         Kind kind = equal_constants(values)                                                   ? Kind::constant
                     : all_behind_first([&](std::size_t i) { return values[i] == values[0]; }) ? Kind::shared
                                                                                               : Kind::per_layer;
@@ -331,7 +356,7 @@ class BlockFinder {
     Uses uses_;
     Mask from_parameter_, from_input_;   // by value
     std::vector<std::size_t> row_;       // ops
-    std::vector<std::size_t> readers_;   // how many of the first ops of the row read parameters
+    std::vector<std::size_t> readers_;   // how many of the first ops of the row read weights
     mutable std::size_t visited_ = 0;    // operands
     std::vector<std::size_t> position_;  // by op: its place in the row
     std::vector<std::size_t> hashes_;    // by place

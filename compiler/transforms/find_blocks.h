@@ -11,6 +11,10 @@
 //     one value from outside everywhere               shared
 //     different values from outside                   one for each layer
 //
+// Values that are one for each layer are all parameters that are trained, all parameters that are not, all constants,
+// or all computed: a loop has one way back. Where some layers are frozen, or a constant stands for the weight of one,
+// the layers in between are runs of their own, and a single one stays as it is.
+//
 // Scopes are not looked at, so a program that has lost its metadata gives the same blocks.
 #pragma once
 

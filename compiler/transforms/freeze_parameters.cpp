@@ -32,16 +32,11 @@ Module freeze_parameters(Module module, const std::string& pattern, Report& repo
     std::size_t frozen = 0;
     for (ArgInfo& info : module.main().argument_info) {
         if (info.kind != ArgInfo::Kind::parameter) continue;
-        std::size_t matches = 0;
-        for (const std::string& name : info.names) matches += std::regex_search(name, expression) ? 1 : 0;
-        if (matches == 0) continue;
-        if (matches != info.names.size())
-            fail(fmt::format("--freeze {} matches {} of the {} layers of {}", pattern, matches, info.names.size(),
-                             name_pattern(info.names)),
-                 "freeze all layers or none of them, or add --no-roll");
+        check(info.names.size() == 1, "parameters are frozen before layers are rolled");
+        if (!std::regex_search(info.names[0], expression)) continue;
         info.trainable = false;
         ++frozen;
-        report.done("freeze_parameters", name_pattern(info.names));
+        report.done("freeze_parameters", info.names[0]);
     }
     if (frozen == 0)
         fail(fmt::format("--freeze {} matches no parameter", pattern), "thunderc inspect lists the parameters");

@@ -1,6 +1,8 @@
 // freeze_parameters: parameters whose framework name matches a regular expression are not trained: they get no gradient
-// and no optimizer state. A family is frozen as a whole where all its members match; where some do, that is an error,
-// because one loop cannot treat its layers differently.
+// and no optimizer state.
+//
+// Requires: layers are not rolled, every parameter stands alone. Layers of which some are frozen and others are not
+// become loops of their own later (find_blocks.h).
 #pragma once
 
 #include <string>

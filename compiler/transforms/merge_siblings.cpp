@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "compiler/ir/builder.h"
 #include "compiler/ops/linear.h"
@@ -26,6 +27,12 @@ bool plain(const Function& f, const Op& op, const std::set<Value>& arguments, co
     if (!arguments.contains(weight) || readers.at(weight) != 1) return false;
     if (has(op, linear_bias(0)) && !arguments.contains(op.operands[linear_bias(0)])) return false;
     return f.type(op.operands[0]).rank() >= 1;
+}
+
+bool trained(const Function& f, Value v) {
+    for (std::size_t k = 0; k < f.argument_info.size(); ++k)
+        if (f.arguments[k] == v) return f.argument_info[k].trainable;
+    return true;  // of a function that is called: its callers know
 }
 
 Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
@@ -59,9 +66,14 @@ void merge_in(Function& f, Report& report) {
     for (const Op& op : f.ops)
         for (Value v : op.operands)
             if (v) ++readers[v];
-    std::map<std::pair<Value, bool>, std::vector<std::size_t>> groups;  // by input and whether there is a bias
-    for (std::size_t k = 0; k < f.ops.size(); ++k)
-        if (plain(f, f.ops[k], arguments, readers)) groups[{f.ops[k].operands[0], has(f.ops[k], 2)}].push_back(k);
+    // By input, whether there is a bias, and what of the two is trained: one product has one gradient.
+    std::map<std::tuple<Value, bool, bool, bool>, std::vector<std::size_t>> groups;
+    for (std::size_t k = 0; k < f.ops.size(); ++k) {
+        const Op& op = f.ops[k];
+        if (!plain(f, op, arguments, readers)) continue;
+        const bool bias = has(op, 2);
+        groups[{op.operands[0], bias, trained(f, op.operands[1]), bias && trained(f, op.operands[2])}].push_back(k);
+    }
     std::map<std::size_t, std::vector<std::size_t>> merged;  // first product -> all
     std::set<std::size_t> gone;
     for (const auto& [key, group] : groups) {

@@ -161,9 +161,27 @@ Placement FunctionPlanner::result_place(const std::string& name) {
 
 // ---- constants ----
 
+// A constant for each layer: they lie one behind the other, so that the family is them.
+void FunctionPlanner::place_constant_family(const Op& family) {
+    std::set<Value> members;
+    for (Value v : family.operands) {
+        const Op* def = definition(v);
+        if (def == nullptr || def->name != "constant" || placed(v) || !members.insert(v).second) return;
+    }
+    const std::int64_t base = shared_.constant_bytes, stride = aligned(bytes_of(f_.type(family.results[0])));
+    for (Value v : family.operands) {
+        at(v) = {Arena::constants, shared_.constant_bytes, 0, {}, {}};
+        shared_.constants.emplace_back(definition(v)->attributes.constant("value"), shared_.constant_bytes);
+        shared_.constant_bytes += stride;
+    }
+    at(family.results[0]) = {Arena::constants, base, stride, {}, {}};
+}
+
 void FunctionPlanner::place_constants() {
+    for (const Op& op : f_.ops)
+        if (op.name == "family") place_constant_family(op);
     for (Op& op : f_.ops) {
-        if (op.name != "constant") continue;
+        if (op.name != "constant" || placed(op.results[0])) continue;
         const ConstPtr expr = op.attributes.constant("value");
         std::int64_t offset = -1;
         for (const auto& [other, place] : shared_.constants)

@@ -31,8 +31,9 @@ std::vector<std::pair<std::size_t, std::size_t>> FunctionPlanner::added_in_place
 void FunctionPlanner::place_sums() {
     for (std::size_t k = f_.ops.size(); k-- > 0;) {
         const std::vector<std::pair<std::size_t, std::size_t>> pairs = added_in_place(f_.ops[k], f_);
+        std::size_t adds = k;  // behind the copies that are put before it
         for (const auto& [r, o] : pairs) {
-            const Value sum = f_.ops[k].results[r], before = f_.ops[k].operands[o];
+            const Value sum = f_.ops[adds].results[r], before = f_.ops[adds].operands[o];
             const Op* def = definition(before);
             const bool own = def != nullptr && !placed(before) && !is_view(*def) && def->name != "constant" &&
                              def->name != "member" && def->name != "repeat" && uses_->single_user(before);
@@ -46,11 +47,12 @@ void FunctionPlanner::place_sums() {
             Op copy;
             copy.name = "copy";
             copy.operands = {before};
-            copy.provenance = f_.ops[k].provenance;
+            copy.provenance = f_.ops[adds].provenance;
             const Value moved = f_.add_value(f_.type(before), f_.info(before).name);
             copy.results = {moved};
-            f_.ops[k].operands[o] = moved;
-            f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(k), std::move(copy));
+            f_.ops[adds].operands[o] = moved;
+            f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(adds), std::move(copy));
+            ++adds;
             uses_.emplace(f_);
             lie_in(moved, sum);
         }

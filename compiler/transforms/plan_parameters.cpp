@@ -16,10 +16,15 @@ struct Unit {
     std::vector<std::size_t> arguments;  // of the entry function
 };
 
-std::string unit_key(const Type& type, const ArgInfo& info) {
-    if (!type.is_family()) return "";
-    std::string pattern = name_pattern(info.names);
-    return fmt::format("{}#{}", pattern.substr(0, pattern.find('{')), type.count);
+// Which of the entry's loops takes a family first.
+std::string unit_key(const Function& entry, Value v) {
+    if (!entry.type(v).is_family()) return "";
+    for (std::size_t k = 0; k < entry.ops.size(); ++k) {
+        const std::vector<Value>& operands = entry.ops[k].operands;
+        if (entry.ops[k].name == "repeat" && std::find(operands.begin(), operands.end(), v) != operands.end())
+            return fmt::format("loop {}, {} layers", k, entry.type(v).count);
+    }
+    return fmt::format("{} members", entry.type(v).count);
 }
 
 class ParameterLayout {
@@ -32,7 +37,7 @@ class ParameterLayout {
             const ArgInfo& info = entry.argument_info[k];
             if (info.kind != ArgInfo::Kind::parameter) continue;
             const Type& type = entry.type(entry.arguments[k]);
-            std::string key = unit_key(type, info);
+            std::string key = unit_key(entry, entry.arguments[k]);
             if (key.empty()) key = fmt::format("#{}", leader(k));
             auto found = by_key.find(key);
             if (found == by_key.end()) {

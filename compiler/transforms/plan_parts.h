@@ -118,6 +118,7 @@ class FunctionPlanner {
     void first_slot(std::size_t& index, std::size_t k, const CarrySlots& slots);
 
     // ---- constants ----
+    void place_constant_family(const Op& family);
     void place_constants();
 
     // ---- views: in the order of ops, so that a view of a view names the owner ----

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/analysis/constant_fold.h"
 #include "compiler/transforms/pattern.h"
 #include "compiler/transforms/rewrite.h"
 
@@ -44,7 +45,7 @@ std::optional<Match> match_product(const Definitions& d, const Op& op, Report& r
         m.transposed = !m.transposed;
         m.matched.add(transpose);
     }
-    if (!d.is_parameter(m.weight)) return decline("the second factor is no parameter");
+    if (!d.is_parameter(m.weight) && !d.constant(m.weight)) return decline("the second factor is no parameter");
     if (d.type(m.x).dtype != d.type(m.weight).dtype) return decline("input and weight are of different types");
     m.x = unfolded(d, m.x, m.matched);
     return m;
@@ -87,7 +88,11 @@ void raise(Function& f, Report& report) {
         Provenance provenance = m->matched.provenance();
         b.set_provenance(place(provenance));
         Value weight = rewriter.now(m->weight);
-        if (!m->transposed) weight = b.transpose(weight, {1, 0});
+        if (!m->transposed) {
+            const ConstPtr known = d.constant(m->weight);
+            const ConstPtr turned = known ? transpose_constant(known, {1, 0}) : nullptr;
+            weight = turned ? b.constant(turned) : b.transpose(weight, {1, 0});
+        }
         b.set_provenance(provenance);
         std::vector<Value> operands = {rewriter.now(m->x), weight};
         if (m->bias) operands.push_back(rewriter.now(m->bias));

@@ -101,6 +101,28 @@ void expect_pytorchs_updates(const GeneratedProgram& program, const fs::path& af
                  &before, 0, update_tolerance);
 }
 
+double expect_some_of_pytorchs_gradients(const GeneratedProgram& program, const fs::path& gradients) {
+    const Tensors got = read(gradients);
+    Tensors want;
+    double squares = 0;
+    for (const auto& [name, tensor] : read(program.fixture("grads.safetensors"))) {
+        if (!got.contains(name)) continue;
+        want[name] = tensor;
+        for (float x : tensor.values) squares += static_cast<double>(x) * static_cast<double>(x);
+    }
+    EXPECT_EQ(got.size(), want.size()) << "gradients that are none of the fixture's";
+    expect_close(got, want, nullptr, 1e-6 * std::sqrt(squares), gradient_tolerance);
+    return std::sqrt(squares);
+}
+
+std::vector<std::string> untouched(const GeneratedProgram& program, const fs::path& after) {
+    const Tensors before = read(program.fixture("params.safetensors"));
+    std::vector<std::string> out;
+    for (const auto& [name, tensor] : read(after))
+        if (before.contains(name) && before.at(name).values == tensor.values) out.push_back(name);
+    return out;
+}
+
 void expect_equal_tensors(const fs::path& a, const std::vector<std::string>& a_names, const fs::path& b,
                           const std::vector<std::string>& b_names) {
     const Tensors x = read(a), y = read(b);

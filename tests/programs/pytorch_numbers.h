@@ -29,6 +29,12 @@ void expect_pytorchs_log(const GeneratedProgram& program, const std::filesystem:
 void expect_pytorchs_gradients(const GeneratedProgram& program, const std::filesystem::path& gradients);
 void expect_pytorchs_updates(const GeneratedProgram& program, const std::filesystem::path& after);
 
+// Of a program that trains a part of the model: the gradients that are in the file. Returns their norm as PyTorch has
+// it.
+double expect_some_of_pytorchs_gradients(const GeneratedProgram& program, const std::filesystem::path& gradients);
+// Which parameters of a file are those of the fixture, bit for bit, as they were at the start.
+std::vector<std::string> untouched(const GeneratedProgram& program, const std::filesystem::path& after);
+
 // Two files hold the same bits: the tensor a_names[k] of the one and b_names[k] of the other.
 void expect_equal_tensors(const std::filesystem::path& a, const std::vector<std::string>& a_names,
                           const std::filesystem::path& b, const std::vector<std::string>& b_names);

@@ -1,5 +1,6 @@
 #include "compiler/transforms/merge_siblings.h"
 
+#include "compiler/ops/linear.h"
 #include "tests/transforms/equal_programs.h"
 
 namespace thunderc {
@@ -43,6 +44,24 @@ func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4]) -> (%y, %z, %t) {
   %z = linear(%y, %a) : f32[3,4]
   %t = linear(%x, %b) : f32[3,4]
 })");
+}
+
+// One product has one gradient: of three of which one is frozen, two are merged.
+TEST(MergeSiblings, LeavesWhatIsFrozenBesideWhatIsNot) {
+    Module m = module_of(R"(
+func @main(%x: f32[3,4] input "x", %a: f32[4,4] parameter "a", %b: f32[4,4] parameter "b", %c: f32[4,4] parameter "c") -> (%y, %z, %t) {
+  %y = linear(%x, %a) : f32[3,4]
+  %z = linear(%x, %b) : f32[3,4]
+  %t = linear(%x, %c) : f32[3,4]
+})");
+    m.main().argument_info[2].trainable = false;
+    Report report;
+    m = merge_siblings(std::move(m), report);
+    verify(m);
+    std::vector<std::size_t> products;  // of each linear
+    for (const Op& op : m.main().ops)
+        if (op.name == "linear") products.push_back(linear_products(op.operands.size()));
+    EXPECT_EQ(products, (std::vector<std::size_t>{2, 1}));
 }
 
 TEST(MergeSiblings, LeavesProductsOfDifferentInputs) {
