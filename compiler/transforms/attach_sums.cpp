@@ -74,12 +74,17 @@ class Sum {
         Value total = others_.empty() ? Value{} : others_[0];
         for (std::size_t k = 1; k < others_.size(); ++k) total = add(total, others_[k], sum);
         std::vector<const Input*> early;
+        bool moved = false;
         for (Input& input : inputs_) {
-            const bool stays = &input != &inputs_.back() && total && is_there(total, input.place);
-            if (total) set_operand(input.op, residual_index(input.op), total);
+            // Behind a product that moves to the sum, those that add to it move as well.
+            const bool stays = &input != &inputs_.back() && !moved && (!total || is_there(total, input.place));
+            moved = moved || !stays;
+            if (total) {
+                set_operand(input.op, residual_index(input.op), total);
+                report_.done(input.op.name == "linear" ? "residual" : "sum of gradients", where(e_.f, input.op),
+                             "added by the product");
+            }
             total = input.op.results[0];
-            report_.done(input.op.name == "linear" ? "residual" : "sum of gradients", where(e_.f, input.op),
-                         "added by the product");
             if (stays) {
                 early.push_back(&input);
             } else {

@@ -158,6 +158,24 @@ func @main(%x: f32[3,4], %w: f32[5,4], %v: f32[5,2], %r: f32[3,5]) -> (%y) {
 })");
 }
 
+// Nothing but products in a sum: the first adds nothing and stays, where the second finds it.
+TEST(AttachEpilogues, ASumOfThreeProductsAlone) {
+    expect_attached(R"(
+func @main(%x: f32[3,4], %a: f32[3,5], %b: f32[3,5], %c: f32[3,5], %u: f32[4,5], %v: f32[4,5], %w: f32[4,5]) -> (%t) {
+  %p = linear(%a, %u) : f32[3,4]
+  %q = linear(%b, %v) : f32[3,4]
+  %s = add(%p, %q) : f32[3,4]
+  %r = linear(%c, %w) : f32[3,4]
+  %t = add(%s, %r) : f32[3,4]
+})",
+                    R"(
+func @main(%x: f32[3,4], %a: f32[3,5], %b: f32[3,5], %c: f32[3,5], %u: f32[4,5], %v: f32[4,5], %w: f32[4,5]) -> (%t) {
+  %p = linear(%a, %u) : f32[3,4]
+  %q = linear(%b, %v, _, %p) : f32[3,4]
+  %t = linear(%c, %w, _, %q) : f32[3,4]
+})");
+}
+
 TEST(AttachEpilogues, AResidualIsSeenThroughAReshapeOfRows) {
     expect_attached(R"(
 func @main(%x: f32[2,3,2,2], %w: f32[5,4], %b: f32[5], %r: f32[2,3,5]) -> (%y) {
