@@ -93,7 +93,8 @@ class Lifter {
         // different numbers. What is one number throughout (norms of a model as initialised) is equal by chance.
         const bool tied = table != targets.end() || !uniform(source.get()).value_or(!matrix);
         if (tied) {
-            const std::string first = table != targets.end() ? *table : groups.contains(name) ? name : targets.front();
+            const bool table_first = table != targets.end() && (decisions_.exporters_scopes || !is_dotted(name));
+            const std::string first = table_first ? *table : groups.contains(name) ? name : targets.front();
             Lifted& lifted = add(k, first, sites, source);
             for (const std::string& other : targets)
                 if (other != first) lifted.aliases.push_back(other);

@@ -16,6 +16,8 @@ std::string RestoredNames::target(std::size_t k, const Site& site, bool first) c
     const std::string& own_name = name(k);
     if (is_dotted(own_name)) {
         const std::string own = parent(own_name);
+        // A path that is made up takes no name away.
+        if (first && !exporters_scopes_) return own_name;
         if (site.scope.empty() || within(own, site.scope) || within(site.scope, own)) return own_name;
         return site.scope + "." + (parameter_name(own_name) ? leaf(own_name) : leaf_of(k, site));
     }

@@ -581,6 +581,57 @@ func @main(%ids: i64[1,8] input "ids", %e: f32[9,4] value "t_0", %p: f32[8,4] va
               "error: nothing says whether t_1 is a parameter or a constant");
 }
 
+// A framework's name that is there stays, whatever the op that reads it would be called.
+TEST(LiftByStructure, NamesOfTablesStay) {
+    for (const char* positions :
+         {"%b = gather(%p, %positions) {axis = 0} : f32[8,4]", "%b = gather(%p, %ids) {axis = 0} : f32[1,8,4]"})
+        for (const char* rows : {"8", "12"}) {
+            SCOPED_TRACE(fmt::format("{} rows, {}", rows, positions));
+            EXPECT_EQ(lifted_names(with_numbers(fmt::format(R"(
+func @main(%ids: i64[1,8] input "ids", %e: f32[9,4] value "t_0", %p: f32[{0},4] value "transformer.wpe.weight") -> (%y) {{
+  %positions = constant() {{value = <i64[8] affine 0.0 + [1.0]>}} : i64[8]
+  %a = gather(%e, %ids) {{axis = 0}} : f32[1,8,4]
+  {1}
+  %y = add(%a, %b) : f32[1,8,4]
+}}
+)",
+                                                            rows, positions))),
+                      (Names{"embedding.weight: f32[9,4]", fmt::format("transformer.wpe.weight: f32[{},4]", rows)}));
+        }
+}
+
+// Nor does another op that reads the same tensor take it away, in whatever order they stand.
+TEST(LiftByStructure, NamesOfTiesStay) {
+    const std::vector<std::string> readers = {
+        "%a = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,4]",
+        "%b = gather(%w, %ids) {axis = 0} : f32[4,4]",
+        "%c = gather(%w, %rows) {axis = 0} : f32[4,4]",
+        "%d = slice(%w) {axis = 0, begin = 1, end = 5, step = 1} : f32[4,4]",
+    };
+    for (std::size_t one = 0; one < readers.size(); ++one)
+        for (std::size_t two = 0; two < readers.size(); ++two) {
+            if (one == two) continue;
+            SCOPED_TRACE(readers[one] + "\n" + readers[two]);
+            Report report;
+            const Module m =
+                lift_parameters(with_numbers(fmt::format(R"(
+func @main(%x: f32[4,9] input "x", %ids: i64[4] input "ids", %w: f32[9,4] value "model.shared.weight") -> (%y) {{
+  %rows = constant() {{value = <i64[4] affine 2.0 + [1.0]>}} : i64[4]
+  {}
+  {}
+  %y = add({}, {}) : f32[4,4]
+}}
+)",
+                                                         readers[one], readers[two], readers[one].substr(0, 2),
+                                                         readers[two].substr(0, 2))),
+                                {}, report);
+            verify(m);
+            const ArgInfo& weight = m.main().argument_info.back();
+            EXPECT_EQ(weight.kind, ArgInfo::Kind::parameter);
+            EXPECT_EQ(weight.names, std::vector<std::string>{"model.shared.weight"});
+        }
+}
+
 // A triangle of ones that sums along positions is a matrix in a product, and learned by nobody; pruned weights look
 // like it.
 TEST(LiftByStructure, AMatrixOfZerosIsAskedFor) {
