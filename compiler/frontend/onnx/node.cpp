@@ -1,0 +1,135 @@
+// What the importer of one operator sees of its node.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/frontend/onnx/importer.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::onnx_frontend {
+
+void Node::fail(std::string message, std::string help, std::string expected, std::string actual) const {
+    Diagnostic d;
+    d.message = std::move(message);
+    d.help = std::move(help);
+    d.expected = std::move(expected);
+    d.actual = std::move(actual);
+    throw UserError(std::move(d));
+}
+
+Value Node::input(std::size_t i) {
+    if (!has(i))
+        fail(fmt::format("{} has no input {}", proto_.op_type(), i), "the graph is damaged: export the model again");
+    const std::string& name = proto_.input(static_cast<int>(i));
+    const Value v = importer_.value(name);
+    if (!v) fail(fmt::format("the input {} of {} is a sequence", i, proto_.op_type()));
+    return v;
+}
+
+const std::vector<Value>& Node::sequence(std::size_t i) {
+    const Binding* binding = has(i) ? importer_.find(proto_.input(static_cast<int>(i))) : nullptr;
+    if (binding == nullptr || !binding->is_sequence)
+        fail(fmt::format("the input {} of {} is not a sequence", i, proto_.op_type()),
+             "the graph is damaged: export the model again");
+    return binding->sequence;
+}
+
+std::optional<Tensor> Node::known(std::size_t i) {
+    if (!has(i)) return std::nullopt;
+    const std::shared_ptr<const Tensor> tensor = importer_.constant_tensor(proto_.input(static_cast<int>(i)));
+    return tensor ? std::optional<Tensor>(*tensor) : std::nullopt;
+}
+
+std::optional<std::vector<std::int64_t>> Node::known_integers(std::size_t i) {
+    const std::optional<Tensor> tensor = known(i);
+    if (!tensor) return std::nullopt;
+    if (!tensor->floating()) return tensor->i;
+    std::vector<std::int64_t> out;
+    for (double v : tensor->f) out.push_back(static_cast<std::int64_t>(v));
+    return out;
+}
+
+std::vector<std::int64_t> Node::integers(std::size_t i, std::string_view what) {
+    std::optional<std::vector<std::int64_t>> values = known_integers(i);
+    if (!values)
+        fail(fmt::format("the {} of {} depends on the model's data; shapes are fixed when compiling", what,
+                         proto_.op_type()),
+             "export the model so that its shapes follow from the shapes of its inputs alone");
+    return *values;
+}
+
+std::int64_t Node::integer(std::size_t i, std::string_view what) {
+    const std::vector<std::int64_t> values = integers(i, what);
+    if (values.size() != 1) fail(fmt::format("the {} of {} is to be one number", what, proto_.op_type()));
+    return values[0];
+}
+
+const onnx::AttributeProto* Node::attribute(std::string_view name) const {
+    for (const auto& attribute : proto_.attribute())
+        if (attribute.name() == name) return &attribute;
+    return nullptr;
+}
+
+std::int64_t Node::integer(std::string_view name, std::int64_t otherwise) const {
+    const auto* found = attribute(name);
+    return found == nullptr ? otherwise : found->i();
+}
+
+double Node::number(std::string_view name, double otherwise) const {
+    const auto* found = attribute(name);
+    return found == nullptr ? otherwise : static_cast<double>(found->f());
+}
+
+std::string Node::string(std::string_view name, const std::string& otherwise) const {
+    const auto* found = attribute(name);
+    return found == nullptr ? otherwise : found->s();
+}
+
+std::optional<std::vector<std::int64_t>> Node::integers(std::string_view name) const {
+    const auto* found = attribute(name);
+    if (found == nullptr) return std::nullopt;
+    return std::vector<std::int64_t>(found->ints().begin(), found->ints().end());
+}
+
+std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
+    const std::optional<std::int64_t> normal = normalize_axis(axis, rank);
+    if (!normal)
+        fail(fmt::format("the axis {} of {} is out of range", axis, proto_.op_type()), {},
+             fmt::format("{} to {}", -rank, rank - 1), std::to_string(axis));
+    return *normal;
+}
+
+void Node::output(std::size_t i, Value v) {
+    if (!wants(i)) return;
+    Binding binding;
+    binding.value = v;
+    importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+void Node::output_constant(std::size_t i, Tensor tensor, std::int32_t narrow) {
+    if (!wants(i)) return;
+    Binding binding;
+    binding.narrow = narrow;
+    binding.tensor = std::make_shared<Tensor>(std::move(tensor));
+    importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+void Node::output_sequence(std::size_t i, std::vector<Value> values) {
+    if (!wants(i)) return;
+    Binding binding;
+    binding.sequence = std::move(values);
+    binding.is_sequence = true;
+    importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
+}
+
+void Node::expand_body() {
+    if (!importer_.import_body(proto_))
+        fail(fmt::format("{} in this form is not supported", proto_.op_type()),
+             "leave out its optional inputs and attributes");
+}
+
+}  // namespace thunderc::onnx_frontend
