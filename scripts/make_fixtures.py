@@ -361,6 +361,13 @@ def frontend_graphs(out):
     save("unbounded_ids", graph([helper.make_node("Cast", ["x"], ["ids"], name="cast", to=TensorProto.INT64), helper.make_node("Gather", ["embed.weight", "ids"], ["logits"], name="embed")],
                                 [tensor("x", [2, 4])], [tensor("logits", [2, 4, 6])],
                                 [numpy_helper.from_array(np.random.default_rng(0).normal(size=(11, 6)).astype(np.float32), "embed.weight")]))
+    # An attention whose first position may read nothing.
+    attend = [helper.make_node("MatMul", ["x", w], [w[0]], name=w[0]) for w in ("q.weight", "k.weight", "v.weight")]
+    attend += [helper.make_node("Attention", ["q", "k", "v", "seen"], ["y"], name="attention", q_num_heads=1, kv_num_heads=1)]
+    weights = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
+    save("nothing_to_read", graph(attend, [tensor("x", [1, 3, 4])], [tensor("y", [1, 3, 4])],
+                                  [numpy_helper.from_array(weights[k], f"{'qkv'[k]}.weight") for k in range(3)] +
+                                  [numpy_helper.from_array(np.array([[0, 0, 0], [1, 1, 0], [1, 1, 1]], bool), "seen")], opset=23))
     # Weights in a file beside the graph.
     weight = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     external = graph([helper.make_node("Gemm", ["x", "layer.weight"], ["y"], name="gemm", transB=1)], [x], [tensor("y", [2, 4])],
@@ -503,6 +510,17 @@ def operator_cases(opset):
     for args, more in (axes(1), axes(-1, 0, keepdims=0)):
         cases += [("ReduceProd", [x] + args, more)]
     cases += [("ReduceProd", [i(-3, 4, 2, 3)], {}), ("Pow", [i(-4, 5, 2, 3), s(2.0, np.float32)], {}), ("Pow", [s([4, 9, 10]), s([0.5, 0.5, 1.5], np.float32)], {})]
+    # Scales and biases that differ from row to row; the cap is below masks; a position without a key gets 0.
+    if opset >= 17:
+        cases += [("LayerNormalization", [f(2, 2), f(2, 1)], {}), ("LayerNormalization", [f(2, 2), f(2), f(2, 1)], {}), ("LayerNormalization", [f(2, 3), f(2, 1)], {})]
+        cases += [("LayerNormalization", [f(2, 2, 2), f(1, 1, 2), f(2, 2, 2)], {"axis": 1}), ("LayerNormalization", [f(2, 3, 4), f(3, 1), f(1)], {"axis": 1})]
+        cases += [("LayerNormalization", [f(2, 3), f(1, 3), f(3)], {})]
+    if opset >= 23:
+        cases += [("RMSNormalization", [f(2, 2), f(2, 1)], {}), ("RMSNormalization", [f(2, 2, 2), f(2, 1, 2)], {"axis": 1}), ("RMSNormalization", [f(2, 3, 4), f(3, 4)], {})]
+        square, some = (q, k[:, :, :3], v[:, :, :3]), np.array([[0, 0, 0], [1, 1, 0], [1, 1, 1]], bool)
+        cases += [("Attention", [*square], {"softcap": 1.0, "is_causal": 1}), ("Attention", [*square, np.tri(3, dtype=bool)], {"softcap": 1.0})]
+        cases += [("Attention", [*square, some], {}), ("Attention", [*square, Const(some)], {}), ("Attention", [*square, np.where(some, f(3, 3), np.float32(-np.inf))], {"softcap": 2.0})]
+        cases += [("Attention", [*square, some.T.copy()], {"is_causal": 1})]
     # Integers that are narrower than any type of the compiler's wrap around.
     for kind in (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32):
         cases += [("Cast", [np.array([0, 1, -1, 127, 128, 255, 256, -129, 32768, 65535, 70000, -40000, 5000000000, -5000000000])], {"to": kind})]

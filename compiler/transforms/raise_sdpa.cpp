@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,21 +49,51 @@ View whole(const Definitions& d, Value v) {
     return view;
 }
 
-// The way back through the probabilities: dropped NaNs, casts, the softmax.
-const Op* softmax_of(const Definitions& d, Value v, Matched& matched) {
+// Whether `v` says of each row of `scores` that nothing in it may be read: that its largest is -inf.
+bool says_nothing_to_read(const Definitions& d, Value v, Value scores, Matched& matched) {
+    const Op* equal = d.op(v, "eq");
+    if (equal == nullptr) return false;
+    const std::size_t constant = d.splat(equal->operands[0]) ? 0 : 1;
+    const Op* largest = d.op(equal->operands[1 - constant], "reduce_max");
+    if (d.splat(equal->operands[constant]) != -std::numeric_limits<double>::infinity() || largest == nullptr ||
+        largest->operands[0] != scores || !largest->attributes.boolean("keep_dims") ||
+        largest->attributes.integers("axes") != Dims{d.type(scores).rank() - 1})
+        return false;
+    matched.add(equal);
+    matched.add(largest);
+    return true;
+}
+
+// The way back through the probabilities: dropped NaNs, or rows without a key set to 0 before and behind the softmax;
+// casts, the softmax. Gives the scores.
+std::optional<Value> scores_of(const Definitions& d, Value v, Matched& matched) {
     v = d.uncast(v, matched);
+    Value guard;
     if (const Op* select = d.op(v, "select")) {
         const Op* nan = d.op(select->operands[0], "is_nan");
-        if (nan == nullptr || nan->operands[0] != select->operands[2] || d.splat(select->operands[1]) != 0.0)
-            return nullptr;
+        if (d.splat(select->operands[1]) != 0.0) return std::nullopt;
+        if (nan == nullptr)
+            guard = select->operands[0];
+        else if (nan->operands[0] != select->operands[2])
+            return std::nullopt;
+        else
+            matched.add(nan);
         matched.add(select);
-        matched.add(nan);
         v = d.uncast(select->operands[2], matched);
     }
     const Op* softmax = d.op(v, "softmax");
-    if (softmax == nullptr || axis_of(*softmax, d.type(v)) + 1 != d.type(v).dims.size()) return nullptr;
+    if (softmax == nullptr || axis_of(*softmax, d.type(v)) + 1 != d.type(v).dims.size()) return std::nullopt;
     matched.add(softmax);
-    return softmax;
+    Value scores = softmax->operands[0];
+    if (guard) {
+        const Op* select = d.op(scores, "select");
+        if (select == nullptr || select->operands[0] != guard || d.splat(select->operands[1]) != 0.0 ||
+            !says_nothing_to_read(d, guard, select->operands[2], matched))
+            return std::nullopt;
+        matched.add(select);
+        scores = select->operands[2];
+    }
+    return scores;
 }
 
 // Whether scores come from this value: a product behind factors, casts and masks.
@@ -92,10 +123,10 @@ class Matcher {
     // nullopt where it does not begin like attention; throws Declined where it does and something does not fit.
     std::optional<Attention> run() {
         if (op_.name != "matmul") return std::nullopt;
-        const Op* softmax = softmax_of(d_, op_.operands[0], a_.matched);
-        if (softmax == nullptr || !leads_to_product(d_, softmax->operands[0])) return std::nullopt;
+        const std::optional<Value> masked = scores_of(d_, op_.operands[0], a_.matched);
+        if (!masked || !leads_to_product(d_, *masked)) return std::nullopt;
         a_.matched.add(&op_);
-        const Dims& scores = d_.type(softmax->results[0]).dims;
+        const Dims& scores = d_.type(*masked).dims;
         if (scores.size() != 4)
             throw Declined{
                 fmt::format("the scores have {} dimensions, not batch, heads, positions and keys", scores.size())};
@@ -105,7 +136,7 @@ class Matcher {
         a_.S = scores[3];
         if (transposed(op_, "transpose_a") || transposed(op_, "transpose_b"))
             throw Declined{"the product with the values is transposed"};
-        masked_scores(softmax->operands[0]);
+        masked_scores(*masked);
         const Op& product = *d_.op(product_, "matmul");
         a_.matched.add(&product);
         if (transposed(product, "transpose_a")) throw Declined{"the queries are transposed"};

@@ -16,10 +16,10 @@
 // that is not known when
 //   compiling, leaves the attention as it is. A part of the mask that is a boolean input for each key (padding) is
 //   handed on.
-// - A position that may read no key gets 0, as where the graph drops NaNs. Where a constant mask makes it so, the
-//   attention stays as it is. Padding makes it so only when the program runs: where the graph does not drop NaNs it
-//   would get NaN (masks of -inf), or the mean of all values (masks of the least finite number, for which there is a
-//   warning; docs/numerics.md says why that mean is not kept).
+// - A position that may read no key gets 0, as where the graph drops NaNs, or sets such rows to 0 before and behind the
+//   softmax. Where a constant mask makes it so, the attention stays as it is. Padding makes it so only when the program
+//   runs: where the graph does neither it would get NaN (masks of -inf), or the mean of all values (masks of the least
+//   finite number, for which there is a warning; docs/numerics.md says why that mean is not kept).
 #pragma once
 
 #include "compiler/ir/module.h"

@@ -80,6 +80,13 @@ TEST_F(Commands, VerifyTakesRolledLayers) {
     EXPECT_NE(ran.out.find("\nmodel.layers.1.mlp.down_proj.weight "), std::string::npos) << ran.out;
 }
 
+// The first position of the attention has no key: its probabilities are 0, and so is what comes back through them.
+TEST_F(Commands, VerifyTakesPositionsThatMayReadNothing) {
+    const Ran ran = run("verify --loss mse " + fixtures + "/frontend/nothing_to_read.onnx");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.out.find("6 gradients agree with differences within 1e-06\n"), std::string::npos) << ran.out;
+}
+
 TEST_F(Commands, VerifyFailsWhereDifferencesDisagree) {
     // No difference of doubles is this exact, so every gradient counts as wrong.
     const Ran ran = run("verify --tolerance 1e-30 " + fixtures + "/mlp/dynamo.logits.onnx");

@@ -178,7 +178,9 @@ func @main(%q: f32[2,3,4,8] input "q", %k: f32[2,3,4,8] input "k", %v: f32[2,3,4
 )"));
 }
 
-std::string attention(const std::string& argument, const std::string& scores, const std::string& heads = "2,4") {
+// `behind` makes %p of the softmax %soft.
+std::string attention(const std::string& argument, const std::string& scores, const std::string& heads = "2,4",
+                      const std::string& behind = {}) {
     const std::string B = heads.substr(0, 1), H = heads.substr(2);
     return "func @main(%q: f32[" + B + ",4,3,8] input \"q\", %k: f32[" + B + "," + H + ",3,8] input \"k\", %v: f32[" +
            B + "," + H + ",3,8] input \"v\"" + argument + R"() -> (%y) {
@@ -187,11 +189,9 @@ std::string attention(const std::string& argument, const std::string& scores, co
   %s = matmul(%q, %kt) {transpose_a = false, transpose_b = false} : f32[)" +
            B + R"(,4,3,3]
 )" + scores +
-           R"(
-  %p = softmax(%m) {axis = 3} : f32[)" +
-           B + R"(,4,3,3]
-  %y = matmul(%p, %v) {transpose_a = false, transpose_b = false} : f32[)" +
-           B + R"(,4,3,8] at "attn" [MatMul "y"]
+           "\n  " + (behind.empty() ? "%p" : "%soft") + " = softmax(%m) {axis = 3} : f32[" + B + ",4,3,3]\n" + behind +
+           R"(  %y = matmul(%p, %v) {transpose_a = false, transpose_b = false} : f32[)" + B +
+           R"(,4,3,8] at "attn" [MatMul "y"]
 }
 )";
 }
@@ -215,6 +215,36 @@ TEST(RaiseSdpa, PaddingByAFiniteNumberIsWarnedOf) {
               done +
                   "warning sdpa at attn: a position whose keys are all padding gets 0, where the graph, whose mask is "
                   "finite, gives it the mean of values it may not read: leave such positions out of the loss\n");
+}
+
+// As Attention of ONNX is imported: a row of which nothing may be read is 0 before and behind the softmax.
+std::string guarded(const std::string& largest, const std::string& of = "%m0") {
+    return attention(", %keys: bool[2,3] input \"keys\"", R"(
+  %zero = constant() {value = <f32[] splat 0.0>} : f32[]
+  %least = constant() {value = <f32[] splat -inf>} : f32[]
+  %limit = constant() {value = <f32[] splat )" + largest + R"(>} : f32[]
+  %keys4 = reshape(%keys) {dims = [2, 1, 1, 3]} : bool[2,1,1,3]
+  %mask = select(%keys4, %zero, %least) : f32[2,1,1,3]
+  %m0 = add(%s, %mask) : f32[2,4,3,3]
+  %largest = reduce_max()" + of + R"() {axes = [3], keep_dims = true} : f32[2,4,3,1]
+  %nothing = eq(%largest, %limit) : bool[2,4,3,1]
+  %m = select(%nothing, %zero, %m0) : f32[2,4,3,3])",
+                     "2,4", "  %p = select(%nothing, %zero, %soft) : f32[2,4,3,3]\n");
+}
+
+TEST(RaiseSdpa, RowsWithoutAKeyMayBeSetToZeroAroundTheSoftmax) {
+    EXPECT_EQ(raised(guarded("-inf")), text(R"(
+func @main(%q: f32[2,4,3,8] input "q", %k: f32[2,4,3,8] input "k", %v: f32[2,4,3,8] input "v", %keys: bool[2,3] input "keys") -> (%y) {
+  %q_t = transpose(%q) {permutation = [0, 2, 1, 3]} : f32[2,3,4,8]
+  %k_t = transpose(%k) {permutation = [0, 2, 1, 3]} : f32[2,3,4,8]
+  %v_t = transpose(%v) {permutation = [0, 2, 1, 3]} : f32[2,3,4,8]
+  %sdpa, %sdpa_lse = sdpa(%q_t, %k_t, %v_t, %keys) {scale = 1.0} : f32[2,3,4,8], f32[2,4,3]
+  %y = transpose(%sdpa) {permutation = [0, 2, 1, 3]} : f32[2,4,3,8]
+}
+)"));
+    // Rows that are set to 0 for another reason: for a number that a key may have, or for other scores.
+    EXPECT_EQ(why_not(guarded("-1.0")), "");
+    EXPECT_EQ(why_not(guarded("-inf", "%s")), "");
 }
 
 // Five positions and three keys: causal to the end leaves the first two positions nothing.

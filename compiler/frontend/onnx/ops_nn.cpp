@@ -19,23 +19,52 @@ void gelu(Node& n) {
     n.output(0, n.b().op("gelu", {n.input(0)}, {{"approximate", n.string("approximate", "none")}}));
 }
 
-// Normalisation over the dimensions from `axis` on, as one over the last dimension of a reshaped tensor.
+// Whether a weight of these dimensions, which broadcasts to `dims`, is one for all rows: it has no dimension before
+// `axis`, or one of size 1.
+bool shared_by_rows(const Dims& weight, const Dims& dims, std::int64_t axis) {
+    const std::size_t leading = dims.size() - weight.size();
+    for (std::size_t k = leading; k < static_cast<std::size_t>(axis); ++k)
+        if (weight[k - leading] != 1) return false;
+    return true;
+}
+
+// Normalisation over the dimensions from `axis` on, as one over the last dimension of a reshaped tensor. A scale or
+// bias may broadcast as numpy's operands do, so that it differs from row to row: such a one is no weight of the norm,
+// and is multiplied or added behind it.
 void normalization(Node& n, std::string_view op) {
-    const Dims dims = n.type(0).dims;
-    const std::int64_t axis = n.axis(n.integer("axis", -1), n.type(0).rank());
+    Builder& b = n.b();
+    const Type type = n.type(0);
+    const Dims dims = type.dims;
+    const std::int64_t axis = n.axis(n.integer("axis", -1), type.rank());
     Dims rows(dims.begin(), dims.begin() + axis);
-    const std::int64_t size = element_count(Dims(dims.begin() + axis, dims.end()));
+    const Dims row(dims.begin() + axis, dims.end());
+    const std::int64_t size = element_count(row);
     rows.push_back(size);
-    std::vector<Value> operands = {n.b().reshape(n.input(0), rows)};
+    std::vector<Value> operands = {b.reshape(n.input(0), rows)};
+    Value scale, bias;  // behind the norm
     for (std::size_t i = 1; i < 3 && (op == "layer_norm" || i < 2); ++i) {
         if (!n.has(i)) continue;
-        const Type type = n.type(i);
-        Value v = n.input(i);
-        if (type.elements() != size) v = n.b().broadcast_to(v, Dims(dims.begin() + axis, dims.end()));
-        operands.push_back(n.b().reshape(v, {size}));
+        const Dims weight = n.type(i).dims;
+        // A result of another shape than x's would be no normalisation of x.
+        if (const std::optional<Dims> shape = broadcast(weight, dims); !shape || *shape != dims)
+            n.fail(fmt::format("the {} of {} does not broadcast to its input", i == 1 ? "scale" : "bias",
+                               n.proto().op_type()),
+                   {}, to_string(type), to_string(n.type(i)));
+        if (shared_by_rows(weight, dims, axis) && !scale) {
+            // Leading ones beyond the row's dimensions are dropped.
+            const std::size_t kept = std::min(weight.size(), row.size());
+            const Value v = b.reshape(n.input(i), Dims(weight.end() - static_cast<std::ptrdiff_t>(kept), weight.end()));
+            operands.resize(i);
+            operands.push_back(b.reshape(b.broadcast_to(v, row), {size}));
+        } else {
+            (i == 1 ? scale : bias) = n.input(i);
+        }
     }
-    const std::vector<Value> results = n.b().emit(op, operands, {{"eps", n.number("epsilon", 1e-5)}});
-    n.output(0, n.b().reshape(results[0], dims));
+    const std::vector<Value> results = b.emit(op, operands, {{"eps", n.number("epsilon", 1e-5)}});
+    Value y = b.reshape(results[0], dims);
+    if (scale) y = b.mul(y, scale);
+    if (bias) y = b.add(y, bias);
+    n.output(0, y);
     for (std::size_t k = 1; k < n.outputs(); ++k)
         if (n.wants(k))
             n.fail(fmt::format("the statistics that {} can give are not supported", n.proto().op_type()),
@@ -74,8 +103,20 @@ Value repeat_heads(Node& n, Value v, std::int64_t times) {
     return n.b().reshape(v, {d[0], d[1] * times, d[2], d[3]});
 }
 
-// softmax(scale Q Kᵀ + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads side by
-// side.
+// A softmax of which a row of -inf alone, that may read nothing, gives zeros and not NaN. Such rows are set to 0 before
+// the softmax as well, so that the way back meets no NaN either. (raise_sdpa recognises this form.)
+Value softmax_or_nothing(Builder& b, Value scores) {
+    const DType dtype = b.type(scores).dtype;
+    const std::int64_t last = b.type(scores).rank() - 1;
+    const Value largest = b.op("reduce_max", {scores}, {{"axes", Dims{last}}, {"keep_dims", true}});
+    const Value nothing = b.op("eq", {largest, b.scalar(dtype, -std::numeric_limits<double>::infinity())});
+    const Value zero = b.scalar(dtype, 0);
+    const Value p = b.op("softmax", {b.op("select", {nothing, zero, scores})}, {{"axis", last}});
+    return b.op("select", {nothing, zero, p});
+}
+
+// softmax(softcap(scale Q Kᵀ) + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads
+// side by side.
 void attention(Node& n) {
     if (n.has(4) || n.has(5) || n.wants(1) || n.wants(2))
         n.fail("Attention with a cache of past keys and values is not supported",
@@ -109,6 +150,8 @@ void attention(Node& n) {
     const double scale = n.number("scale", 1 / std::sqrt(static_cast<double>(qd[3])));
     Value scores = b.op("matmul", {q, b.transpose(k, {0, 1, 3, 2})}, {{"transpose_a", false}, {"transpose_b", false}});
     scores = b.mul(scores, scale);
+    // What is masked is -inf behind the cap: before it, tanh would make a number of it that counts.
+    if (const double cap = n.number("softcap", 0); cap > 0) scores = b.mul(b.op("tanh", {b.mul(scores, 1 / cap)}), cap);
     const double minus_infinity = -std::numeric_limits<double>::infinity();
     if (n.has(3)) {
         Value mask = n.input(3);
@@ -125,8 +168,7 @@ void attention(Node& n) {
         scores = b.add(scores, b.constant(ConstExpr::select(seen, ConstExpr::splat(value, 0),
                                                             ConstExpr::splat(value, minus_infinity))));
     }
-    if (const double cap = n.number("softcap", 0); cap > 0) scores = b.mul(b.op("tanh", {b.mul(scores, 1 / cap)}), cap);
-    const Value p = b.op("softmax", {scores}, {{"axis", std::int64_t{3}}});
+    const Value p = n.has(3) ? softmax_or_nothing(b, scores) : b.op("softmax", {scores}, {{"axis", std::int64_t{3}}});
     Value y = b.op("matmul", {p, v}, {{"transpose_a", false}, {"transpose_b", false}});
     if (joined) {
         const Dims d = n.importer().type(y).dims;
