@@ -88,6 +88,8 @@ void ModelOptions::add_graph_to(CLI::App& app) {
     app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong")
         ->type_name("PASS,...")
         ->delimiter(',');
+    // Not in the help: how the report of a bug is tested.
+    app.add_option("--fail-in", fail_in)->group("");
 }
 
 void require_pass(const ModelOptions& options, const std::string& name) {
@@ -161,6 +163,19 @@ Transform parse_transform(const std::string& list) {
     return composed;
 }
 
+// Whether a pass may be left out.
+void require_optional(const ModelOptions& options, const std::string& name) {
+    std::vector<std::string> optional;
+    for (const Pass& pass : pipeline(options.compile))
+        if (!pass.required) optional.push_back(pass.name);
+    if (std::find(optional.begin(), optional.end(), name) != optional.end()) return;
+    Diagnostic d;
+    d.message = fmt::format("{} cannot be left out: what comes behind it needs what it makes", name);
+    d.help = fmt::format("{}those that can are {}", name == "roll_repeats" ? "--no-roll keeps every layer; " : "",
+                         fmt::join(optional, ", "));
+    throw UsageError(std::move(d));
+}
+
 }  // namespace
 
 void ModelOptions::finish() {
@@ -193,7 +208,10 @@ void ModelOptions::finish() {
             throw UsageError(std::move(d));
         }
     }
-    for (const std::string& pass : disabled) require_pass(*this, pass);
+    for (const std::string& pass : disabled) {
+        require_pass(*this, pass);
+        require_optional(*this, pass);
+    }
 }
 
 namespace {
@@ -235,8 +253,8 @@ Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector
         }
         try {
             std::vector<PassRun> again;
-            failure.before =
-                whole_text(run_passes(start(), before, again, {.disabled = options.disabled, .after = {}}));
+            failure.before = whole_text(
+                run_passes(start(), before, again, {.disabled = options.disabled, .after = {}, .failing = {}}));
         } catch (const std::exception&) {  // a report without it is better than none
         }
         throw;
@@ -248,6 +266,7 @@ Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options, const std::string& last_pass) {
     PassOptions run_options = pass_options;
     run_options.disabled.insert(options.disabled.begin(), options.disabled.end());
+    run_options.failing = options.fail_in;
     Compiled out;
     PassRun import;
     import.name = "import";
@@ -271,7 +290,8 @@ Module compile_twin(const ModelOptions& options, Module module, const std::strin
     const std::size_t shared = passes_until(passes, parting).size();
     passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(shared));
     std::vector<PassRun> runs;
-    const PassOptions run_options = {.disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}};
+    const PassOptions run_options = {
+        .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
     return run_or_report(std::move(module), passes, runs, run_options, [&] {
         std::vector<PassRun> again;
         return run_passes(import_model(options.model, options.compile),
@@ -289,14 +309,15 @@ std::vector<std::string> pass_names(const ModelOptions& options) {
     return names;
 }
 
-void as_pass(const std::string& name, const Module& module, const std::function<void()>& what) {
+void as_pass(const ModelOptions& options, const std::string& name, const Module& module,
+             const std::function<void()>& what) {
     std::vector<PassRun> runs;
     const Pass pass = {name, [&what](Module m, Report&) {
                            what();
                            return m;
                        }};
     try {
-        run_passes(module, {pass}, runs);
+        run_passes(module, {pass}, runs, {.disabled = {}, .after = {}, .failing = options.fail_in});
     } catch (PassFailure& failure) {
         failure.before = whole_text(module);
         throw;

@@ -31,6 +31,7 @@ struct ModelOptions {
     std::vector<std::string> dims;         // NAME=N
     std::string executors;                 // a,b,c
     std::vector<std::string> disabled;     // passes that are left out
+    std::string fail_in;                   // a pass that fails as if it had a bug
     std::optional<std::string> transform;  // forward,vjp; none: a training program
     bool no_roll = false;
 
@@ -67,6 +68,7 @@ std::vector<std::string> pass_names(const ModelOptions& options);
 // Throws UsageError, which lists them, where there is none of this name.
 void require_pass(const ModelOptions& options, const std::string& name);
 // Does what follows the passes; a bug in it is reported as that of a pass of this name.
-void as_pass(const std::string& name, const Module& module, const std::function<void()>& what);
+void as_pass(const ModelOptions& options, const std::string& name, const Module& module,
+             const std::function<void()>& what);
 
 }  // namespace thunderc

@@ -27,7 +27,7 @@ int emit(EmitCommand o) {
     options.command = command_text("emit", o.model);
     options.compile = o.model.compile;
     std::vector<OutputFile> files;
-    as_pass("print_library", compiled.module, [&] { files = print_library(compiled.module, options); });
+    as_pass(o.model, "print_library", compiled.module, [&] { files = print_library(compiled.module, options); });
     std::string missing;
     const std::vector<TensorFile> tensors = tensor_files(compiled.module, !o.no_weights, missing);
     if (o.diff) return diff_folder(o.out, files, tensors);

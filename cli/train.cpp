@@ -44,7 +44,7 @@ int train(TrainOptions o) {
     emit.compile = o.model.compile;
     emit.default_grad_accum = o.grad_accum;
     std::vector<OutputFile> files;
-    as_pass("print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });
+    as_pass(o.model, "print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });
     std::string missing;
     std::vector<TensorFile> tensors = tensor_files(compiled.module, !o.no_weights, missing);
     if (std::vector<StoredTensor> constants = stored_constants(twin); !constants.empty())

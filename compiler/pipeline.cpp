@@ -46,6 +46,10 @@ class PassList {
     void add(std::string name, std::function<Module(Module, Report&)> run) {
         passes_.push_back({std::move(name), std::move(run)});
     }
+    // What cannot be left out, since the passes behind it need what it makes.
+    void require(std::string name, std::function<Module(Module, Report&)> run) {
+        passes_.push_back({std::move(name), std::move(run), true});
+    }
     std::vector<Pass> take() { return std::move(passes_); }
 
   private:
@@ -56,7 +60,7 @@ class PassList {
 void add_recognition(PassList& list, const CompileOptions& o) {
     list.add("fold_constants",
              fold_constants);  // first: shapes and tables become constants, so that what is left over are parameters
-    list.add("lift_parameters", [o](Module m, Report& r) {
+    list.require("lift_parameters", [o](Module m, Report& r) {
         return lift_parameters(std::move(m), LiftOptions{o.trainable, o.constant}, r);
     });
     list.add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
@@ -84,7 +88,7 @@ void add_layers(PassList& list, const CompileOptions& o) {
     list.add("name_values", name_values);
     if (o.roll) {
         list.add("outline_blocks", outline_blocks);
-        list.add("roll_repeats", roll_repeats);
+        list.require("roll_repeats", roll_repeats);
     }
 }
 
@@ -96,12 +100,12 @@ void add_emission(PassList& list, const CompileOptions& o) {
     // for.
     std::vector<std::string> executors = o.executors;
     if (naive) executors.insert(executors.begin(), "optimizer");
-    list.add("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
+    list.require("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
     list.add("simplify_claimed", simplify);
-    list.add("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
+    list.require("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
 
     // ---- the boundary: from here on values lie in memory ----
-    list.add("plan", plan);
+    list.require("plan", plan);
     list.add("check_plan",
              check_plan);  // changes nothing: what the planner gave is looked at by who knows nothing of it
 }
@@ -109,20 +113,20 @@ void add_emission(PassList& list, const CompileOptions& o) {
 std::vector<Pass> training_program(const CompileOptions& o) {
     PassList list;
     add_recognition(list, o);
-    list.add("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
+    list.require("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
     list.add("bound_indices",
              bound_indices);  // what is left is what a program computes: each index is shown to be inside
     list.add("simplify_raised", simplify);
     list.add("choose_init", choose_init);
     add_layers(list, o);
 
-    list.add("differentiate", [o](Module m, Report& r) {
+    list.require("differentiate", [o](Module m, Report& r) {
         DifferentiateOptions options;
         options.recompute = parse_recompute_policy(o.recompute).value();
         return differentiate(std::move(m), options, r);
     });
-    list.add("compose_step",
-             [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
+    list.require("compose_step",
+                 [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
     if (!reference_only(o)) list.add("join_pads", join_pads);  // gradients of the merged products, side by side
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
@@ -140,7 +144,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     add_layers(list, o);
 
     if (o.transform == Transform::vjp) {
-        list.add("differentiate", [o](Module m, Report& r) {
+        list.require("differentiate", [o](Module m, Report& r) {
             DifferentiateOptions options;
             options.recompute = parse_recompute_policy(o.recompute).value();
             options.wanted = wants_gradient;
@@ -149,7 +153,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
         });
     }
     const std::string name(name_of(o.transform));
-    list.add("compose_function", [name](Module m, Report& r) { return compose_function(std::move(m), name, r); });
+    list.require("compose_function", [name](Module m, Report& r) { return compose_function(std::move(m), name, r); });
     if (!reference_only(o)) list.add("join_pads", join_pads);
     list.add("simplify_function", simplify);
 

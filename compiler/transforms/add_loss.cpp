@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "compiler/ir/builder.h"
@@ -197,6 +198,19 @@ class LossAdder {
     // ---- a loss on logits
     // ------------------------------------------------------------------------------------------------
 
+    // What the labels are called: a parameter may have that name.
+    std::string labels_name() const {
+        std::set<std::string> taken;
+        for (const ArgInfo& info : main_.argument_info) {
+            if (info.kind == ArgInfo::Kind::input) continue;  // add_input refuses
+            taken.insert(info.names.begin(), info.names.end());
+            for (const std::vector<std::string>& aliases : info.aliases) taken.insert(aliases.begin(), aliases.end());
+        }
+        std::string name = "labels";
+        for (int k = 1; taken.contains(name); ++k) name = k == 1 ? "targets" : fmt::format("targets_{}", k);
+        return name;
+    }
+
     // An argument behind the inputs that there are.
     Value add_input(Type type, ArgInfo info) {
         std::size_t at = 0;
@@ -228,7 +242,8 @@ class LossAdder {
         const Type type = main_.type(logits);
         ArgInfo info;
         info.kind = ArgInfo::Kind::input;
-        info.names = {"labels"};
+        const std::string name = labels_name();
+        info.names = {name};
         info.batched = batched(type);
         Provenance provenance;
         provenance.scope = "loss";
@@ -241,8 +256,9 @@ class LossAdder {
             const Value squares = builder_.cast(builder_.mul(difference, difference), DType::f32);
             const Value weight = builder_.constant(
                 ConstExpr::splat(Type::tensor(DType::f32, {}), static_cast<double>(type.elements())), "weight");
-            report_.done("loss", result_name(result),
-                         "squared error against the new input labels, summed; divided by the number of elements");
+            report_.done(
+                "loss", result_name(result),
+                fmt::format("squared error against the new input {}, summed; divided by the number of elements", name));
             finish(builder_.reduce_sum(squares, axes), weight);
             return;
         }
@@ -258,7 +274,7 @@ class LossAdder {
                                          attributes, "loss")[0];
         const Value weight = builder_.op("cross_entropy_weight", {label_rows}, attributes, "weight");
         report_.done("loss", result_name(result),
-                     fmt::format("cross entropy over {} classes against the new input labels; {} is ignored", classes,
+                     fmt::format("cross entropy over {} classes against the new input {}; {} is ignored", classes, name,
                                  ignored_label));
         finish(loss, weight);
     }

@@ -19,6 +19,7 @@ Module run_passes(Module module, const std::vector<Pass>& passes, std::vector<Pa
         run.name = pass.name;
         const auto begin = std::chrono::steady_clock::now();
         try {
+            check(options.failing != pass.name, "a failure that --fail-in asks for");
             if (!options.disabled.contains(pass.name)) module = pass.run(std::move(module), run.report);
         } catch (const UserError&) {
             throw;

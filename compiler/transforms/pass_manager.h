@@ -36,6 +36,7 @@ struct Report {
 struct Pass {
     std::string name;  // "fold_constants": the same word in file, flag, dump and test
     std::function<Module(Module, Report&)> run;
+    bool required = false;  // the passes behind it need what it makes: it cannot be left out
 };
 
 struct PassRun {
@@ -47,6 +48,7 @@ struct PassRun {
 struct PassOptions {
     std::set<std::string> disabled;                            // names of passes that leave everything as it is
     std::function<void(const Module&, const PassRun&)> after;  // called after each pass
+    std::string failing = {};                                  // this pass fails as one with a bug does
 };
 
 // A pass that failed by a bug of thunderc: what run_passes throws in place of what the pass threw, or where the

@@ -473,27 +473,27 @@ TEST_F(Commands, DiffComparesTensorsAndStaleFiles) {
 
 // ---- bugs of thunderc ----
 
-// Passes that cannot be left out stand for what is wrong in one of them.
+// A failure that is asked for stands for one.
 TEST_F(Commands, ABugIsReportedWithWhatItTakesToSeeItAgain) {
     fs::create_directory("models");
     fs::copy_file(fixtures + "/llama5/dynamo.logits.onnx", "models/my model.onnx");
-    const std::string command = "train 'models/my model.onnx' -o my/out --recompute block --disable differentiate";
+    const std::string command =
+        "train 'models/my model.onnx' -o my/out --recompute block --disable simplify --fail-in compose_step";
     const Ran ran = run(command);
     EXPECT_EQ(ran.status, 3);
-    EXPECT_EQ(
-        ran.err,
-        "error: thunderc is at fault: in the pass compose_step: main gives 2 results for 12 trainable parameters\n"
-        "help: please report this, with the folder thunderc-bug-1, which holds the command and the model without "
-        "its weights\n");
+    EXPECT_EQ(ran.err,
+              "error: thunderc is at fault: in the pass compose_step: a failure that --fail-in asks for\n"
+              "help: please report this, with the folder thunderc-bug-1, which holds the command and the model without "
+              "its weights\n");
     EXPECT_FALSE(fs::exists("my"));
     const fs::path bug = "thunderc-bug-1";
     EXPECT_EQ(contents(bug / "error.txt"),
-              "thunderc 0.1.0\npass: compose_step\nin the pass compose_step: main gives 2 results for 12 trainable "
-              "parameters\n");
+              "thunderc 0.1.0\npass: compose_step\nin the pass compose_step: a failure that "
+              "--fail-in asks for\n");
     // What the pass was given is what trace shows before it, and can be parsed.
     const Module before = parse_module(contents(bug / "before_compose_step.txt"));
     const std::string trace =
-        run("trace 'models/my model.onnx' --recompute block --after differentiate --disable differentiate").out;
+        run("trace 'models/my model.onnx' --recompute block --after differentiate --disable simplify").out;
     EXPECT_EQ(trace.substr(trace.find("module ")), to_string(before));
     // No weight leaves the house, and the command fails again in the same pass.
     std::string row;  // of a weight, as it lies in the export
@@ -514,7 +514,7 @@ TEST_F(Commands, ABugIsReportedWithWhatItTakesToSeeItAgain) {
 }
 
 TEST_F(Commands, BugsGetAFolderEach) {
-    const std::string command = "train -o out --disable claim " + fixtures + "/mlp/dynamo.logits.onnx";
+    const std::string command = "train -o out --fail-in print_program " + fixtures + "/mlp/dynamo.logits.onnx";
     EXPECT_EQ(run(command).status, 3);
     EXPECT_EQ(run(command).status, 3);
     for (const char* folder : {"thunderc-bug-1", "thunderc-bug-2"})
@@ -522,6 +522,33 @@ TEST_F(Commands, BugsGetAFolderEach) {
                     Module::Phase::planned);
     for (const auto& entry : fs::directory_iterator("."))
         EXPECT_FALSE(entry.path().filename().string().starts_with("out.part")) << entry.path();
+}
+
+TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
+    const std::string model = " " + fixtures + "/mlp/dynamo.logits.onnx";
+    const std::string optional =
+        "fold_constants, fold_tables, simplify, raise_norm, raise_embedding, raise_linear, raise_rotary, raise_sdpa, "
+        "raise_swiglu, raise_gelu, bound_indices, simplify_raised, choose_init, freeze_parameters, merge_siblings, "
+        "name_values, outline_blocks, join_pads, sink_accumulation, simplify_step, attach_epilogues, simplify_claimed, "
+        "check_plan";
+    auto refused = [](const std::string& pass) {
+        return "error: " + pass + " cannot be left out: what comes behind it needs what it makes\nhelp: ";
+    };
+    for (const std::string pass :
+         {"import", "lift_parameters", "add_loss", "differentiate", "compose_step", "claim", "fuse", "plan"}) {
+        const Ran ran = run("train -o out --disable " + pass + model);
+        EXPECT_EQ(ran.status, 2) << pass;
+        EXPECT_EQ(ran.err, refused(pass) + "those that can are " + optional + "\n");
+    }
+    EXPECT_EQ(run("train -o out --disable simplify,roll_repeats" + model).err,
+              refused("roll_repeats") + "--no-roll keeps every layer; those that can are " + optional + "\n");
+    const Ran emitted = run("emit --transform vjp -o out --disable compose_function" + model);
+    EXPECT_EQ(emitted.status, 2);
+    EXPECT_TRUE(emitted.err.starts_with(refused("compose_function"))) << emitted.err;
+    // All that can be left out can be left out at once.
+    std::string all = optional;
+    std::erase(all, ' ');
+    EXPECT_EQ(run("train -o out --disable " + all + model).status, 0);
 }
 
 // ---- data ----

@@ -34,6 +34,22 @@ func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source 
 }
 )";
 
+// Names of arguments are names of tensors in the program: no two may be alike.
+TEST(AddLoss, LabelsStepAsideForAParameter) {
+    for (const std::string loss : {"cross-entropy", "mse"}) {
+        Report report;
+        std::string ir = logits;
+        ir.replace(ir.find("\"w\""), 3, "\"labels\"");
+        EXPECT_NE(with_loss(ir, report, loss)
+                      .find("[2,3" + std::string(loss == "mse" ? ",5" : "") + "] input \"targets\" {batched"),
+                  std::string::npos);
+        EXPECT_NE(notes(report).find("against the new input targets"), std::string::npos) << notes(report);
+        // Neither does an alias, the name of a tied weight, count as free.
+        ir.replace(ir.find("\"labels\""), 8, "\"targets\" {alias 0 = [\"labels\"]}");
+        EXPECT_NE(with_loss(ir, loss).find("input \"targets_2\""), std::string::npos) << with_loss(ir, loss);
+    }
+}
+
 TEST(AddLoss, LogitsGetACrossEntropy) {
     Report report;
     EXPECT_EQ(with_loss(logits, report), text(R"(
