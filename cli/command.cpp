@@ -26,6 +26,18 @@ CLI::Validator at_least(std::int64_t least) {
         "");
 }
 
+CLI::Validator between(std::int64_t least, std::int64_t most) {
+    return CLI::Validator(
+        [least, most](std::string& text) -> std::string {
+            std::int64_t number = 0;
+            const char* end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, number);
+            if (error == std::errc() && stop == end && number >= least && number <= most) return {};
+            return fmt::format("{} is not a whole number from {} to {}", text, least, most);
+        },
+        "");
+}
+
 CLI::Validator at_least_one() {
     return at_least(1);
 }

@@ -49,6 +49,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
 // Checks of values whose messages say what is taken.
 CLI::Validator at_least_one();
 CLI::Validator at_least(std::int64_t least);
+CLI::Validator between(std::int64_t least, std::int64_t most);
 CLI::Validator positive_number();
 CLI::Validator not_empty();
 CLI::Validator one_of(const std::vector<std::string>& words);

@@ -69,7 +69,7 @@ void add_train(CLI::App& app, Action& action) {
         ->check(not_empty())
         ->type_name("DIR");
     sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
-        ->check(at_least_one())
+        ->check(between(1, 1'000'000))
         ->capture_default_str();
     sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");

@@ -131,23 +131,26 @@ std::string StoredTensor::describe() const {
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
     const std::span<const std::byte> bytes = file_.bytes();
-    if (bytes.size() < 8) fail(cat(path, " is not a safetensors file: it has ", count_text(bytes.size(), "byte")));
+    const std::string damaged = "the file is damaged, or was not written as safetensors";
+    if (bytes.size() < 8)
+        fail(cat(path, " is not a safetensors file: it has ", count_text(bytes.size(), "byte")), damaged);
     const auto header_bytes = load<std::uint64_t>(bytes.data());
     const bool starts_like_one = bytes.size() < 9 || bytes[8] == std::byte{'{'};
-    if (header_bytes > max_header || !starts_like_one) fail(cat(path, " is not a safetensors file"));
+    if (header_bytes > max_header || !starts_like_one) fail(cat(path, " is not a safetensors file"), damaged);
     if (header_bytes > bytes.size() - 8) {
         fail(cat(path, " is truncated: its header takes ", header_bytes, " bytes, and there are ", bytes.size() - 8),
              "copy or download the file again");
     }
     const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);
-    const Json header = parse_json(as_text(bytes.subspan(8, header_bytes)), cat(path, "'s header"));
-    if (!header.is(Json::Kind::object)) fail(cat(path, " is not a safetensors file: its header is not an object"));
+    const Json header = parse_json(as_text(bytes.subspan(8, header_bytes)), cat(path, "'s header"), damaged);
+    if (!header.is(Json::Kind::object))
+        fail(cat(path, " is not a safetensors file: its header is not an object"), damaged);
 
     std::vector<std::pair<std::uint64_t, std::size_t>> places;  // begin, index
     for (const auto& [name, entry] : header.object) {
         if (name == "__metadata__") {
             for (const auto& [key, value] : entry.object) {
-                if (!value.is(Json::Kind::string)) fail(cat(path, ": the metadata ", key, " is not a string"));
+                if (!value.is(Json::Kind::string)) fail(cat(path, ": the metadata ", key, " is not a string"), damaged);
                 metadata_[key] = value.string;
             }
             continue;

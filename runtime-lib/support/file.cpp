@@ -21,8 +21,9 @@ namespace thunder {
 namespace {
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
-    if (error == ENOENT) fail(cat("no such file: ", path));
-    fail(cat("cannot read ", path, ": ", std::strerror(error)));
+    if (error == ENOENT) fail(cat("no such file: ", path), "check the name of the file");
+    fail(cat("cannot read ", path, ": ", std::strerror(error)),
+         error == EACCES ? "check its permissions" : "check the name of the file");
 }
 
 std::string folder_of(const std::string& path) {
@@ -41,6 +42,8 @@ bool is_regular_or_absent(const std::string& path) {
 void fail_writing(const std::string& path, int error) {
     std::string help;
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) help = "make room there, or name a place on another disk";
+    if (error == EISDIR || error == ENOTDIR || error == EACCES || error == EPERM || error == EROFS)
+        help = "name a file in a folder that can be written to";
     if (error == ENOENT) help = cat("make the folder first: mkdir -p ", folder_of(path));
     fail(cat("cannot write ", path, ": ", std::strerror(error)), help);
 }
@@ -147,7 +150,7 @@ void AtomicFile::commit() {
 void check_writable(const std::string& path) {
     if (path.empty()) return;
     if (is_folder(path)) fail_writing(path, EISDIR);
-    if (!is_folder(folder_of(path))) fail_writing(path, ENOENT);
+    if (!is_folder(folder_of(path))) fail_writing(path, is_file(folder_of(path)) ? ENOTDIR : ENOENT);
     if (access(folder_of(path).c_str(), W_OK) != 0) fail_writing(path, errno);
 }
 
@@ -161,15 +164,27 @@ bool is_folder(const std::string& path) {
     return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+    struct stat first {};
+    struct stat second {};
+    const auto are_one = [&] { return first.st_dev == second.st_dev && first.st_ino == second.st_ino; };
+    const bool there = stat(a.c_str(), &first) == 0, also = stat(b.c_str(), &second) == 0;
+    if (there && also) return S_ISREG(first.st_mode) && are_one();
+    // Where neither is there yet, they are one if they have one name in one folder.
+    const auto name = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+    return !there && !also && name(a) == name(b) && stat(folder_of(a).c_str(), &first) == 0 &&
+           stat(folder_of(b).c_str(), &second) == 0 && are_one();
+}
+
 void make_folders(const std::string& path) {
     for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
         const std::string part = path.substr(0, end);
         if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
-            fail(cat("cannot make the folder ", part, ": ", std::strerror(errno)));
+            fail(cat("cannot make the folder ", part, ": ", std::strerror(errno)), "name another folder");
         }
         if (end == std::string::npos) break;
     }
-    if (!is_folder(path)) fail(cat("cannot make the folder ", path, ": a file has that name"));
+    if (!is_folder(path)) fail(cat("cannot make the folder ", path, ": a file has that name"), "name another folder");
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -17,7 +17,7 @@ constexpr std::size_t max_depth = 64;
 // bound how deep a text can nest.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
   public:
-    explicit Builder(const std::string& what) : what_(what) {}
+    Builder(const std::string& what, const std::string& help) : what_(what), help_(help) {}
 
     bool null() override { return put({}); }
     bool boolean(bool value) override {
@@ -58,14 +58,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     bool end_array() override { return close(); }
     bool key(string_t& name) override {
         if (!open_.back().keys.insert(name).second)
-            fail(cat(what_, " is not valid JSON: the key ", json_quote(name), " stands there twice"));
+            fail(cat(what_, " is not valid JSON: the key ", json_quote(name), " stands there twice"), help_);
         open_.back().next_key = std::move(name);
         return true;
     }
     bool parse_error(std::size_t position, const std::string& token,
                      const nlohmann::json::exception& /*error*/) override {
         const std::string near = token.empty() ? "" : cat(", at ", json_quote(token.substr(0, 40)));
-        fail(cat(what_, " is not valid JSON at byte ", position, near));
+        fail(cat(what_, " is not valid JSON at byte ", position, near), help_);
     }
 
     Json take() { return std::move(root_); }
@@ -78,7 +78,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     };
 
     bool open(Json::Kind kind) {
-        if (open_.size() == max_depth) fail(cat(what_, " is not valid JSON: it nests more than ", max_depth, " deep"));
+        if (open_.size() == max_depth)
+            fail(cat(what_, " is not valid JSON: it nests more than ", max_depth, " deep"), help_);
         open_.emplace_back();
         open_.back().json.kind = kind;
         return true;
@@ -100,6 +101,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     }
 
     const std::string& what_;
+    const std::string& help_;
     std::vector<Open> open_;
     Json root_;
 };
@@ -113,8 +115,8 @@ const Json* Json::find(std::string_view key) const {
     return nullptr;
 }
 
-Json parse_json(std::string_view text, const std::string& what) {
-    Builder builder(what);
+Json parse_json(std::string_view text, const std::string& what, const std::string& help) {
+    Builder builder(what, help);
     nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
     return builder.take();
 }

@@ -24,7 +24,8 @@ struct Json {
 };
 
 // Fails with "<what> is not valid JSON at byte 12: …". Numbers that no int64 holds are reals.
-Json parse_json(std::string_view text, const std::string& what);
+Json parse_json(std::string_view text, const std::string& what,
+                const std::string& help = "the file is damaged: write or copy it again");
 
 // The text with quotes around it and escapes in it; bytes that are no UTF-8 become U+FFFD.
 std::string json_quote(std::string_view text);

@@ -78,6 +78,7 @@ JsonLog::JsonLog(std::string path, std::int64_t first_step) : path_(std::move(pa
         std::fclose(std::exchange(file_, nullptr));
         fail_writing(path_, error);
     }
+    if (cut) bytes_ = kept;
 }
 
 JsonLog::~JsonLog() {
@@ -86,7 +87,14 @@ JsonLog::~JsonLog() {
 
 void JsonLog::write(const StepReport& report) {
     const std::string line = json_line(report) + "\n";
-    if (std::fputs(line.c_str(), file_) < 0 || std::fflush(file_) != 0) fail_writing(path_, errno);
+    if (std::fputs(line.c_str(), file_) >= 0 && std::fflush(file_) == 0) {
+        if (bytes_) *bytes_ += line.size();
+        return;
+    }
+    const int error = errno;
+    std::fclose(std::exchange(file_, nullptr));  // which tries to write the rest
+    if (bytes_) static_cast<void>(truncate(path_.c_str(), static_cast<off_t>(*bytes_)) == 0);  // no half line stays
+    fail_writing(path_, error);
 }
 
 Console::Console(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}

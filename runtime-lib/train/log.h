@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace thunder {
@@ -32,6 +33,7 @@ class JsonLog {
 
   private:
     std::string path_;
+    std::optional<std::size_t> bytes_;  // of whole lines, where it is a file
     std::FILE* file_ = nullptr;
 };
 

@@ -163,7 +163,11 @@ std::vector<Flag> make_flags() {
     add("eps", "X", "AdamW's epsilon", number(&Options::eps, not_negative));
     add("momentum", "X", "SGD's momentum", fraction(&Options::momentum));
     add("grad-clip", "X", "largest norm of the gradient; 0: off", number(&Options::grad_clip, not_negative));
-    add("grad-accum", "N", "micro-steps of one step", count(&Options::grad_accum, 1));
+    add("grad-accum", "N", "micro-steps of one step", [](Options& o, const std::string& value, const Place& place) {
+        const std::string expected = "a whole number from 1 to 1000000";
+        o.grad_accum = integer(value, place, 1, expected);
+        if (o.grad_accum > 1'000'000) place.reject(value, expected);
+    });
 
     group = "Output";
     add("log", "FILE", "one line of JSON for each step", text(&Options::log));
@@ -234,6 +238,24 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
     }
 }
 
+// Nothing is written over what is read, nor over something else that is written.
+void check_files(const Options& o) {
+    const std::pair<const char*, const std::string*> written[] = {
+        {"--log", &o.log}, {"--save", &o.save}, {"--dump-gradients", &o.dump_gradients}};
+    const std::pair<const char*, const std::string*> read[] = {
+        {"--data", &o.data}, {"--feed", &o.feed}, {"--init", &o.init}};
+    const auto differ = [](const auto& a, const auto& b) {
+        if (!a.second->empty() && !b.second->empty() && same_file(*a.second, *b.second))
+            fail_usage(cat(a.first, " and ", b.first, " are one file: ", *a.second), "name two files");
+    };
+    for (std::size_t i = 0; i < std::size(written); ++i) {
+        for (std::size_t j = 0; j < i; ++j) differ(written[j], written[i]);
+        for (const auto& other : read) {
+            if (*other.second != "random") differ(other, written[i]);
+        }
+    }
+}
+
 // What does not fit together.
 void check(const Options& o, const ProgramSpec& program) {
     const std::string help = "train --help says what there is";
@@ -251,6 +273,7 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
     if (o.init_missing_random && o.init == "random")
         fail_usage("--init-missing is about files, and --init random reads none", "leave it away");
+    check_files(o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;
         for (const InputSpec& spec : program.inputs) names.emplace_back(spec.name);

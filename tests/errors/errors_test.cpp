@@ -208,7 +208,7 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(train + "--loss hinge", "--loss: hinge is not among auto, cross-entropy, mse, none" + help, 2);
     expect_failure(train + "--batch 0", "--batch: 0 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--seq 1.5", "--seq: 1.5 is not a whole number of at least 1" + help, 2);
-    expect_failure(train + "--grad-accum -1", "--grad-accum: -1 is not a whole number of at least 1" + help, 2);
+    expect_failure(train + "--grad-accum -1", "--grad-accum: -1 is not a whole number from 1 to 1000000" + help, 2);
     expect_failure(train + "--batch", "--batch takes a value" + help, 2);
     expect_failure(train + "--batch 99999999999999999999",
                    "--batch: 99999999999999999999 is not a whole number of at least 1" + help, 2);

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "compiler/frontend/frontend.h"
 #include "compiler/support/error.h"
@@ -204,6 +205,15 @@ TEST_F(Graphs, WithConstantsThatAreNotThere) {
     expect(data,
            "the constant s is in the external file shapes.bin, which is missing\n  node: y\n  operator: Reshape\nhelp: "
            "put the file beside the model: constants are compiled into the program\n");
+}
+
+TEST_F(Graphs, WithAttributesThatAreNoNumbers) {
+    onnx::ModelProto leaky = model("g (float[2,3] x) => (float[a,b] z) { z = LeakyRelu<alpha = 0.5>(x) }");
+    leaky.mutable_graph()->mutable_node(0)->mutable_attribute(0)->set_f(std::numeric_limits<float>::quiet_NaN());
+    expect(leaky,
+           "the alpha of LeakyRelu is no finite number\n  node: z\n  operator: LeakyRelu\n  expected: a finite "
+           "number\n  found: nan\n" +
+               damaged);
 }
 
 TEST_F(Graphs, WithNodesThatONNXDoesNotDefine) {

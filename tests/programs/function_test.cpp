@@ -202,11 +202,14 @@ TEST_F(Run, TellsWhatIsWrongWithFilesAndFlags) {
     ASSERT_TRUE(library_.built()) << library_.failure();
     write(library_.file("x.safetensors"), in_);
     const std::string in = "--in x.safetensors ", out = "--out y.safetensors ", init = "--init params.safetensors ";
-    expect_failure_of(out + init + "--in none.safetensors", "no such file: none.safetensors");
+    expect_failure_of(out + init + "--in none.safetensors",
+                      "no such file: none.safetensors\nhelp: check the name of the file");
     expect_failure_of(out + init + "--in out", "out is a folder\nhelp: --in takes a safetensors file");
     write_file(library_.file("text.safetensors"), "no tensors, but text");
-    expect_failure_of(out + init + "--in text.safetensors", "text.safetensors is not a safetensors file");
-    expect_failure_of(in + out + "--init none", "no such file: none");
+    expect_failure_of(
+        out + init + "--in text.safetensors",
+        "text.safetensors is not a safetensors file\nhelp: the file is damaged, or was not written as safetensors");
+    expect_failure_of(in + out + "--init none", "no such file: none\nhelp: check the name of the file");
     expect_failure_of(
         in + init + "--out none/y.safetensors",
         "cannot write none/y.safetensors: No such file or directory\nhelp: make the folder first: mkdir -p none");

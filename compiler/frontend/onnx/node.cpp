@@ -1,6 +1,7 @@
 // What the importer of one operator sees of its node.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,7 +82,11 @@ std::int64_t Node::integer(std::string_view name, std::int64_t otherwise) const 
 
 double Node::number(std::string_view name, double otherwise) const {
     const auto* found = attribute(name);
-    return found == nullptr ? otherwise : static_cast<double>(found->f());
+    if (found == nullptr) return otherwise;
+    if (!std::isfinite(found->f()))
+        fail(fmt::format("the {} of {} is no finite number", name, proto_.op_type()),
+             "the graph is damaged: export the model again", "a finite number", fmt::format("{}", found->f()));
+    return static_cast<double>(found->f());
 }
 
 std::string Node::string(std::string_view name, const std::string& otherwise) const {

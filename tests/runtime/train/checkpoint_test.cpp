@@ -202,6 +202,16 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheLogAsItWas) {
                    "error: cannot write run.jsonl: File too large\nhelp: make room there, or name a place on another "
                    "disk");
     EXPECT_EQ(read_file(path("run.jsonl")), before);
+    // A line that does not fit leaves no half of itself.
+    EXPECT_EQ(
+        shell(cat("ulimit -f 1; ", PROGRAMS, "/words_train --feed feed.safetensors --quiet --log new.jsonl --steps 20"))
+            .status,
+        1);
+    const std::string lines = read_file(path("new.jsonl"));
+    ASSERT_FALSE(lines.empty());
+    EXPECT_EQ(lines.back(), '\n');
+    const std::string kept = without_times(lines);
+    EXPECT_EQ(kept, without_times(before).substr(0, kept.size()));
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
     const BatchCut cut{1, 0, 1, B};
     const auto error = [&] { return error_of([&] { make_batch_source(program, options, cut); }); };
     options.data = path("x.bin");
-    EXPECT_EQ(error(), cat("error: no such file: ", options.data));
+    EXPECT_EQ(error(), cat("error: no such file: ", options.data, "\nhelp: check the name of the file"));
     pack(options.data, 100, numbers(4, 100));
     EXPECT_EQ(error(), cat("error: ", options.data,
                            " holds 4 tokens, and one window takes 5\nhelp: pack more text, or write the program with a "

@@ -20,7 +20,7 @@ class ErrorsTest : public ProgramTest {
 
 TEST_F(ErrorsTest, OfFeeds) {
     const std::string run_it = "--feed x.safetensors --steps 2 --quiet";
-    expect_failure("words_train", run_it, "error: no such file: x.safetensors");
+    expect_failure("words_train", run_it, "error: no such file: x.safetensors\nhelp: check the name of the file");
     const auto feed = [&](const std::vector<TestTensor>& tensors) { write_tensors(path("x.safetensors"), tensors); };
     feed({longs("ids_0", {4, T}, zeros(24)), longs("labels_0", {4, T}, zeros(24))});
     expect_failure("words_train", run_it,
@@ -130,7 +130,7 @@ TEST_F(ErrorsTest, OfPlacesToWriteTo) {
                    "error: cannot write none/x.safetensors: No such file or directory\nhelp: make the folder first: "
                    "mkdir -p none");
     expect_failure("words_train", run_it + "--log run.jsonl --dump-gradients .",
-                   "error: cannot write .: Is a directory");
+                   "error: cannot write .: Is a directory\nhelp: name a file in a folder that can be written to");
     expect_failure(
         "words_train", run_it + "--log none/run.jsonl",
         "error: cannot write none/run.jsonl: No such file or directory\nhelp: make the folder first: mkdir -p none");
@@ -140,10 +140,27 @@ TEST_F(ErrorsTest, OfPlacesToWriteTo) {
     expect_failure("words_train", run_it + "--dump-gradients /dev/full", "error: cannot write /dev/full: " + full);
     write_file(path("file"), "");
     expect_failure("words_train", run_it + "--checkpoint file/c",
-                   "error: cannot make the folder file/c: Not a directory");
+                   "error: cannot make the folder file/c: Not a directory\nhelp: name another folder");
     expect_failure("words_train", run_it + "--checkpoint file",
-                   "error: cannot make the folder file: a file has that name");
+                   "error: cannot make the folder file: a file has that name\nhelp: name another folder");
     EXPECT_EQ(files(), (std::vector<std::string>{"constants.safetensors", "feed.safetensors", "file"}));
+}
+
+// What is written over what is read would end in a bus error: the batches are mapped, not copied.
+TEST_F(ErrorsTest, OfFilesThatAreOne) {
+    write_feed("feed.safetensors", 1, 4);
+    std::filesystem::create_hard_link(path("feed.safetensors"), path("link.safetensors"));
+    const std::string before = read_file(path("feed.safetensors")), help = "\nhelp: name two files",
+                      run_it = "--feed feed.safetensors --steps 1 --quiet ";
+    expect_failure("words_train", run_it + "--log feed.safetensors",
+                   "error: --feed and --log are one file: feed.safetensors" + help, 2);
+    expect_failure("words_train", run_it + "--save ./link.safetensors",
+                   "error: --feed and --save are one file: feed.safetensors" + help, 2);
+    expect_failure("words_train", run_it + "--save x --dump-gradients x",
+                   "error: --save and --dump-gradients are one file: x" + help, 2);
+    expect_failure("words_train", run_it + "--save x --log ./x", "error: --log and --save are one file: ./x" + help, 2);
+    EXPECT_EQ(run("words_train", run_it + "--log /dev/null --save /dev/null").status, 0);
+    EXPECT_EQ(read_file(path("feed.safetensors")), before);
 }
 
 TEST_F(ErrorsTest, OfTheCommandLine) {

@@ -117,7 +117,7 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
         {{"--feed", "f", "--lr", "fast"}, "error: --lr takes a number of 0 or more, not \"fast\""},
         {{"--feed", "f", "--lr", "nan"}, "error: --lr takes a number of 0 or more, not \"nan\""},
         {{"--feed", "f", "--beta1", "1"}, "error: --beta1 takes a number from 0 to below 1, not \"1\""},
-        {{"--feed", "f", "--grad-accum", "0"}, "error: --grad-accum takes a whole number of 1 or more, not \"0\""},
+        {{"--feed", "f", "--grad-accum", "0"}, "error: --grad-accum takes a whole number from 1 to 1000000, not \"0\""},
         {{"--feed", "f", "--threads", "5000"}, "error: --threads takes a whole number from 1 to 4096, not \"5000\""},
         {{"--feed", "f", "--schedule", "cos"},
          "error: --schedule takes one of cosine, linear, constant, wsd, not \"cos\""},
@@ -173,7 +173,9 @@ TEST_F(TrainJsonTest, SaysWhatIsWrongInIt) {
         {R"({"defaults":{"lr":[1]}})", cat("error: ", json, ": lr is neither a number nor a string")},
         {R"({"defaults":{"quiet":1}})", cat("error: ", json, ": quiet takes true or false, not \"1\"")},
         {R"({"defaults":[]})", cat("error: ", json, ": defaults is not an object")},
-        {R"({"defaults":)", cat("error: ", json, " is not valid JSON at byte 13, at \"\\\"defaults\\\":\"")},
+        {R"({"defaults":)", cat("error: ", json,
+                                " is not valid JSON at byte 13, at \"\\\"defaults\\\":\"\nhelp: the file is damaged: "
+                                "write or copy it again")},
     };
     for (const auto& [text, expected] : cases) {
         write_file(json, text);

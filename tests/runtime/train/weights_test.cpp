@@ -99,7 +99,7 @@ TEST_F(WeightsTest, ComeFromAFolderOfHuggingFace) {
         << told.err;
 
     std::filesystem::remove(path("shards/b.safetensors"));
-    expect_failure("--init shards", "error: no such file: shards/b.safetensors");
+    expect_failure("--init shards", "error: no such file: shards/b.safetensors\nhelp: check the name of the file");
     write_tensors(path("shards/b.safetensors"), without(tensors, "model.head.bias"));
     expect_failure(
         "--init shards",
@@ -194,9 +194,10 @@ TEST_F(WeightsTest, OfOtherShapesOrTypesAreRefused) {
         with(longs("model.head.bias", {V}, std::vector<std::int64_t>(V))),
         "error: x.safetensors: model.head.bias is I64 [11], and the program's parameter model.head.bias is F32 [11]\n"
         "help: the file belongs to a model of other sizes");
-    expect_failure("--init none.safetensors", "error: no such file: none.safetensors");
+    expect_failure("--init none.safetensors",
+                   "error: no such file: none.safetensors\nhelp: check the name of the file");
     std::filesystem::remove(path("constants.safetensors"));
-    expect_failure("--init random", "error: no such file: ./constants.safetensors");
+    expect_failure("--init random", "error: no such file: ./constants.safetensors\nhelp: check the name of the file");
     write_tensors(path("constants.safetensors"), {ramp("tabel", {D}, 0)});
     expect_failure("--init random",
                    "error: ./constants.safetensors lacks the table table\nhelp: it is not the file that was written "
