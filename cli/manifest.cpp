@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "compiler/support/interrupt.h"
+
 namespace thunderc {
 namespace fs = std::filesystem;
 namespace {
@@ -16,13 +18,14 @@ constexpr const char* title =
 
 }  // namespace
 
-std::uint64_t checksum(const fs::path& file) {
+std::uint64_t checksum(const fs::path& file, void (*between_pieces)()) {
     // FNV-1a on words of eight bytes, mixed once more: a weight file of gigabytes is read as fast as the disk gives it.
     constexpr std::uint64_t prime = 0x100000001b3;
     std::uint64_t hash = 0xcbf29ce484222325;
     std::ifstream in(file, std::ios::binary);
     std::vector<char> buffer(std::size_t{1} << 20);
     while (in) {
+        if (between_pieces != nullptr) between_pieces();
         in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
         const auto bytes = static_cast<std::size_t>(in.gcount());
         for (std::size_t at = 0; at < bytes; at += 8) {
@@ -41,7 +44,8 @@ Manifest list_files(const fs::path& folder) {
     Manifest out;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
         if (entry.is_regular_file())
-            out.checksums[fs::relative(entry.path(), folder).generic_string()] = checksum(entry.path());
+            out.checksums[fs::relative(entry.path(), folder).generic_string()] =
+                checksum(entry.path(), stop_if_interrupted);
     out.checksums.erase(manifest_name);
     return out;
 }

@@ -18,9 +18,10 @@ struct Manifest {
 
 // Of the bytes of a file: tells a file that somebody changed from one that nobody did. Throws std::runtime_error where
 // it cannot be read.
-std::uint64_t checksum(const std::filesystem::path& file);
+std::uint64_t checksum(const std::filesystem::path& file, void (*between_pieces)() = nullptr);
 
-// All files of a folder, which thunderc alone has written so far; the list itself is none of them.
+// All files of a folder, which thunderc alone has written so far; the list itself is none of them. Throws Interrupted
+// where a signal came: files of gigabytes are read.
 Manifest list_files(const std::filesystem::path& folder);
 std::string to_string(const Manifest& manifest);
 // nullopt where the folder has none: it is not thunderc's.

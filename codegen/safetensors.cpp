@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -148,7 +149,12 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
         const std::vector<std::byte> bytes = t.bytes();
         check(bytes.size() == t.type.bytes(),
               fmt::format("{} has {} bytes, expected {}", t.name, bytes.size(), t.type.bytes()));
-        out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        constexpr std::size_t piece = std::size_t{1} << 24;  // a table of gigabytes is no reason to wait for Ctrl-C
+        for (std::size_t at = 0; at < bytes.size() && out; at += piece) {
+            stop_if_interrupted();
+            out.write(reinterpret_cast<const char*>(bytes.data()) + at,
+                      static_cast<std::streamsize>(std::min(piece, bytes.size() - at)));
+        }
     }
     out.close();
     if (out) return;
