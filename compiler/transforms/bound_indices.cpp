@@ -229,11 +229,19 @@ class IndexBounder {
         d.module = op.provenance.scope;
         d.expected = fmt::format("0 to {}", a.entries - 1);
         d.actual = to_string(ranges_->of(a.index));
-        d.help = known ? "it is a constant of the graph: export the model again with these shapes"
-                       : fmt::format(
-                             "limit it in the model (index.clamp(0, {})), or let it be an input of the graph, "
-                             "which is checked while batches are loaded",
-                             a.entries - 1);
+        if (known) {
+            d.help = "it is a constant of the graph: export the model again with these shapes";
+        } else if (a.ignored) {  // clamped labels would be another loss: what is ignored would be a class
+            d.help = fmt::format(
+                "shift or mask labels where the batches are made, and let the loss take an input of the graph as it is "
+                "(0 to {}, or {}), which is checked while batches are loaded",
+                a.entries - 1, *a.ignored);
+        } else {
+            d.help = fmt::format(
+                "limit it in the model (index.clamp(0, {})), or let it be an input of the graph, "
+                "which is checked while batches are loaded",
+                a.entries - 1);
+        }
         throw UserError(std::move(d));
     }
 
