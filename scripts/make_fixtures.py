@@ -49,6 +49,19 @@ class Chain(torch.nn.Module):
         return self.head(x)
 
 
+class Deep(torch.nn.Module):
+    """Each layer makes small numbers smaller: with parameters of N(0, 0.02) nothing of the input reaches the logits."""
+
+    def __init__(self):
+        super().__init__()
+        linear = lambda i, o: torch.nn.Linear(i, o, bias=False)
+        self.net = torch.nn.Sequential(linear(12, 8), torch.nn.Tanh(), linear(8, 8), torch.nn.Tanh(), linear(8, 8), torch.nn.Tanh(),
+                                       linear(8, 8), torch.nn.Tanh(), linear(8, 5))
+
+    def forward(self, x):
+        return self.net(x)
+
+
 class Rung(torch.nn.Module):
     def __init__(self, shared):
         super().__init__()
@@ -579,6 +592,7 @@ MODELS = {
                                        "nameless_fresh.logits".split()),
     "llama2_tied": (lambda: llama(2, tied=True), True, "dynamo.logits fresh.logits nameless.logits".split()),
     "chain": (Chain, False, ["dynamo.logits"]),
+    "deep": (Deep, False, ["dynamo.logits"]),
     "ladder": (Ladder, True, ["dynamo.logits"]),
     "llama5": (lambda: llama(5), True, "dynamo.logits nameless.logits".split()),
 }

@@ -1,8 +1,11 @@
 // Holds the program's gradients against two things that share none of its calls and kernels:
 //
 //   the naive twin    the same model from primitives alone, one plain loop each (reference/): every gradient, by
-//   relative L2 the loss itself   (loss(w + h g) - loss(w - h g)) / 2h is |g|^2, where g is the gradient: what backward
-//   says is what forward does
+//                     relative L2
+//   the loss itself   (loss(w + h g) - loss(w - h g)) / 2h is |g|^2, where g is the gradient: what backward says is
+//                     what forward does
+//
+// Both at random parameters of which the loss depends enough to be measured.
 //
 //   gradients_test TRAIN REFERENCE_TRAIN FOLDER      FOLDER takes the files that the runs write
 #include <cmath>
@@ -22,8 +25,11 @@ using namespace thunder;
 
 // f32 sums of some thousand terms in two orders differ by some 1e-6 of their size; what is wrong is wrong by far more.
 constexpr double gradient_tolerance = 1e-4;
-// The loss is printed with nine digits, and h is chosen so that it moves by a thousandth.
+// Of two steps, of which one is a quarter of the other, the larger has sixteen times the error of curvature, and the
+// smaller four times that of rounding: where the two agree, both are small.
 constexpr double slope_tolerance = 0.05;
+// By how much of itself the loss is to move, if it were linear: from what f32 shows well to ten times its rounding.
+constexpr double largest_move = 1e-3, smallest_move = 1e-6;
 
 int failures = 0;
 
@@ -103,60 +109,125 @@ void write_moved(const std::string& path, const SafetensorsFile& parameters, con
     writer.commit();
 }
 
-void check(const std::string& train, const std::string& reference, const std::string& folder) {
-    const std::string feed = folder + "/feed.safetensors";
-    write_feed(feed);
-    const std::string common = " --feed '" + feed + "' --steps 1 --lr 0 --weight-decay 0 --grad-clip 0 --quiet";
-    auto files = [&](const std::string& name) {
-        return " --dump-gradients '" + folder + "/" + name + ".gradients' --save '" + folder + "/" + name +
-               ".parameters' --log '" + folder + "/" + name + ".jsonl'";
-    };
-    for (const char* name : {"ours", "twin"}) std::remove((folder + "/" + name + ".jsonl").c_str());
-    run("'" + train + "' --init random --seed 7" + common + files("ours"));
-    run("'" + reference + "' --init random --seed 7" + common + files("twin"));
-
-    const double loss = first_loss(folder + "/ours.jsonl"), twin_loss = first_loss(folder + "/twin.jsonl");
-    expect(std::abs(loss - twin_loss) <= 1e-5 * std::abs(twin_loss),
-           "loss " + std::to_string(loss) + ", the twin's " + std::to_string(twin_loss));
-
-    const SafetensorsFile ours(folder + "/ours.gradients"), twin(folder + "/twin.gradients");
+double norm(const SafetensorsFile& file) {
     double squares = 0;
-    for (const StoredTensor& t : twin.tensors())
-        for (float g : values(twin, t)) squares += static_cast<double>(g) * g;
-    for (const StoredTensor& t : twin.tensors()) {
-        const StoredTensor* mine = ours.find(t.name);
-        if (mine == nullptr) {
-            expect(false, t.name + ": the program has no such gradient");
-            continue;
-        }
-        const std::vector<float> a = values(ours, *mine), b = values(twin, t);
-        double difference = 0, size = 0;
-        for (std::size_t k = 0; k < b.size(); ++k) {
-            difference += (static_cast<double>(a[k]) - b[k]) * (static_cast<double>(a[k]) - b[k]);
-            size += static_cast<double>(b[k]) * b[k];
-        }
-        // A gradient that is nothing beside the others is rounding noise.
-        const double error = std::sqrt(difference) / std::max(std::sqrt(size), 1e-6 * std::sqrt(squares));
-        char text[64];
-        std::snprintf(text, sizeof text, ": relative error %.1e", error);
-        expect(error <= gradient_tolerance, t.name + text);
+    for (const StoredTensor& t : file.tensors())
+        for (float x : values(file, t)) squares += static_cast<double>(x) * x;
+    return std::sqrt(squares);
+}
+
+class Check {
+  public:
+    Check(std::string train, std::string reference, std::string folder)
+        : train_(std::move(train)), reference_(std::move(reference)), folder_(std::move(folder)) {
+        write_feed(folder_ + "/feed.safetensors");
     }
 
-    const SafetensorsFile parameters(folder + "/ours.parameters");
-    const double h = 1e-3 * std::max(std::abs(loss), 1e-3) / squares;
-    double moved[2];
-    for (int side = 0; side < 2; ++side) {
-        const std::string path = folder + "/moved.safetensors", log = folder + "/moved.jsonl";
-        write_moved(path, parameters, ours, side == 0 ? -h : h);
-        std::remove(log.c_str());
-        run("'" + train + "' --init '" + path + "'" + common + " --log '" + log + "'");
-        moved[side] = first_loss(log);
+    void run_all() {
+        draw_parameters();
+        against_the_twin();
+        against_the_loss();
     }
-    const double slope = (moved[1] - moved[0]) / (2 * h);
-    char text[96];
-    std::snprintf(text, sizeof text, "slope of the loss along the gradient %.6g, its square %.6g", slope, squares);
-    expect(std::abs(slope - squares) <= slope_tolerance * squares, text);
-}
+
+  private:
+    std::string file(const std::string& name) const { return folder_ + "/" + name; }
+
+    // One step that changes no parameter; its loss.
+    double step(const std::string& program, const std::string& name, const std::string& flags) const {
+        const std::string log = file(name + ".jsonl");
+        std::remove(log.c_str());
+        run("'" + program + "' --feed '" + file("feed.safetensors") +
+            "' --steps 1 --lr 0 --weight-decay 0 --grad-clip 0 --quiet --log '" + log + "' " + flags);
+        return first_loss(log);
+    }
+
+    double first_step(const std::string& program, const std::string& name) const {
+        return step(program, name,
+                    "--init random --seed 7 --init-std " + deviation_ + " --dump-gradients '" +
+                        file(name + ".gradients") + "' --save '" + file(name + ".parameters") + "'");
+    }
+
+    // Where each of many layers makes small numbers smaller, the gradients at small parameters are less than the loss's
+    // rounding: parameters are drawn larger until the loss moves by a hundredth, if it is linear, when they are
+    // doubled.
+    void draw_parameters() {
+        std::string chosen;
+        double most = -1;
+        for (const char* deviation : {"0.02", "0.1", "0.5"}) {
+            deviation_ = deviation;
+            loss_ = first_step(train_, "ours");
+            const SafetensorsFile parameters(file("ours.parameters")), gradients(file("ours.gradients"));
+            const double reach = norm(gradients) * norm(parameters) / std::abs(loss_);
+            if (reach >= 1e-2 && std::isfinite(reach)) return;
+            if (!std::isfinite(reach) || reach <= most) break;  // too large: something overflows, or is saturated
+            most = reach;
+            chosen = deviation;
+        }
+        if (chosen.empty() || chosen == deviation_) return;
+        deviation_ = chosen;
+        loss_ = first_step(train_, "ours");
+    }
+
+    void against_the_twin() const {
+        const double twin_loss = first_step(reference_, "twin");
+        expect(std::abs(loss_ - twin_loss) <= 1e-5 * std::abs(twin_loss),
+               "loss " + std::to_string(loss_) + ", the twin's " + std::to_string(twin_loss));
+        const SafetensorsFile ours(file("ours.gradients")), twin(file("twin.gradients"));
+        const double whole = norm(twin);
+        for (const StoredTensor& t : twin.tensors()) {
+            const StoredTensor* mine = ours.find(t.name);
+            if (mine == nullptr) {
+                expect(false, t.name + ": the program has no such gradient");
+                continue;
+            }
+            const std::vector<float> a = values(ours, *mine), b = values(twin, t);
+            double difference = 0, size = 0;
+            for (std::size_t k = 0; k < b.size(); ++k) {
+                difference += (static_cast<double>(a[k]) - b[k]) * (static_cast<double>(a[k]) - b[k]);
+                size += static_cast<double>(b[k]) * b[k];
+            }
+            // A gradient that is nothing beside the others is rounding noise.
+            const double error = std::sqrt(difference) / std::max(std::sqrt(size), 1e-6 * whole);
+            char text[64];
+            std::snprintf(text, sizeof text, ": relative error %.1e", error);
+            expect(error <= gradient_tolerance, t.name + text);
+        }
+    }
+
+    // The slope of the loss along the gradient, from a step of h to either side.
+    double slope(double h) const {
+        const SafetensorsFile parameters(file("ours.parameters")), gradients(file("ours.gradients"));
+        double moved[2];
+        for (int side = 0; side < 2; ++side) {
+            write_moved(file("moved.safetensors"), parameters, gradients, side == 0 ? -h : h);
+            moved[side] = step(train_, "moved", "--init '" + file("moved.safetensors") + "'");
+        }
+        return (moved[1] - moved[0]) / (2 * h);
+    }
+
+    // The step is the one of all at which a smaller one changes the slope least: |g|^2 has no say in it.
+    void against_the_loss() const {
+        const double squares = std::pow(norm(SafetensorsFile(file("ours.gradients"))), 2);
+        const double unit = std::max(std::abs(loss_), 1e-3) / squares;
+        double measured = 0, change = HUGE_VAL, before = slope(largest_move * unit);
+        for (double move = largest_move / 4; move >= smallest_move && !(change <= slope_tolerance / 5); move /= 4) {
+            const double now = slope(move * unit), moved = std::abs(now - before) / std::abs(now);
+            if (moved < change) {
+                measured = now;
+                change = moved;
+            }
+            before = now;
+        }
+        char text[96];
+        std::snprintf(text, sizeof text, "slope of the loss along the gradient %.6g, its square %.6g", measured,
+                      squares);
+        expect(std::abs(measured - squares) <= slope_tolerance * squares, text);
+    }
+
+    std::string train_, reference_, folder_;
+    std::string deviation_;  // of the random parameters
+    double loss_ = 0;
+};
 
 }  // namespace
 
@@ -165,7 +236,7 @@ int main(int argc, char** argv) try {
         std::fprintf(stderr, "usage: gradients_test TRAIN REFERENCE_TRAIN FOLDER\n");
         return 2;
     }
-    check(argv[1], argv[2], argv[3]);
+    Check(argv[1], argv[2], argv[3]).run_all();
     std::printf("%s\n", failures == 0 ? "all gradients agree" : "some gradients differ");
     return failures == 0 ? 0 : 1;
 } catch (...) {

@@ -71,7 +71,8 @@ TEST_P(OwnTests, Pass) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, OwnTests,
                          testing::Values(Own{"llama1_noopt", "llama1", "noopt.logits"},
-                                         Own{"ladder", "ladder", "dynamo.logits"}, Own{"odd", "odd", "tides.loss"}),
+                                         Own{"ladder", "ladder", "dynamo.logits"}, Own{"odd", "odd", "tides.loss"},
+                                         Own{"deep", "deep", "dynamo.logits"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Every file of a folder, by its path in it.
