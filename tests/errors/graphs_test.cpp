@@ -307,6 +307,34 @@ TEST_F(Graphs, WithNodesThatONNXDoesNotDefine) {
                breaks_rules);
 }
 
+// ONNX has these operators on integers, too: nothing is wrong with the graph.
+TEST_F(Graphs, WithIntegersWhereOnlyFloatsAreComputedWith) {
+    for (const std::string op :
+         {"MatMul(i, i)", "Gemm(i, i)", "ReduceMean(i)", "ReduceL2(i)", "ReduceLogSum(i)", "ReduceLogSumExp(i)"}) {
+        const std::string name = op.substr(0, op.find('('));
+        expect(model("g (int64[3,3] i) => (int64[a,b] z) { z = " + op + " }"),
+               name + " of integers is not supported\n  node: z\n  operator: " + name +
+                   "\n  found: i64[3,3]\nhelp: cast its inputs to float32 in the model, and its result back\n");
+    }
+}
+
+TEST_F(Graphs, WithDimensionsThatDoNotFit) {
+    // -1 and 3 are one dimension of the four of the result.
+    expect_node(
+        "Unsqueeze(x, i)",
+        "Unsqueeze adds the dimension 3 twice\n  node: z\n  operator: Unsqueeze\n  found: [-1,3]\n" + breaks_rules, 20,
+        "i = Constant<value_ints = [-1, 3]>()");
+    // [5,2,2] is what the sum would be, and no Gemm: ONNX broadcasts C to the product, not the product to C.
+    const std::string bad =
+        "the third input of Gemm does not broadcast to the product of the others\n  node: z\n  "
+        "operator: Gemm\n  expected: [2,2]\n  found: ";
+    for (const std::string dims : {"[5,2,2]", "[3]", "[1,2,2]"})
+        expect_node("Gemm<transB = 1>(x, x, c)", bad + dims + "\n" + breaks_rules, 20,
+                    "s = Constant<value_ints = " + dims + ">() c = ConstantOfShape(s)");
+    expect_node("Gemm(v, x)", "Gemm takes matrices\n  node: z\n  operator: Gemm\n  found: f32[1,2,3]\n" + breaks_rules,
+                20, "s = Constant<value_ints = [1, 2, 3]>() v = Reshape(x, s)");
+}
+
 TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
     expect(model("g (float[2] x) => (float[2] y) { y = f.itself(x) } <domain: \"f\", opset_import: [\"\" : 20, \"f\" : "
                  "1]> itself (a) => (b) { b = f.itself(a) }"),

@@ -120,6 +120,7 @@ class Node {
     std::int64_t integer(std::size_t i, std::string_view what);
     std::optional<std::vector<std::int64_t>> known_integers(std::size_t i);
     std::optional<Tensor> known(std::size_t i);  // a small constant
+    void refuse_integers();                      // where ONNX takes them and the op that it becomes does not
 
     // ---- attributes ----
     const onnx::AttributeProto* attribute(std::string_view name) const;

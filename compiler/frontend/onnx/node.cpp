@@ -108,6 +108,13 @@ std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
     return *normal;
 }
 
+void Node::refuse_integers() {
+    const Type of = type(0);
+    if (is_float(of.dtype) || of.dtype == DType::boolean) return;
+    fail(fmt::format("{} of integers is not supported", proto_.op_type()),
+         "cast its inputs to float32 in the model, and its result back", {}, to_string(of));
+}
+
 void Node::output(std::size_t i, Value v) {
     if (!wants(i)) return;
     Binding binding;

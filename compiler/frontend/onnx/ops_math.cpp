@@ -139,6 +139,7 @@ void cast_like(Node& n) {
 
 // numpy's matmul: vectors are matrices of one row or column, which goes again.
 void mat_mul(Node& n) {
+    n.refuse_integers();
     Value a = n.input(0);
     Value b = n.input(1);
     Dims dims_a = n.type(0).dims;
@@ -160,10 +161,19 @@ void mat_mul(Node& n) {
 
 // alpha op(A) op(B) + beta C
 void gemm(Node& n) {
+    n.refuse_integers();
+    for (std::size_t i = 0; i < 2; ++i)
+        if (n.type(i).rank() != 2) n.fail("Gemm takes matrices", {}, {}, to_string(n.type(i)));
     Value v = n.b().op("matmul", {n.input(0), n.input(1)},
                        {{"transpose_a", n.integer("transA", 0) != 0}, {"transpose_b", n.integer("transB", 0) != 0}});
     if (const double alpha = n.number("alpha", 1); alpha != 1) v = n.b().mul(v, alpha);
     const double beta = n.number("beta", 1);
+    if (n.has(2)) {  // the product does not broadcast to C
+        const Dims product = n.importer().type(v).dims;
+        if (const std::optional<Dims> sum = broadcast(n.type(2).dims, product); !sum || *sum != product)
+            n.fail("the third input of Gemm does not broadcast to the product of the others", {},
+                   fmt::format("[{}]", to_string(product)), fmt::format("[{}]", to_string(n.type(2).dims)));
+    }
     if (n.has(2) && beta != 0) v = n.b().add(v, beta == 1 ? n.input(2) : n.b().mul(n.input(2), beta));
     n.output(0, v);
 }

@@ -73,7 +73,13 @@ void unsqueeze(Node& n) {
     const std::vector<std::int64_t> axes = n.integers(1, "axes");
     const auto rank = static_cast<std::int64_t>(from.size() + axes.size());
     std::vector<bool> added(static_cast<std::size_t>(rank), false);
-    for (std::int64_t axis : axes) added[static_cast<std::size_t>(n.axis(axis, rank))] = true;
+    for (std::int64_t axis : axes) {
+        const std::int64_t at = n.axis(axis, rank);
+        if (added[static_cast<std::size_t>(at)])
+            n.fail(fmt::format("Unsqueeze adds the dimension {} twice", at), {}, {},
+                   fmt::format("[{}]", to_string(axes)));
+        added[static_cast<std::size_t>(at)] = true;
+    }
     Dims dims;
     std::size_t next = 0;
     for (bool one : added) dims.push_back(one || next >= from.size() ? 1 : from[next++]);
