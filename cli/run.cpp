@@ -87,14 +87,31 @@ Tensor argument(const std::map<std::string, Tensor>& given, const std::filesyste
                      given.size() > present.size() ? fmt::format(" and {} more", given.size() - present.size()) : ""));
 }
 
+// Before anything is computed.
+void require_file(const std::filesystem::path& path) {
+    if (std::filesystem::is_directory(path))
+        fail(fmt::format("--out {} is a folder, not a file", path.string()),
+             fmt::format("name a file in it: --out {}", (path / "outputs.safetensors").string()));
+}
+
 void write(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors) {
     std::vector<StoredTensor> stored;
+    std::string listing;
     for (auto [name, t] : tensors) {
         if (t.floating() && t.type.dtype != DType::f64) t.type.dtype = DType::f32;
-        fmt::print("{:<24} {}\n", name, to_string(t.type));
+        listing += fmt::format("{:<24} {}\n", name, to_string(t.type));
         stored.push_back(stored_tensor(name, std::move(t)));
     }
-    write_safetensors(path, stored);
+    try {
+        write_safetensors(path, stored);
+    } catch (UserError& error) {  // it speaks of a program's folder
+        Diagnostic& d = error.diagnostic();
+        if (!d.message.starts_with("cannot write ")) throw;
+        d.message = fmt::format("cannot write {}{}", path.string(), d.message.substr(d.message.rfind(": ")));
+        d.help = "make room on the disk, or choose another file with --out";
+        throw;
+    }
+    fmt::print("{}", listing);
 }
 
 // One micro-batch through the program as it lies in memory: its loss and its gradients.
@@ -143,6 +160,7 @@ int run_command(RunOptions o) {
         d.help = "leave --ranks out";
         throw UsageError(std::move(d));
     }
+    require_file(o.out);
     if (o.planned) return run_planned(o);
     // Names and orientation are the framework's from here on; nothing else has been changed.
     const Module module = with_ranges(compile_until(o.model, "simplify"));

@@ -67,6 +67,19 @@ int verify_command(VerifyOptions o) {
         fmt::print("{:<{}}  {:>9}  {:>9.1e}  {:>15.8e}  {:>15.8e}{}\n", row.name, width, row.checks.size(), worst.error,
                    worst.actual, worst.expected, ok ? "" : fmt::format("  wrong, at {}", worst.what));
     }
+    // What is 0 whatever its rule is has not been compared.
+    const bool nothing = std::all_of(rows.begin(), rows.end(), [](const Row& row) {
+        return std::all_of(row.checks.begin(), row.checks.end(),
+                           [](const GradientCheck& c) { return c.actual == 0 && c.expected == 0; });
+    });
+    if (nothing) {
+        Diagnostic d;
+        d.message = "nothing has been compared: all gradients and all differences are 0";
+        d.help =
+            "no change of a parameter changes the loss; where that is so at these random inputs alone, use another "
+            "--seed";
+        throw UserError(std::move(d));
+    }
     if (failed == 0) {
         fmt::print("{} gradients agree with differences within {:.0e}\n", rows.size(), o.tolerance);
         return 0;
@@ -98,7 +111,7 @@ void add_verify(CLI::App& app, Action& action) {
     sub->add_option("--directions", o->check.directions, "random directions through all parameters")
         ->check(at_least(0))
         ->capture_default_str();
-    sub->add_option("--elements", o->check.elements, "random elements of each parameter")
+    sub->add_option("--elements", o->check.elements, "random elements of each parameter, at most all of them")
         ->check(at_least(0))
         ->capture_default_str();
     sub->add_option("--tolerance", o->tolerance, "the largest relative error that passes")

@@ -381,6 +381,10 @@ def frontend_graphs(out):
     save("nothing_to_read", graph(attend, [tensor("x", [1, 3, 4])], [tensor("y", [1, 3, 4])],
                                   [numpy_helper.from_array(weights[k], f"{'qkv'[k]}.weight") for k in range(3)] +
                                   [numpy_helper.from_array(np.array([[0, 0, 0], [1, 1, 0], [1, 1, 1]], bool), "seen")], opset=23))
+    # A loss that is flat wherever it does not jump.
+    flat = [helper.make_node("MatMul", ["x", "layer.weight"], ["h"], name="layer"), helper.make_node("Floor", ["h"], ["f"], name="floor"),
+            helper.make_node("ReduceMean", ["f"], ["loss"], name="mean", keepdims=0)]
+    save("no_gradient", graph(flat, [x], [tensor("loss", [])], [numpy_helper.from_array(np.ones((3, 4), np.float32) / 7, "layer.weight")]))
     # Weights in a file beside the graph.
     weight = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     external = graph([helper.make_node("Gemm", ["x", "layer.weight"], ["y"], name="gemm", transB=1)], [x], [tensor("y", [2, 4])],

@@ -104,17 +104,20 @@ class Checker {
         }
         const Function& main = module_.main();
         for (std::size_t p = 0; p < trainable_.size(); ++p)
-            for (std::size_t m = 0; m < gradients_[p].size(); ++m)
-                for (std::int64_t k = 0; k < options.elements; ++k) {
+            for (std::size_t m = 0; m < gradients_[p].size(); ++m) {
+                const std::int64_t size = gradients_[p][m].size();
+                const bool all = options.elements >= size;
+                for (std::int64_t k = 0; k < std::min(options.elements, size); ++k) {
                     std::vector<Members> direction = gradients_;
                     for (Members& members : direction)
                         for (Tensor& t : members) std::fill(t.f.begin(), t.f.end(), 0.0);
-                    const std::int64_t index = random.below(gradients_[p][m].size());
+                    const std::int64_t index = all ? k : random.below(size);
                     direction[p][m].set(index, 1);
                     const std::string& name = main.argument_info[trainable_[p]].names.at(m);
                     out.push_back(compare(fmt::format("{}[{}]", name, index), direction, gradients_[p][m].at(index),
                                           options.step));
                 }
+            }
         return out;
     }
 

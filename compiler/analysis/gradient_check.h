@@ -19,7 +19,7 @@ std::vector<Members> random_arguments(const Function& main, std::uint64_t seed);
 struct GradientCheckOptions {
     std::uint64_t seed = 1;
     std::int64_t directions = 3;  // random directions through all parameters at once
-    std::int64_t elements = 2;    // random elements of each parameter
+    std::int64_t elements = 2;    // random elements of each parameter; all of them where it has no more
     double step = 1e-4;           // of differences of fourth order: truncation about step^4
 };
 

@@ -87,6 +87,27 @@ TEST_F(Commands, VerifyTakesPositionsThatMayReadNothing) {
     EXPECT_NE(ran.out.find("6 gradients agree with differences within 1e-06\n"), std::string::npos) << ran.out;
 }
 
+TEST_F(Commands, VerifyComparesNoElementTwice) {
+    const Ran ran = run("verify --elements 1000000000 --directions 0 " + fixtures + "/frontend/nothing_to_read.onnx" +
+                        " --loss mse");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    for (const char* name : {"q.weight", "k.weight", "v.weight"})  // [4,4]
+        EXPECT_NE(ran.out.find(name + std::string(10, ' ') + "16  "), std::string::npos) << ran.out;
+}
+
+// All gradients are 0, and so are all differences, whatever the rules are.
+TEST_F(Commands, VerifySaysWhereNothingWasCompared) {
+    const Ran ran = run("verify " + fixtures + "/frontend/no_gradient.onnx");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(
+        ran.err.find("error: nothing has been compared: all gradients and all differences are 0\nhelp: no change of "
+                     "a parameter changes the loss; where that is so at these random inputs alone, use another "
+                     "--seed\n"),
+        std::string::npos)
+        << ran.err;
+    EXPECT_EQ(ran.out.find("agree"), std::string::npos) << ran.out;
+}
+
 TEST_F(Commands, VerifyFailsWhereDifferencesDisagree) {
     // No difference of doubles is this exact, so every gradient counts as wrong.
     const Ran ran = run("verify --tolerance 1e-30 " + fixtures + "/mlp/dynamo.logits.onnx");
@@ -125,6 +146,26 @@ TEST_F(Commands, RunEvaluatesAnMlp) {
 
 TEST_F(Commands, RunEvaluatesALanguageModel) {
     run_gives_pytorchs_loss("llama2", {{"input_ids", "input_ids_0"}, {"labels", "hf_labels_0"}}, run);
+}
+
+TEST_F(Commands, RunSaysWhatItCannotWrite) {
+    write_safetensors("in.safetensors", {stored_tensor("x", Tensor(Type::tensor(DType::f32, {1, 3, 4})))});
+    const std::string command = "run " + fixtures + "/frontend/nothing_to_read.onnx --in in.safetensors --out ";
+    fs::create_directory("folder");
+    Ran ran = run(command + "folder");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_NE(ran.err.find("error: --out folder is a folder, not a file\nhelp: name a file in it: --out "
+                           "folder/outputs.safetensors\n"),
+              std::string::npos)
+        << ran.err;
+    ran = run(command + "missing/out.safetensors");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_NE(ran.err.find("error: cannot write missing/out.safetensors: No such file or directory\nhelp: make room on "
+                           "the disk, or choose another file with --out\n"),
+              std::string::npos)
+        << ran.err;
 }
 
 TEST_F(Commands, RunTakesTheExportsWeights) {
