@@ -23,9 +23,9 @@ int plan_command(PlanOptions o) {
     fmt::print("\n{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  {:<40} shares bytes with\n", "tensor", "shape",
                "type", "arena", "offset", "bytes", "layers", "stride", "lifetime");
     for (const LayoutRow& row : layout.rows())
-        fmt::print("{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  {:<40} {}\n", row.name,
-                   layout.symbols().shape(row.type.dims), name_of(row.type.dtype), row.arena, row.offset,
-                   row.type.bytes(), row.count, row.stride, row.lifetime, row.shares);
+        fmt::print("{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  {:<40} {}\n", row.name, row.shape,
+                   name_of(row.type.dtype), row.arena, row.offset, row.type.bytes(), row.count, row.stride,
+                   row.lifetime, row.shares);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "codegen/body_parameters.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -16,6 +17,21 @@ namespace thunderc {
 namespace {
 
 using Arena = Placement::Arena;
+
+const char* arenas_of(bool entry) {
+    return entry ? "arenas_" : "arenas";
+}
+
+std::string arena_of(bool entry, Arena arena) {
+    return fmt::format("{}.{}", arenas_of(entry), name_of(arena));
+}
+
+// The piece of scratch memory that a called body works in.
+std::string scratch_of(bool entry, const Op& op) {
+    const char* callee = op.name == "repeat" ? "body" : "callee";
+    return fmt::format("{} + offset::{}_scratch", entry ? "arenas_.scratch" : "scratch",
+                       identifier(op.attributes.string(callee)));
+}
 
 std::string at_arena(DType dtype, const std::string& base, const std::string& offset) {
     return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
@@ -47,46 +63,7 @@ std::string leaf_scope(const Function& f, const std::string& scope) {
     return dot == std::string::npos ? "" : scope.substr(dot + 1);
 }
 
-std::string node_ops(const Provenance& p) {
-    std::vector<std::string> unique;
-    for (const std::string& op : p.node_ops)
-        if (std::find(unique.begin(), unique.end(), op) == unique.end()) unique.push_back(op);
-    return fmt::format("{}", fmt::join(unique, ", "));
-}
-
 }  // namespace
-
-const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused) {
-    const Function& kernel = *module_->find(fused.attributes.string("kernel"));
-    KernelLayouts layouts;
-    bool dense = true;
-    for (Value v : fused.operands) {
-        layouts.inputs.push_back(v ? caller.info(v).placement.strides : Dims{});
-        dense = dense && layouts.inputs.back().empty();
-    }
-    for (Value v : fused.results) {
-        layouts.outputs.push_back(caller.info(v).placement.strides);
-        dense = dense && layouts.outputs.back().empty();
-    }
-    if (dense) layouts = {};
-    const auto key = std::pair(kernel.name, layouts);
-    for (const auto& [other, printed] : kernels_)
-        if (other == key) return printed;
-    KernelDescription description = describe_kernel(kernel);
-    int same_name = 0;
-    for (const auto& [other, printed] : kernels_) same_name += other.first == kernel.name ? 1 : 0;
-    if (same_name > 0) description.name += fmt::format("_strided_{}", same_name);
-    std::string replaces = node_ops(fused.provenance);
-    if (!replaces.empty() && !fused.provenance.scope.empty()) replaces += fmt::format(" ({})", fused.provenance.scope);
-    kernels_.emplace_back(key, print_kernel_cpu(description, layouts, replaces));
-    return kernels_.back().second;
-}
-
-std::vector<const PrintedKernel*> KernelTable::all() const {
-    std::vector<const PrintedKernel*> out;
-    for (const auto& [key, printed] : kernels_) out.push_back(&printed);
-    return out;
-}
 
 // What a function's values are called where its statements stand.
 struct FunctionPrinter::Frame {
@@ -97,152 +74,11 @@ struct FunctionPrinter::Frame {
     std::vector<std::string> parameters;       // of a body, in the order of its signature
 };
 
-namespace {
-
-// Products add to gradients or overwrite them as the host says: a call's field `gradient` that is an operand is the
-// flag.
-bool is_gradient_flag(const CallField& field) {
-    return field.kind == CallField::Kind::operand && field.name == "gradient";
-}
-
-bool reads_step(const Function& f, const Module& module) {
-    for (const Op& op : f.ops) {
-        if (const OpDef& def = op_def(op.name); def.call)
-            for (const CallField& field : def.call(op, f).fields)
-                if (is_gradient_flag(field)) return true;
-        for (const char* attribute : {"callee", "body"})
-            if (op.attributes.has(attribute) && reads_step(*module.find(op.attributes.string(attribute)), module))
-                return true;
-    }
-    return false;
-}
-
-// Whether a statement of the function names the value: a call that is told to add or to overwrite by `gradient` does
-// not name the flag.
-bool is_named(const Function& f, Value v) {
-    for (const Op& op : f.ops) {
-        if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
-        const OpDef& def = op_def(op.name);
-        if (!def.call || op.name == "fused") return true;
-        for (const CallField& field : def.call(op, f).fields)
-            if (field.kind == CallField::Kind::operand && op.operands.at(field.index) == v && !is_gradient_flag(field))
-                return true;
-    }
-    return false;
-}
-
-}  // namespace
-
-// Parameters of a body, outputs first: carried values out and in, then the layer's structs, then what all layers share,
-// scratch, stream. The same walk gives the arguments of the call: `as_call` prints them for a loop whose layer is
-// `layer`.
-namespace {
-
-struct BodyParameter {
-    enum class Kind : std::uint8_t {
-        carried_out,
-        carried_in,
-        structure,
-        family,
-        shared,
-        scratch,
-        gradient,
-        stream
-    } kind;
-    std::string declaration;  // "const float* x"
-    std::size_t index = 0;    // of the argument or result
-    const LayerStruct* structure = nullptr;
-};
-
-std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body,
-                                           std::map<Value, std::string>& expressions) {
-    const Op* loop = layout.loop_of(body.name);
-    const Function* caller = layout.caller_of(body.name);
-    const std::vector<std::string>& names = layout.names(body);
-    const std::size_t carried =
-        loop == nullptr ? body.results.size() : static_cast<std::size_t>(loop->attributes.integer("carried"));
-    const std::size_t carried_in = loop == nullptr ? 0 : carried;
-    const std::size_t per_layer = loop == nullptr ? 0 : static_cast<std::size_t>(loop->attributes.integer("per_layer"));
-    std::vector<BodyParameter> out;
-    for (std::size_t r = 0; r < carried; ++r) {
-        Value v = body.results[r];
-        out.push_back({BodyParameter::Kind::carried_out,
-                       fmt::format("{}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
-                                   layout.symbols().shape(body.type(v).dims)),
-                       r, nullptr});
-        expressions[v] = names[v.index];
-    }
-    for (std::size_t k = 0; k < carried_in; ++k) {
-        Value v = body.arguments[k];
-        const std::string shape = layout.symbols().shape(body.type(v).dims);
-        // All layers write the slots of a value that goes through the loop, also where none reads them.
-        const std::string name = is_named(body, v) ? fmt::format("{} /* {} */", names[v.index], shape)
-                                                   : fmt::format("/* {} {}, not read */", names[v.index], shape);
-        out.push_back({BodyParameter::Kind::carried_in, fmt::format("const {}* {}", cpp_type(body.type(v).dtype), name),
-                       k, nullptr});
-        expressions[v] = names[v.index];
-    }
-    std::vector<const LayerStruct*> structs;
-    auto field = [&](Value inner, Value outer) {
-        const Placement& place = caller->info(outer).placement;
-        const LayerStruct* s = layout.struct_of(place);
-        if (s == nullptr) return false;
-        if (expressions.contains(inner)) return true;  // a block's input that is kept for the way back: its parameter
-        if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
-        expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
-        return true;
-    };
-    std::vector<BodyParameter> families;
-    for (std::size_t k = carried_in; k < carried_in + per_layer; ++k) {
-        Value v = body.arguments[k];
-        if (field(v, loop->operands[k])) continue;
-        families.push_back({BodyParameter::Kind::family,
-                            fmt::format("const {}* {}", cpp_type(body.type(v).dtype), names[v.index]), k, nullptr});
-        expressions[v] = names[v.index];
-    }
-    if (loop != nullptr)
-        for (std::size_t r = carried; r < body.results.size(); ++r) {
-            const bool known = field(body.results[r], loop->results[r]);
-            check(known, fmt::format("@{}: result {} is in no struct", body.name, r));
-        }
-    for (const LayerStruct* s : structs)
-        out.push_back({BodyParameter::Kind::structure, fmt::format("const {}& {}", s->name, s->variable), 0, s});
-    out.insert(out.end(), families.begin(), families.end());
-    for (std::size_t k = carried_in + per_layer; k < body.arguments.size(); ++k) {
-        Value v = body.arguments[k];
-        if (!is_named(body, v)) continue;
-        out.push_back({BodyParameter::Kind::shared,
-                       fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
-                                   layout.symbols().shape(body.type(v).dims)),
-                       k, nullptr});
-        expressions[v] = names[v.index];
-    }
-    if (body.scratch_bytes > 0) out.push_back({BodyParameter::Kind::scratch, "std::byte* scratch", 0, nullptr});
-    if (reads_step(body, layout.module()))
-        out.push_back({BodyParameter::Kind::gradient, "Gradient gradient", 0, nullptr});
-    out.push_back({BodyParameter::Kind::stream, "Stream& stream", 0, nullptr});
-    return out;
-}
-
-// The piece of scratch memory that a called body works in.
-std::string scratch_of(bool entry, const Op& op) {
-    const char* callee = op.name == "repeat" ? "body" : "callee";
-    return fmt::format("{} + offset::{}_scratch", entry ? "arenas_.scratch" : "scratch",
-                       identifier(op.attributes.string(callee)));
-}
-
-bool uses_constants(const Function& f) {
-    return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) { return op.name == "constant"; });
-}
-
-}  // namespace
-
 std::string FunctionPrinter::signature(const Function& body) const {
     std::map<Value, std::string> expressions;
     std::string out;
     for (const BodyParameter& p : body_parameters(layout_, body, expressions))
         out += (out.empty() ? "" : ", ") + p.declaration;
-    if (uses_constants(body)) out = "const Arenas& arenas_, " + out;
     return fmt::format("void {}({})", identifier(body.name), out);
 }
 
@@ -335,17 +171,17 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         }
         last = p.arena;
         const std::string& name = frame.names[local.value.index];
-        const std::string base = frame.entry || p.arena != Arena::scratch ? arena_member(p.arena) : "scratch";
+        const std::string base = frame.entry || p.arena != Arena::scratch ? arena_of(frame.entry, p.arena) : "scratch";
         std::string where = at_arena(f.type(local.value).dtype, base, "offset::" + name);
         if (local.view) {
             const std::int64_t delta = (p.offset - f.info(p.view_of).placement.offset) /
                                        static_cast<std::int64_t>(size_of(f.type(local.value).dtype));
             where = frame.names[p.view_of.index];
-            if (delta != 0) where += fmt::format(" + {}", layout_.symbols().size(delta));
+            if (delta != 0) where += fmt::format(" + {}", layout_.symbols().elements(f, p.view_of, delta));
         }
         out.line(fmt::format("{}{}* const {} = {};  // {}", local.read_only ? "const " : "",
                              cpp_type(f.type(local.value).dtype), name, where,
-                             layout_.symbols().shape(f.type(local.value).dims)));
+                             layout_.symbols().shape(f, local.value)));
     }
     if (!tensors.empty()) out.blank();
 }
@@ -372,7 +208,7 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
             const std::string name = slot_name(frame, op, k);
             lines.push_back(fmt::format("inline constexpr std::int64_t {} = {}, {}_stride = {};  // {}", name,
                                         slots.base, name, slots.stride,
-                                        layout_.symbols().shape(body.type(body.arguments[k]).dims)));
+                                        layout_.symbols().shape(body, body.arguments[k])));
         }
     }
     if (lines.empty()) return;
@@ -403,21 +239,23 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
     if (p.arena == Arena::scalars) {
         for (std::size_t k = 0; k < frame.f.arguments.size(); ++k)
             if (frame.f.arguments[k] == v && k < frame.f.argument_info.size())
-                return "&arenas_.scalars->" + frame.f.argument_info[k].names.front();
+                return fmt::format("&{}.scalars->", arenas_of(frame.entry)) + frame.f.argument_info[k].names.front();
         for (const char* name : {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"})
-            if (step_scalar_offset(name) == p.offset) return fmt::format("&arenas_.scalars->{}", name);
+            if (step_scalar_offset(name) == p.offset)
+                return fmt::format("&{}.scalars->{}", arenas_of(frame.entry), name);
     }
     if (p.arena == Arena::caller && p.view_of) {
         std::string base = expression(frame, p.view_of);
         const std::int64_t elements = p.offset / static_cast<std::int64_t>(size_of(frame.f.type(v).dtype));
-        return elements == 0 ? base : fmt::format("{} + {}", base, elements);
+        return elements == 0 ? base
+                             : fmt::format("{} + {}", base, layout_.symbols().elements(frame.f, p.view_of, elements));
     }
     return frame.names[v.index];
 }
 
 std::string FunctionPrinter::member_expression(const Frame& frame, Value family, const std::string& index) const {
     const Placement& p = frame.f.info(family).placement;
-    return at_arena(frame.f.type(family).dtype, arena_member(p.arena),
+    return at_arena(frame.f.type(family).dtype, arena_of(frame.entry, p.arena),
                     fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
 }
 
@@ -437,7 +275,7 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
     if (op.name == "repeat") return loop(out, frame, op);
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);
-    if (op.name == "family") {  // of tensors that were made one by one
+    if (op.name == "family") {  // of tensors that were made one by one: a loop reads it by layer
         for (std::size_t k = 0; k < op.operands.size(); ++k)
             out.line(fmt::format("copy({}, {}, {}, stream);",
                                  member_expression(frame, op.results[0], std::to_string(k)),
@@ -447,13 +285,6 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
     if (op.name == "copy") {
         out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]),
                              expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));
-        return;
-    }
-    if (op.name == "family") {  // a loop reads it by layer
-        for (std::size_t k = 0; k < op.operands.size(); ++k)
-            out.line(fmt::format("copy({}, {}, {}, stream);",
-                                 member_expression(frame, op.results[0], std::to_string(k)),
-                                 expression(frame, op.operands[k]), frame.f.type(op.operands[k]).bytes()));
         return;
     }
     check(static_cast<bool>(def.call),
@@ -468,7 +299,8 @@ std::string whole_arena_expression(const CallField& field) {
     switch (field.kind) {
         case CallField::Kind::arena: {
             const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
-            return at_arena(DType::f32, arena_member(field.arena), field.index == 0 ? "0" : states + "PARAMETER_BYTES");
+            return at_arena(DType::f32, arena_of(true, field.arena),
+                            field.index == 0 ? "0" : states + "PARAMETER_BYTES");
         }
         case CallField::Kind::elements: return "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))";
         case CallField::Kind::segments: return "arenas_.segments";
@@ -494,11 +326,8 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         if (field.kind == CallField::Kind::literal) {
             const bool number =
                 !field.literal.empty() && field.literal.find_first_not_of("0123456789") == std::string::npos;
-            std::string wanted = field.name == "S"                                    ? "T"
-                                 : field.name == "entries" || field.name == "classes" ? "V"
-                                 : field.name == "width"                              ? "C"
-                                                                                      : field.name;
-            add(field.name, number ? layout_.symbols().size(std::strtoll(field.literal.c_str(), nullptr, 10), wanted)
+            add(field.name, number ? layout_.symbols().call_size(frame.f, op, field.name,
+                                                                 std::strtoll(field.literal.c_str(), nullptr, 10))
                                    : field.literal);
             continue;
         }
@@ -518,7 +347,9 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
         check(!field.stride_field.empty() && stride.has_value(),
               fmt::format("{}: .{} cannot be a view", call.function, field.name));
-        strides_given.emplace_back(field.stride_field, layout_.symbols().size(*stride, "stride"));
+        const Value whole = frame.f.info(v).placement.view_of;
+        strides_given.emplace_back(
+            field.stride_field, whole ? layout_.symbols().elements(frame.f, whole, *stride) : std::to_string(*stride));
     }
     for (const auto& [name, value] : strides_given)
         add(name, value);  // the last members of every call, in the order of its tensors
@@ -531,10 +362,22 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     std::string arguments;
     for (const KernelArgument& a : kernel.arguments)
         arguments += expression(frame, a.output ? op.results.at(a.index) : op.operands.at(a.index)) + ", ";
-    // The formula stands with the kernel; here only where it is short.
-    std::string what = kernel.comment.substr(0, kernel.comment.find('\n'));
-    if (what.starts_with(kernel.name + ": ")) what = what.substr(kernel.name.size() + 2);
-    comment(out, frame, op, what.size() <= 90 ? what : "");
+    // The formula stands with the kernel; here as well where it is not too long to be read on the way: on one line, or
+    // an equation on each. Of a long one only what is computed from what.
+    constexpr std::size_t one_line = 90, longest = 250;
+    std::size_t size = 0;
+    for (const std::string& equation : kernel.formula) size += equation.size() + 2;
+    if (size <= one_line) {
+        comment(out, frame, op, fmt::format("{}", fmt::join(kernel.formula, "; ")));
+    } else if (size <= longest) {
+        const std::string scope = leaf_scope(frame.f, op.provenance.scope);
+        if (!scope.empty()) out.comment(scope + ":");
+        for (const std::string& equation : kernel.formula) out.comment((scope.empty() ? "" : "  ") + equation);
+    } else {
+        std::vector<std::string> given, read;
+        for (const KernelArgument& a : kernel.arguments) (a.output ? given : read).push_back(a.name);
+        comment(out, frame, op, fmt::format("{} from {}", fmt::join(given, ", "), fmt::join(read, ", ")));
+    }
     out.line(fmt::format("{}({}stream);", kernel.name, arguments));
 }
 
@@ -545,6 +388,7 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
     for (const BodyParameter& p : body_parameters(layout_, body, expressions)) {
         std::string text;
         switch (p.kind) {
+            case BodyParameter::Kind::arenas: text = arenas_of(frame.entry); break;
             case BodyParameter::Kind::carried_out: text = expression(frame, op.results[p.index]); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
             case BodyParameter::Kind::scratch: text = scratch_of(frame.entry, op); break;
@@ -554,7 +398,6 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
         }
         arguments += (arguments.empty() ? "" : ", ") + text;
     }
-    if (uses_constants(body)) arguments = "arenas_, " + arguments;
     comment(out, frame, op, "");
     out.line(fmt::format("{}({});", identifier(body.name), arguments));
 }
@@ -577,13 +420,15 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         slot_names.push_back(slot_name(frame, op, k));
         const std::string& name = slot_names.back();
         const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
-        out.comment(fmt::format("{} {}: {}", names[body.arguments[k].index], layout_.symbols().shape(type.dims),
-                                slots.period > 0
-                                    ? "in two slots by turns"
-                                    : fmt::format("one slot a layer, and one more for what the last layer gives")));
-        out.line(fmt::format("const auto {} = [this](std::int64_t slot) {{ return {}; }};", slot_names.back(),
-                             at_arena(type.dtype, arena_member(slots.arena),
-                                      fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
+        out.comment(fmt::format(
+            "{} {}: {}", names[body.arguments[k].index], layout_.symbols().shape(body, body.arguments[k]),
+            slots.period > 0 ? "in two slots by turns"
+                             : fmt::format("one slot a layer, and one more for what the last layer gives")));
+        out.open(fmt::format("const auto {} = [this](std::int64_t slot) {{", name));
+        out.line(
+            fmt::format("return {};", at_arena(type.dtype, arena_of(frame.entry, slots.arena),
+                                               fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
+        out.close("};");
     }
     const std::string layers = layout_.symbols().value("L") == n ? "L" : std::to_string(n);
     if (reverse)
@@ -597,9 +442,12 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     for (const BodyParameter& p : parameters) {
         std::string text;
         switch (p.kind) {
+            case BodyParameter::Kind::arenas: text = arenas_of(frame.entry); break;
             case BodyParameter::Kind::carried_out: text = fmt::format("{}({})", slot_names[p.index], out_slot); break;
             case BodyParameter::Kind::carried_in: text = fmt::format("{}({})", slot_names[p.index], in_slot); break;
-            case BodyParameter::Kind::structure: text = fmt::format("{}(arenas_, layer)", p.structure->function); break;
+            case BodyParameter::Kind::structure:
+                text = fmt::format("{}({}, layer)", p.structure->function, arenas_of(frame.entry));
+                break;
             case BodyParameter::Kind::family: text = member_expression(frame, op.operands[p.index], "layer"); break;
             case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
             case BodyParameter::Kind::scratch: text = scratch_of(frame.entry, op); break;
@@ -608,7 +456,6 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         }
         arguments += (arguments.empty() ? "" : ", ") + text;
     }
-    if (uses_constants(body)) arguments = "arenas_, " + arguments;
     out.line(fmt::format("{}({});", identifier(body.name), arguments));
     out.close();
     out.blank();

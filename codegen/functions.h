@@ -6,25 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/kernels_cpu.h"
+#include "codegen/kernel_table.h"
 #include "codegen/layout.h"
 #include "codegen/text.h"
 
 namespace thunderc {
-
-// The kernels that the program calls, one for each pair of kernel function and operand layout, in the order of first
-// use.
-class KernelTable {
-  public:
-    explicit KernelTable(const Module& module) : module_(&module) {}
-
-    const PrintedKernel& use(const Function& caller, const Op& fused);
-    std::vector<const PrintedKernel*> all() const;
-
-  private:
-    const Module* module_;
-    std::vector<std::pair<std::pair<std::string, KernelLayouts>, PrintedKernel>> kernels_;
-};
 
 class FunctionPrinter {
   public:

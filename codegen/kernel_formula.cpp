@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "codegen/text.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
@@ -90,9 +92,8 @@ class Formula {
         }
     }
 
-    std::string text() {
-        std::string out;
-        auto append = [&out](const std::string& equation) { out += (out.empty() ? "" : "; ") + equation; };
+    std::vector<std::string> equations() {
+        std::vector<std::string> out;
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
@@ -114,6 +115,8 @@ class Formula {
                     size[k] = std::min(size[k] + size[input], 1000);  // a graph may double it again and again
                 }
             }
+            for (const KernelStore& store : nest.stores)  // first ? d : before + d is written as one use of d
+                if (auto gradient = accumulated(store.node)) --uses[*gradient];
             std::vector<std::string> definitions;
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
                 if (own.contains(k)) {
@@ -122,8 +125,7 @@ class Formula {
                 }
                 if (uses[k] < 2 || size[k] <= 4) continue;
                 const std::string body = expression(k).text;
-                std::string name = nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name;
-                name = std::isalpha(static_cast<unsigned char>(name.front())) != 0 ? name : "t" + name;
+                std::string name = identifier(nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name);
                 const std::string base = name;
                 int& number = numbers.try_emplace(base, 2).first->second;
                 while (!taken.insert(name).second) name = fmt::format("{}_{}", base, number++);
@@ -135,14 +137,15 @@ class Formula {
                 const std::string name = stores_.name(outputs_[store.output], store.output, store.index);
                 if (own.contains(store.node) && own[store.node] == name) {
                     named_.erase(store.node);
-                    const std::string body = expression(store.node).text;
+                    const auto gradient = accumulated(store.node);
+                    const std::string body = expression(gradient.value_or(store.node)).text;
                     named_[store.node] = name;
-                    append(fmt::format("{} = {}", name, body));
+                    out.push_back(fmt::format("{} {}= {}", name, gradient ? "+" : "", body));
                 } else {
-                    append(fmt::format("{} = {}", name, expression(store.node).text));
+                    out.push_back(fmt::format("{} = {}", name, expression(store.node).text));
                 }
             }
-            if (!definitions.empty()) out += fmt::format(" with {}", fmt::join(definitions, ", "));
+            for (const std::string& definition : definitions) out.push_back("where " + definition);
         }
         return out;
     }
@@ -176,6 +179,18 @@ class Formula {
         return {fill_template(rule.formula, rule.precedence, operands, name_of(node.dtype)), rule.precedence};
     }
 
+    // The gradient of this micro-step, where the node is first ? gradient : before + gradient.
+    std::optional<std::size_t> accumulated(std::size_t k) const {
+        const KernelNode& node = nest_->nodes[k];
+        if (node.kind != KernelNode::Kind::apply || node.op != "select") return std::nullopt;
+        const KernelNode &first = nest_->nodes[node.inputs[0]], &sum = nest_->nodes[node.inputs[2]];
+        if (first.kind != KernelNode::Kind::load || first.level != KernelLevel::scalar || sum.op != "add" ||
+            sum.kind != KernelNode::Kind::apply || sum.inputs[1] != node.inputs[1] ||
+            nest_->nodes[sum.inputs[0]].kind != KernelNode::Kind::load)
+            return std::nullopt;
+        return node.inputs[1];
+    }
+
     // The body of sum(...) * (1 / columns) or sum(...) / columns.
     std::optional<std::size_t> mean_of(const KernelNode& node) const {
         if (node.op != "mul" && node.op != "div") return std::nullopt;
@@ -199,9 +214,9 @@ class Formula {
 
 }  // namespace
 
-std::string kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
-                           const std::vector<std::string>& output_names) {
-    return Formula(kernel, input_names, output_names).text();
+std::vector<std::string> kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
+                                        const std::vector<std::string>& output_names) {
+    return Formula(kernel, input_names, output_names).equations();
 }
 
 }  // namespace thunderc

@@ -1,4 +1,4 @@
-// The formula of a kernel, for comments: "y = x * rsqrt(mean(x^2) + 1e-05) * weight".
+// The formula of a kernel, for comments: "rstd = rsqrt(mean(x^2) + 1e-05)", "y = x * rstd * weight".
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace thunderc {
 
-// input_names and output_names: of the kernel's parameters.
-std::string kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
-                           const std::vector<std::string>& output_names);
+// An equation for each output, and then, each beginning with "where", what several of them share. An accumulated
+// gradient is "dw += ...". input_names and output_names: of the kernel's parameters.
+std::vector<std::string> kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
+                                        const std::vector<std::string>& output_names);
 
 // Fills {0}, {1}, ... and {t} of an elementwise op's text; operands that bind less tightly than the text get
 // parentheses.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/kernel_formula.h"
 #include "codegen/kernel_loops.h"
 #include "codegen/nest_printer.h"
@@ -25,15 +27,21 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
         parameters.push_back(fmt::format("const {}* {}", scalar_type(kernel.inputs[o].type.dtype), inputs.back()));
     }
     const std::string head = fmt::format("void {}({}", kernel.name, fmt::join(parameters, ", "));
-    printed.comment = fmt::format("{}: {}", kernel.name, kernel_formula(kernel, inputs, outputs));
-    if (!replaces.empty()) printed.comment += "\nReplaces " + replaces;
+    printed.formula = kernel_formula(kernel, inputs, outputs);
 
     SourceText body;
     body.indent();
     bool stream = false;
     for (const KernelNest& nest : kernel.nests) {
         const Loops loops = loops_of(kernel, nest, layouts);
-        if (kernel.nests.size() > 1) body.open("{");
+        if (kernel.nests.size() > 1) {
+            body.open("{");
+            std::vector<std::string> stored;
+            for (const KernelStore& store : nest.stores)
+                if (std::find(stored.begin(), stored.end(), outputs[store.output]) == stored.end())
+                    stored.push_back(outputs[store.output]);
+            body.comment(fmt::format("{}", fmt::join(stored, ", ")));
+        }
         NestPrinter printer(loops, inputs, outputs, body);
         printer.print();
         stream = stream || printer.uses_stream();
@@ -42,7 +50,9 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     SourceText declaration, definition;
     declaration.line(head + ", Stream& stream);");
     printed.declaration = declaration.str();
-    definition.comment(printed.comment);
+    definition.comment(kernel.name + ":");
+    for (const std::string& equation : printed.formula) definition.comment("  " + equation);
+    if (!replaces.empty()) definition.comment("Replaces " + replaces);
     definition.line(head + (stream ? ", Stream& stream) {" : ", Stream& /*stream*/) {"));
     definition.append_lines(body.str());
     definition.line("}");

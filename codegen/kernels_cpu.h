@@ -31,7 +31,7 @@ struct KernelArgument {
 
 struct PrintedKernel {
     std::string name;
-    std::string comment;                    // what it computes, without slashes
+    std::vector<std::string> formula;       // what it computes: equations
     std::string declaration;                // "void f(float* y, const float* x, Stream& stream);"
     std::string definition;                 // with the comment before it
     std::vector<KernelArgument> arguments;  // in the order of the parameters; the stream follows

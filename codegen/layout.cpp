@@ -68,10 +68,6 @@ std::string_view cpp_type(DType dtype) {
     throw InternalError(fmt::format("no program computes in {}", name_of(dtype)));
 }
 
-std::string arena_member(Arena arena) {
-    return fmt::format("arenas_.{}", name_of(arena));
-}
-
 std::string snake_case(const std::string& camel) {
     std::string out;
     for (std::size_t k = 0; k < camel.size(); ++k) {
@@ -143,7 +139,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     std::vector<std::string>& out = found->second;
     out.resize(function.values.size());
     std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g",
-                                      "saved",  "arenas_", "at",       "B",     "T"};
+                                      "saved",  "arenas_", "arenas",   "at",    "B", "T"};
     for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
     // A value must not hide a function that the statements call.
     for (const Function& f : module_->functions) {
@@ -183,17 +179,26 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             give(v, function.info(v).name);
         }
     }
-    for (const Op& op : function.ops)
-        for (Value v : op.results) give(v, function.info(v).name);
-    // What lies whole in the place of another value, of the same type, is that tensor; so is what a result that takes an
-    // argument's place is a view of.
+    // What lies whole in the place of another value is that tensor, perhaps seen with other dimensions; so is
+    // what a result that takes an argument's place is a view of.
+    auto same_tensor = [&](Value v) {
+        const Placement& p = function.info(v).placement;
+        if (!p.view_of || !p.strides.empty() || p.offset != function.info(p.view_of).placement.offset) return false;
+        if (replaced.contains(p.view_of)) return true;
+        const Type &type = function.type(v), &whole = function.type(p.view_of);
+        return type.dtype == whole.dtype && type.count == whole.count && type.elements() == whole.elements();
+    };
     for (const Op& op : function.ops)
         for (Value v : op.results) {
-            const Placement& p = function.info(v).placement;
-            if (p.view_of && p.strides.empty() && p.offset == function.info(p.view_of).placement.offset &&
-                (function.type(v) == function.type(p.view_of) || replaced.contains(p.view_of)))
-                out[v.index] = out[p.view_of.index];
+            const Value whole = function.info(v).placement.view_of;
+            if (same_tensor(v) && !out[whole.index].empty())
+                out[v.index] = out[whole.index];
+            else
+                give(v, function.info(v).name);
         }
+    for (const Op& op : function.ops)
+        for (Value v : op.results)
+            if (same_tensor(v)) out[v.index] = out[function.info(v).placement.view_of.index];
     return out;
 }
 
@@ -239,7 +244,8 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
         for (const LayerField& field : target->fields) taken.push_back(field.name);
         std::string name =
             what.empty() ? unique_identifier(identifier(hint), taken) : pick(leaf_candidates(what), taken);
-        target->fields.push_back({name, caller.type(v).member(), place.offset, place.layer_stride, what});
+        target->fields.push_back(
+            {name, caller.type(v).member(), symbols_.shape(caller, v), place.offset, place.layer_stride, what});
     };
     // What the caller's argument in the same place is called outside; "" where there is none.
     auto framework_name = [&](Value v) {

@@ -17,6 +17,7 @@ namespace thunderc {
 struct LayerField {
     std::string name;         // "q_proj"
     Type type;                // of one layer's tensor
+    std::string shape;        // "(C,C)"
     std::int64_t offset = 0;  // bytes into the arena, of layer 0
     std::int64_t stride = 0;  // bytes from layer to layer
     std::string what;         // for comments: framework name pattern or provenance
@@ -39,6 +40,7 @@ struct LayoutRow {
     std::string name;  // "embed_tokens", "decoder_layer_saved.qkv"
     std::string arena;
     Type type;
+    std::string shape;       // "(B,T,C)"
     std::int64_t count = 1;  // layers
     std::int64_t offset = 0, stride = 0;
     std::string lifetime;  // "always", "forward to backward", "forward_backward, calls 3 to 17"
@@ -78,7 +80,6 @@ class ProgramLayout {
 };
 
 std::string_view cpp_type(DType dtype);            // "float", "std::int64_t"
-std::string arena_member(Placement::Arena arena);  // "arenas_.scratch"
 std::string snake_case(const std::string& camel);  // "LlamaDecoderLayer" -> "llama_decoder_layer"
 std::string camel_case(const std::string& snake);
 

@@ -110,18 +110,18 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
     for (const LayerStruct& s : structs_)
         for (const LayerField& field : s.fields) {
             seen.emplace(s.arena, field.offset);
-            rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, s.layers,
-                            field.offset, field.stride, lifetime_of(s.arena, trains()), ""});
+            rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, field.shape,
+                            s.layers, field.offset, field.stride, lifetime_of(s.arena, trains()), ""});
         }
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
     for (const Function& f : module_->functions) {
         if (f.kind.starts_with("kernel:") || !bases.contains(f.name)) continue;
         const Span span(f);
         const std::vector<std::string>& value_names = names(f);
-        auto scratch_row = [&](const std::string& name, const Type& type, std::int64_t count, std::int64_t offset,
-                               std::int64_t stride, std::size_t first, std::size_t last) {
+        auto scratch_row = [&](const std::string& name, const Type& type, const std::string& shape, std::int64_t count,
+                               std::int64_t offset, std::int64_t stride, std::size_t first, std::size_t last) {
             for (std::int64_t base : bases.at(f.name))
-                rows.push_back({f.name + "." + name, "scratch", type, count, base + offset, stride,
+                rows.push_back({f.name + "." + name, "scratch", type, shape, count, base + offset, stride,
                                 fmt::format("{}, calls {} to {}", f.name, first, last), ""});
         };
         auto row = [&](Value v) {
@@ -130,12 +130,13 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
                 return;
             if (p.arena == Arena::scratch) {
-                scratch_row(value_names[v.index], type.member(), type.is_family() ? type.count : 1, p.offset,
-                            p.layer_stride, span.first[v.index], span.last[v.index]);
+                scratch_row(value_names[v.index], type.member(), symbols_.shape(f, v),
+                            type.is_family() ? type.count : 1, p.offset, p.layer_stride, span.first[v.index],
+                            span.last[v.index]);
                 return;
             }
             if (!seen.emplace(p.arena, p.offset).second) return;
-            rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(),
+            rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(), symbols_.shape(f, v),
                             type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena, trains()),
                             ""});
         };
@@ -149,8 +150,9 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             for (std::size_t c = 0; c < static_cast<std::size_t>(op.attributes.integer("carried")); ++c) {
                 const CarrySlots slots = carry_slots(op, c);
                 if (slots.arena != Arena::scratch) continue;  // of those, each is another tensor's place
-                scratch_row(names(body)[body.arguments[c].index] + "_slot", f.type(op.operands[c]), slots.period,
-                            slots.base, slots.stride, span.first[op.operands[c].index], span.last[op.results[c].index]);
+                scratch_row(names(body)[body.arguments[c].index] + "_slot", f.type(op.operands[c]),
+                            symbols_.shape(body, body.arguments[c]), slots.period, slots.base, slots.stride,
+                            span.first[op.operands[c].index], span.last[op.results[c].index]);
             }
         }
     }

@@ -38,8 +38,8 @@ std::string layout_table(const ProgramLayout& layout) {
     out.line("inline constexpr LayoutRow LAYOUT[] = {");
     for (const LayoutRow& row : layout.rows())
         out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\", \"{}\"}},", row.name,
-                             layout.symbols().shape(row.type.dims), name_of(row.type.dtype), row.arena, row.offset,
-                             row.type.bytes(), row.count, row.stride, row.lifetime, row.shares));
+                             row.shape, name_of(row.type.dtype), row.arena, row.offset, row.type.bytes(), row.count,
+                             row.stride, row.lifetime, row.shares));
     out.line("};");
     return out.str();
 }
@@ -100,6 +100,11 @@ std::string quoted_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::string gradient_convention() {
+    return "\"dx =\" says that a call overwrites a gradient, \"dx +=\" that it adds to it. The gradients of parameters "
+           "are sums over a step's micro-steps, the first of which begins them: Gradient::overwrite.";
+}
+
 std::string bytes_text(std::int64_t bytes) {
     const auto amount = static_cast<double>(bytes);
     // A limit is where the smaller unit would round to a thousand.
@@ -159,14 +164,15 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.comment(fmt::format("{}{} layers", s.scope.empty() ? "" : s.scope + ": ", s.layers));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
-            out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name,
-                                 layout.symbols().shape(field.type.dims), field.what.empty() ? "" : "  " + field.what));
+            out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,
+                                 field.what.empty() ? "" : "  " + field.what));
         out.close("};");
         out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
         out.open("return {");
         for (const LayerField& field : s.fields)
-            out.line(fmt::format(".{} = at<{}>(arenas.{}, {} + layer * {}),", field.name, cpp_type(field.type.dtype),
-                                 name_of(s.arena), field.offset, field.stride));
+            out.line(fmt::format(".{} = at<{}>(arenas.{}, {}layer * {}),", field.name, cpp_type(field.type.dtype),
+                                 name_of(s.arena), field.offset == 0 ? "" : fmt::format("{} + ", field.offset),
+                                 field.stride));
         out.close("};");
         out.close();
         out.blank();
@@ -189,8 +195,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.banner("model.cpp");
     print_model_class(out, layout);
     out.blank();
-    std::string text = out.str();
-    return text + "\n" + layout_table(layout);
+    return out.str() + layout_table(layout);
 }
 
 std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer,
@@ -200,9 +205,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     SourceText out;
     if (trains) {
         out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
-        out.comment(
-            "A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call "
-            "always adds, it says so.");
+        out.comment(gradient_convention());
     } else {
         out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
     }
@@ -210,16 +213,17 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     out.blank();
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
     if (trains) {
-        out.line("#include \"optim/adamw.h\"         // one pass over all parameters");
+        const bool sgd = options.compile.optimizer == "sgd";
+        if (!sgd) out.line("#include \"optim/adamw.h\"         // one pass over all parameters");
         out.line("#include \"optim/global_norm.h\"   // the norm of all gradients");
-        out.line("#include \"optim/sgd.h\"");
+        if (sgd) out.line("#include \"optim/sgd.h\"           // one pass over all parameters");
     }
     out.blank();
     out.line("using namespace thunder;");
-    out.blank();
     for (const Function& f : module.functions) {
         if (f.argument_info.empty()) continue;
         const bool step = f.name == "forward_backward";
+        out.blank();
         out.open(
             fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
         out.line("[[maybe_unused]] Stream& stream = stream_;");
@@ -227,7 +231,6 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.blank();
         printer.print_entry(out, f);
         out.close();
-        out.blank();
     }
     return out.str();
 }

@@ -16,12 +16,17 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     SourceText out;
     out.comment(fmt::format("blocks.cpp: one function for each kind of repeated layer, {}.",
                             layout.module().main().name == "forward" ? "forward" : "forward and backward"));
+    std::string sizes;
+    for (const Symbol& s : layout.symbols().all())
+        sizes += fmt::format("{}{}={} {}", sizes.empty() ? "" : ", ", s.name, s.value, s.meaning);
+    if (!sizes.empty()) out.comment(sizes + ".");
+    out.comment("In formulas x1, x2, ... are pieces of x.");
+    if (layout.trains()) out.comment(gradient_convention());
     out.line("#include \"kernels.h\"");
     out.line("#include \"model.h\"");
-    out.blank();
     for (const Function* f : block_functions(layout.module())) {
-        printer.print_body(out, *f);
         out.blank();
+        printer.print_body(out, *f);
     }
     return out.str();
 }
@@ -38,17 +43,20 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.line("#include \"device/stream.h\"");
     out.blank();
     out.line("using thunder::Stream;");
-    out.blank();
-    for (const PrintedKernel* kernel : kernels.all()) out.append_lines(kernel->declaration), out.blank();
+    for (const PrintedKernel& kernel : kernels.all()) {
+        out.blank();
+        out.append_lines(kernel.declaration);
+    }
     return out.str();
 }
 
 std::string print_kernels_cpu(const KernelTable& kernels) {
     std::string out =
         "// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of "
-        "threads.\n#include \"kernels.h\"\n\n";
+        "threads.\n// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
+        "micro-step.\n#include \"kernels.h\"\n\n";
     out += kernels_cpu_prologue() + "\nusing namespace thunder;\n";
-    for (const PrintedKernel* kernel : kernels.all()) out += "\n" + kernel->definition;
+    for (const PrintedKernel& kernel : kernels.all()) out += "\n" + kernel.definition;
     return out + kernels_cpu_epilogue();
 }
 

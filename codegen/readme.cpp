@@ -86,7 +86,7 @@ class SumsTable {
                 smaller += total(row);
             else
                 line(fmt::format("{}{} {}", row.name, row.count == 1 ? "" : fmt::format(": {} layers of", row.count),
-                                 layout_.symbols().shape(row.type.dims)),
+                                 row.shape),
                      total(row));
         }
         if (smaller > 0) line(fmt::format("{} smaller ones", single.size() - shown), smaller);
@@ -134,7 +134,8 @@ std::string sums_table(const ProgramLayout& layout) {
 std::string tensor_row(const Function& main, std::size_t k, const std::string& name, const Symbols& symbols,
                        const std::string& what) {
     const Type& type = main.type(main.arguments[k]);
-    return fmt::format("| `{}` | {} | {} | {} |\n", name, name_of(type.dtype), symbols.shape(type.dims), what);
+    return fmt::format("| `{}` | {} | {} | {} |\n", name, name_of(type.dtype), symbols.shape(main, main.arguments[k]),
+                       what);
 }
 
 // What the function takes and gives, by the names that the files have.

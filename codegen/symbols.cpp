@@ -3,53 +3,115 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 
 #include "compiler/ops/op.h"
 
 namespace thunderc {
+namespace {
 
-Symbols::Symbols(const Module& module) {
+using Id = Dimensions::Id;
+
+bool symbolic(const SizeFormula& f) {
+    return std::any_of(f.begin(), f.end(), [](const SizeTerm& t) { return !t.names.empty(); });
+}
+
+void add_term(SizeFormula& sum, const SizeTerm& term) {
+    for (SizeTerm& known : sum) {
+        if (known.names != term.names) continue;
+        known.factor += term.factor;
+        return;
+    }
+    sum.push_back(term);
+}
+
+SizeFormula product(const SizeFormula& a, const SizeFormula& b) {
+    SizeFormula out;
+    for (const SizeTerm& x : a)
+        for (const SizeTerm& y : b) {
+            SizeTerm term{x.factor * y.factor, x.names};
+            term.names.insert(term.names.end(), y.names.begin(), y.names.end());
+            add_term(out, term);
+        }
+    return out;
+}
+
+std::string text(const SizeTerm& term) {
+    std::string out = term.factor == 1 && !term.names.empty() ? "" : std::to_string(term.factor);
+    for (const std::string& name : term.names) out += (out.empty() ? "" : " * ") + name;
+    return out;
+}
+
+// What all terms end in is written once, behind them.
+std::string text(SizeFormula f) {
+    if (f.size() == 1) return text(f[0]);
+    std::string behind;
+    while (std::all_of(f.begin(), f.end(),
+                       [&](const SizeTerm& t) { return !t.names.empty() && t.names.back() == f[0].names.back(); })) {
+        behind = " * " + f[0].names.back() + behind;
+        for (SizeTerm& t : f) t.names.pop_back();
+    }
+    std::string sum;
+    for (const SizeTerm& t : f) sum += (sum.empty() ? "" : " + ") + text(t);
+    return behind.empty() ? sum : "(" + sum + ")" + behind;
+}
+
+}  // namespace
+
+Symbols::Symbols(const Module& module) : dimensions_(module) {
+    name_inputs(module);
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops)
+            if (op.name == "repeat" && value("L") == 0)
+                symbols_.push_back({"L", op.attributes.integer("n"), "layers"});  // no tensor's dimension
+    // The other sizes are named by the fields of the menu's calls.
+    struct Field {
+        const char *field, *name, *meaning;
+    };
+    const bool trains = module.find("update") != nullptr;
+    const Field fields[] = {{"entries", "V", "entries of the vocabulary"},
+                            {"width", "C", "width of the residual stream"},
+                            {"B", "B", trains ? "sequences in a micro-batch" : "sequences in a batch"},
+                            {"T", "T", "positions in a sequence"},
+                            {"S", "S", "positions that are attended to"},
+                            {"NH", "NH", "query heads"},
+                            {"KVH", "NH", "query heads"},  // where each query head has keys of its own
+                            {"KVH", "KVH", "key and value heads"},
+                            {"HS", "HS", "size of a head"},
+                            {"classes", "V", "entries of the vocabulary"}};
+    for (const Field& f : fields) {
+        if (std::string(f.field) == "classes" && value("V") == 0) continue;
+        for (const Dimensions::Named& known : dimensions_.named())
+            if (known.name == f.field) name(known.id, f.name, f.meaning);
+    }
+    if (value("C") == 0) return;
+    for (const Dimensions::Named& known : dimensions_.named())
+        if (known.name == "in" && !symbolic(formula(known.id))) name(known.id, "H", "width inside the MLP");
+}
+
+void Symbols::name_inputs(const Module& module) {
     const Function& main = module.main();
     const bool trains = module.find("update") != nullptr;
-    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+    for (std::size_t k = 0; k < main.arguments.size() && k < main.argument_info.size(); ++k) {
         const ArgInfo& info = main.argument_info[k];
         const Type& type = main.type(main.arguments[k]);
         if (info.kind != ArgInfo::Kind::input || !info.batched || type.rank() == 0) continue;
-        add("B", type.dims[0], trains ? "sequences in a micro-batch" : "sequences in a batch");
-        if (type.rank() >= 2 && is_integer(type.dtype)) add("T", type.dims[1], "positions in a sequence");
+        name(dimensions_.of(main, main.arguments[k], 0), "B",
+             trains ? "sequences in a micro-batch" : "sequences in a batch");
+        if (type.rank() >= 2 && is_integer(type.dtype))
+            name(dimensions_.of(main, main.arguments[k], 1), "T", "positions in a sequence");
     }
-    for (const Function& f : module.functions)
-        for (const Op& op : f.ops)
-            if (op.name == "repeat") add("L", op.attributes.integer("n"), "layers");
-    // The other sizes are named by the fields of the menu's calls.
-    auto visit = [&module](const auto& take) {
-        for (const Function& f : module.functions)
-            for (const Op& op : f.ops)
-                if (const OpDef& def = op_def(op.name); def.call)
-                    for (const CallField& field : def.call(op, f).fields)
-                        if (field.kind == CallField::Kind::literal && !field.literal.empty() &&
-                            std::isdigit(static_cast<unsigned char>(field.literal[0])) != 0)
-                            take(field.name, std::strtoll(field.literal.c_str(), nullptr, 10));
-    };
-    visit([this](const std::string& field, std::int64_t size) {
-        if (field == "entries") add("V", size, "entries of the vocabulary");
-        if (field == "width") add("C", size, "width of the residual stream");
-        if (field == "NH") add("NH", size, "query heads");
-        if (field == "KVH" && size != value("NH")) add("KVH", size, "key and value heads");
-        if (field == "HS") add("HS", size, "size of a head");
-    });
-    visit([this](const std::string& field, std::int64_t size) {
-        if (field == "in" && value("C") > 0 && size != value("C") && size != value("NH") * value("HS"))
-            add("H", size, "width inside the MLP");
-    });
 }
 
-void Symbols::add(std::string name, std::int64_t value, std::string meaning) {
-    for (const Symbol& s : symbols_)
-        if (s.name == name) return;
-    symbols_.push_back({std::move(name), value, std::move(meaning)});
+// Where the name stands for another number already, or the dimension has a name, nothing changes.
+bool Symbols::name(Id id, const std::string& name, const std::string& meaning) {
+    const std::int64_t extent = dimensions_.extent(id);
+    const std::int64_t known = value(name);
+    if (known != 0 && known != extent) return false;
+    if (!names_.emplace(dimensions_.root(id), name).second) return false;
+    if (known == 0) symbols_.push_back({name, extent, meaning});
+    formulas_.clear();
+    return true;
 }
 
 std::int64_t Symbols::value(const std::string& name) const {
@@ -58,67 +120,85 @@ std::int64_t Symbols::value(const std::string& name) const {
     return 0;
 }
 
-std::string Symbols::unique_name(std::int64_t value) const {
-    std::string found;
-    for (const Symbol& s : symbols_) {
-        if (s.value != value || s.name == "L") continue;  // no tensor has a dimension of layers
-        if (!found.empty()) return "";
-        found = s.name;
-    }
-    return found;
+const SizeFormula& Symbols::formula(Id id) const {
+    std::set<Id> above;
+    return formula(id, above);
 }
 
-std::string Symbols::size(std::int64_t size, const std::string& wanted) const {
-    if (!wanted.empty() && value(wanted) == size) return wanted;
-    if (size <= 1) return std::to_string(size);
-    if (wanted == "in" || wanted == "out" || wanted == "stride") {
-        for (const char* name : {"C", "H"})
-            if (value(name) == size) return name;
-        const std::int64_t keys = value("KVH") > 0 ? value("KVH") : value("NH");
-        if (keys > 0 && size == (value("NH") + 2 * keys) * value("HS"))
-            return value("KVH") > 0 ? "(NH + 2 * KVH) * HS" : "3 * NH * HS";
-        if (value("H") > 0 && size == 2 * value("H")) return "2 * H";
-        if (value("V") == size && wanted != "stride") return "V";
-        return std::to_string(size);
+const SizeFormula& Symbols::formula(Id id, std::set<Id>& above) const {
+    constexpr std::size_t most_terms = 4;  // of a sum that can be read
+    const Id root = dimensions_.root(id);
+    if (auto at = formulas_.find(root); at != formulas_.end()) return at->second;
+    SizeFormula out{{dimensions_.extent(root), {}}};
+    if (auto at = names_.find(root); at != names_.end()) {
+        out = {{1, {at->second}}};
+    } else if (above.insert(root).second) {
+        for (const Dimensions::Parts& parts : dimensions_.made_of(root)) {
+            SizeFormula whole = parts.product ? SizeFormula{{1, {}}} : SizeFormula{};
+            bool known = true;
+            for (Id part : parts.ids) {
+                const SizeFormula& one = formula(part, above);
+                known = known && symbolic(one) && whole.size() <= most_terms;
+                if (!known) break;
+                if (parts.product) {
+                    whole = product(whole, one);
+                } else {
+                    for (const SizeTerm& term : one) add_term(whole, term);
+                }
+            }
+            if (!known || whole.size() > most_terms) continue;
+            out = std::move(whole);
+            break;
+        }
+        above.erase(root);
+    } else {
+        return formulas_above_.emplace(root, out).first->second;  // made of itself: a number there
     }
-    const std::int64_t B = value("B"), T = value("T");
-    if (wanted == "rows") {
-        if (B > 0 && T > 0 && size == B * T) return "B * T";
-        if (B > 0 && size == B) return "B";
-    }
-    if (std::string name = unique_name(size); !name.empty() && size > 3) return name;
-    if (B > 0 && T > 0 && size == B * T && size > 16) return "B * T";
-    for (std::int64_t k = 2; k <= 4; ++k)
-        for (const char* name : {"C", "H"})
-            if (value(name) > 8 && size == k * value(name)) return fmt::format("{} * {}", k, name);
-    return std::to_string(size);
+    return formulas_.emplace(root, std::move(out)).first->second;
 }
 
-std::string Symbols::shape(const Dims& dims) const {
-    if (dims.empty()) return "scalar";
+std::string Symbols::shape(const Function& function, Value v) const {
+    const std::size_t rank = function.type(v).dims.size();
+    if (rank == 0) return "scalar";
     std::string out;
-    const std::int64_t B = value("B"), T = value("T");
-    for (std::size_t d = 0; d < dims.size(); ++d) {
-        std::string text;
-        // Activations begin with the batch and the positions, whatever else has the same size.
-        if (d == 0 && dims.size() > 1 && dims[0] == B)
-            text = "B";
-        else if (d == 1 && dims[1] == T && ((dims.size() == 2 && dims[0] == B) || (dims.size() == 3 && dims[0] == 1)))
-            text = "T";
-        else if (d == 1 && dims.size() > 2 && dims[0] == B && dims[1] == T)
-            text = "T";
-        else if (dims.size() == 4 && d == 2 && dims[2] == value("NH"))
-            text = "NH";
-        else if (dims.size() == 4 && d == 2 && dims[2] == value("KVH"))
-            text = "KVH";
-        else if (d + 1 == dims.size() && dims[d] == value("C"))
-            text = "C";
-        else
-            text = size(dims[d]);
-        std::erase(text, ' ');
-        out += (d == 0 ? "(" : ",") + text;
+    for (std::size_t d = 0; d < rank; ++d) {
+        std::string one = text(formula(dimensions_.of(function, v, d)));
+        std::erase(one, ' ');
+        out += (d == 0 ? "(" : ",") + one;
     }
     return out + ")";
+}
+
+std::string Symbols::call_size(const Function& function, const Op& op, const std::string& field,
+                               std::int64_t value) const {
+    const Id id = dimensions_.of_call(function, op, field);
+    if (id == Dimensions::none || dimensions_.extent(id) != value) return std::to_string(value);
+    return text(formula(id));
+}
+
+std::string Symbols::elements(const Function& function, Value v, std::int64_t count) const {
+    const Dims& dims = function.type(v).dims;
+    if (dims.empty() || count == 0) return std::to_string(count);
+    // Whole rows: the product of the last dimensions.
+    SizeFormula rows{{1, {}}};
+    std::int64_t elements = 1;
+    for (std::size_t d = dims.size(); d-- > 0;) {
+        elements *= dims[d];
+        rows = product(formula(dimensions_.of(function, v, d)), rows);
+        if (elements == count && symbolic(rows)) return text(rows);
+    }
+    // What stands before a part of a row.
+    for (const Dimensions::Parts& parts : dimensions_.made_of(dimensions_.of(function, v, dims.size() - 1))) {
+        if (parts.product) continue;
+        SizeFormula before;
+        std::int64_t begin = 0;
+        for (Id part : parts.ids) {
+            if (begin == count && symbolic(before)) return text(before);
+            begin += dimensions_.extent(part);
+            for (const SizeTerm& term : formula(part)) add_term(before, term);
+        }
+    }
+    return std::to_string(count);
 }
 
 }  // namespace thunderc

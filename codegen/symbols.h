@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/dimensions.h"
 #include "compiler/ir/module.h"
 
 namespace thunderc {
@@ -17,25 +20,41 @@ struct Symbol {
     std::string meaning;  // "width of the residual stream"
 };
 
+// A sum of products of names: "(NH + 2 * KVH) * HS".
+struct SizeTerm {
+    std::int64_t factor = 1;
+    std::vector<std::string> names;
+};
+using SizeFormula = std::vector<SizeTerm>;
+
 class Symbols {
   public:
-    // Found from the graph: B and T from its inputs, V and C from the embedding, NH, KVH, HS from attention, L from
-    // loops.
+    // Found from the graph: B and T from its inputs, V and C from the embedding, NH, KVH, HS from attention, H from
+    // what else products read, L from loops. A dimension has a name where it is that size by construction; that it has
+    // the same number is not enough.
     explicit Symbols(const Module& module);
 
     const std::vector<Symbol>& all() const { return symbols_; }
-    // "(B,T,C)"; numbers where no one name fits.
-    std::string shape(const Dims& dims) const;
-    // A size as C++: "B * T", "3 * C", "512". `wanted` is the name that the place asks for, and wins where two names
-    // have the value.
-    std::string size(std::int64_t value, const std::string& wanted = {}) const;
     std::int64_t value(const std::string& name) const;  // 0: there is none
 
-  private:
-    void add(std::string name, std::int64_t value, std::string meaning);
-    std::string unique_name(std::int64_t value) const;  // "" where no name or several have it
+    // "(B,T,C)", "scalar"; numbers where there is no name.
+    std::string shape(const Function& function, Value v) const;
+    // A size of a call as C++, "B * T", by the field's name; `value` where nothing is known of it.
+    std::string call_size(const Function& function, const Op& op, const std::string& field, std::int64_t value) const;
+    // So many elements: whole rows of the tensor v, or what lies before one of the parts of its rows.
+    std::string elements(const Function& function, Value v, std::int64_t count) const;
 
+  private:
+    bool name(Dimensions::Id id, const std::string& name, const std::string& meaning);
+    void name_inputs(const Module& module);
+    const SizeFormula& formula(Dimensions::Id id) const;
+    // `above`: what it is asked for as a part of.
+    const SizeFormula& formula(Dimensions::Id id, std::set<Dimensions::Id>& above) const;
+
+    Dimensions dimensions_;
     std::vector<Symbol> symbols_;
+    std::map<Dimensions::Id, std::string> names_;                              // by root
+    mutable std::map<Dimensions::Id, SizeFormula> formulas_, formulas_above_;  // by root: what was asked before
 };
 
 }  // namespace thunderc

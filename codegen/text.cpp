@@ -73,14 +73,18 @@ void SourceText::blank() {
 }
 
 void SourceText::comment(std::string_view text) {
-    const std::string start = std::string(margin(), ' ') + "//";
+    // Text that begins with spaces is set in, and goes on further in.
+    const std::size_t in = std::min(text.find_first_not_of(' '), text.size());
+    text.remove_prefix(in);
+    std::string start = std::string(margin(), ' ') + "//" + std::string(in, ' ');
     std::string current = start;
+    if (in > 0) start += "    ";
     std::size_t k = 0;
     while (k < text.size()) {
         std::size_t end = text.find_first_of(" \n", k);
         if (end == std::string_view::npos) end = text.size();
         const std::string_view word = text.substr(k, end - k);
-        if (current.size() + 1 + word.size() > width && current != start) {
+        if (current.size() + 1 + word.size() > width && current.back() != '/' && current.back() != ' ') {
             text_ += current + "\n";
             current = start;
         }

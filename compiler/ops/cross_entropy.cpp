@@ -139,8 +139,8 @@ OpDef forward() {
     def.call = [](const Op& op, const Function& f) {
         MenuCall call{
             "cross_entropy_forward", {}, "loss = sum of log-sum-exp minus the label's logit, over rows with a label"};
-        call.fields = {result_field("loss", 0), result_field("lse", 1), operand_field("logits", 0),
-                       operand_field("labels", 1)};
+        call.fields = {result_field("loss", 0), result_field("lse", 1).shaped("rows"),
+                       operand_field("logits", 0).shaped("rows classes"), operand_field("labels", 1).shaped("rows")};
         common_fields(call, op, f.type(op.operands[0]).dims);
         return call;
     };
@@ -201,8 +201,9 @@ OpDef backward() {
     def.decompose = decompose_backward;
     def.call = [](const Op& op, const Function& f) {
         MenuCall call{"cross_entropy_backward", {}, "dlogits = (softmax(logits) - one_hot(label)) dloss"};
-        call.fields = {result_field("dlogits", 0), operand_field("logits", 0), operand_field("labels", 1),
-                       operand_field("lse", 2), operand_field("dloss", 3)};
+        call.fields = {result_field("dlogits", 0).shaped("rows classes"),
+                       operand_field("logits", 0).shaped("rows classes"), operand_field("labels", 1).shaped("rows"),
+                       operand_field("lse", 2).shaped("rows"), operand_field("dloss", 3)};
         common_fields(call, op, f.type(op.operands[0]).dims);
         return call;
     };

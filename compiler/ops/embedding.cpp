@@ -59,7 +59,8 @@ OpDef embedding() {
     def.call = [](const Op& op, const Function& f) {
         const Type &w = f.type(op.operands[0]), &ids = f.type(op.operands[1]);
         MenuCall call{"embedding_forward", {}, "y = rows of the table by id"};
-        call.fields = {result_field("y", 0), operand_field("weight", 0), operand_field("ids", 1)};
+        call.fields = {result_field("y", 0).shaped("... width"), operand_field("weight", 0).shaped("entries width"),
+                       operand_field("ids", 1).shaped("...")};
         emb_fields(call, ids.dims, w.dims[0], w.dims[1]);
         return call;
     };
@@ -118,7 +119,8 @@ OpDef embedding_backward() {
         const Type &dy = f.type(op.operands[0]), &ids = f.type(op.operands[1]);
         const bool adds = has_operand(op, 2);
         MenuCall call{"embedding_backward", {}, adds ? "dW += rows of dy by id" : "dW = rows of dy by id"};
-        call.fields = {result_field("dweight", 0), operand_field("dy", 0), operand_field("ids", 1)};
+        call.fields = {result_field("dweight", 0).shaped("entries width"), operand_field("dy", 0).shaped("... width"),
+                       operand_field("ids", 1).shaped("...")};
         gradient_field(call, op, 2, 1);
         emb_fields(call, ids.dims, op.attributes.integer("entries"), dy.dims.back());
         return call;

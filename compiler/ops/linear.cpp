@@ -214,10 +214,11 @@ MenuCall call_linear(const Op& op, const Function& f) {
     const Type& y = f.type(op.results[0]);
     const auto leading = static_cast<std::size_t>(x.rank() - 1);
     MenuCall call{"linear_forward", {}, "y = x Wᵀ"};
-    call.fields = {result_field("y", 0, "ld_y", leading), operand_field("x", 0, "ld_x", leading),
-                   operand_field("weight", 1)};
+    call.fields = {result_field("y", 0, "ld_y", leading).shaped("... out"),
+                   operand_field("x", 0, "ld_x", leading).shaped("... in"),
+                   operand_field("weight", 1).shaped("out in")};
     if (has_operand(op, linear_bias(0))) {
-        call.fields.push_back(operand_field("bias", linear_bias(0)));
+        call.fields.push_back(operand_field("bias", linear_bias(0)).shaped("out"));
         call.comment += " + bias";
     }
     if (const std::size_t products = linear_products(op.operands.size()); products > 1)
@@ -228,10 +229,10 @@ MenuCall call_linear(const Op& op, const Function& f) {
         call.comment = fmt::format("y = {}({})", activation, call.comment.substr(4));
     }
     if (has_operand(op, linear_residual)) {
-        call.fields.push_back(operand_field("residual", linear_residual, "ld_residual", leading));
+        call.fields.push_back(operand_field("residual", linear_residual, "ld_residual", leading).shaped("... out"));
         call.comment += " + residual";
     }
-    if (op.results.size() > 1) call.fields.push_back(result_field("pre_activation", 1));
+    if (op.results.size() > 1) call.fields.push_back(result_field("pre_activation", 1).shaped("... out"));
     call.fields.push_back(literal_field("rows", row_count(x.dims)));
     call.fields.push_back(literal_field("in", last_dim(x.dims)));
     call.fields.push_back(literal_field("out", last_dim(y.dims)));
@@ -297,10 +298,12 @@ MenuCall call_backward_input(const Op& op, const Function& f) {
     const Type& dx = f.type(op.results[0]);
     const auto leading = static_cast<std::size_t>(dy.rank() - 1);
     MenuCall call{"linear_backward_input", {}, "dx = dy W"};
-    call.fields = {result_field("dx", 0, "ld_dx", leading), operand_field("dy", 0, "ld_dy", leading),
-                   operand_field("weight", 1)};
+    call.fields = {result_field("dx", 0, "ld_dx", leading).shaped("... in"),
+                   operand_field("dy", 0, "ld_dy", leading).shaped("... out"),
+                   operand_field("weight", 1).shaped("out in")};
     if (has_operand(op, backward_input_residual)) {
-        call.fields.push_back(operand_field("residual", backward_input_residual, "ld_residual", leading));
+        call.fields.push_back(
+            operand_field("residual", backward_input_residual, "ld_residual", leading).shaped("... in"));
         call.comment += " + residual";
     }
     call.fields.push_back(literal_field("rows", row_count(dx.dims)));
@@ -394,13 +397,13 @@ MenuCall call_backward_weight(const Op& op, const Function& f) {
     const auto leading = static_cast<std::size_t>(dy.rank() - 1);
     const bool adds = op.operands.size() > backward_weight_before;
     MenuCall call{"linear_backward_weight", {}, adds ? "dW += dyᵀ x" : "dW = dyᵀ x"};
-    call.fields = {result_field("dweight", 0)};
+    call.fields = {result_field("dweight", 0).shaped("out in")};
     if (op.attributes.boolean("bias", false)) {
-        call.fields.push_back(result_field("dbias", op.results.size() / 2));
+        call.fields.push_back(result_field("dbias", op.results.size() / 2).shaped("out"));
         call.comment += adds ? ", dbias += column sums of dy" : ", dbias = column sums of dy";
     }
-    call.fields.push_back(operand_field("dy", 0, "ld_dy", leading));
-    call.fields.push_back(operand_field("x", 1, "ld_x", leading));
+    call.fields.push_back(operand_field("dy", 0, "ld_dy", leading).shaped("... out"));
+    call.fields.push_back(operand_field("x", 1, "ld_x", leading).shaped("... in"));
     gradient_field(call, op, backward_weight_before, op.results.size());
     call.fields.push_back(literal_field("rows", row_count(x.dims)));
     call.fields.push_back(literal_field("in", last_dim(x.dims)));

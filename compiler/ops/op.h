@@ -96,6 +96,14 @@ struct CallField {
         stride_field;  // for operand and result: the field that takes the row stride where the placement is not dense
     std::size_t row_dims = 1;  // … how many leading dims are folded into rows by that stride
     Placement::Arena arena = Placement::Arena::unplaced;
+    // For operand and result: its dimensions by the names that the call has for sizes, "... in"; "..." stands for those
+    // that the call sees as `rows`. Generated text names sizes by these.
+    std::string shape = {};
+
+    CallField shaped(std::string text) && {
+        shape = std::move(text);
+        return std::move(*this);
+    }
 };
 
 struct MenuCall {
@@ -158,7 +166,7 @@ struct OpDef {
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     bool commutative = false;
     std::vector<std::string> result_names;  // suffixes: {"y", "rstd"}; empty: one result
-    // Of composites that may become kernels: what the operands are called there, {"x", "weight"}.
+    // Of composites: what the operands are called in kernels, {"x", "weight"}; values are named after them.
     std::vector<std::string> operand_names;
     // How many of the last results are statistics that only the op's own VJP reads: they never have a cotangent.
     std::size_t statistics = 0;

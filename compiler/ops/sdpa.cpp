@@ -292,9 +292,11 @@ std::string describe(const Shape& n) {
 MenuCall call_forward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
     MenuCall call{"attention_forward", {}, describe(n) + "; keeps the log-sum-exp of each row of scores"};
-    call.fields = {result_field("out", 0, "ld_out", 2), result_field("lse", 1), operand_field("q", 0, "ld_q", 2),
-                   operand_field("k", 1, "ld_k", 2), operand_field("v", 2, "ld_v", 2)};
-    if (has_operand(op, 3)) call.fields.push_back(operand_field("padding", 3));
+    call.fields = {result_field("out", 0, "ld_out", 2).shaped("B T NH HS"), result_field("lse", 1).shaped("B NH T"),
+                   operand_field("q", 0, "ld_q", 2).shaped("B T NH HS"),
+                   operand_field("k", 1, "ld_k", 2).shaped("B S KVH HS"),
+                   operand_field("v", 2, "ld_v", 2).shaped("B S KVH HS")};
+    if (has_operand(op, 3)) call.fields.push_back(operand_field("padding", 3).shaped("B S"));
     common_fields(call, n);
     return call;
 }
@@ -302,11 +304,16 @@ MenuCall call_forward(const Op& op, const Function& f) {
 MenuCall call_backward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes);
     MenuCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n)};
-    call.fields = {
-        result_field("dq", 0, "ld_dq", 2),      result_field("dk", 1, "ld_dk", 2),    result_field("dv", 2, "ld_dv", 2),
-        operand_field("dout", 0, "ld_dout", 2), operand_field("q", 1, "ld_q", 2),     operand_field("k", 2, "ld_k", 2),
-        operand_field("v", 3, "ld_v", 2),       operand_field("out", 4, "ld_out", 2), operand_field("lse", 5)};
-    if (has_operand(op, 6)) call.fields.push_back(operand_field("padding", 6));
+    call.fields = {result_field("dq", 0, "ld_dq", 2).shaped("B T NH HS"),
+                   result_field("dk", 1, "ld_dk", 2).shaped("B S KVH HS"),
+                   result_field("dv", 2, "ld_dv", 2).shaped("B S KVH HS"),
+                   operand_field("dout", 0, "ld_dout", 2).shaped("B T NH HS"),
+                   operand_field("q", 1, "ld_q", 2).shaped("B T NH HS"),
+                   operand_field("k", 2, "ld_k", 2).shaped("B S KVH HS"),
+                   operand_field("v", 3, "ld_v", 2).shaped("B S KVH HS"),
+                   operand_field("out", 4, "ld_out", 2).shaped("B T NH HS"),
+                   operand_field("lse", 5).shaped("B NH T")};
+    if (has_operand(op, 6)) call.fields.push_back(operand_field("padding", 6).shaped("B S"));
     common_fields(call, n);
     return call;
 }
@@ -352,6 +359,7 @@ std::vector<OpDef> define_sdpa() {
     };
     forward.recompute = Recompute::expensive;
     forward.result_names = {"out", "lse"};
+    forward.operand_names = {"q", "k", "v", "padding"};
     forward.samples = {
         {.name = "full",
          .operands = {f32({2, 3, 2, 4}), f32({2, 5, 2, 4}), f32({2, 5, 2, 4})},

@@ -82,7 +82,9 @@ class Roles {
         for (const Op& op : kernel.function.ops) {
             const std::string whole = op.attributes.string(part_of, "");
             const bool accumulates = whole == "accumulate_gradient";
-            if (!accumulates && (whole.empty() || whole != kernel.composite)) continue;
+            // The way back has the same names for what it computes again of the way there.
+            const bool named = whole == kernel.composite || whole + "_backward" == kernel.composite;
+            if (!accumulates && (whole.empty() || !named)) continue;
             if (op.attributes.has(operand_roles)) {
                 const std::vector<std::string> roles = op.attributes.strings(operand_roles);
                 for (std::size_t k = 0; k < roles.size(); ++k) add(op.operands[k], roles[k], accumulates);
@@ -137,6 +139,62 @@ class Roles {
     Accumulation pending_;
 };
 
+// Parameters whose gradients the kernel accumulates, by the names that it gives to these.
+std::vector<std::string> accumulated(const Extracted& kernel, const Function& named) {
+    std::vector<std::string> out;
+    for (const Op& op : kernel.function.ops)
+        if (op.attributes.string(result_role, "") == "after") {
+            const std::string name = snake_case(named.info(op.results[0]).name);
+            out.push_back(name.starts_with("d") ? name.substr(1) : name);
+        }
+    return out;
+}
+
+// The one operator of the exported graph that the kernel is the way back of: it reads r and dr, and comes of that
+// operator alone.
+std::string way_back_of(const Extracted& kernel) {
+    const Function& f = kernel.function;
+    const std::vector<std::string>& nodes = kernel.provenance.node_ops;
+    if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) { return n != nodes[0]; }))
+        return {};
+    std::set<std::string> names;
+    for (Value v : f.arguments) names.insert(f.info(v).name);
+    const bool both =
+        std::any_of(names.begin(), names.end(), [&](const auto& name) { return names.contains("d" + name); });
+    return both ? snake_case(nodes[0]) + "_backward" : std::string();
+}
+
+std::string name_of_kernel(const Extracted& kernel, const Function& named, const std::string& kind,
+                           const std::string& leaf) {
+    if (!kernel.composite.empty()) {
+        // rms_norm_forward beside rms_norm_backward. A part of what the menu has a call for does not take the call's
+        // name.
+        const OpDef* whole = find_op(kernel.composite);
+        const bool called = whole != nullptr && whole->call;
+        const bool both = find_op(kernel.composite + "_backward") != nullptr;
+        std::string name = kernel.composite + (called ? "_" + dominant_ops(named) : both ? "_forward" : "");
+        // With a sum of tensors before or after it that is no part of it: the residual stream's.
+        bool begun = false;
+        for (const Op& op : kernel.function.ops) {
+            const std::string whole_name = op.attributes.string(part_of, "");
+            begun = begun || whole_name == kernel.composite;
+            if (op.name == "add" && whole_name.empty() && named.type(op.results[0]).rank() > 0)
+                return begun ? name + "_add" : "add_" + name;
+        }
+        return name;
+    }
+    if (const std::vector<std::string> gradients = accumulated(kernel, named); !gradients.empty()) {
+        if (gradients.size() == 1) return gradients[0] + "_gradient";
+        if (gradients.size() == 2) return fmt::format("{}_and_{}_gradients", gradients[0], gradients[1]);
+        return fmt::format("{}_and_{}_more_gradients", gradients[0], gradients.size() - 1);
+    }
+    // Without a module's name a single word would be an operator of C++ or a function of its library.
+    const std::string back = way_back_of(kernel);
+    const std::string ops = back.empty() ? dominant_ops(named) : back;
+    if (leaf.empty()) return ops + (back.empty() ? "_" + what_of(kind) : "");
+    return leaf == ops ? leaf : leaf + "_" + ops;
+}
+
 }  // namespace
 
 KernelFunctions::KernelFunctions(const Module& module) {
@@ -160,21 +218,9 @@ std::string KernelFunctions::add(const Extracted& kernel) {
     function.kind = "kernel:" + description.kind;
     function.scope = kernel.provenance.scope;
     const std::string leaf = scope_leaf(kernel.provenance.scope);
-    std::string wanted, second;
-    if (!kernel.composite.empty()) {
-        // rms_norm_forward beside rms_norm_backward; where another kernel has that name, with the module's before
-        // it. A part of what the menu has a call for does not take the call's name.
-        const OpDef* whole = find_op(kernel.composite);
-        const bool called = whole != nullptr && whole->call;
-        const bool both = find_op(kernel.composite + "_backward") != nullptr;
-        wanted = kernel.composite + (called ? "_" + dominant_ops(function) : both ? "_forward" : "");
-        second = leaf.empty() ? wanted : leaf + "_" + wanted;
-    } else {
-        // Without a module's name a single word would be an operator of C++ or a function of its library.
-        wanted = dominant_ops(function);
-        wanted = leaf.empty() ? wanted + "_" + what_of(description.kind) : leaf == wanted ? leaf : leaf + "_" + wanted;
-        second = wanted;
-    }
+    std::string wanted = name_of_kernel(kernel, function, description.kind, leaf);
+    const bool of_module = leaf.empty() || wanted.starts_with(leaf);
+    const std::string second = of_module ? wanted : leaf + "_" + wanted;
     function.name = wanted;
     if (!taken_.insert(function.name).second) {
         function.name = second;

@@ -243,7 +243,16 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
     out.function.argument_info.clear();
     const auto most = std::max_element(composites.begin(), composites.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (most != composites.end()) out.composite = most->first;
+    const bool mostly = most != composites.end() && 2 * most->second >= static_cast<int>(members.size());
+    if (mostly && most->first != "accumulate_gradient") out.composite = most->first;
+    if (!out.composite.empty()) {
+        // The place is the composite's: what else is done on the way, a sum of the residual stream, stands further out.
+        Provenance own;
+        for (int k : members)
+            if (op(k).attributes.string(part_of, "") == out.composite) own = merge(own, op(k).provenance);
+        out.provenance.scope = own.scope;
+        out.provenance.module_class = own.module_class;
+    }
     for (int k : members) {
         const Value v = op(k).results[0];
         if (!escapes(v, group)) continue;

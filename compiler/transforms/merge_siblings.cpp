@@ -35,6 +35,33 @@ bool trained(const Function& f, Value v) {
     return true;  // of a function that is called: its callers know
 }
 
+std::string leaf(const std::string& scope) {
+    return scope.substr(scope.rfind('.') + 1);
+}
+
+// "attn.{q,k,v}_proj" of attn.q_proj, attn.k_proj, attn.v_proj; the scope that they have in common where they are no
+// neighbours.
+std::string scope_of(const std::vector<const Op*>& siblings, const std::string& common) {
+    std::vector<std::string> leaves;
+    for (const Op* op : siblings) {
+        const std::string& scope = op->provenance.scope;
+        const std::size_t dot = scope.rfind('.');
+        if (leaf(scope).empty() || (dot == std::string::npos ? std::string() : scope.substr(0, dot)) != common)
+            return common;
+        leaves.push_back(leaf(scope));
+    }
+    // What all of them end in, from an underscore on.
+    std::string end;
+    for (std::size_t at = leaves[0].find('_'); at != std::string::npos; at = leaves[0].find('_', at + 1)) {
+        end = leaves[0].substr(at);
+        if (std::all_of(leaves.begin(), leaves.end(), [&](const std::string& l) { return l.ends_with(end); })) break;
+        end.clear();
+    }
+    for (std::string& l : leaves) l.resize(l.size() - end.size());
+    if (std::any_of(leaves.begin(), leaves.end(), [](const std::string& l) { return l.empty(); })) return common;
+    return fmt::format("{}{}{{{}}}{}", common, common.empty() ? "" : ".", fmt::join(leaves, ","), end);
+}
+
 Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     Op op;
     op.name = "linear";
@@ -53,11 +80,9 @@ Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
         name += "_" + f.info(siblings[k]->results[0]).name;
     }
     op.results = {f.add_value(type, name)};
+    op.provenance.scope = scope_of(siblings, op.provenance.scope);
+    op.provenance.module_class = siblings[0]->provenance.module_class;
     return op;
-}
-
-std::string leaf(const std::string& scope) {
-    return scope.substr(scope.rfind('.') + 1);
 }
 
 void merge_in(Function& f, Report& report) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <vector>
 
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
@@ -45,12 +46,67 @@ bool generic(const std::string& name) {
     return name.empty() || find_op(name) != nullptr;
 }
 
+// Which values are what a layer computes, perhaps behind views or within another sum: what goes on beside such a term
+// is the residual stream.
+std::vector<bool> values_of_layers(const Function& f) {
+    std::vector<bool> out(f.values.size(), false);
+    for (const Op& op : f.ops) {
+        if (op.results.empty()) continue;
+        const bool through = is_view(op) || op.name == "add";
+        out[op.results[0].index] = op_def(op.name).level == OpLevel::composite ||
+                                   (through && std::any_of(op.operands.begin(), op.operands.end(),
+                                                           [&](Value v) { return v && out[v.index]; }));
+    }
+    return out;
+}
+
+// What the value is, perhaps behind views, to the one op that reads it: the q of sdpa. Ops that work on one tensor call
+// it x, which says nothing.
+std::string role_of(const Function& f, const Uses& uses, Value v) {
+    std::string role;
+    int readers = 0;
+    std::vector<Value> todo{v};
+    while (!todo.empty()) {
+        const Value at = todo.back();
+        todo.pop_back();
+        for (std::int32_t user : uses.users[at.index]) {
+            const Op& op = f.ops[static_cast<std::size_t>(user)];
+            if (is_view(op)) {
+                todo.push_back(op.results[0]);
+                continue;
+            }
+            ++readers;
+            const OpDef& def = op_def(op.name);
+            if (def.level != OpLevel::composite || def.operand_names.empty() || def.operand_names[0] == "x") continue;
+            const auto k =
+                static_cast<std::size_t>(std::find(op.operands.begin(), op.operands.end(), at) - op.operands.begin());
+            if (k < def.operand_names.size()) role = def.operand_names[k];
+        }
+    }
+    return readers == 1 ? role : std::string();
+}
+
+// Whether the op is best told from others of its kind by what it works on: the queries' and the keys' rotary.
+bool is_subject(const Function& f, const Op& op) {
+    return op_def(op.name).level == OpLevel::composite && !op.operands.empty() && op.operands[0] &&
+           !generic(f.info(op.operands[0]).name) && is_name(f.info(op.operands[0]).name);
+}
+
 void name_in(Function& f) {
     const Uses uses(f);
+    const std::vector<bool> of_layer = values_of_layers(f);
     // Scopes in which one op alone works: its value can be called after the module.
     std::map<std::string, int> work;
-    for (const Op& op : f.ops)
-        if (!is_view(op) && op.name != "constant") ++work[op.provenance.scope];
+    std::map<std::pair<std::string, std::string>, int> alike;  // ops of one name in one scope
+    for (const Op& op : f.ops) {
+        if (is_view(op) || op.name == "constant") continue;
+        const std::string& scope = op.provenance.scope;
+        ++work[scope];
+        // Products that became one, attn.{q,k,v}_proj, work in the module around them.
+        if (op.attributes.boolean("adjacent_weights", false))
+            ++work[scope.substr(0, std::min(scope.rfind('.'), scope.size()))];
+        ++alike[{scope, op.name}];
+    }
     for (const Op& op : f.ops) {
         if (op.results.empty() || op.name == "repeat" || op.name == "call" || op.name == "constant") continue;
         ValueInfo& first = f.info(op.results[0]);
@@ -74,8 +130,12 @@ void name_in(Function& f) {
             first.name = joined(parts);
         else if (generic(first.name) && is_name(leaf) && work[op.provenance.scope] == 1)
             first.name = leaf;
-        else if (op.name == "add" && generic(first.name) && !is_name(leaf))
+        else if (op.name == "add" && generic(first.name) && !is_name(leaf) && of_layer[op.results[0].index])
             first.name = "residual";
+        else if (const std::string role = generic(first.name) ? role_of(f, uses, op.results[0]) : ""; !role.empty())
+            first.name = role;
+        else if (generic(first.name) && alike[{op.provenance.scope, op.name}] > 1 && is_subject(f, op))
+            first.name = f.info(op.operands[0]).name + "_" + op.name;
         else if (generic(first.name))
             first.name = op.name;
         const OpDef& def = op_def(op.name);

@@ -102,10 +102,14 @@ class BackwardWriter {
         std::map<Value, Value> replaced;
         for (std::size_t k = 0; k < results.size(); ++k) {
             Value& known = to_value_[op.results[k].index];
-            if (!known)
-                known = results[k];
-            else
+            if (known) {
                 use_saved(begin, results[k], known, replaced);
+                continue;
+            }
+            known = results[k];
+            const bool made = std::any_of(to_.ops.begin() + static_cast<std::ptrdiff_t>(begin), to_.ops.end(),
+                                          [&](const Op& one) { return one.results[0] == known; });
+            if (made) to_.info(known).name = from_.info(op.results[k]).name;
         }
         for (std::size_t k = begin; k < to_.ops.size(); ++k)
             for (Value& v : to_.ops[k].operands)

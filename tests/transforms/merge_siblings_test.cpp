@@ -27,10 +27,30 @@ func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
 })")),
               functions_of(module_of(R"(
 func @main(%x: f32[3,4], %wq: f32[4,4], %wk: f32[2,4]) -> (%q, %k) {
-  %q_k = linear(%x, %wq, _, _, %wk, _) {adjacent_weights = true} : f32[3,6] at "attn" [MatMul "a", MatMul "b"]
+  %q_k = linear(%x, %wq, _, _, %wk, _) {adjacent_weights = true} : f32[3,6] at "attn.{q,k}_proj" "Linear" [MatMul "a", MatMul "b"]
   %q = slice(%q_k) {axis = 1, begin = 0, end = 4, step = 1} : f32[3,4] at "attn.q_proj" "Linear" [MatMul "a"]
   %k = slice(%q_k) {axis = 1, begin = 4, end = 6, step = 1} : f32[3,2] at "attn.k_proj" "Linear" [MatMul "b"]
 })")));
+}
+
+// The module is named after all of them where they are neighbours.
+TEST(MergeSiblings, NamesTheModulesOfAProduct) {
+    auto scope = [](const std::string& a, const std::string& b) {
+        return merged(
+                   "\nfunc @main(%x: f32[3,4], %v: f32[4,4], %w: f32[2,4]) -> (%y, %z) {\n"
+                   "  %y = linear(%x, %v) : f32[3,4] at \"" +
+                   a +
+                   "\" [MatMul \"a\"]\n"
+                   "  %z = linear(%x, %w) : f32[3,2] at \"" +
+                   b + "\" [MatMul \"b\"]\n}")
+            .main()
+            .ops[0]
+            .provenance.scope;
+    };
+    EXPECT_EQ(scope("mlp.gate_proj", "mlp.up_proj"), "mlp.{gate,up}_proj");
+    EXPECT_EQ(scope("h.fc_a", "h.fc_b"), "h.{fc_a,fc_b}");
+    EXPECT_EQ(scope("a", "b"), "{a,b}");
+    EXPECT_EQ(scope("attn.proj", "mlp.proj"), "");
 }
 
 void expect_unchanged(const std::string& text) {

@@ -17,18 +17,15 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream);
 
-void input_layernorm_rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream);
-
-void rotary(float* rotary, float* rotary_2, const float* qkv_proj, const float* sin, const float* cos, Stream& stream);
+void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream);
 
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream);
 
-void swiglu_backward(float* swiglu, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream);
+void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream);
 
-void layers_rms_norm_backward(float* mul, float* dresidual, float* dweight, const float* x, const float* rstd,
-    const float* weight, const float* dy, const float* dy_2, const float* dweight_before, const bool* first_micro_step,
-    Stream& stream);
+void rms_norm_backward_add(float* post_attention_layernorm, float* dresidual, float* dweight, const float* x,
+    const float* rstd, const float* weight, const float* dy, const float* dy_2, const float* dweight_before,
+    const bool* first_micro_step, Stream& stream);
 
-void rotary_inverse(float* dqkv_proj, const float* drotary, const float* sin, const float* cos, const float* drotary_2,
+void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream);
-

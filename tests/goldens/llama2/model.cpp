@@ -1,12 +1,11 @@
 // model.cpp: a training step of noopt.logits.
-// A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it
-// says so.
+// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
+// a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
 #include "optim/adamw.h"         // one pass over all parameters
 #include "optim/global_norm.h"   // the norm of all gradients
-#include "optim/sgd.h"
 
 using namespace thunder;
 
@@ -18,7 +17,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
 
     // the micro-batch
     const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
-    const std::int64_t* const labels_2 = at<std::int64_t>(arenas_.batch, offset::labels_2);  // (C)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B*T)
 
     // parameters
     const float* const w_embed_tokens = at<float>(arenas_.parameters, offset::w_embed_tokens);  // (V,C)
@@ -38,11 +37,9 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
     float* const norm = at<float>(arenas_.scratch, offset::norm);  // (B,T,C)
     float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
-    float* const lm_head_2 = lm_head;  // (C,V)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
-    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (C)
-    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (C,V)
-    float* const dlm_head_2 = dlm_head;  // (B,T,V)
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
     float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
     float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
     float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
@@ -52,8 +49,9 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
         .width = C}, stream);
 
     // x (B,T,C): one slot a layer, and one more for what the last layer gives
-    const auto x_slot =
-        [this](std::int64_t slot) { return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride); };
+    const auto x_slot = [this](std::int64_t slot) {
+        return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
+    };
     for (std::int64_t layer = 0; layer < L; ++layer) {
         decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
@@ -62,27 +60,28 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // model.norm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
-    linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = 2 * H}, stream);
+    linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
-    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head_2, .labels = labels_2, .ignore_index = -100,
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
         .rows = B * T, .classes = V}, stream);
     // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
-    cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head_2, .labels = labels_2, .lse = loss_lse,
+    cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
     // lm_head: dx = dy W
-    linear_backward_input({.dx = dnorm, .dy = dlm_head_2, .weight = w_lm_head, .rows = B * T, .in = C, .out = 2 * H},
-        stream);
+    linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
     // lm_head: dW += dyᵀ x
-    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head_2, .x = norm, .gradient = gradient, .rows = B * T,
-        .in = C, .out = 2 * H}, stream);
-    // model.norm
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
+        .in = C, .out = V}, stream);
+    // model.norm:
+    //   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+    //   dweight += sum over rows(dy * (x * rstd))
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
         stream);
 
     // dy (B,T,C): in two slots by turns
-    const auto dy_slot =
-        [this](std::int64_t slot) { return at<float>(arenas_.scratch,
-        offset::dy_slot + slot % 2 * offset::dy_slot_stride); };
+    const auto dy_slot = [this](std::int64_t slot) {
+        return at<float>(arenas_.scratch, offset::dy_slot + slot % 2 * offset::dy_slot_stride);
+    };
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer),
@@ -121,4 +120,3 @@ void Model::update() {
         .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
         .scalars = arenas_.scalars}, stream);
 }
-

@@ -31,10 +31,10 @@ inline T* at(std::byte* arena, std::int64_t offset) {
 // model.layers.{0..1}: 2 layers
 struct DecoderLayerWeights {
     float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
-    float* q_proj;  // (C,C)  model.layers.{0..1}.self_attn.q_proj.weight
-    float* k_proj;  // (T,C)  model.layers.{0..1}.self_attn.k_proj.weight
-    float* v_proj;  // (T,C)  model.layers.{0..1}.self_attn.v_proj.weight
-    float* o_proj;  // (C,C)  model.layers.{0..1}.self_attn.o_proj.weight
+    float* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
+    float* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
+    float* v_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.v_proj.weight
+    float* o_proj;  // (C,NH*HS)  model.layers.{0..1}.self_attn.o_proj.weight
     float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
     float* gate_proj;  // (H,C)  model.layers.{0..1}.mlp.gate_proj.weight
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
@@ -59,17 +59,17 @@ inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, 
 struct DecoderLayerSaved {
     float* x;  // (B,T,C)
     float* input_layernorm_rstd;  // (B,T)
-    float* qkv_proj;  // (B,T,2*C)
-    float* sdpa;  // (B,T,NH,4)
-    float* sdpa_lse;  // (B,4,T)
+    float* qkv_proj;  // (B,T,(NH+2*KVH)*HS)
+    float* sdpa;  // (B,T,NH,HS)
+    float* sdpa_lse;  // (B,NH,T)
     float* residual;  // (B,T,C)
     float* post_attention_layernorm_rstd;  // (B,T)
-    float* gate_up_proj;  // (B,T,V)
+    float* gate_up_proj;  // (B,T,2*H)
 };
 inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
     return {
         .x = at<float>(arenas.saved, 15104 + layer * 1024),
-        .input_layernorm_rstd = at<float>(arenas.saved, 0 + layer * 7552),
+        .input_layernorm_rstd = at<float>(arenas.saved, layer * 7552),
         .qkv_proj = at<float>(arenas.saved, 64 + layer * 7552),
         .sdpa = at<float>(arenas.saved, 2112 + layer * 7552),
         .sdpa_lse = at<float>(arenas.saved, 3136 + layer * 7552),
@@ -83,10 +83,10 @@ inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std:
 // model.layers.{0..1}: 2 layers
 struct DecoderLayerGradients {
     float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
-    float* q_proj;  // (C,C)  model.layers.{0..1}.self_attn.q_proj.weight
-    float* k_proj;  // (T,C)  model.layers.{0..1}.self_attn.k_proj.weight
-    float* v_proj;  // (T,C)  model.layers.{0..1}.self_attn.v_proj.weight
-    float* o_proj;  // (C,C)  model.layers.{0..1}.self_attn.o_proj.weight
+    float* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
+    float* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
+    float* v_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.v_proj.weight
+    float* o_proj;  // (C,NH*HS)  model.layers.{0..1}.self_attn.o_proj.weight
     float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
     float* gate_proj;  // (H,C)  model.layers.{0..1}.mlp.gate_proj.weight
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
@@ -110,7 +110,7 @@ inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& aren
 // In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
 namespace layout::forward_backward {
 inline constexpr std::int64_t input_ids = 0;
-inline constexpr std::int64_t labels_2 = 128;
+inline constexpr std::int64_t labels = 128;
 inline constexpr std::int64_t w_embed_tokens = 0;
 inline constexpr std::int64_t w_norm = 18688;
 inline constexpr std::int64_t w_lm_head = 18752;
@@ -140,8 +140,8 @@ namespace layout::decoder_layer_forward {
 inline constexpr std::int64_t cos = 0;
 inline constexpr std::int64_t sin = 128;
 inline constexpr std::int64_t input_layernorm = 0;
-inline constexpr std::int64_t rotary_2 = 0;
-inline constexpr std::int64_t rotary_3 = 1024;
+inline constexpr std::int64_t q = 0;
+inline constexpr std::int64_t k = 1024;
 inline constexpr std::int64_t post_attention_layernorm = 0;
 inline constexpr std::int64_t swiglu = 0;
 }
@@ -152,25 +152,25 @@ inline constexpr std::int64_t dswiglu = 3072;
 inline constexpr std::int64_t swiglu = 4608;
 inline constexpr std::int64_t dgate_up_proj = 0;
 inline constexpr std::int64_t dpost_attention_layernorm = 3072;
-inline constexpr std::int64_t mul = 4096;
+inline constexpr std::int64_t post_attention_layernorm = 4096;
 inline constexpr std::int64_t dresidual = 5120;
 inline constexpr std::int64_t dsdpa = 0;
-inline constexpr std::int64_t rotary_2 = 1024;
-inline constexpr std::int64_t rotary_3 = 3072;
-inline constexpr std::int64_t drotary = 2048;
-inline constexpr std::int64_t drotary_2 = 3584;
+inline constexpr std::int64_t q = 1024;
+inline constexpr std::int64_t k = 3072;
+inline constexpr std::int64_t dq = 2048;
+inline constexpr std::int64_t dk = 3584;
 inline constexpr std::int64_t dv_proj = 4096;
 inline constexpr std::int64_t dqkv_proj = 0;
 inline constexpr std::int64_t dinput_layernorm = 2048;
-inline constexpr std::int64_t mul_2 = 3072;
+inline constexpr std::int64_t input_layernorm = 3072;
 }
 
 // ---- blocks.cpp -----------------------------------------------------------------------------------------------------
 // Outputs first, the stream last.
 using namespace thunder;
-void decoder_layer_forward(const Arenas& arenas_, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
+void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
     const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
-void decoder_layer_backward(const Arenas& arenas_, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
+void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
     const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream);
 
@@ -192,7 +192,6 @@ class Model {
 };
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 
-
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
 // Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
 // times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says
@@ -207,10 +206,10 @@ struct LayoutRow {
 inline constexpr LayoutRow LAYOUT[] = {
     {"w_embed_tokens", "(V,C)", "f32", "parameters", 0, 3072, 1, 0, "always", "-"},
     {"decoder_layer_weights.input_layernorm", "(C)", "f32", "parameters", 3072, 64, 2, 7808, "always", "-"},
-    {"decoder_layer_weights.q_proj", "(C,C)", "f32", "parameters", 3136, 1024, 2, 7808, "always", "-"},
-    {"decoder_layer_weights.k_proj", "(T,C)", "f32", "parameters", 4160, 512, 2, 7808, "always", "-"},
-    {"decoder_layer_weights.v_proj", "(T,C)", "f32", "parameters", 4672, 512, 2, 7808, "always", "-"},
-    {"decoder_layer_weights.o_proj", "(C,C)", "f32", "parameters", 5184, 1024, 2, 7808, "always", "-"},
+    {"decoder_layer_weights.q_proj", "(NH*HS,C)", "f32", "parameters", 3136, 1024, 2, 7808, "always", "-"},
+    {"decoder_layer_weights.k_proj", "(KVH*HS,C)", "f32", "parameters", 4160, 512, 2, 7808, "always", "-"},
+    {"decoder_layer_weights.v_proj", "(KVH*HS,C)", "f32", "parameters", 4672, 512, 2, 7808, "always", "-"},
+    {"decoder_layer_weights.o_proj", "(C,NH*HS)", "f32", "parameters", 5184, 1024, 2, 7808, "always", "-"},
     {"decoder_layer_weights.post_attention_layernorm", "(C)", "f32", "parameters", 6208, 64, 2, 7808, "always", "-"},
     {"decoder_layer_weights.gate_proj", "(H,C)", "f32", "parameters", 6272, 1536, 2, 7808, "always", "-"},
     {"decoder_layer_weights.up_proj", "(H,C)", "f32", "parameters", 7808, 1536, 2, 7808, "always", "-"},
@@ -219,10 +218,10 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"w_lm_head", "(V,C)", "f32", "parameters", 18752, 3072, 1, 0, "always", "-"},
     {"g_embed_tokens", "(V,C)", "f32", "gradients", 0, 3072, 1, 0, "always", "-"},
     {"decoder_layer_gradients.input_layernorm", "(C)", "f32", "gradients", 3072, 64, 2, 7808, "always", "-"},
-    {"decoder_layer_gradients.q_proj", "(C,C)", "f32", "gradients", 3136, 1024, 2, 7808, "always", "-"},
-    {"decoder_layer_gradients.k_proj", "(T,C)", "f32", "gradients", 4160, 512, 2, 7808, "always", "-"},
-    {"decoder_layer_gradients.v_proj", "(T,C)", "f32", "gradients", 4672, 512, 2, 7808, "always", "-"},
-    {"decoder_layer_gradients.o_proj", "(C,C)", "f32", "gradients", 5184, 1024, 2, 7808, "always", "-"},
+    {"decoder_layer_gradients.q_proj", "(NH*HS,C)", "f32", "gradients", 3136, 1024, 2, 7808, "always", "-"},
+    {"decoder_layer_gradients.k_proj", "(KVH*HS,C)", "f32", "gradients", 4160, 512, 2, 7808, "always", "-"},
+    {"decoder_layer_gradients.v_proj", "(KVH*HS,C)", "f32", "gradients", 4672, 512, 2, 7808, "always", "-"},
+    {"decoder_layer_gradients.o_proj", "(C,NH*HS)", "f32", "gradients", 5184, 1024, 2, 7808, "always", "-"},
     {"decoder_layer_gradients.post_attention_layernorm", "(C)", "f32", "gradients", 6208, 64, 2, 7808, "always", "-"},
     {"decoder_layer_gradients.gate_proj", "(H,C)", "f32", "gradients", 6272, 1536, 2, 7808, "always", "-"},
     {"decoder_layer_gradients.up_proj", "(H,C)", "f32", "gradients", 7808, 1536, 2, 7808, "always", "-"},
@@ -231,10 +230,10 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"g_lm_head", "(V,C)", "f32", "gradients", 18752, 3072, 1, 0, "always", "-"},
     {"first_moment_embed_tokens", "(V,C)", "f32", "optimizer", 0, 3072, 1, 0, "always", "-"},
     {"first_moment_input_layernorm", "(C)", "f32", "optimizer", 3072, 64, 2, 7808, "always", "-"},
-    {"first_moment_q_proj", "(C,C)", "f32", "optimizer", 3136, 1024, 2, 7808, "always", "-"},
-    {"first_moment_k_proj", "(T,C)", "f32", "optimizer", 4160, 512, 2, 7808, "always", "-"},
-    {"first_moment_v_proj", "(T,C)", "f32", "optimizer", 4672, 512, 2, 7808, "always", "-"},
-    {"first_moment_o_proj", "(C,C)", "f32", "optimizer", 5184, 1024, 2, 7808, "always", "-"},
+    {"first_moment_q_proj", "(NH*HS,C)", "f32", "optimizer", 3136, 1024, 2, 7808, "always", "-"},
+    {"first_moment_k_proj", "(KVH*HS,C)", "f32", "optimizer", 4160, 512, 2, 7808, "always", "-"},
+    {"first_moment_v_proj", "(KVH*HS,C)", "f32", "optimizer", 4672, 512, 2, 7808, "always", "-"},
+    {"first_moment_o_proj", "(C,NH*HS)", "f32", "optimizer", 5184, 1024, 2, 7808, "always", "-"},
     {"first_moment_post_attention_layernorm", "(C)", "f32", "optimizer", 6208, 64, 2, 7808, "always", "-"},
     {"first_moment_gate_proj", "(H,C)", "f32", "optimizer", 6272, 1536, 2, 7808, "always", "-"},
     {"first_moment_up_proj", "(H,C)", "f32", "optimizer", 7808, 1536, 2, 7808, "always", "-"},
@@ -243,10 +242,10 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"first_moment_lm_head", "(V,C)", "f32", "optimizer", 18752, 3072, 1, 0, "always", "-"},
     {"second_moment_embed_tokens", "(V,C)", "f32", "optimizer", 21824, 3072, 1, 0, "always", "-"},
     {"second_moment_input_layernorm", "(C)", "f32", "optimizer", 24896, 64, 2, 7808, "always", "-"},
-    {"second_moment_q_proj", "(C,C)", "f32", "optimizer", 24960, 1024, 2, 7808, "always", "-"},
-    {"second_moment_k_proj", "(T,C)", "f32", "optimizer", 25984, 512, 2, 7808, "always", "-"},
-    {"second_moment_v_proj", "(T,C)", "f32", "optimizer", 26496, 512, 2, 7808, "always", "-"},
-    {"second_moment_o_proj", "(C,C)", "f32", "optimizer", 27008, 1024, 2, 7808, "always", "-"},
+    {"second_moment_q_proj", "(NH*HS,C)", "f32", "optimizer", 24960, 1024, 2, 7808, "always", "-"},
+    {"second_moment_k_proj", "(KVH*HS,C)", "f32", "optimizer", 25984, 512, 2, 7808, "always", "-"},
+    {"second_moment_v_proj", "(KVH*HS,C)", "f32", "optimizer", 26496, 512, 2, 7808, "always", "-"},
+    {"second_moment_o_proj", "(C,NH*HS)", "f32", "optimizer", 27008, 1024, 2, 7808, "always", "-"},
     {"second_moment_post_attention_layernorm", "(C)", "f32", "optimizer", 28032, 64, 2, 7808, "always", "-"},
     {"second_moment_gate_proj", "(H,C)", "f32", "optimizer", 28096, 1536, 2, 7808, "always", "-"},
     {"second_moment_up_proj", "(H,C)", "f32", "optimizer", 29632, 1536, 2, 7808, "always", "-"},
@@ -254,65 +253,66 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_norm", "(C)", "f32", "optimizer", 40512, 64, 1, 0, "always", "-"},
     {"second_moment_lm_head", "(V,C)", "f32", "optimizer", 40576, 3072, 1, 0, "always", "-"},
     {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 2, 7552, "forward to backward", "-"},
-    {"decoder_layer_saved.qkv_proj", "(B,T,2*C)", "f32", "saved", 64, 2048, 2, 7552, "forward to backward", "-"},
-    {"decoder_layer_saved.sdpa", "(B,T,NH,4)", "f32", "saved", 2112, 1024, 2, 7552, "forward to backward", "-"},
-    {"decoder_layer_saved.sdpa_lse", "(B,4,T)", "f32", "saved", 3136, 256, 2, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.qkv_proj", "(B,T,(NH+2*KVH)*HS)", "f32", "saved", 64, 2048, 2, 7552, "forward to backward",
+    "-"},
+    {"decoder_layer_saved.sdpa", "(B,T,NH,HS)", "f32", "saved", 2112, 1024, 2, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.sdpa_lse", "(B,NH,T)", "f32", "saved", 3136, 256, 2, 7552, "forward to backward", "-"},
     {"decoder_layer_saved.residual", "(B,T,C)", "f32", "saved", 3392, 1024, 2, 7552, "forward to backward", "-"},
     {"decoder_layer_saved.post_attention_layernorm_rstd", "(B,T)", "f32", "saved", 4416, 64, 2, 7552,
     "forward to backward", "-"},
-    {"decoder_layer_saved.gate_up_proj", "(B,T,V)", "f32", "saved", 4480, 3072, 2, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.gate_up_proj", "(B,T,2*H)", "f32", "saved", 4480, 3072, 2, 7552, "forward to backward", "-"},
     {"decoder_layer_saved.x", "(B,T,C)", "f32", "saved", 15104, 1024, 2, 1024, "forward to backward", "-"},
     {"residual", "(B,T,C)", "f32", "saved", 17152, 1024, 1, 0, "forward to backward", "-"},
     {"forward_backward.lm_head", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 3 to 7",
     "dlm_head, update.clip_factor +11"},
-    {"forward_backward.dlm_head", "(C,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 7 to 10",
+    {"forward_backward.dlm_head", "(B*T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 7 to 10",
     "lm_head, update.clip_factor +11"},
     {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2",
     "forward_backward.lm_head, forward_backward.dlm_head +7"},
     {"decoder_layer_forward.input_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_forward, calls 2 to 4", "rotary_2, post_attention_layernorm, swiglu +6"},
-    {"decoder_layer_forward.rotary_2", "(B,T,NH,4)", "f32", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_forward, calls 6 to 8", "input_layernorm, post_attention_layernorm, swiglu +6"},
+    "decoder_layer_forward, calls 2 to 4", "q, post_attention_layernorm, swiglu +6"},
+    {"decoder_layer_forward.q", "(B,T,NH,HS)", "f32", "scratch", 0, 1024, 1, 0, "decoder_layer_forward, calls 6 to 8",
+    "input_layernorm, post_attention_layernorm, swiglu +6"},
     {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
-    "decoder_layer_forward, calls 11 to 13", "input_layernorm, rotary_2, swiglu +6"},
+    "decoder_layer_forward, calls 11 to 13", "input_layernorm, q, swiglu +6"},
     {"decoder_layer_forward.swiglu", "(B,T,H)", "f32", "scratch", 0, 1536, 1, 0,
-    "decoder_layer_forward, calls 14 to 15", "input_layernorm, rotary_2, post_attention_layernorm +8"},
-    {"decoder_layer_backward.dgate_up_proj", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0,
-    "decoder_layer_backward, calls 1 to 5", "dsdpa, dqkv_proj, rotary_2 +10"},
-    {"decoder_layer_backward.dsdpa", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_forward, calls 14 to 15", "input_layernorm, q, post_attention_layernorm +8"},
+    {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "f32", "scratch", 0, 3072, 1, 0,
+    "decoder_layer_backward, calls 1 to 5", "dsdpa, dqkv_proj, q +10"},
+    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "f32", "scratch", 0, 1024, 1, 0,
     "decoder_layer_backward, calls 6 to 15", "dgate_up_proj, dqkv_proj, forward_backward.lm_head +6"},
-    {"decoder_layer_backward.dqkv_proj", "(B,T,2*C)", "f32", "scratch", 0, 2048, 1, 0,
-    "decoder_layer_backward, calls 16 to 19", "dgate_up_proj, dsdpa, rotary_2 +8"},
-    {"decoder_layer_forward.rotary_3", "(B,T,KVH,4)", "f32", "scratch", 1024, 512, 1, 0,
+    {"decoder_layer_backward.dqkv_proj", "(B,T,(NH+2*KVH)*HS)", "f32", "scratch", 0, 2048, 1, 0,
+    "decoder_layer_backward, calls 16 to 19", "dgate_up_proj, dsdpa, q +8"},
+    {"decoder_layer_forward.k", "(B,T,KVH,HS)", "f32", "scratch", 1024, 512, 1, 0,
     "decoder_layer_forward, calls 6 to 8", "swiglu, forward_backward.lm_head, forward_backward.dlm_head +3"},
-    {"decoder_layer_backward.rotary_2", "(B,T,NH,4)", "f32", "scratch", 1024, 1024, 1, 0,
+    {"decoder_layer_backward.q", "(B,T,NH,HS)", "f32", "scratch", 1024, 1024, 1, 0,
     "decoder_layer_backward, calls 12 to 15", "dgate_up_proj, dqkv_proj, forward_backward.lm_head +3"},
-    {"decoder_layer_backward.drotary", "(B,T,NH,4)", "f32", "scratch", 2048, 1024, 1, 0,
+    {"decoder_layer_backward.dq", "(B,T,NH,HS)", "f32", "scratch", 2048, 1024, 1, 0,
     "decoder_layer_backward, calls 15 to 16", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head +1"},
     {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "f32", "scratch", 2048, 1024, 1, 0,
-    "decoder_layer_backward, calls 17 to 18", "dgate_up_proj, drotary, forward_backward.lm_head +1"},
+    "decoder_layer_backward, calls 17 to 18", "dgate_up_proj, dq, forward_backward.lm_head +1"},
     {"forward_backward.norm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0, "forward_backward, calls 2 to 10",
     "decoder_layer_backward.dswiglu +4"},
     {"decoder_layer_backward.dswiglu", "(B,T,H)", "f32", "scratch", 3072, 1536, 1, 0,
-    "decoder_layer_backward, calls 0 to 1", "dpost_attention_layernorm, rotary_3, mul_2 +6"},
+    "decoder_layer_backward, calls 0 to 1", "dpost_attention_layernorm, k, input_layernorm +6"},
     {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
-    "decoder_layer_backward, calls 3 to 4", "dswiglu, rotary_3, mul_2 +2"},
-    {"decoder_layer_backward.rotary_3", "(B,T,KVH,4)", "f32", "scratch", 3072, 512, 1, 0,
-    "decoder_layer_backward, calls 12 to 15", "dswiglu, dpost_attention_layernorm, mul_2 +1"},
-    {"decoder_layer_backward.mul_2", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
-    "decoder_layer_backward, calls 18 to 19", "dswiglu, dpost_attention_layernorm, rotary_3 +2"},
-    {"decoder_layer_backward.drotary_2", "(B,T,KVH,4)", "f32", "scratch", 3584, 512, 1, 0,
-    "decoder_layer_backward, calls 15 to 16", "dswiglu, dpost_attention_layernorm, mul_2 +1"},
-    {"forward_backward.loss_lse", "(C)", "f32", "scratch", 4096, 64, 1, 0, "forward_backward, calls 6 to 7",
-    "dnorm, decoder_layer_backward.dswiglu, decoder_layer_backward.mul +1"},
+    "decoder_layer_backward, calls 3 to 4", "dswiglu, k, input_layernorm +2"},
+    {"decoder_layer_backward.k", "(B,T,KVH,HS)", "f32", "scratch", 3072, 512, 1, 0,
+    "decoder_layer_backward, calls 12 to 15", "dswiglu, dpost_attention_layernorm, input_layernorm +1"},
+    {"decoder_layer_backward.input_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
+    "decoder_layer_backward, calls 18 to 19", "dswiglu, dpost_attention_layernorm, k +2"},
+    {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "f32", "scratch", 3584, 512, 1, 0,
+    "decoder_layer_backward, calls 15 to 16", "dswiglu, dpost_attention_layernorm, input_layernorm +1"},
+    {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 4096, 64, 1, 0, "forward_backward, calls 6 to 7",
+    "dnorm, decoder_layer_backward.dswiglu +2"},
     {"forward_backward.dnorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0, "forward_backward, calls 9 to 11",
     "loss_lse, decoder_layer_backward.dswiglu +3"},
-    {"decoder_layer_backward.mul", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0,
+    {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0,
     "decoder_layer_backward, calls 4 to 5", "dswiglu, dv_proj, swiglu +2"},
-    {"decoder_layer_backward.dv_proj", "(B,T,KVH,4)", "f32", "scratch", 4096, 512, 1, 0,
-    "decoder_layer_backward, calls 15 to 16", "dswiglu, mul, forward_backward.loss_lse +1"},
+    {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "f32", "scratch", 4096, 512, 1, 0,
+    "decoder_layer_backward, calls 15 to 16", "dswiglu, post_attention_layernorm, forward_backward.loss_lse +1"},
     {"decoder_layer_backward.swiglu", "(B,T,H)", "f32", "scratch", 4608, 1536, 1, 0,
-    "decoder_layer_backward, calls 1 to 2", "mul, dresidual, forward_backward.dnorm +1"},
+    "decoder_layer_backward, calls 1 to 2", "post_attention_layernorm, dresidual, forward_backward.dnorm +1"},
     {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 5120, 64, 1, 0, "forward_backward, calls 2 to 11",
     "decoder_layer_backward.swiglu, decoder_layer_backward.dresidual"},
     {"decoder_layer_backward.dresidual", "(B,T,C)", "f32", "scratch", 5120, 1024, 1, 0,
@@ -324,8 +324,8 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"forward_backward.dy_slot", "(B,T,C)", "f32", "scratch", 6144, 1024, 2, 1024, "forward_backward, calls 11 to 13",
     "dresidual, dembed_tokens"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 8192, 4, 1, 0, "forward_backward, calls 6 to 14", "-"},
-    {"cos", "(1,T,4)", "f32", "constants", 0, 128, 1, 0, "always", "-"},
-    {"sin", "(1,T,4)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
+    {"cos", "(1,T,HS)", "f32", "constants", 0, 128, 1, 0, "always", "-"},
+    {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
     {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch", "-"},
     {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch", "-"},
 };

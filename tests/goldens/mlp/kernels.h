@@ -7,12 +7,11 @@
 
 using thunder::Stream;
 
-void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& stream);
+void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream);
 
-void net_select(float* dlinear, const float* relu, const float* drelu, Stream& stream);
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream);
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream);
-

@@ -1,12 +1,11 @@
 // model.cpp: a training step of dynamo.logits.
-// A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it
-// says so.
+// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
+// a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
 #include "optim/adamw.h"         // one pass over all parameters
 #include "optim/global_norm.h"   // the norm of all gradients
-#include "optim/sgd.h"
 
 using namespace thunder;
 
@@ -69,14 +68,14 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear, .x = tanh, .gradient = gradient,
         .rows = B, .in = 16, .out = 5}, stream);
     // net.3: dlinear = dtanh - dtanh * tanh^2
-    net_sub(dlinear_2, tanh, dtanh, stream);
+    net_tanh_backward(dlinear_2, tanh, dtanh, stream);
     // net.2: dx = dy W
     linear_backward_input({.dx = drelu, .dy = dlinear_2, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
     // net.2: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .gradient = gradient,
         .rows = B, .in = 16, .out = 16}, stream);
     // net.1: dlinear = relu > 0 ? drelu : 0
-    net_select(dlinear_3, relu, drelu, stream);
+    net_relu_backward(dlinear_3, relu, drelu, stream);
     // net.0: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear_3, .x = x, .gradient = gradient,
         .rows = B, .in = 12, .out = 16}, stream);
@@ -108,4 +107,3 @@ void Model::update() {
         .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
         .scalars = arenas_.scalars}, stream);
 }
-

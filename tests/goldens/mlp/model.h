@@ -69,7 +69,6 @@ class Model {
 };
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 
-
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
 // Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
 // times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says

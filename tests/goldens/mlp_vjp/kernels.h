@@ -7,7 +7,6 @@
 
 using thunder::Stream;
 
-void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& stream);
+void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream);
 
-void net_select(float* dlinear, const float* relu, const float* drelu, Stream& stream);
-
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream);

@@ -1,4 +1,5 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
 #include "kernels.h"
 
 #include <algorithm>
@@ -15,9 +16,10 @@ namespace vec_math = thunder::math;
 
 using namespace thunder;
 
-// net_sub: dlinear = dtanh - dtanh * tanh^2
+// net_tanh_backward:
+//   dlinear = dtanh - dtanh * tanh^2
 // Replaces Tanh (net.3)
-void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& /*stream*/) {
+void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& /*stream*/) {
     constexpr std::int64_t n = 64;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
@@ -27,9 +29,10 @@ void net_sub(float* dlinear, const float* tanh, const float* dtanh, Stream& /*st
     });
 }
 
-// net_select: dlinear = relu > 0 ? drelu : 0
+// net_relu_backward:
+//   dlinear = relu > 0 ? drelu : 0
 // Replaces Relu (net.1)
-void net_select(float* dlinear, const float* relu, const float* drelu, Stream& /*stream*/) {
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& /*stream*/) {
     constexpr std::int64_t n = 64;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd

@@ -57,18 +57,17 @@ void Model::vjp() {
     linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlogits, .x = tanh, .rows = B, .in = 16,
         .out = 5}, stream);
     // net.3: dlinear = dtanh - dtanh * tanh^2
-    net_sub(dlinear, tanh, dtanh, stream);
+    net_tanh_backward(dlinear, tanh, dtanh, stream);
     // net.2: dx = dy W
     linear_backward_input({.dx = drelu, .dy = dlinear, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
     // net.2: dW = dyᵀ x, dbias = column sums of dy
     linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear, .x = relu, .rows = B, .in = 16,
         .out = 16}, stream);
     // net.1: dlinear = relu > 0 ? drelu : 0
-    net_select(dlinear_2, relu, drelu, stream);
+    net_relu_backward(dlinear_2, relu, drelu, stream);
     // net.0: dx = dy W
     linear_backward_input({.dx = dx, .dy = dlinear_2, .weight = w_net_0, .rows = B, .in = 12, .out = 16}, stream);
     // net.0: dW = dyᵀ x, dbias = column sums of dy
     linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear_2, .x = x, .rows = B, .in = 12,
         .out = 16}, stream);
 }
-

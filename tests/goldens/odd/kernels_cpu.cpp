@@ -1,4 +1,5 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
 #include "kernels.h"
 
 #include <algorithm>
@@ -15,14 +16,24 @@ namespace vec_math = thunder::math;
 
 using namespace thunder;
 
-// cos_sum_rows: reduce_max = max(gauge); residual = gauge + (max(sub, 0) + log(exp(-abs(sub)) + 1)) / max(gauge);
-// reduce_max_2 = reduce_max_3; div = (max(sub_2, 0) + log(exp(-abs(sub_2)) + 1)) / reduce_max_3; residual_2 =
-// abs(residual + div) + 1; log = log(residual_2); reduce_sum = sum((residual == reduce_max_3)); sigmoid =
-// sigmoid(sub_2); cos = cos(mul); sigmoid_2 = sigmoid(sub); cos_2 = cos(gauge * basins_0_period) with sub = sin(gauge *
-// basins_0_period) - basins_0_level, mul = residual * basins_1_period, sub_2 = sin(mul) - basins_1_level, reduce_max_3
-// = max(residual)
+// cos_sum_rows:
+//   reduce_max = max(gauge)
+//   add = gauge + (max(sub, 0) + log(exp(-abs(sub)) + 1)) / max(gauge)
+//   reduce_max_2 = reduce_max_3
+//   div = (max(sub_2, 0) + log(exp(-abs(sub_2)) + 1)) / reduce_max_3
+//   add_2 = abs(add + div) + 1
+//   log = log(add_2)
+//   reduce_sum = sum((add == reduce_max_3))
+//   sigmoid = sigmoid(sub_2)
+//   cos = cos(mul)
+//   sigmoid_2 = sigmoid(sub)
+//   cos_2 = cos(gauge * basins_0_period)
+//   where sub = sin(gauge * basins_0_period) - basins_0_level
+//   where mul = add * basins_1_period
+//   where sub_2 = sin(mul) - basins_1_level
+//   where reduce_max_3 = max(add)
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
-void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float* div, float* residual_2, float* log,
+void cos_sum_rows(float* reduce_max, float* add, float* reduce_max_2, float* div, float* add_2, float* log,
     float* reduce_sum, float* sigmoid, float* cos, float* sigmoid_2, float* cos_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& /*stream*/) {
@@ -30,9 +41,9 @@ void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* gauge_row = gauge + row * width;
-            float* residual_row = residual + row * width;
+            float* add_row = add + row * width;
             float* div_row = div + row * width;
-            float* residual_2_row = residual_2 + row * width;
+            float* add_2_row = add_2 + row * width;
             float* log_row = log + row * width;
             float* sigmoid_row = sigmoid + row * width;
             float* cos_row = cos + row * width;
@@ -59,21 +70,21 @@ void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float
                 const float sub = vec_math::sin(mul) - basins_0_level_row;
                 const float softplus = std::max<float>(sub, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(sub)) + 1.0F);
-                const float residual_3 = gauge_row[c] + softplus / max;
-                const float mul_2 = residual_3 * basins_1_period[c];
+                const float add_3 = gauge_row[c] + softplus / max;
+                const float mul_2 = add_3 * basins_1_period[c];
                 const float sub_2 = vec_math::sin(mul_2) - basins_1_level_row;
                 const float softplus_2 = std::max<float>(sub_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(sub_2)) + 1.0F);
                 const float div_2 = softplus_2 / max_2;
-                const float residual_4 = vec_math::abs(residual_3 + div_2) + 1.0F;
-                const float log_2 = vec_math::log(residual_4);
+                const float add_4 = vec_math::abs(add_3 + div_2) + 1.0F;
+                const float log_2 = vec_math::log(add_4);
                 const float sigmoid_3 = vec_math::sigmoid(sub_2);
                 const float cos_3 = vec_math::cos(mul_2);
                 const float sigmoid_4 = vec_math::sigmoid(sub);
                 const float cos_4 = vec_math::cos(mul);
-                residual_row[c] = residual_3;
+                add_row[c] = add_3;
                 div_row[c] = div_2;
-                residual_2_row[c] = residual_4;
+                add_2_row[c] = add_4;
                 log_row[c] = log_2;
                 sigmoid_row[c] = sigmoid_3;
                 cos_row[c] = cos_3;
@@ -87,8 +98,10 @@ void cos_sum_rows(float* reduce_max, float* residual, float* reduce_max_2, float
     });
 }
 
-// mul_sin_sum_columns: reduce_sum = sum over rows(cos(select)); sin = sin(select) with select = log * shore_slope > 0.5
-// ? log * shore_slope : 1 / log
+// mul_sin_sum_columns:
+//   reduce_sum = sum over rows(cos(select))
+//   sin = sin(select)
+//   where select = log * shore_slope > 0.5 ? log * shore_slope : 1 / log
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
     constexpr std::int64_t rows = 10, width = 6;
@@ -113,9 +126,13 @@ void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const 
         });
 }
 
-// add_log_sum_rows: dreduce_sum = dsub + cast * ((dloss + sum(-dsub)) / sum(cast)); loss_sum_after = loss_sum +
-// (log(reduce_sum_2) + max(reduce_sum)) with exp = exp(reduce_sum - max(reduce_sum)), reduce_sum_2 = sum(exp), dsub =
-// dloss / reduce_sum_2 * exp, cast = (reduce_sum == max(reduce_sum))
+// add_log_sum_rows:
+//   dreduce_sum = dsub + cast * ((dloss + sum(-dsub)) / sum(cast))
+//   loss_sum_after = loss_sum + (log(reduce_sum_2) + max(reduce_sum))
+//   where exp = exp(reduce_sum - max(reduce_sum))
+//   where reduce_sum_2 = sum(exp)
+//   where dsub = dloss / reduce_sum_2 * exp
+//   where cast = (reduce_sum == max(reduce_sum))
 // Replaces ReduceLogSumExp, ReduceSum
 void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& /*stream*/) {
@@ -143,31 +160,39 @@ void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* re
     loss_sum_after[0] = loss_sum_after_2;
 }
 
-// accumulate_gradient: dshore_slope = first_micro_step ? dshore.slope_step : dshore_slope_before + dshore.slope_step
-// with dshore.slope_step = (log1 * shore_slope1 > 0.5 ? -(dreduce_sum1 * sin1) : 0) * log1; dresidual = (-((gt ? 0 :
-// -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 * sin1) : 0) * shore_slope1) / residual1 *
-// sign(residual_2_1 + div1); neg = -dsub; mul = dsub * cos1 * basins_1_period with gt = log1 * shore_slope1 > 0.5, dsub
-// = dresidual / reduce_max1 * sigmoid1; dbasins_1_period = first_micro_step ? dbasins.1.period_step :
-// dbasins_1_period_before + dbasins.1.period_step with gt = log1 * shore_slope1 > 0.5, gt_2 = log2 * shore_slope2 >
-// 0.5, gt_3 = log3 * shore_slope3 > 0.5, gt_4 = log4 * shore_slope4 > 0.5, gt_5 = log5 * shore_slope5 > 0.5, gt_6 =
-// log6 * shore_slope6 > 0.5, dbasins.1.period_step = (-((gt ? 0 : -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ?
-// -(dreduce_sum1 * sin1) : 0) * shore_slope1) / residual1 * sign(residual_2_1 + div1) / reduce_max1 * sigmoid1 * cos1 *
-// residual_2_1 + (-((gt_2 ? 0 : -(dreduce_sum2 * sin2)) * (1 / log2)^2) + (gt_2 ? -(dreduce_sum2 * sin2) : 0) *
-// shore_slope2) / residual2 * sign(residual_2_2 + div2) / reduce_max2 * sigmoid2 * cos2 * residual_2_2 + (-((gt_3 ? 0 :
-// -(dreduce_sum3 * sin3)) * (1 / log3)^2) + (gt_3 ? -(dreduce_sum3 * sin3) : 0) * shore_slope3) / residual3 *
-// sign(residual_2_3 + div3) / reduce_max3 * sigmoid3 * cos3 * residual_2_3 + (-((gt_4 ? 0 : -(dreduce_sum4 * sin4)) *
-// (1 / log4)^2) + (gt_4 ? -(dreduce_sum4 * sin4) : 0) * shore_slope4) / residual4 * sign(residual_2_4 + div4) /
-// reduce_max4 * sigmoid4 * cos4 * residual_2_4 + (-((gt_5 ? 0 : -(dreduce_sum5 * sin5)) * (1 / log5)^2) + (gt_5 ?
-// -(dreduce_sum5 * sin5) : 0) * shore_slope5) / residual5 * sign(residual_2_5 + div5) / reduce_max5 * sigmoid5 * cos5 *
-// residual_2_5 + (-((gt_6 ? 0 : -(dreduce_sum6 * sin6)) * (1 / log6)^2) + (gt_6 ? -(dreduce_sum6 * sin6) : 0) *
-// shore_slope6) / residual6 * sign(residual_2_6 + div6) / reduce_max6 * sigmoid6 * cos6 * residual_2_6
+// shore_slope_and_basins_1_period_gradients:
+//   dshore_slope += (log1 * shore_slope1 > 0.5 ? -(dreduce_sum1 * sin1) : 0) * log1
+//   dadd = (-((gt ? 0 : -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 * sin1) : 0) * shore_slope1) / add1
+//       * sign(add_2_1 + div1)
+//   neg = -dsub
+//   mul = dsub * cos1 * basins_1_period
+//   where gt = log1 * shore_slope1 > 0.5
+//   where dsub = dadd / reduce_max1 * sigmoid1
+//   dbasins_1_period += (-((gt ? 0 : -(dreduce_sum1 * sin1)) * (1 / log1)^2) + (gt ? -(dreduce_sum1 * sin1) : 0) *
+//       shore_slope1) / add1 * sign(add_2_1 + div1) / reduce_max1 * sigmoid1 * cos1 * add_2_1 + (-((gt_2 ? 0 :
+//       -(dreduce_sum2 * sin2)) * (1 / log2)^2) + (gt_2 ? -(dreduce_sum2 * sin2) : 0) * shore_slope2) / add2 *
+//       sign(add_2_2 + div2) / reduce_max2 * sigmoid2 * cos2 * add_2_2 + (-((gt_3 ? 0 : -(dreduce_sum3 * sin3)) * (1 / log3)^2)
+//       + (gt_3 ? -(dreduce_sum3 * sin3) : 0) * shore_slope3) / add3 * sign(add_2_3 + div3) / reduce_max3 * sigmoid3 *
+//       cos3 * add_2_3 + (-((gt_4 ? 0 : -(dreduce_sum4 * sin4)) * (1 / log4)^2) + (gt_4 ? -(dreduce_sum4 * sin4) : 0) *
+//       shore_slope4) / add4 * sign(add_2_4 + div4) / reduce_max4 * sigmoid4 * cos4 * add_2_4 + (-((gt_5 ? 0 :
+//       -(dreduce_sum5 * sin5)) * (1 / log5)^2) + (gt_5 ? -(dreduce_sum5 * sin5) : 0) * shore_slope5) / add5 *
+//       sign(add_2_5 + div5) / reduce_max5 * sigmoid5 * cos5 * add_2_5 + (-((gt_6 ? 0 : -(dreduce_sum6 * sin6)) * (1 / log6)^2)
+//       + (gt_6 ? -(dreduce_sum6 * sin6) : 0) * shore_slope6) / add6 * sign(add_2_6 + div6) / reduce_max6 * sigmoid6 *
+//       cos6 * add_2_6
+//   where gt = log1 * shore_slope1 > 0.5
+//   where gt_2 = log2 * shore_slope2 > 0.5
+//   where gt_3 = log3 * shore_slope3 > 0.5
+//   where gt_4 = log4 * shore_slope4 > 0.5
+//   where gt_5 = log5 * shore_slope5 > 0.5
+//   where gt_6 = log6 * shore_slope6 > 0.5
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
-void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, float* mul, float* dbasins_1_period,
-    const float* dreduce_sum, const float* sin, const float* log, const float* shore_slope,
-    const float* dshore_slope_before, const bool* first_micro_step, const float* residual, const float* residual_2,
+void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadd, float* neg, float* mul,
+    float* dbasins_1_period, const float* dreduce_sum, const float* sin, const float* log, const float* shore_slope,
+    const float* dshore_slope_before, const bool* first_micro_step, const float* add, const float* add_2,
     const float* div, const float* reduce_max, const float* sigmoid, const float* cos, const float* basins_1_period,
     const float* dbasins_1_period_before, Stream& /*stream*/) {
     {
+        // dshore_slope
         constexpr std::int64_t rows = 10, width = 6;
         const bool first_micro_step_value = first_micro_step[0];
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -189,18 +214,19 @@ void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, floa
         });
     }
     {
+        // dadd, neg, mul
         constexpr std::int64_t rows = 6, width = 10;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* log_row = log + row * width;
                 const float* shore_slope_row = shore_slope + row;
                 const float* sin_row = sin + row;
-                const float* residual_row = residual + row * width;
-                const float* residual_2_row = residual_2 + row * width;
+                const float* add_row = add + row * width;
+                const float* add_2_row = add_2 + row * width;
                 const float* div_row = div + row * width;
                 const float* sigmoid_row = sigmoid + row * width;
                 const float* cos_row = cos + row * width;
-                float* dresidual_row = dresidual + row * width;
+                float* dadd_row = dadd + row * width;
                 float* neg_row = neg + row * width;
                 float* mul_row = mul + row * width;
                 const float dreduce_sum_row = dreduce_sum[row];
@@ -212,13 +238,12 @@ void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, floa
                     const float reciprocal = 1.0F / log_row[c];
                     const float dlog = -((gt ? 0.0F : dselect) * (reciprocal * reciprocal)) + (gt ? dselect : 0.0F) *
                         shore_slope_row[c * 6];
-                    const float residual_3 = residual_2_row[c] + div_row[c];
-                    const float dresidual_2 = dlog / residual_row[c] *
-                        static_cast<float>((residual_3 > 0) - (residual_3 < 0));
-                    const float dsub = dresidual_2 / reduce_max_row * sigmoid_row[c];
+                    const float add_3 = add_2_row[c] + div_row[c];
+                    const float dadd_2 = dlog / add_row[c] * static_cast<float>((add_3 > 0) - (add_3 < 0));
+                    const float dsub = dadd_2 / reduce_max_row * sigmoid_row[c];
                     const float neg_2 = -dsub;
                     const float mul_2 = dsub * cos_row[c] * basins_1_period[c];
-                    dresidual_row[c] = dresidual_2;
+                    dadd_row[c] = dadd_2;
                     neg_row[c] = neg_2;
                     mul_row[c] = mul_2;
                 }
@@ -226,6 +251,7 @@ void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, floa
         });
     }
     {
+        // dbasins_1_period
         constexpr std::int64_t n = 10;
         const bool first_micro_step_value = first_micro_step[0];
         const float dreduce_sum_value = dreduce_sum[0];
@@ -248,55 +274,54 @@ void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, floa
                 const float reciprocal = 1.0F / log[i];
                 const float dlog = -((gt ? 0.0F : dselect) * (reciprocal * reciprocal)) + (gt ? dselect : 0.0F) *
                     shore_slope[i * 6];
-                const float residual_3 = residual_2[i] + div[i];
-                const float dsub = dlog / residual[i] * static_cast<float>((residual_3 > 0) - (residual_3 < 0)) /
-                    reduce_max_value * sigmoid[i];
+                const float add_3 = add_2[i] + div[i];
+                const float dsub = dlog / add[i] * static_cast<float>((add_3 > 0) - (add_3 < 0)) / reduce_max_value *
+                    sigmoid[i];
                 const bool gt_2 = log[i + 10] * shore_slope[i * 6 + 1] > 0.5F;
                 const float dselect_2 = -(dreduce_sum_value_2 * sin[i * 6 + 1]);
                 const float reciprocal_2 = 1.0F / log[i + 10];
                 const float dlog_2 = -((gt_2 ? 0.0F : dselect_2) * (reciprocal_2 * reciprocal_2)) +
                     (gt_2 ? dselect_2 : 0.0F) * shore_slope[i * 6 + 1];
-                const float residual_4 = residual_2[i + 10] + div[i + 10];
-                const float dsub_2 = dlog_2 / residual[i + 10] *
-                    static_cast<float>((residual_4 > 0) - (residual_4 < 0)) / reduce_max_value_2 * sigmoid[i + 10];
-                const float dbasins_1_period_step = dsub * cos[i] * residual_2[i] + dsub_2 * cos[i + 10] *
-                    residual_2[i + 10];
+                const float add_4 = add_2[i + 10] + div[i + 10];
+                const float dsub_2 = dlog_2 / add[i + 10] * static_cast<float>((add_4 > 0) - (add_4 < 0)) /
+                    reduce_max_value_2 * sigmoid[i + 10];
+                const float dbasins_1_period_step = dsub * cos[i] * add_2[i] + dsub_2 * cos[i + 10] * add_2[i + 10];
                 const bool gt_3 = log[i + 20] * shore_slope[i * 6 + 2] > 0.5F;
                 const float dselect_3 = -(dreduce_sum_value_3 * sin[i * 6 + 2]);
                 const float reciprocal_3 = 1.0F / log[i + 20];
                 const float dlog_3 = -((gt_3 ? 0.0F : dselect_3) * (reciprocal_3 * reciprocal_3)) +
                     (gt_3 ? dselect_3 : 0.0F) * shore_slope[i * 6 + 2];
-                const float residual_5 = residual_2[i + 20] + div[i + 20];
-                const float dsub_3 = dlog_3 / residual[i + 20] *
-                    static_cast<float>((residual_5 > 0) - (residual_5 < 0)) / reduce_max_value_3 * sigmoid[i + 20];
+                const float add_5 = add_2[i + 20] + div[i + 20];
+                const float dsub_3 = dlog_3 / add[i + 20] * static_cast<float>((add_5 > 0) - (add_5 < 0)) /
+                    reduce_max_value_3 * sigmoid[i + 20];
                 const bool gt_4 = log[i + 30] * shore_slope[i * 6 + 3] > 0.5F;
                 const float dselect_4 = -(dreduce_sum_value_4 * sin[i * 6 + 3]);
                 const float reciprocal_4 = 1.0F / log[i + 30];
                 const float dlog_4 = -((gt_4 ? 0.0F : dselect_4) * (reciprocal_4 * reciprocal_4)) +
                     (gt_4 ? dselect_4 : 0.0F) * shore_slope[i * 6 + 3];
-                const float residual_6 = residual_2[i + 30] + div[i + 30];
-                const float dsub_4 = dlog_4 / residual[i + 30] *
-                    static_cast<float>((residual_6 > 0) - (residual_6 < 0)) / reduce_max_value_4 * sigmoid[i + 30];
-                const float dbasins_1_period_step_2 = dbasins_1_period_step + dsub_3 * cos[i + 20] *
-                    residual_2[i + 20] + dsub_4 * cos[i + 30] * residual_2[i + 30];
+                const float add_6 = add_2[i + 30] + div[i + 30];
+                const float dsub_4 = dlog_4 / add[i + 30] * static_cast<float>((add_6 > 0) - (add_6 < 0)) /
+                    reduce_max_value_4 * sigmoid[i + 30];
+                const float dbasins_1_period_step_2 = dbasins_1_period_step + dsub_3 * cos[i + 20] * add_2[i + 20] +
+                    dsub_4 * cos[i + 30] * add_2[i + 30];
                 const bool gt_5 = log[i + 40] * shore_slope[i * 6 + 4] > 0.5F;
                 const float dselect_5 = -(dreduce_sum_value_5 * sin[i * 6 + 4]);
                 const float reciprocal_5 = 1.0F / log[i + 40];
                 const float dlog_5 = -((gt_5 ? 0.0F : dselect_5) * (reciprocal_5 * reciprocal_5)) +
                     (gt_5 ? dselect_5 : 0.0F) * shore_slope[i * 6 + 4];
-                const float residual_7 = residual_2[i + 40] + div[i + 40];
-                const float dsub_5 = dlog_5 / residual[i + 40] *
-                    static_cast<float>((residual_7 > 0) - (residual_7 < 0)) / reduce_max_value_5 * sigmoid[i + 40];
+                const float add_7 = add_2[i + 40] + div[i + 40];
+                const float dsub_5 = dlog_5 / add[i + 40] * static_cast<float>((add_7 > 0) - (add_7 < 0)) /
+                    reduce_max_value_5 * sigmoid[i + 40];
                 const bool gt_6 = log[i + 50] * shore_slope[i * 6 + 5] > 0.5F;
                 const float dselect_6 = -(dreduce_sum_value_6 * sin[i * 6 + 5]);
                 const float reciprocal_6 = 1.0F / log[i + 50];
                 const float dlog_6 = -((gt_6 ? 0.0F : dselect_6) * (reciprocal_6 * reciprocal_6)) +
                     (gt_6 ? dselect_6 : 0.0F) * shore_slope[i * 6 + 5];
-                const float residual_8 = residual_2[i + 50] + div[i + 50];
-                const float dsub_6 = dlog_6 / residual[i + 50] *
-                    static_cast<float>((residual_8 > 0) - (residual_8 < 0)) / reduce_max_value_6 * sigmoid[i + 50];
-                const float dbasins_1_period_step_3 = dbasins_1_period_step_2 + dsub_5 * cos[i + 40] *
-                    residual_2[i + 40] + dsub_6 * cos[i + 50] * residual_2[i + 50];
+                const float add_8 = add_2[i + 50] + div[i + 50];
+                const float dsub_6 = dlog_6 / add[i + 50] * static_cast<float>((add_8 > 0) - (add_8 < 0)) /
+                    reduce_max_value_6 * sigmoid[i + 50];
+                const float dbasins_1_period_step_3 = dbasins_1_period_step_2 + dsub_5 * cos[i + 40] * add_2[i + 40] +
+                    dsub_6 * cos[i + 50] * add_2[i + 50];
                 dbasins_1_period[i] = first_micro_step_value ? dbasins_1_period_step_3 : dbasins_1_period_before[i] +
                     dbasins_1_period_step_3;
             }
@@ -304,9 +329,10 @@ void accumulate_gradient(float* dshore_slope, float* dresidual, float* neg, floa
     }
 }
 
-// accumulate_gradient_2: dbasins_1_level = first_micro_step ? sum(neg) : dbasins_1_level_before + sum(neg)
+// basins_1_level_gradient:
+//   dbasins_1_level += sum(neg)
 // Replaces Sub
-void accumulate_gradient_2(float* dbasins_1_level, const float* neg, const float* dbasins_1_level_before,
+void basins_1_level_gradient(float* dbasins_1_level, const float* neg, const float* dbasins_1_level_before,
     const bool* first_micro_step, Stream& /*stream*/) {
     constexpr std::int64_t rows = 6, width = 10;
     const bool first_micro_step_value = first_micro_step[0];
@@ -319,20 +345,22 @@ void accumulate_gradient_2(float* dbasins_1_level, const float* neg, const float
     });
 }
 
-// accumulate_gradient_3: dbasins_0_level = first_micro_step ? reduce_sum_2 : dbasins_0_level_before + reduce_sum_2; mul
-// = dsub * cos * gauge with dsub = (dresidual + (residual == reduce_max) * (sum(-(dresidual * div / reduce_max)) /
-// reduce_sum) + mul_2) / reduce_max_2 * sigmoid, reduce_sum_2 = sum(-dsub)
+// basins_0_level_gradient:
+//   dbasins_0_level += sum(-dsub)
+//   mul = dsub * cos * gauge
+//   where dsub = (dadd + (add == reduce_max) * (sum(-(dadd * div / reduce_max)) / reduce_sum) + mul_2) / reduce_max_2 *
+//       sigmoid
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
-void accumulate_gradient_3(float* dbasins_0_level, float* mul, const float* dresidual, const float* div,
-    const float* reduce_max, const float* reduce_sum, const float* residual, const float* mul_2,
-    const float* reduce_max_2, const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step,
-    const float* cos, const float* gauge, Stream& /*stream*/) {
+void basins_0_level_gradient(float* dbasins_0_level, float* mul, const float* dadd, const float* div,
+    const float* reduce_max, const float* reduce_sum, const float* add, const float* mul_2, const float* reduce_max_2,
+    const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step, const float* cos,
+    const float* gauge, Stream& /*stream*/) {
     constexpr std::int64_t rows = 6, width = 10;
     const bool first_micro_step_value = first_micro_step[0];
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const float* dresidual_row = dresidual + row * width;
-            const float* residual_row = residual + row * width;
+            const float* dadd_row = dadd + row * width;
+            const float* add_row = add + row * width;
             const float* div_row = div + row * width;
             const float* mul_2_row = mul_2 + row * width;
             const float* sigmoid_row = sigmoid + row * width;
@@ -341,31 +369,31 @@ void accumulate_gradient_3(float* dbasins_0_level, float* mul, const float* dres
             float* mul_row = mul + row * width;
             const float reduce_max_row = reduce_max[row];
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return -(dresidual_row[c] * div_row[c] / reduce_max_row);
+                return -(dadd_row[c] * div_row[c] / reduce_max_row);
             });
             const float div_2 = sum / reduce_sum[row];
             const float reduce_max_2_row = reduce_max_2[row];
             const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
-                const float dresidual_2 = dresidual_row[c] + static_cast<float>(residual_row[c] == reduce_max_row) *
-                    div_2 + mul_2_row[c];
-                return -(dresidual_2 / reduce_max_2_row * sigmoid_row[c]);
+                const float dadd_2 = dadd_row[c] + static_cast<float>(add_row[c] == reduce_max_row) * div_2 +
+                    mul_2_row[c];
+                return -(dadd_2 / reduce_max_2_row * sigmoid_row[c]);
             });
             const float dbasins_0_level_2 = first_micro_step_value ? sum_2 : dbasins_0_level_before[row] + sum_2;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float dresidual_2 = dresidual_row[c] + static_cast<float>(residual_row[c] == reduce_max_row) *
-                    div_2 + mul_2_row[c];
-                mul_row[c] = dresidual_2 / reduce_max_2_row * sigmoid_row[c] * cos_row[c] * gauge_row[c];
+                const float dadd_2 = dadd_row[c] + static_cast<float>(add_row[c] == reduce_max_row) * div_2 +
+                    mul_2_row[c];
+                mul_row[c] = dadd_2 / reduce_max_2_row * sigmoid_row[c] * cos_row[c] * gauge_row[c];
             }
             dbasins_0_level[row] = dbasins_0_level_2;
         }
     });
 }
 
-// accumulate_gradient_4: dbasins_0_period = first_micro_step ? dbasins.0.period_step : dbasins_0_period_before +
-// dbasins.0.period_step with dbasins.0.period_step = mul1 + mul2 + mul3 + mul4 + mul5 + mul6
+// basins_0_period_gradient:
+//   dbasins_0_period += mul1 + mul2 + mul3 + mul4 + mul5 + mul6
 // Replaces Mul
-void accumulate_gradient_4(float* dbasins_0_period, const float* mul, const float* dbasins_0_period_before,
+void basins_0_period_gradient(float* dbasins_0_period, const float* mul, const float* dbasins_0_period_before,
     const bool* first_micro_step, Stream& /*stream*/) {
     constexpr std::int64_t n = 10;
     const bool first_micro_step_value = first_micro_step[0];
@@ -380,7 +408,8 @@ void accumulate_gradient_4(float* dbasins_0_period, const float* mul, const floa
     });
 }
 
-// add_elements: loss_weight_after = loss_weight + 1
+// add_elements:
+//   loss_weight_after = loss_weight + 1
 void add_elements(float* loss_weight_after, const float* loss_weight, Stream& /*stream*/) {
     loss_weight_after[0] = loss_weight[0] + 1.0F;
 }

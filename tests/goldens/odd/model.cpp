@@ -1,12 +1,11 @@
 // model.cpp: a training step of tides.loss.
-// A gradient is overwritten in the first micro-step of a step and added to in later ones; where a call always adds, it
-// says so.
+// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
+// a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
 #include "optim/adamw.h"         // one pass over all parameters
 #include "optim/global_norm.h"   // the norm of all gradients
-#include "optim/sgd.h"
 
 using namespace thunder;
 
@@ -35,10 +34,10 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
 
     // activations, in memory that is reused
     float* const reduce_max = at<float>(arenas_.scratch, offset::reduce_max);  // (B,1)
-    float* const residual = at<float>(arenas_.scratch, offset::residual);  // (B,10)
+    float* const add = at<float>(arenas_.scratch, offset::add);  // (B,10)
     float* const reduce_max_2 = at<float>(arenas_.scratch, offset::reduce_max_2);  // (B,1)
     float* const div = at<float>(arenas_.scratch, offset::div);  // (B,10)
-    float* const residual_2 = at<float>(arenas_.scratch, offset::residual_2);  // (B,10)
+    float* const add_2 = at<float>(arenas_.scratch, offset::add_2);  // (B,10)
     float* const log = at<float>(arenas_.scratch, offset::log);  // (B,10)
     float* const reduce_sum = at<float>(arenas_.scratch, offset::reduce_sum);  // (B,1)
     float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (B,10)
@@ -48,24 +47,37 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const reduce_sum_2 = at<float>(arenas_.scratch, offset::reduce_sum_2);  // (B)
     float* const sin = at<float>(arenas_.scratch, offset::sin);  // (10,B)
     float* const dreduce_sum = at<float>(arenas_.scratch, offset::dreduce_sum);  // (B)
-    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,10)
+    float* const dadd = at<float>(arenas_.scratch, offset::dadd);  // (B,10)
     float* const neg = at<float>(arenas_.scratch, offset::neg);  // (B,10)
     float* const mul = at<float>(arenas_.scratch, offset::mul);  // (B,10)
     float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (B,10)
 
-    cos_sum_rows(reduce_max, residual, reduce_max_2, div, residual_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2,
-        gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    // reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2 from gauge,
+    // basins_0_period, basins_0_level, basins_1_period, basins_1_level
+    cos_sum_rows(reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2, gauge,
+        w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    // reduce_sum = sum over rows(cos(select))
+    // sin = sin(select)
+    // where select = log * shore_slope > 0.5 ? log * shore_slope : 1 / log
     mul_sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
+    // dreduce_sum, loss_sum_after from reduce_sum, dloss, loss_sum
     add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
         &arenas_.scalars->loss_sum, stream);
-    accumulate_gradient(g_shore_slope, dresidual, neg, mul, g_basins_1_period, dreduce_sum, sin, log, w_shore_slope,
-        g_shore_slope, &arenas_.scalars->first_micro_step, residual_2, residual, div, reduce_max_2, sigmoid, cos,
+    // dshore_slope, dadd, neg, mul, dbasins_1_period from dreduce_sum, sin, log, shore_slope, dshore_slope_before,
+    // first_micro_step, add, add_2, div, reduce_max, sigmoid, cos, basins_1_period, dbasins_1_period_before
+    shore_slope_and_basins_1_period_gradients(g_shore_slope, dadd, neg, mul, g_basins_1_period, dreduce_sum, sin, log,
+        w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, add_2, add, div, reduce_max_2, sigmoid, cos,
         w_basins_1_period, g_basins_1_period, stream);
-    // dbasins_1_level = first_micro_step ? sum(neg) : dbasins_1_level_before + sum(neg)
-    accumulate_gradient_2(g_basins_1_level, neg, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
-    accumulate_gradient_3(g_basins_0_level, mul_2, dresidual, div, reduce_max_2, reduce_sum, residual, mul, reduce_max,
+    // dbasins_1_level += sum(neg)
+    basins_1_level_gradient(g_basins_1_level, neg, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
+    // dbasins_0_level += sum(-dsub)
+    // mul = dsub * cos * gauge
+    // where dsub = (dadd + (add == reduce_max) * (sum(-(dadd * div / reduce_max)) / reduce_sum) + mul_2) / reduce_max_2
+    // * sigmoid
+    basins_0_level_gradient(g_basins_0_level, mul_2, dadd, div, reduce_max_2, reduce_sum, add, mul, reduce_max,
         sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
-    accumulate_gradient_4(g_basins_0_period, mul_2, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
+    // dbasins_0_period += mul1 + mul2 + mul3 + mul4 + mul5 + mul6
+    basins_0_period_gradient(g_basins_0_period, mul_2, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
 }
 
 void Model::loss_weight() {
@@ -87,4 +99,3 @@ void Model::update() {
         .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
         .scalars = arenas_.scalars}, stream);
 }
-

@@ -34,10 +34,10 @@ inline constexpr std::int64_t g_basins_1_period = 128;
 inline constexpr std::int64_t g_basins_1_level = 192;
 inline constexpr std::int64_t g_shore_slope = 256;
 inline constexpr std::int64_t reduce_max = 3072;
-inline constexpr std::int64_t residual = 0;
+inline constexpr std::int64_t add = 0;
 inline constexpr std::int64_t reduce_max_2 = 3136;
 inline constexpr std::int64_t div = 256;
-inline constexpr std::int64_t residual_2 = 512;
+inline constexpr std::int64_t add_2 = 512;
 inline constexpr std::int64_t log = 768;
 inline constexpr std::int64_t reduce_sum = 3200;
 inline constexpr std::int64_t sigmoid = 1024;
@@ -47,7 +47,7 @@ inline constexpr std::int64_t cos_2 = 1792;
 inline constexpr std::int64_t reduce_sum_2 = 2304;
 inline constexpr std::int64_t sin = 2048;
 inline constexpr std::int64_t dreduce_sum = 3264;
-inline constexpr std::int64_t dresidual = 2304;
+inline constexpr std::int64_t dadd = 2304;
 inline constexpr std::int64_t neg = 2560;
 inline constexpr std::int64_t mul = 2816;
 inline constexpr std::int64_t mul_2 = 512;
@@ -70,7 +70,6 @@ class Model {
     thunder::Stream& stream_;
 };
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
-
 
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
 // Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
@@ -104,14 +103,12 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always", "-"},
     {"second_moment_basins_1_level", "(B,1)", "f32", "optimizer", 704, 24, 1, 0, "always", "-"},
     {"second_moment_shore_slope", "(10,B)", "f32", "optimizer", 768, 240, 1, 0, "always", "-"},
-    {"forward_backward.residual", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 0 to 5",
+    {"forward_backward.add", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 0 to 5",
     "update.clip_factor"},
-    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2", "forward_backward.residual"},
+    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2", "forward_backward.add"},
     {"forward_backward.div", "(B,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.residual_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 0 to 3",
-    "mul_2"},
-    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 5 to 6",
-    "residual_2"},
+    {"forward_backward.add_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 0 to 3", "mul_2"},
+    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 5 to 6", "add_2"},
     {"forward_backward.log", "(B,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
     {"forward_backward.sigmoid", "(B,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
     {"forward_backward.cos", "(B,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
@@ -119,8 +116,8 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"forward_backward.cos_2", "(B,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
     {"forward_backward.sin", "(10,B)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 1 to 3", "-"},
     {"forward_backward.reduce_sum_2", "(B)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 1 to 2",
-    "dresidual"},
-    {"forward_backward.dresidual", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 3 to 5",
+    "dadd"},
+    {"forward_backward.dadd", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 3 to 5",
     "reduce_sum_2"},
     {"forward_backward.neg", "(B,10)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 3 to 4", "-"},
     {"forward_backward.mul", "(B,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 3 to 5", "-"},
