@@ -411,6 +411,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     const std::vector<BodyParameter> parameters = body_parameters(layout_, body, expressions);
     const std::vector<std::string>& names = layout_.names(body);
 
+    const std::string layers = layout_.symbols().value("L") == n ? "L" : std::to_string(n);
     out.blank();
     // Where the values that go from layer to layer lie.
     std::vector<std::string> slot_names;
@@ -420,17 +421,17 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         slot_names.push_back(slot_name(frame, op, k));
         const std::string& name = slot_names.back();
         const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
-        out.comment(fmt::format(
-            "{} {}: {}", names[body.arguments[k].index], layout_.symbols().shape(body, body.arguments[k]),
-            slots.period > 0 ? "in two slots by turns"
-                             : fmt::format("one slot a layer, and one more for what the last layer gives")));
+        // What enters the loop is where the first layer reads, what leaves it where the last one wrote.
+        out.comment(fmt::format("{} {}, {}: slot 0 is {}, slot {} {}", names[body.arguments[k].index],
+                                layout_.symbols().shape(body, body.arguments[k]),
+                                slots.period > 0 ? "in two slots by turns" : "one slot more than layers",
+                                expression(frame, op.operands[k]), layers, expression(frame, op.results[k])));
         out.open(fmt::format("const auto {} = [this](std::int64_t slot) {{", name));
         out.line(
             fmt::format("return {};", at_arena(type.dtype, arena_of(frame.entry, slots.arena),
                                                fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
         out.close("};");
     }
-    const std::string layers = layout_.symbols().value("L") == n ? "L" : std::to_string(n);
     if (reverse)
         out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else

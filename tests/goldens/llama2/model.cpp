@@ -48,7 +48,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     embedding_forward({.y = embed_tokens, .weight = w_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
         .width = C}, stream);
 
-    // x (B,T,C): one slot a layer, and one more for what the last layer gives
+    // x (B,T,C), one slot more than layers: slot 0 is embed_tokens, slot L residual
     const auto x_slot = [this](std::int64_t slot) {
         return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
     };
@@ -78,7 +78,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
         stream);
 
-    // dy (B,T,C): in two slots by turns
+    // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
         return at<float>(arenas_.scratch, offset::dy_slot + slot % 2 * offset::dy_slot_stride);
     };
