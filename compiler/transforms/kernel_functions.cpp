@@ -139,6 +139,54 @@ class Roles {
     Accumulation pending_;
 };
 
+// What a kernel of a way back does besides, by the same names: y, computed again from what the composite reads, and dx
+// that the residual's gradient is added to. Whoever calls the kernel may call them otherwise.
+void name_beside(Function& kernel, const std::string& composite) {
+    const OpDef* forward =
+        composite.ends_with("_backward") ? find_op(composite.substr(0, composite.size() - 9)) : nullptr;
+    const OpDef* backward = find_op(composite);
+    if (forward == nullptr || backward == nullptr || forward->result_names.empty() || backward->operand_names.empty())
+        return;
+    const std::vector<std::string>& read = backward->operand_names;
+    // By value: whether it depends on operands of the way back alone, but not on the first, the cotangent.
+    std::vector<bool> again(kernel.values.size(), false);
+    for (Value v : kernel.arguments) {
+        const std::string& name = kernel.info(v).name;
+        const auto same = [&](Value other) { return kernel.info(other).name == name; };
+        again[v.index] = std::find(read.begin() + 1, read.end(), name) != read.end() &&
+                         std::count_if(kernel.arguments.begin(), kernel.arguments.end(), same) == 1;
+    }
+    std::set<std::string> taken;
+    for (const ValueInfo& info : kernel.values) taken.insert(info.name);
+    const auto is_result = [&](Value v) {
+        return std::find(kernel.results.begin(), kernel.results.end(), v) != kernel.results.end();
+    };
+    const auto rename = [&](Value v, const std::string& name) {
+        if (taken.insert(name).second) kernel.info(v).name = name;
+    };
+    for (const Op& op : kernel.ops) {
+        const bool outside = op.attributes.string(part_of, "").empty();
+        again[op.results[0].index] =
+            outside && op.name != "constant" && !op.operands.empty() &&
+            std::all_of(op.operands.begin(), op.operands.end(), [&](Value v) { return v && again[v.index]; });
+        if (!outside || !is_result(op.results[0])) continue;
+        if (again[op.results[0].index] && !is_view(op)) rename(op.results[0], forward->result_names[0]);
+        if (op.name != "add" || backward->result_names.empty()) continue;
+        const std::string& dx = backward->result_names[0];
+        for (std::size_t k = 0; k < 2; ++k) {
+            ValueInfo& own = kernel.info(op.operands[k]);
+            if (own.name != dx || is_result(op.operands[k])) continue;
+            own.name = dx + "_own";
+            taken.erase(kernel.info(op.results[0]).name);
+            kernel.info(op.results[0]).name = dx;
+            const Value other = op.operands[1 - k];
+            if (std::find(kernel.arguments.begin(), kernel.arguments.end(), other) != kernel.arguments.end())
+                rename(other, "dresidual");
+            break;
+        }
+    }
+}
+
 // Parameters whose gradients the kernel accumulates, by the names that it gives to these.
 std::vector<std::string> accumulated(const Extracted& kernel, const Function& named) {
     std::vector<std::string> out;
@@ -204,6 +252,8 @@ KernelFunctions::KernelFunctions(const Module& module) {
 std::string KernelFunctions::add(const Extracted& kernel) {
     const Roles roles(kernel);
     Function function = kernel.function;
+    roles.name(function);
+    name_beside(function, kernel.composite);
     for (Op& op : function.ops) forget_origin(op);
     Function canonical = function;
     for (ValueInfo& info : canonical.values) info.name = "v";
@@ -213,7 +263,6 @@ std::string KernelFunctions::add(const Extracted& kernel) {
     const std::string key = to_string(canonical, options);
     if (auto at = known_.find(key); at != known_.end()) return at->second;
 
-    roles.name(function);
     const KernelDescription description = describe_kernel(function);
     function.kind = "kernel:" + description.kind;
     function.scope = kernel.provenance.scope;

@@ -273,6 +273,24 @@ func @main(%hidden: f32[8,64], %norm.weight: f32[64]) -> (%norm) {
     EXPECT_NE(text.find("func @rms_norm_forward(%x: f32[8,64], %weight: f32[64]) -> (%y)"), std::string::npos) << text;
 }
 
+// Besides its own the kernel of a way back computes y again, and adds what goes by on the residual stream.
+TEST(Fuse, NamesWhatAWayBackDoesBesides) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%hidden: f32[8,64], %s: f32[64], %r: f32[8,1], %dnorm: f32[8,64], %dstream: f32[8,64]) -> (%norm, %dhidden) {
+  %t = mul(%hidden, %r) : f32[8,64] at "norm"
+  %norm = mul(%t, %s) : f32[8,64] at "norm"
+  %g = mul(%dnorm, %s) {part_of = "rms_norm_backward", operand_roles = ["dy", "weight"]} : f32[8,64] at "norm"
+  %p = mul(%g, %hidden) {part_of = "rms_norm_backward", operand_roles = ["", "x"]} : f32[8,64] at "norm"
+  %q = mul(%p, %r) {part_of = "rms_norm_backward", operand_roles = ["", "rstd"], result_role = "dx"} : f32[8,64] at "norm"
+  %dhidden = add(%dstream, %q) : f32[8,64]
+}
+)");
+    EXPECT_NE(text.find("-> (%y, %dx)"), std::string::npos) << text;
+    EXPECT_NE(text.find("%dx = add(%dresidual, %dx_own)"), std::string::npos) << text;
+    EXPECT_NE(text.find("func @rms_norm_backward_add("), std::string::npos) << text;
+}
+
 // Two values with one role keep their own names, and so does one value with two.
 TEST(Fuse, RolesThatAreSharedNameNothing) {
     const std::string text = fused_text(R"(module "m" values

@@ -96,8 +96,8 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm:
-    //   post_attention_layernorm = x * rstd * weight
-    //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+    //   y = x * rstd * weight
+    //   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
     //   dweight += sum over rows(dy * (x * rstd))
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
         saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy,
@@ -132,8 +132,8 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // input_layernorm:
-    //   post_attention_layernorm = x * rstd * weight
-    //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+    //   y = x * rstd * weight
+    //   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
     //   dweight += sum over rows(dy * (x * rstd))
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
         w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, first_micro_step, stream);

@@ -191,14 +191,14 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 }
 
 // rms_norm_backward_add:
-//   post_attention_layernorm = x * rstd * weight
-//   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+//   y = x * rstd * weight
+//   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
 //   dweight += sum over rows(dy * (x * rstd))
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
-void rms_norm_backward_add(float* post_attention_layernorm, float* dresidual, float* dweight, const float* x,
-    const float* rstd, const float* weight, const float* dy, const float* dy_2, const float* dweight_before,
-    const bool* first_micro_step, Stream& stream) {
+void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
+    const float* dy, const float* dresidual, const float* dweight_before, const bool* first_micro_step,
+    Stream& stream) {
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -206,10 +206,10 @@ void rms_norm_backward_add(float* post_attention_layernorm, float* dresidual, fl
         [&](std::int64_t begin, std::int64_t end, float* partial) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* x_row = x + row * width;
-                const float* dy_2_row = dy_2 + row * width;
+                const float* dresidual_row = dresidual + row * width;
                 const float* dy_row = dy + row * width;
-                float* post_attention_layernorm_row = post_attention_layernorm + row * width;
-                float* dresidual_row = dresidual + row * width;
+                float* y_row = y + row * width;
+                float* dx_row = dx + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
                     return dy_row[c] * weight[c] * (x_row[c] * rstd_row);
@@ -218,11 +218,11 @@ void rms_norm_backward_add(float* post_attention_layernorm, float* dresidual, fl
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float mul_2 = x_row[c] * rstd_row;
-                    const float post_attention_layernorm_2 = mul_2 * weight[c];
-                    const float dresidual_2 = dy_2_row[c] + rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
+                    const float y_2 = mul_2 * weight[c];
+                    const float dx_2 = dresidual_row[c] + rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
                     partial[c] += dy_row[c] * mul_2;
-                    post_attention_layernorm_row[c] = post_attention_layernorm_2;
-                    dresidual_row[c] = dresidual_2;
+                    y_row[c] = y_2;
+                    dx_row[c] = dx_2;
                 }
             }
         },
