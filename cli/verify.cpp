@@ -65,7 +65,10 @@ int verify_command(VerifyOptions o) {
         const bool ok = worst.error <= o.tolerance;
         failed += ok ? 0 : 1;
         fmt::print("{:<{}}  {:>9}  {:>9.1e}  {:>15.8e}  {:>15.8e}{}\n", row.name, width, row.checks.size(), worst.error,
-                   worst.actual, worst.expected, ok ? "" : fmt::format("  wrong, at {}", worst.what));
+                   worst.actual, worst.expected,
+                   !ok          ? fmt::format("  wrong, at {}", worst.what)
+                   : worst.kink ? "  between the slopes of a kink"
+                                : "");
     }
     // What is 0 whatever its rule is has not been compared.
     const bool nothing = std::all_of(rows.begin(), rows.end(), [](const Row& row) {
@@ -88,8 +91,8 @@ int verify_command(VerifyOptions o) {
     d.message = fmt::format("{} of {} gradients do not agree with differences of the loss within {:.0e}", failed,
                             rows.size(), o.tolerance);
     d.help =
-        "where the loss has a kink (relu, max) another --seed avoids it; else the rule of an op is wrong: please "
-        "report it";
+        "where the loss jumps (comparisons, rounding, an index that is computed) another --seed may avoid it; else the "
+        "rule of an op is wrong: please report it";
     throw UserError(std::move(d));
 }
 

@@ -74,6 +74,14 @@ TEST_F(Commands, VerifyShowsEveryParameter) {
     EXPECT_NE(ran.out.find("9 gradients agree with differences within 1e-06\n"), std::string::npos) << ran.out;
 }
 
+// Its loss has slopes of a thousand beside slopes of one.
+TEST_F(Commands, VerifyTakesSteepLosses) {
+    for (const char* seed : {"1", "2", "3", "4", "5", "6"}) {
+        const Ran ran = run("verify " + fixtures + "/odd/tides.loss.onnx --seed " + seed);
+        EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+    }
+}
+
 TEST_F(Commands, VerifyTakesRolledLayers) {
     const Ran ran = run("verify --elements 1 --directions 1 " + fixtures + "/llama2/dynamo.logits.onnx");
     EXPECT_EQ(ran.status, 0) << ran.err;

@@ -46,6 +46,55 @@ TEST(GradientCheck, RightGradientsPass) {
     EXPECT_LT(worst(differentiated()), 1e-8);
 }
 
+// cos(1 / x) where 1 / x is about 1000: a step of 1e-4 goes through a dozen waves.
+TEST(GradientCheck, ASteepLossIsNoWrongGradient) {
+    Report report;
+    Module module = differentiate(parse_module(R"(module "m" values
+func @main(%x: f32[3] input "x", %p: f32[3] parameter "p") -> (%loss "loss") {
+  %q = mul(%p, %x) : f32[3]
+  %i = reciprocal(%q) : f32[3]
+  %c = cos(%i) : f32[3]
+  %loss = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[]
+}
+)"),
+                                  {}, report);
+    const std::vector<Members> arguments = {
+        {Tensor::floats({3}, {1e-3, 2, 3})}, {Tensor::floats({3}, {1, 1, 1})}, {Tensor::floats({}, {1})}};
+    for (const GradientCheck& c : check_gradients(module, arguments)) {
+        EXPECT_LT(c.error, 1e-6) << c.what << ": " << c.actual << ", by differences " << c.expected;
+        EXPECT_FALSE(c.kink);
+    }
+    for (Op& op : module.main().ops)
+        if (op.name == "mul") std::swap(op.operands[0], op.operands[1]);  // changes nothing
+    for (Op& op : module.main().ops)
+        if (op.name == "sin") op.name = "cos";
+    EXPECT_GT(check_gradients(module, arguments).front().error, 1e-3);
+}
+
+// At a kink every gradient between the slopes is right, and no other: max(p, 0) + p / 2 at p = 0.
+TEST(GradientCheck, KinksAreNoWrongGradients) {
+    auto checked = [](double gradient) {
+        const Module module = parse_module(R"(module "m" values
+func @main(%p: f32[1] parameter "p", %dloss: f32[] scalar "dloss") -> (%loss "loss", %dp "dp") {
+  %half = constant() {value = <f32[] splat 0.5>} : f32[]
+  %r = relu(%p) : f32[1]
+  %h = mul(%p, %half) : f32[1]
+  %s = add(%r, %h) : f32[1]
+  %loss = reduce_sum(%s) {axes = [0], keep_dims = false} : f32[]
+  %dp = constant() {value = <f32[1] splat )" +
+                                           std::to_string(gradient) + R"(>} : f32[1]
+}
+)");
+        const std::vector<Members> arguments = {{Tensor::floats({1}, {0})}, {Tensor::floats({}, {1})}};
+        return check_gradients(module, arguments, {.directions = 0, .elements = 1}).front();
+    };
+    for (double right : {0.5, 0.75, 1.5}) {
+        EXPECT_LT(checked(right).error, 1e-6) << right;
+        EXPECT_TRUE(checked(right).kink) << right;
+    }
+    for (double wrong : {0.0, 0.4, 1.6}) EXPECT_GT(checked(wrong).error, 1e-3) << wrong;
+}
+
 TEST(GradientCheck, AMissingTermIsFound) {
     Module module = differentiated();
     Function& backward = *module.find("layer_backward");
