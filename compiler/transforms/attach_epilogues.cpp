@@ -9,7 +9,7 @@
 #include "compiler/ops/linear.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/attach_parts.h"
-#include "compiler/transforms/rewrite.h"
+#include "compiler/transforms/function_tools.h"
 
 namespace thunderc {
 namespace attach {
@@ -42,34 +42,8 @@ bool Editor::depends(Value v, std::int32_t index) const {
 
 void Editor::finish() {
     std::erase_if(f.ops, [](const Op& op) { return op.name.empty(); });
+    order_by_dependencies(f);  // what follows takes an order in which values are defined before they are read
     remove_dead_code(f);
-    refresh();
-    // Depth first in the order of the list, so that a list in order stays as it is.
-    std::vector<Op> sorted;
-    enum class State : std::uint8_t { open, entered, done };
-    std::vector<State> state(f.ops.size(), State::open);
-    std::vector<std::pair<std::int32_t, std::size_t>> stack;  // op, next operand
-    for (std::size_t root = 0; root < f.ops.size(); ++root) {
-        if (state[root] == State::open) stack.emplace_back(static_cast<std::int32_t>(root), 0);
-        while (!stack.empty()) {
-            auto& [at, next] = stack.back();
-            const auto k = static_cast<std::size_t>(at);
-            state[k] = State::entered;
-            if (next == f.ops[k].operands.size()) {
-                state[k] = State::done;
-                sorted.push_back(std::move(f.ops[k]));
-                stack.pop_back();
-                continue;
-            }
-            const Value v = f.ops[k].operands[next++];
-            const std::int32_t definition = v ? uses.definition[v.index] : -1;
-            if (definition < 0) continue;
-            const State other = state[static_cast<std::size_t>(definition)];
-            check(other != State::entered, fmt::format("@{}: %{} depends on itself", f.name, f.info(v).name));
-            if (other == State::open) stack.emplace_back(definition, 0);
-        }
-    }
-    f.ops = std::move(sorted);
     refresh();
 }
 

@@ -9,7 +9,7 @@
 #include "compiler/executors/executor.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/rewrite.h"
+#include "compiler/transforms/function_tools.h"
 
 namespace thunderc {
 namespace {

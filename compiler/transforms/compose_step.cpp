@@ -132,8 +132,7 @@ Function forward_backward(const Function& main, const MainResults& results) {
     b.set_provenance({});
     f.results.back() = b.op("add", {loss_before, b.cast(main.results[0], DType::f32)}, {}, "loss_sum_after");
     f.result_names.back() = f.info(loss_before).name;
-    remove_dead_ops(f);
-    compact_values(f);
+    remove_dead_code(f);
     return f;
 }
 

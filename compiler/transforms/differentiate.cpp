@@ -534,8 +534,7 @@ Module Differentiator::run() {
         names.push_back("d" + unique[main.arguments[k].index]);
     }
     f.result_names = std::move(names);
-    remove_dead_ops(f);
-    compact_values(f);
+    remove_dead_code(f);
     out_.functions.front() = std::move(f);
     remove_unreached_functions(out_);
     order_functions();

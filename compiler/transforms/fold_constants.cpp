@@ -7,7 +7,7 @@
 
 #include "compiler/analysis/constant_fold.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/rewrite.h"
+#include "compiler/transforms/function_tools.h"
 
 namespace thunderc {
 namespace {

@@ -8,9 +8,10 @@
 
 namespace thunderc {
 
-void remove_dead_ops(Function& function) {
+std::size_t remove_dead_ops(Function& function) {
     Mask used(function.values.size(), false);
-    for (Value v : function.results) used[v.index] = true;
+    for (Value v : function.results)
+        if (v) used[v.index] = true;
     std::vector<bool> keep(function.ops.size(), false);
     for (std::size_t k = function.ops.size(); k-- > 0;) {
         const Op& op = function.ops[k];
@@ -25,7 +26,15 @@ void remove_dead_ops(Function& function) {
         if (to != k) function.ops[to] = std::move(function.ops[k]);
         ++to;
     }
+    const std::size_t dropped = function.ops.size() - to;
     function.ops.resize(to);
+    return dropped;
+}
+
+std::size_t remove_dead_code(Function& function) {
+    const std::size_t dropped = remove_dead_ops(function);
+    compact_values(function);
+    return dropped;
 }
 
 void compact_values(Function& function) {
@@ -38,11 +47,16 @@ void compact_values(Function& function) {
     };
     for (Value& v : function.arguments) define(v);
     for (Op& op : function.ops) {
-        for (Value& v : op.operands)
-            if (v) v = to[v.index];
+        for (Value& v : op.operands) {
+            if (!v) continue;
+            if (!to[v.index])
+                throw InternalError("@" + function.name + " reads %" + function.info(v).name + " before it is defined");
+            v = to[v.index];
+        }
         for (Value& v : op.results) define(v);
     }
-    for (Value& v : function.results) v = to[v.index];
+    for (Value& v : function.results)
+        if (v) v = to[v.index];
     for (ValueInfo& info : values)
         if (info.placement.view_of) info.placement.view_of = to[info.placement.view_of.index];
     function.values = std::move(values);
@@ -79,7 +93,7 @@ void order_by_dependencies(Function& function) {
             }
             state[top] = State::done;
             open.pop_back();
-            ordered.push_back(function.ops[top]);
+            ordered.push_back(std::move(function.ops[top]));
         }
     }
     function.ops = std::move(ordered);

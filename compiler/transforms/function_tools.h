@@ -12,13 +12,18 @@ namespace thunderc {
 
 using Mask = std::vector<bool>;  // by value, argument, result or operand of one function or op
 
-// Drops ops none of whose results is used. Before plan every op is pure, so nothing else can be lost.
-void remove_dead_ops(Function& function);
+// Drops ops none of whose results is used; values keep their numbers. Ops stand behind what they read. Before plan
+// every op is pure, so nothing else can be lost. Returns the number of ops dropped.
+std::size_t remove_dead_ops(Function& function);
+
+// The same, and then compact_values.
+std::size_t remove_dead_code(Function& function);
 
 // Drops functions that none of the first `entries` functions reaches; the order of the others stays.
 void remove_unreached_functions(Module& module, std::size_t entries = 1);
 
-// Drops the entries of values that nothing defines; the others are numbered in the order of definition.
+// Drops the entries of values that nothing defines; the others are numbered in the order of definition. Ops stand
+// behind what they read.
 void compact_values(Function& function);
 
 // Puts each op behind what it reads, and otherwise keeps the order.

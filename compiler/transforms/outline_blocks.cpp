@@ -183,8 +183,7 @@ void replace_by_calls(Function& f, const BlockRun& run, const Function& body, co
     f.ops = std::move(ops);
     substitute(f, replaced);
     order_by_dependencies(f);
-    remove_dead_ops(f);  // constants that moved into the function
-    compact_values(f);
+    remove_dead_code(f);  // constants that moved into the function
 }
 
 }  // namespace

@@ -15,7 +15,8 @@
 
 namespace thunderc {
 
-// The ops that a match consists of, in the order of the graph: pointers into one list of ops.
+// The ops that a match consists of, in the order of the graph: all of them lie in one list of ops, so that their
+// addresses have its order.
 class Matched {
   public:
     void add(const Op* op) {

@@ -40,8 +40,4 @@ class Rewriter {
     std::vector<Value> now_;  // by old value
 };
 
-// Drops ops whose results nothing reads, and then values that nothing defines. Arguments stay. Returns the number of
-// ops.
-std::size_t remove_dead_code(Function& function);
-
 }  // namespace thunderc

@@ -206,8 +206,7 @@ void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
     }
     substitute(f, replaced);
     order_by_dependencies(f);
-    remove_dead_ops(f);  // members that nothing reads
-    compact_values(f);
+    remove_dead_code(f);  // members that nothing reads
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include "compiler/analysis/constant_fold.h"
 #include "compiler/analysis/constant_value.h"
 #include "compiler/ops/op.h"
+#include "compiler/transforms/function_tools.h"
 #include "compiler/transforms/pattern.h"
-#include "compiler/transforms/rewrite.h"
 
 namespace thunderc {
 namespace {

@@ -209,8 +209,7 @@ SplitFunction split_function(const Function& joint, std::size_t forward_ops, con
     out.forward.ops.resize(forward_ops);
     out.forward.results.insert(out.forward.results.end(), extra.begin(), extra.end());
     out.forward.result_names.clear();
-    remove_dead_ops(out.forward);
-    compact_values(out.forward);
+    remove_dead_code(out.forward);
     return out;
 }
 
