@@ -173,7 +173,8 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
     const bool nested = loops_.columns.size() > 1;
     if (nested) {
         std::string start = "0";
-        if (n.op != "sum") start = fmt::format("std::numeric_limits<{0}>::lowest()", type);
+        if (n.op != "sum" && is_float(n.dtype)) start = fmt::format("-std::numeric_limits<{}>::infinity()", type);
+        if (n.op != "sum" && !is_float(n.dtype)) start = fmt::format("std::numeric_limits<{}>::lowest()", type);
         if (target.empty()) out_.line(fmt::format("{} {} = {};", type, name, start));
         open_columns();
         prefix = target.empty() ? name + (n.op == "sum" ? " += " : " = vec_math::max(" + name + ", ") : target + " += ";

@@ -133,6 +133,12 @@ OpDef reduce_max() {
     };
     def.samples.push_back(
         {"infinite", {f32_of({2, 3}, {-INFINITY, -INFINITY, -INFINITY, 0, INFINITY, NAN}, false)}, over({1}, false)});
+    def.samples.push_back(
+        {"infinite_apart",
+         {f32_of({2, 3, 2},
+                 {-INFINITY, -INFINITY, 0, -INFINITY, -INFINITY, NAN, -INFINITY, -INFINITY, 1, 2, -INFINITY, 3},
+                 false)},
+         over({0, 2}, false)});
     return def;
 }
 
