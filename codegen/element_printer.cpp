@@ -22,6 +22,8 @@ std::string literal_text(double value, DType dtype) {
         return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
     }
     if (is_float(dtype)) return float_literal_text(value);
+    if (value <= -0x1p63) return "std::numeric_limits<std::int64_t>::min()";
+    if (value >= 0x1p63) return "std::numeric_limits<std::int64_t>::max()";
     return fmt::format("{}", static_cast<std::int64_t>(value));
 }
 

@@ -128,14 +128,19 @@ Tensor permuted(const Tensor& t, const Dims& permutation) {
     return out;
 }
 
-double apply(const std::string& op_name, const double* operands, const Type& type) {
-    double value = operands[0];
-    if (op_name == "select") {
-        value = operands[0] != 0 ? operands[1] : operands[2];
-    } else if (op_name != "cast") {
-        value = op_def(op_name).elementwise->evaluate(operands);
-    }
-    return convert(value, type.dtype);
+// An elementwise op of splats, by the op's reference, which is exact for integers; nullptr where it is an integer that
+// no splat can hold, too often to be written out.
+ConstPtr splat_result(const std::string& name, const std::vector<ConstPtr>& operands, const Type& type) {
+    ConstExpr one;
+    one.kind = name == "select" ? Kind::select : Kind::elementwise;
+    one.type = with_dims(type, {});
+    one.op_name = name;
+    for (const ConstPtr& e : operands) one.operands.push_back(ConstExpr::splat(with_dims(e->type, {}), e->value));
+    Tensor value = materialize(one);
+    round_to_dtype(value);
+    if (value.floating() || is_exact(value.i[0])) return ConstExpr::splat(type, value.at(0));
+    if (element_count(type.dims) > largest_dense_constant) return nullptr;
+    return ConstExpr::dense(broadcast_tensor(value, type.dims));
 }
 
 // The same node with each operand seen through `view`.
@@ -239,11 +244,8 @@ ConstPtr simplified_select(const ConstPtr& condition, const ConstPtr& then, cons
 
 // What holds whatever the number of elements is; operands have the result's dims.
 ConstPtr simplified_elementwise(const std::string& name, const std::vector<ConstPtr>& e, const Type& type) {
-    if (std::all_of(e.begin(), e.end(), [](const ConstPtr& o) { return o->kind == Kind::splat; })) {
-        std::vector<double> values;
-        for (const ConstPtr& o : e) values.push_back(o->value);
-        return ConstExpr::splat(type, apply(name, values.data(), type));
-    }
+    if (std::all_of(e.begin(), e.end(), [](const ConstPtr& o) { return o->kind == Kind::splat; }))
+        return splat_result(name, e, type);
     if (name == "select") return simplified_select(e[0], e[1], e[2]);
     if (name == "cast" && e[0]->type == type) return e[0];
     if (name == "and" || name == "or") {
@@ -271,14 +273,13 @@ ConstPtr simplified_elementwise(const std::string& name, const std::vector<Const
         }
     }
     if (selects == 1 && selects + splats == e.size()) {
-        std::vector<double> values;
-        for (const ConstPtr& o : e) values.push_back(o->value);
+        std::vector<ConstPtr> operands = e;
         auto branch = [&](std::size_t side) {
-            values[at] = e[at]->operands[side]->value;
-            return ConstExpr::splat(type, apply(name, values.data(), type));
+            operands[at] = e[at]->operands[side];
+            return splat_result(name, operands, type);
         };
         ConstPtr then = branch(1), otherwise = branch(2);
-        return simplified_select(e[at]->operands[0], then, otherwise);
+        if (then && otherwise) return simplified_select(e[at]->operands[0], then, otherwise);
     }
     return nullptr;
 }
@@ -287,7 +288,8 @@ ConstPtr simplified_elementwise(const std::string& name, const std::vector<Const
 
 std::optional<double> splat_value(const ConstExpr& e) {
     if (e.kind == Kind::splat) return e.value;
-    if (e.kind == Kind::dense && e.data->size() == 1) return e.data->at(0);
+    if (e.kind == Kind::dense && e.data->size() == 1 && (e.data->floating() || is_exact(e.data->i[0])))
+        return e.data->at(0);
     return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "compiler/analysis/constant_fold.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
@@ -276,7 +277,7 @@ std::size_t KernelEvaluation::constant(const ConstExpr& expr, const AffineIndex&
             return add_unique(std::move(node));
         }
         case ConstExpr::Kind::dense: {
-            if (expr.data && expr.data->size() == 1) return literal(expr.type.dtype, expr.data->at(0));
+            if (std::optional<double> value = splat_value(expr)) return literal(expr.type.dtype, *value);
             throw NotExpressible("a dense constant within a kernel");
         }
     }

@@ -1,5 +1,6 @@
 #include "compiler/ir/constant.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -11,6 +12,17 @@ namespace {
 
 bool same(double a, double b) {
     return a == b || (std::isnan(a) && std::isnan(b));
+}
+
+bool same_element(const Tensor& a, std::int64_t k, const Tensor& b, std::int64_t j) {
+    if (a.floating()) return same(a.at(k), b.at(j));
+    return a.i[static_cast<std::size_t>(k)] == b.i[static_cast<std::size_t>(j)];
+}
+
+// Integers of which sums and differences are exact as doubles as well.
+bool are_small(const Tensor& tensor) {
+    constexpr std::int64_t most = std::int64_t{1} << 51;
+    return std::all_of(tensor.i.begin(), tensor.i.end(), [](std::int64_t v) { return -most <= v && v <= most; });
 }
 
 // base and step where the elements are base + sum of step[d] * index[d], exactly.
@@ -64,13 +76,13 @@ ConstPtr ConstExpr::affine(Type type, double base, std::vector<double> step) {
 
 ConstPtr ConstExpr::dense(Tensor tensor) {
     if (tensor.size() > 0) {
-        bool constant = true;
-        for (std::int64_t k = 1; k < tensor.size() && constant; ++k) constant = same(tensor.at(k), tensor.at(0));
+        bool constant = tensor.floating() || is_exact(tensor.i[0]);
+        for (std::int64_t k = 1; k < tensor.size() && constant; ++k) constant = same_element(tensor, k, tensor, 0);
         if (constant) return splat(tensor.type, tensor.at(0));
         double base = 0;
         std::vector<double> step;
         // Two floats are always "affine"; that would hide data behind a formula that nobody wrote.
-        if ((!tensor.floating() || tensor.size() > 2) && find_affine(tensor, base, step))
+        if ((tensor.floating() ? tensor.size() > 2 : are_small(tensor)) && find_affine(tensor, base, step))
             return affine(tensor.type, base, std::move(step));
     }
     ConstExpr e;
@@ -106,8 +118,14 @@ bool equal(const ConstExpr& a, const ConstExpr& b) {
         if (!equal(*a.operands[k], *b.operands[k])) return false;
     if (a.kind != ConstExpr::Kind::dense || a.data == b.data) return true;
     for (std::int64_t k = 0; k < a.data->size(); ++k)
-        if (!same(a.data->at(k), b.data->at(k))) return false;
+        if (!same_element(*a.data, k, *b.data, k)) return false;
     return true;
+}
+
+bool is_exact(std::int64_t value) {
+    Tensor t = Tensor::ints({0});
+    t.set(0, static_cast<double>(value));
+    return t.i[0] == value;
 }
 
 }  // namespace thunderc

@@ -19,7 +19,7 @@ class ConstExpr {
     enum class Kind : std::uint8_t {
         splat,        // value everywhere
         affine,       // base + sum of step[d] * index[d]
-        dense,        // held data, or data that `load` brings when asked (external files are read only then)
+        dense,        // held data; also of one integer that is_exact denies
         elementwise,  // op_name applied to operands: add, le, and, not, cast, ...
         select,       // operands: condition, then, else
     };
@@ -36,11 +36,14 @@ class ConstExpr {
 
     static ConstPtr splat(Type type, double value);
     static ConstPtr affine(Type type, double base, std::vector<double> step);
-    static ConstPtr dense(Tensor tensor);  // becomes splat or affine where it is one
+    static ConstPtr dense(Tensor tensor);  // becomes splat or affine where it is one, exactly
     static ConstPtr elementwise(Type type, std::string op_name, std::vector<ConstPtr> operands);
     static ConstPtr select(ConstPtr condition, ConstPtr then, ConstPtr otherwise);
 };
 
 bool equal(const ConstExpr& a, const ConstExpr& b);  // structurally
+
+// Splats and steps are doubles: whether an integer comes back from one as it was (2^53 + 1 does not).
+bool is_exact(std::int64_t value);
 
 }  // namespace thunderc

@@ -182,10 +182,14 @@ OpDef clip() {
         for (std::size_t k = 1; k < 3; ++k) {
             if (!bound(op, k)) continue;
             Tensor limit = broadcast_tensor(x[k], y[0].dims);
-            for (std::int64_t e = 0; e < out.size(); ++e) {
-                bool beyond = k == 1 ? out.at(e) < limit.at(e) : out.at(e) > limit.at(e);
-                if (beyond) out.set(e, limit.at(e));
-            }
+            auto to_limit = [k](auto& values, const auto& limits) {
+                for (std::size_t e = 0; e < values.size(); ++e)
+                    if (k == 1 ? values[e] < limits[e] : values[e] > limits[e]) values[e] = limits[e];
+            };
+            if (out.floating())
+                to_limit(out.f, limit.f);
+            else
+                to_limit(out.i, limit.i);
         }
         return std::vector<Tensor>{out};
     };

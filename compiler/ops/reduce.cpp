@@ -236,9 +236,11 @@ OpDef argmax() {
         Tensor out(y[0]);
         for (std::int64_t k = 0; k < out.size(); ++k) {
             std::int64_t base = k / inner * inner * n + k % inner, best = 0;
+            auto above = [](auto a, auto b) { return a > b || (a != a && b == b); };
             for (std::int64_t i = 1; i < n; ++i) {
-                const double value = x[0].at(base + i * inner), most = x[0].at(base + best * inner);
-                if (value > most || (std::isnan(value) && !std::isnan(most))) best = i;
+                const auto at = static_cast<std::size_t>(base + i * inner),
+                           now = static_cast<std::size_t>(base + best * inner);
+                if (x[0].floating() ? above(x[0].f[at], x[0].f[now]) : above(x[0].i[at], x[0].i[now])) best = i;
             }
             out.i[static_cast<std::size_t>(k)] = best;
         }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "compiler/analysis/constant_fold.h"
 #include "compiler/analysis/kernel_costs.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr std::size_t most_ops = 128;
 
 bool has_dense_part(const ConstExpr& expr) {
-    if (expr.kind == ConstExpr::Kind::dense) return expr.type.elements() != 1;
+    if (expr.kind == ConstExpr::Kind::dense) return !splat_value(expr);
     return std::any_of(expr.operands.begin(), expr.operands.end(),
                        [](const ConstPtr& operand) { return has_dense_part(*operand); });
 }

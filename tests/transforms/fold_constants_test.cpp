@@ -161,6 +161,45 @@ TEST(ConstantFold, TheEndOfASliceSurvives) {
     EXPECT_EQ(materialize(*ConstExpr::splat(type, -0x1p63)).i[0], std::numeric_limits<std::int64_t>::min());
 }
 
+// 2^53 + 1 is no double: neither one such number nor many become a splat or an affine expression.
+TEST(ConstantFold, IntegersThatNoDoubleHoldsStay) {
+    const std::int64_t odd = (std::int64_t{1} << 53) + 1;
+    for (const std::vector<std::int64_t>& values :
+         {std::vector{odd}, std::vector{odd, odd}, std::vector{odd, odd - 1}, std::vector{odd - 1, odd, odd + 1}}) {
+        const ConstPtr e = ConstExpr::dense(Tensor::ints(values));
+        EXPECT_EQ(e->kind, ConstExpr::Kind::dense);
+        EXPECT_EQ(materialize(*e).i, values);
+        EXPECT_FALSE(splat_value(*e).has_value());
+    }
+    EXPECT_FALSE(equal(*ConstExpr::dense(Tensor::ints({odd, 0})), *ConstExpr::dense(Tensor::ints({odd - 1, 0}))));
+    EXPECT_EQ(ConstExpr::dense(Tensor::ints({odd - 1}))->kind, ConstExpr::Kind::splat);
+    EXPECT_EQ(ConstExpr::dense(Tensor::ints({std::numeric_limits<std::int64_t>::max()}))->kind, ConstExpr::Kind::splat);
+    EXPECT_EQ(ConstExpr::dense(Tensor::ints({3, 5, 7}))->kind, ConstExpr::Kind::affine);
+}
+
+// What is folded is what a program would compute: integers exactly, a division by 0 to 0.
+TEST(ConstantFold, IntegersAreFoldedExactly) {
+    const Type one = Type::tensor(DType::i64, {}), three = Type::tensor(DType::i64, {3});
+    auto i64 = [&](double v) { return ConstExpr::splat(one, v); };
+    auto folded = [&](const char* op, double a, double b) {
+        return materialize(*elementwise_constant(op, {i64(a), i64(b)}, three)).i;
+    };
+    const std::int64_t odd = (std::int64_t{1} << 53) + 1;
+    EXPECT_EQ(folded("add", 0x1p53, 1), std::vector(3, odd));
+    EXPECT_EQ(folded("sub", -0x1p53, 1), std::vector(3, -odd));
+    EXPECT_EQ(folded("mul", 0x1p27 + 1, 0x1p27 - 1), std::vector(3, (std::int64_t{1} << 54) - 1));
+    EXPECT_EQ(folded("div", 7, 0), std::vector<std::int64_t>(3, 0));
+    EXPECT_EQ(folded("div", -7, 2), std::vector<std::int64_t>(3, -3));
+    const ConstPtr condition = ConstExpr::dense([] {
+        Tensor t(Type::tensor(DType::boolean, {3}));
+        t.i = {1, 0, 1};
+        return t;
+    }());
+    const ConstPtr large = ConstExpr::splat(three, 0x1p53), none = ConstExpr::splat(three, 0);
+    const ConstPtr sum = elementwise_constant("add", {ConstExpr::select(condition, large, none), i64(1)}, three);
+    EXPECT_EQ(materialize(*sum).i, (std::vector<std::int64_t>{odd, 1, odd}));
+}
+
 TEST(ConstantFold, LargeTablesAreNotRepeated) {
     ConstPtr table = ConstExpr::dense(Tensor::floats({3}, {1, 5, 2}));
     EXPECT_EQ(broadcast_constant(table, {1 << 21, 3}), nullptr);
