@@ -137,7 +137,10 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
     const Elementwise& rule = *op_def(n.op).elementwise;
     std::vector<ExpressionText> operands;
     for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
-    return {fill_template(rule.code, rule.precedence, operands, scalar_type(n.dtype)), rule.precedence};
+    const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
+    const int precedence = call ? 4 : rule.precedence;
+    return {fill_template(call ? rule.integer_code : rule.code, precedence, operands, scalar_type(n.dtype)),
+            precedence};
 }
 
 std::string ElementPrinter::partial_text(std::size_t k) const {

@@ -120,6 +120,14 @@ const BinaryRow rows[] = {
      "{0} xor {1}", 1, true, Takes::booleans, nullptr, nullptr, 0, 1},
 };
 
+// The type is said, since a literal is an int whatever the tensor holds. A processor stops at a divisor of 0.
+std::string_view integer_code(std::string_view name) {
+    if (name == "div") return "vec_math::quotient<{t}>({0}, {1})";
+    if (name == "pow") return "vec_math::pow<{t}>({0}, {1})";
+    if (name == "max") return "vec_math::max<{t}>({0}, {1})";
+    return name == "min" ? "vec_math::min<{t}>({0}, {1})" : "";
+}
+
 std::vector<Type> infer_binary(const InferInput& in, Takes takes) {
     require_operands(in, 2);
     for (std::size_t k = 0; k < 2; ++k) {
@@ -160,7 +168,8 @@ OpDef binary(const BinaryRow& row) {
     def.source = row.source;
     def.commutative = row.commutative;
     def.infer = [takes = row.takes](const InferInput& in) { return infer_binary(in, takes); };
-    Elementwise rule{row.evaluate, row.code, row.text, row.precedence};
+    Elementwise rule{row.evaluate, row.code, row.text, row.precedence, {}};
+    rule.integer_code = integer_code(def.name);
     def.elementwise = rule;
     def.reference = [rule, integer = row.integer](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};
@@ -182,6 +191,7 @@ OpDef binary(const BinaryRow& row) {
         return d;
     };
     add_arithmetic_samples(def, row);
+    if (def.name == "div") def.samples.push_back({"by_zero", {i64_of({3}, {-7, 0, 9}), i64_of({2, 1}, {0, -1})}, {}});
     return def;
 }
 

@@ -72,6 +72,7 @@ struct Elementwise {
         code;  // C++ and CUDA on f32 scalars: "{0} + {1}", "vec_math::exp({0})"; {t}: the result's C++ type
     std::string_view formula;  // for comments: "exp({0})"
     int precedence = 0;        // of `code` and `formula`: 3 product, 2 sum, 1 comparison, 0 conditional; 4 atom or call
+    std::string_view integer_code = {};  // a call, instead of `code` where the result is an integer
 };
 
 // ---- how a claimed composite becomes a call of the runtime's menu

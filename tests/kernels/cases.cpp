@@ -250,6 +250,16 @@ std::vector<KernelCase> pattern_cases() {
         make_case("integer_sum", {{"labels", Type::tensor(DType::i64, {5, 40})}}, [](Builder& b, const Values& v) {
             return Values{b.reduce_sum(v[0], {0, 1}), b.reduce_sum(v[0], {0})};
         }));
+    // Literals are ints, whatever the tensor holds; integers that no double holds are read from a table.
+    cases.push_back(
+        make_case("integer_constants", {{"ids", Type::tensor(DType::i64, {4, 7})}}, [](Builder& b, const Values& v) {
+            Value two = b.scalar(DType::i64, 2), least = b.scalar(DType::i64, -0x1p63);
+            Tensor large = Tensor::ints({9007199254740993});
+            large.type.dims = {};
+            Value sum = b.add(v[0], b.constant(ConstExpr::dense(large)));
+            Value limited = b.op("max", {b.op("min", {v[0], two}), least});
+            return Values{sum, b.add(limited, b.op("pow", {b.div(v[0], two), two}))};
+        }));
     // A reshape that no index space makes affine stays outside of kernels; what it reads becomes memory.
     cases.push_back(
         make_case("uneven_reshape", {{"x", f32({4, 6})}, {"z", f32({3, 8})}}, [](Builder& b, const Values& v) {

@@ -24,7 +24,9 @@ void print() {
             std::string name = signature(*def, sample);
             if (name.empty() || !done.insert(name).second) continue;
             std::vector<DType> types = element_types(*def, sample);
-            std::string result = cpp_type(types.back()), code(def->elementwise->code);
+            const Elementwise& rule = *def->elementwise;
+            const bool call = !is_float(types.back()) && !rule.integer_code.empty();
+            std::string result = cpp_type(types.back()), code(call ? rule.integer_code : rule.code);
             std::cout << "void " << name
                       << "(const std::vector<const void*>& operands, void* result, std::int64_t count) {\n";
             for (std::size_t k = 0; k + 1 < types.size(); ++k) {

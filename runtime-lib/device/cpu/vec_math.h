@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace thunder::math {
 
@@ -51,6 +52,13 @@ inline T min(T a, T b) {
 template <std::integral T>
 inline T max(T a, T b) {
     return a > b ? a : b;
+}
+// Towards zero; 0 where the divisor is 0. The smallest number over -1 wraps around to itself.
+template <std::integral T>
+inline T quotient(T a, T b) {
+    if (b == 0) return 0;
+    using Unsigned = std::make_unsigned_t<T>;
+    return b == -1 ? static_cast<T>(Unsigned{0} - static_cast<Unsigned>(a)) : a / b;
 }
 template <std::integral T>
 inline T pow(T base, T exponent) {
