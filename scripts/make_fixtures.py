@@ -327,6 +327,9 @@ def frontend_graphs(out):
     save("half", graph([helper.make_node("Add", ["x", "layer.bias"], ["y"], name="add")],
                        [tensor("x", [2, 3], TensorProto.FLOAT16)], [tensor("y", [2, 3], TensorProto.FLOAT16)],
                        [numpy_helper.from_array(np.array([0.5, -2, 65504], np.float16), "layer.bias")]))
+    save("bfloat16", graph([helper.make_node("Add", ["x", "layer.bias"], ["y"], name="add")],
+                           [tensor("x", [2, 3], TensorProto.BFLOAT16)], [tensor("y", [2, 3], TensorProto.BFLOAT16)],
+                           [helper.make_tensor("layer.bias", TensorProto.BFLOAT16, [3], [0.5, -2, 65536])]))
     # A model-local function with an attribute of its own, called twice.
     body = [helper.make_node("Mul", ["a", "a"], ["square"]), helper.make_node("ReduceSum", ["square", "axes"], ["b"])]
     body[1].attribute.append(onnx.AttributeProto(name="keepdims", ref_attr_name="keep", type=onnx.AttributeProto.INT))

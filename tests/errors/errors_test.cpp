@@ -125,8 +125,7 @@ TEST_F(Errors, OfGraphs) {
                    "Reshape changes the number of elements\n  node: view\n  operator: Reshape\n  expected: 6 elements: "
                    "[2,3]\n  found: [4,2]\nhelp: where the exported shapes are baked in, leave --batch and --seq out");
     expect_failure(train + "string_input" + out,
-                   "the input x is of type STRING, which is not supported\nhelp: export the model in float32 or "
-                   "bfloat16");
+                   "the input x is of type STRING, which is not supported\nhelp: export the model in float32");
     expect_failure(
         train + "unbounded_ids" + out,
         "an index of Gather cannot be shown to lie inside its table\n  node: embed\n  module: embed\n  "

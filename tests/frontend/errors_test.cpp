@@ -171,7 +171,7 @@ TEST(FrontendErrors, ReshapeThatDoesNotFit) {
 TEST(FrontendErrors, TypesThatThereAreNot) {
     EXPECT_EQ(import_error("frontend/string_input.onnx"),
               "error: the input x is of type STRING, which is not supported\n"
-              "help: export the model in float32 or bfloat16\n");
+              "help: export the model in float32\n");
 }
 
 // External data is asked for only where it is needed: importing succeeds without it.

@@ -125,6 +125,22 @@ TEST(Import, HalfPrecisionIsComputedInFloat32) {
     EXPECT_EQ(values, (std::vector<float>{0.5F, -2.0F, 65504.0F}));
 }
 
+TEST(Import, Bfloat16IsComputedInFloat32) {
+    Report report;
+    const Module module = import_model(fixture("frontend/bfloat16.onnx"), {}, report);
+    ASSERT_EQ(report.notes.size(), 1U);
+    EXPECT_EQ(report.notes[0].where, "the input x");
+    EXPECT_EQ(report.notes[0].text, "is bfloat16: computed in float32");
+    for (const ValueInfo& value : module.main().values) EXPECT_EQ(value.type.dtype, DType::f32);
+    const ArgInfo& bias = module.main().argument_info[1];
+    EXPECT_EQ(bias.sources.front()->type, Type::tensor(DType::f32, {3}));
+    const std::vector<std::byte> bytes = bias.sources.front()->read();
+    std::vector<float> values(3);
+    ASSERT_EQ(bytes.size(), 12U);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    EXPECT_EQ(values, (std::vector<float>{0.5F, -2.0F, 65536.0F}));
+}
+
 TEST(Import, FunctionsOfTheModelAreInlined) {
     const Module module = imported("frontend/local_function.onnx");
     const std::vector<Tensor> y = run(module, {Tensor::floats({2, 3}, {1, 2, 3, 4, 5, 6})});

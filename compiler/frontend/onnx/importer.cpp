@@ -100,14 +100,15 @@ DType Importer::dtype(std::int32_t data_type, const std::string& what) {
     if (!dtype) {
         Diagnostic d;
         d.message = fmt::format("{} is of type {}, which is not supported", what, data_type_name(data_type));
-        d.help = "export the model in float32 or bfloat16";
+        d.help = "export the model in float32";
         throw UserError(std::move(d));
     }
     if (computed_in_f32(data_type) && !warned_f32_) {
         warned_f32_ = true;
-        report_.warning(
-            "precision", what,
-            fmt::format("is {}: computed in float32", data_type == onnx::TensorProto::DOUBLE ? "float64" : "float16"));
+        const char* stored = data_type == onnx::TensorProto::DOUBLE     ? "float64"
+                             : data_type == onnx::TensorProto::BFLOAT16 ? "bfloat16"
+                                                                        : "float16";
+        report_.warning("precision", what, fmt::format("is {}: computed in float32", stored));
     }
     return *dtype;
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -207,9 +206,9 @@ Tensor read_tensor(const std::filesystem::path& folder, const TensorProto& tenso
     return from_fields(tensor, std::move(type));
 }
 
-// The bytes as they are used: f32 or bf16.
+// The bytes as they are used: f32.
 std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const TensorProto& tensor, const Type& type) {
-    const bool as_stored = tensor.data_type() == TensorProto::FLOAT || tensor.data_type() == TensorProto::BFLOAT16;
+    const bool as_stored = tensor.data_type() == TensorProto::FLOAT;
     if (as_stored && is_external(tensor)) return read_external(folder, tensor, type.bytes(), false);
     if (as_stored && tensor.has_raw_data() && tensor.raw_data().size() == type.bytes()) {
         const auto raw = std::as_bytes(std::span(tensor.raw_data()));
@@ -219,12 +218,7 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const Ten
     std::vector<std::byte> bytes(type.bytes());
     for (std::size_t k = 0; k < values.f.size(); ++k) {
         const auto value = static_cast<float>(values.f[k]);
-        if (type.dtype == DType::bf16) {  // exact: it was a bfloat16
-            const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
-            std::memcpy(bytes.data() + 2 * k, &bits, 2);
-        } else {
-            std::memcpy(bytes.data() + 4 * k, &value, 4);
-        }
+        std::memcpy(bytes.data() + 4 * k, &value, 4);
     }
     return bytes;
 }
@@ -251,8 +245,8 @@ std::optional<DType> dtype_of(std::int32_t data_type) {
     switch (data_type) {
         case TensorProto::FLOAT:
         case TensorProto::FLOAT16:
+        case TensorProto::BFLOAT16:
         case TensorProto::DOUBLE: return DType::f32;
-        case TensorProto::BFLOAT16: return DType::bf16;
         case TensorProto::INT64:
         case TensorProto::UINT64:
         case TensorProto::UINT32: return DType::i64;
@@ -267,7 +261,7 @@ std::optional<DType> dtype_of(std::int32_t data_type) {
 }
 
 bool computed_in_f32(std::int32_t data_type) {
-    return data_type == TensorProto::FLOAT16 || data_type == TensorProto::DOUBLE;
+    return data_type == TensorProto::FLOAT16 || data_type == TensorProto::BFLOAT16 || data_type == TensorProto::DOUBLE;
 }
 
 std::string data_type_name(std::int32_t data_type) {
@@ -281,7 +275,7 @@ Type TensorReader::type(const TensorProto& tensor) const {
     if (!dtype)
         fail(fmt::format("the tensor {} is of type {}, which is not supported", tensor.name(),
                          data_type_name(tensor.data_type())),
-             "export the model in float32 or bfloat16");
+             "export the model in float32");
     return Type::tensor(*dtype, Dims(tensor.dims().begin(), tensor.dims().end()));
 }
 
