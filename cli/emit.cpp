@@ -56,6 +56,7 @@ void add_emit(CLI::App& app, Action& action) {
     o->model.add_transform_to(*sub, "what becomes of the model's function: forward, vjp; composed by commas");
     sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
         ->required()
+        ->check(not_empty())
         ->type_name("DIR");
     sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");

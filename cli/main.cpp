@@ -114,6 +114,11 @@ int run(int argc, char** argv, CommandLine& command) {
         "thunderc");
     app.set_version_flag("--version", std::string("thunderc ") + version);
     app.require_subcommand(1);
+    app.footer(
+        "thunderc COMMAND --help says what a command takes.\n\n"
+        "Exit status: 0 done; 1 the model, the data or the machine is at fault, or train --diff or verify found a\n"
+        "difference; 2 the command line is; 3 thunderc is: it leaves a folder thunderc-bug-N that shows the bug "
+        "again.");
     Action action;
     add_train(app, action);
     add_emit(app, action);

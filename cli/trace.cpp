@@ -44,7 +44,8 @@ int trace(TraceOptions o) {
             fmt::print("// ---- after {}: {:.2f} ms{}\n", run.name, run.milliseconds,
                        text == before ? " (unchanged)" : "");
             for (const Note& note : run.report.notes)
-                fmt::print("// {} {} {}: {}\n", word_for(note.kind), note.what, note.where, note.text);
+                fmt::print("// {} {}{}{}{}{}\n", word_for(note.kind), note.what, note.where.empty() ? "" : " ",
+                           note.where, note.text.empty() ? "" : ": ", note.text);
             if (!o.times && o.diff)
                 print_changes(before, text);
             else if (!o.times && text != before)
@@ -62,11 +63,14 @@ int trace(TraceOptions o) {
 void add_trace(CLI::App& app, Action& action) {
     auto o = std::make_shared<TraceOptions>();
     CLI::App* sub = app.add_subcommand("trace", "show the program after every pass, with the pass's time");
+    sub->footer(
+        "  thunderc trace model.onnx --times                   the passes in order, and what each of them did\n"
+        "  thunderc trace model.onnx --after differentiate     the whole program behind one of them");
     o->model.add_to(*sub);
     o->model.add_transform_to(*sub, "of the function library that emit writes, instead of a training program");
     sub->add_option("--after", o->after, "only after this pass, which is the last one that runs")->type_name("PASS");
     sub->add_flag("--diff", o->diff, "only the lines that the pass changed");
-    sub->add_flag("--times", o->times, "only the passes and their times");
+    sub->add_flag("--times", o->times, "the passes, their times and what they say, without the program");
     sub->callback([o, &action] { action = [o] { return trace(*o); }; });
 }
 

@@ -63,6 +63,12 @@ int train(TrainOptions o) {
 void add_train(CLI::App& app, Action& action) {
     auto o = std::make_shared<TrainOptions>();
     CLI::App* sub = app.add_subcommand("train", "write a training program for a model");
+    sub->footer(
+        "A graph that ends in logits gets a cross entropy against a new input `labels`: the token that each position\n"
+        "must predict, -100 where there is none. A graph that ends in a scalar is its own loss.\n\n"
+        "  thunderc train llama.onnx --batch 4 --seq 256 -o out/\n"
+        "  cmake -S out -B out/build && cmake --build out/build\n"
+        "  out/build/train --help");
     o->model.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
         ->required()
