@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""The models of docs/performance.md: exported for thunderc, and their training step as PyTorch runs it.
+
+  benchmarks/pytorch.py export NAME DIR              DIR/model.onnx, its weights, and DIR/feed.safetensors with the batch
+  benchmarks/pytorch.py step NAME [--compile]        the step in milliseconds, and the process's peak memory
+  benchmarks/pytorch.py bound NAME                   the step's matrix products alone, each timed on its own
+
+  --threads N (default 2), --steps N (default 20; the first two are left out, the others' median counts)
+
+f32, AdamW without decay and clipping, one seeded batch for every step. Needs the packages of samples/llama_small/export.py and
+safetensors; --compile needs g++ too.
+"""
+import argparse
+import os
+import resource
+import statistics
+import time
+
+SHAPES = {  # width, layers, heads, width inside the MLP, vocabulary, tied head; sequences, positions
+    "llama-tiny": (64, 2, (4, 2), 172, 256, False, 4, 64),
+    "llama-15m": (288, 6, (6, 6), 768, 32000, True, 4, 256),
+    "llama-110m": (768, 12, (12, 12), 2048, 32000, True, 2, 256),
+}
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("what", choices=["export", "step", "bound"])
+parser.add_argument("name", choices=[*SHAPES, "mlp"])
+parser.add_argument("folder", nargs="?")
+parser.add_argument("--compile", action="store_true")
+parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--threads", type=int, default=2)
+args = parser.parse_args()
+if (args.what == "export") != (args.folder is not None):
+    parser.error("export takes a folder, the others take none")
+os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(args.threads)
+
+import torch  # noqa: E402  (its threads are set before)
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids):
+        return self.model(input_ids, use_cache=False).logits
+
+
+def make():
+    """The model in training mode, its input, its labels, and the input's name."""
+    torch.manual_seed(0)
+    if args.name == "mlp":
+        sizes = (784, 512, 512, 10)
+        layers = [m for a, b in zip(sizes, sizes[1:]) for m in (torch.nn.Linear(a, b), torch.nn.ReLU())][:-1]
+        return torch.nn.Sequential(*layers), torch.randn(128, 784), torch.randint(10, (128,)), "x"
+    import transformers
+    width, layers, (heads, kv_heads), inner, vocabulary, tied, batch, positions = SHAPES[args.name]
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, max_position_embeddings=1024, tie_word_embeddings=tied,
+        attn_implementation="sdpa")
+    tokens = torch.randint(vocabulary, (batch, positions + 1))
+    return (Logits(transformers.LlamaForCausalLM(config)).train(), tokens[:, :-1].contiguous(),
+            tokens[:, 1:].contiguous(), "input_ids")
+
+
+def median_ms(run, times):
+    taken = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        run()
+        taken.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(taken[2:])
+
+
+def export(model, x, labels, name):
+    from safetensors.torch import save_file
+    os.makedirs(args.folder, exist_ok=True)
+    torch.onnx.export(model, (x,), os.path.join(args.folder, "model.onnx"), dynamo=True, external_data=True,
+                      input_names=[name], output_names=["logits"])
+    save_file({f"{name}_0": x, "labels_0": labels}, os.path.join(args.folder, "feed.safetensors"))
+
+
+def step(model, x, labels):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.0, fused=True)
+
+    def loss_of(x, labels):
+        return torch.nn.functional.cross_entropy(model(x).flatten(0, -2), labels.flatten())
+    forward = torch.compile(loss_of, fullgraph=True) if args.compile else loss_of
+
+    def run():
+        optimizer.zero_grad()
+        forward(x, labels).backward()
+        optimizer.step()
+    ms = median_ms(run, args.steps)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{args.name}: {ms:.2f} ms a step, peak {peak:.0f} MB")
+
+
+def bound(model, x):
+    shapes = []  # of each linear layer: rows, in, out, whether what it reads needs a gradient
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda m, given, y: shapes.append(
+                (y.numel() // m.out_features, m.in_features, m.out_features, given[0].requires_grad)))
+    model(x)
+    known, total = {}, 0.0
+    for shape in shapes:
+        if shape not in known:
+            rows, width, out, needs_dx = shape
+            a, w, dy = torch.randn(rows, width), torch.randn(out, width), torch.randn(rows, out)
+            products = [lambda: torch.mm(a, w.T), lambda: torch.mm(dy.T, a)] + [lambda: torch.mm(dy, w)] * needs_dx
+            known[shape] = sum(median_ms(product, args.steps) for product in products)
+        total += known[shape]
+    print(f"{args.name}: {total:.2f} ms for the products of {len(shapes)} linear layers")
+
+
+torch.set_num_threads(args.threads)
+made_model, made_x, made_labels, input_name = make()
+if args.what == "export":
+    export(made_model, made_x, made_labels, input_name)
+elif args.what == "step":
+    step(made_model, made_x, made_labels)
+else:
+    bound(made_model, made_x)
