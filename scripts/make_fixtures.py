@@ -541,6 +541,11 @@ def operator_cases(opset):
         cases += [("Attention", [*square], {"softcap": 1.0, "is_causal": 1}), ("Attention", [*square, np.tri(3, dtype=bool)], {"softcap": 1.0})]
         cases += [("Attention", [*square, some], {}), ("Attention", [*square, Const(some)], {}), ("Attention", [*square, np.where(some, f(3, 3), np.float32(-np.inf))], {"softcap": 2.0})]
         cases += [("Attention", [*square, some.T.copy()], {"is_causal": 1})]
+    # Integers that no double is.
+    odd = 2**53 + 1
+    cases += [("ConstantOfShape", [c(2, 3)], {"value": numpy_helper.from_array(np.array([v], np.int64))}) for v in (odd, -odd)]
+    cases += [("OneHot", [i(0, 3, 4), s(3), c(0, odd)], {}), ("OneHot", [i(-3, 3, 4), s(3), c(-odd, 5)], {"axis": 0})]
+    cases += [("Range", [s(a), s(b), s(d)], {}) for a, b, d in ((odd - 1, odd + 3, 1), (2**62 + 3, 2**62 - 4, -2), (-odd, -odd - 2, -1), (2**63 - 4, 2**63 - 1, 2))]
     # Integers that are narrower than any type of the compiler's wrap around.
     for kind in (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32):
         cases += [("Cast", [np.array([0, 1, -1, 127, 128, 255, 256, -129, 32768, 65535, 70000, -40000, 5000000000, -5000000000])], {"to": kind})]

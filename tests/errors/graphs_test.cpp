@@ -334,6 +334,19 @@ TEST_F(Graphs, WithDimensionsThatDoNotFit) {
                 20, "s = Constant<value_ints = [1, 2, 3]>() v = Reshape(x, s)");
 }
 
+TEST_F(Graphs, WithIntegersThatNoDoubleIs) {
+    expect(
+        model("g (int64[2] x) => (int64[4] z) { p = Constant<value_ints = [1, 1]>() v = Constant<value_int = "
+              "9007199254740993>() z = Pad(x, p, v) }"),
+        "Pad with 9007199254740993 is not supported: no double is that number\n  node: z\n  operator: Pad\nhelp: pad "
+        "with 0, and write the number in its place with torch.where\n");
+    expect(
+        model("g (int64[2] x) => (int64[a] z) { a = Constant<value_int = 9007199254740993>() b = Constant<value_int = "
+              "9007199254840993>() c = Constant<value_int = 1>() z = Range(a, b, c) }"),
+        "Range of more than 65536 integers beyond 2^53 is not supported\n  node: z\n  operator: Range\nhelp: start at "
+        "0 in the model, and add the start\n");
+}
+
 TEST_F(Graphs, WithFunctionsThatDoNotEnd) {
     expect(model("g (float[2] x) => (float[2] y) { y = f.itself(x) } <domain: \"f\", opset_import: [\"\" : 20, \"f\" : "
                  "1]> itself (a) => (b) { b = f.itself(a) }"),

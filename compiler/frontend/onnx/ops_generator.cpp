@@ -1,6 +1,7 @@
 // Operators that make constants, and If on a condition that is one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/frontend/onnx/check_model.h"
@@ -32,6 +33,21 @@ void constant(Node& n) {
     n.fail("a Constant of strings or of a sparse tensor is not supported", "use a dense numeric constant");
 }
 
+// An integer that is not what a double makes of it has to be held as data.
+bool needs_data(const Tensor& t) {
+    return !t.floating() && !std::all_of(t.i.begin(), t.i.end(), is_exact);
+}
+
+// One element of a constant, as a scalar.
+Value element(Builder& b, const Tensor& t, std::int64_t k) {
+    Tensor out(Type::tensor(t.type.dtype, {}));
+    if (t.floating())
+        out.f[0] = t.f[static_cast<std::size_t>(k)];
+    else
+        out.i[0] = t.i[static_cast<std::size_t>(k)];
+    return b.constant(ConstExpr::dense(std::move(out)));
+}
+
 void constant_of_shape(Node& n) {
     const Dims dims = n.integers(0, "shape");
     Type type = Type::tensor(DType::f32, dims);
@@ -40,10 +56,25 @@ void constant_of_shape(Node& n) {
         check_tensor(given->t());
         const Tensor one = n.importer().reader().tensor(given->t());
         if (one.size() != 1) n.fail("the value of ConstantOfShape is to be one element");
+        if (needs_data(one)) return n.output(0, n.b().broadcast_to(element(n.b(), one, 0), dims));
         type.dtype = one.type.dtype;
         value = one.at(0);
     }
     n.output(0, n.b().constant(ConstExpr::splat(std::move(type), value)));
+}
+
+// Of integers that no double holds.
+Tensor whole_range(Node& n, std::int64_t start, std::int64_t limit, std::int64_t delta) {
+    constexpr std::int64_t most = 1 << 16;
+    Tensor out = Tensor::ints({});
+    for (std::int64_t at = start; delta > 0 ? at < limit : at > limit;) {
+        if (std::ssize(out.i) == most)
+            n.fail(fmt::format("Range of more than {} integers beyond 2^53 is not supported", most),
+                   "start at 0 in the model, and add the start");
+        out.i.push_back(at);
+        if (__builtin_add_overflow(at, delta, &at)) break;
+    }
+    return Tensor::ints(out.i);
 }
 
 void range(Node& n) {
@@ -56,6 +87,9 @@ void range(Node& n) {
     if (!(elements <= 0x1p40))  // no tensor has more; an infinite bound, or one that is no number
         n.fail("Range does not end", {}, {},
                fmt::format("from {} to {} in steps of {}", start->at(0), limit->at(0), delta->at(0)));
+    // All sums of doubles below are exact up to there.
+    if (!start->floating() && std::max(std::abs(start->at(0)), std::abs(limit->at(0))) > 0x1p53)
+        return n.output(0, n.b().constant(ConstExpr::dense(whole_range(n, start->i[0], limit->i[0], delta->i[0]))));
     const auto count = static_cast<std::int64_t>(elements);
     n.output(0,
              n.b().constant(ConstExpr::affine(Type::tensor(start->type.dtype, {count}), start->at(0), {delta->at(0)})));
@@ -93,9 +127,15 @@ void one_hot(Node& n) {
     Value i = n.b().cast(n.input(0), DType::i64);
     const Value negative = n.b().op("lt", {i, n.b().scalar(DType::i64, 0)});
     i = n.b().op("select", {negative, n.b().add(i, static_cast<double>(depth)), i});
-    const Value last =
-        n.b().op("one_hot", {i},
-                 {{"depth", depth}, {"off", values->at(0)}, {"on", values->at(1)}, {"dtype", values->type.dtype}});
+    Value last;
+    if (needs_data(*values)) {
+        const Value hit =
+            n.b().op("one_hot", {i}, {{"depth", depth}, {"off", 0.0}, {"on", 1.0}, {"dtype", DType::boolean}});
+        last = n.b().op("select", {hit, element(n.b(), *values, 1), element(n.b(), *values, 0)});
+    } else
+        last =
+            n.b().op("one_hot", {i},
+                     {{"depth", depth}, {"off", values->at(0)}, {"on", values->at(1)}, {"dtype", values->type.dtype}});
     Dims permutation;
     for (std::int64_t d = 0; d < rank; ++d) permutation.push_back(d);
     permutation.insert(permutation.begin() + axis, rank);

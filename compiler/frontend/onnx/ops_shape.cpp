@@ -300,6 +300,9 @@ void pad(Node& n) {
         const std::optional<Tensor> known = n.known(2);
         if (!known || known->size() != 1)
             n.fail("the value that Pad pads with is to be a constant", "pad with a number");
+        if (!known->floating() && !is_exact(known->i[0]))
+            n.fail(fmt::format("Pad with {} is not supported: no double is that number", known->i[0]),
+                   "pad with 0, and write the number in its place with torch.where");
         value = known->at(0);
     }
     n.output(0, n.b().op("pad", {v}, {{"low", low}, {"high", high}, {"value", value}}));
