@@ -46,10 +46,10 @@ ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string
                                const std::vector<std::string>& outputs, SourceText& out)
     : loops_(loops), inputs_(inputs), outputs_(outputs), out_(out) {
     // All names of loops; sum and max are what reductions are called.
-    scope_.taken = {"row",     "rows",   "width", "begin", "end",  "stream", "c",     "i",     "n",
-                    "partial", "column", "first", "last",  "tile", "tiles",  "block", "blocks"};
-    scope_.taken.insert(scope_.taken.end(), inputs.begin(), inputs.end());
-    scope_.taken.insert(scope_.taken.end(), outputs.begin(), outputs.end());
+    scope_.taken.add({"row", "rows", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column", "first",
+                      "last", "tile", "tiles", "block", "blocks"});
+    scope_.taken.add(inputs);
+    scope_.taken.add(outputs);
     for (std::size_t d = 0; d < loops.rows.size(); ++d) {
         variables_.push_back(loops.rows.size() == 1 ? "row" : fmt::format("i{}", d));
     }
@@ -159,7 +159,7 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
     std::string wanted = n.name.empty() ? n.op : n.name;
     if (n.kind == Kind::reduce) wanted = n.op;
     if (n.kind == Kind::load) wanted = inputs_[n.operand] + (n.level == KernelLevel::row ? "_row" : "_value");
-    return unique_identifier(wanted.empty() ? "t" : wanted, scope.taken);
+    return scope.taken.unique(wanted.empty() ? "t" : wanted);
 }
 
 void ElementPrinter::define(std::size_t k, Scope& scope) const {
@@ -239,7 +239,7 @@ void ElementPrinter::pointer(const std::string& base, const Affine& a, bool cons
     if (!moves(a, 0, row_dims()) || !moves(a, row_dims(), loops_.rank())) return;
     const std::vector<std::int64_t> steps(a.step.begin(), a.step.begin() + static_cast<std::ptrdiff_t>(row_dims()));
     if (row_pointers_.count({base, steps}) != 0) return;
-    const std::string name = unique_identifier(base + "_row", scope.taken);
+    const std::string name = scope.taken.unique(base + "_row");
     out_.line(fmt::format("{}{}* {} = {} + {};", constant ? "const " : "", scalar_type(dtype), name, base,
                           sum_text(a, 0, row_dims(), 0)));
     row_pointers_[{base, steps}] = name;

@@ -21,7 +21,7 @@ std::string_view scalar_type(DType dtype);
 // The names that stand for nodes, and those that are taken, in one block of the code and those around it.
 struct Scope {
     std::map<std::size_t, std::string> names;
-    std::vector<std::string> taken;
+    UsedNames taken;
 };
 
 // A sum over the rows, of each column or of everything.

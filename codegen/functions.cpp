@@ -220,7 +220,7 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
 // "x_slot": where value k of those that go through the loop lies.
 std::string FunctionPrinter::slot_name(const Frame& frame, const Op& loop, std::size_t k) const {
     const Function& body = *layout_.module().find(loop.attributes.string("body"));
-    std::vector<std::string> taken = frame.names;
+    UsedNames used(frame.names);
     const std::string wanted = layout_.names(body)[body.arguments[k].index] + "_slot";
     for (const Op& op : frame.f.ops) {  // loops before this one may have had the name
         if (&op == &loop || op.results == loop.results) break;
@@ -228,9 +228,9 @@ std::string FunctionPrinter::slot_name(const Frame& frame, const Op& loop, std::
         const Function& earlier = *layout_.module().find(op.attributes.string("body"));
         for (std::int64_t c = 0; c < op.attributes.integer("carried"); ++c)
             if (layout_.names(earlier)[earlier.arguments[static_cast<std::size_t>(c)].index] + "_slot" == wanted)
-                taken.push_back(wanted);
+                used.unique(wanted);
     }
-    return unique_identifier(wanted, taken);
+    return used.unique(wanted);
 }
 
 std::string FunctionPrinter::expression(const Frame& frame, Value v) const {

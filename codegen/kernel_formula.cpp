@@ -97,9 +97,8 @@ class Formula {
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
-            std::set<std::string> taken(inputs_.begin(), inputs_.end());
-            taken.insert(outputs_.begin(), outputs_.end());
-            std::map<std::string, int> numbers;  // the next to try, by name
+            UsedNames used(inputs_);
+            used.add(outputs_);
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
@@ -125,10 +124,7 @@ class Formula {
                 }
                 if (uses[k] < 2 || size[k] <= 4) continue;
                 const std::string body = expression(k).text;
-                std::string name = identifier(nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name);
-                const std::string base = name;
-                int& number = numbers.try_emplace(base, 2).first->second;
-                while (!taken.insert(name).second) name = fmt::format("{}_{}", base, number++);
+                const std::string name = used.unique(nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name);
                 named_[k] = name;
                 definitions.push_back(fmt::format("{} = {}", name, body));
             }

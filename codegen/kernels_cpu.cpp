@@ -15,14 +15,15 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
                                const std::string& replaces) {
     PrintedKernel printed;
     printed.name = kernel.name;
-    std::vector<std::string> taken = {"stream"}, inputs, outputs, parameters;
+    UsedNames used({"stream"});
+    std::vector<std::string> inputs, outputs, parameters;
     for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
-        outputs.push_back(unique_identifier(kernel.outputs[r].name, taken));
+        outputs.push_back(used.unique(kernel.outputs[r].name));
         printed.arguments.push_back({true, r, outputs.back()});
         parameters.push_back(fmt::format("{}* {}", scalar_type(kernel.outputs[r].type.dtype), outputs.back()));
     }
     for (std::size_t o = 0; o < kernel.inputs.size(); ++o) {
-        inputs.push_back(unique_identifier(kernel.inputs[o].name, taken));
+        inputs.push_back(used.unique(kernel.inputs[o].name));
         printed.arguments.push_back({false, o, inputs.back()});
         parameters.push_back(fmt::format("const {}* {}", scalar_type(kernel.inputs[o].type.dtype), inputs.back()));
     }

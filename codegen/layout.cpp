@@ -44,13 +44,13 @@ std::vector<std::string> leaf_candidates(const std::string& pattern) {
     return out;
 }
 
-std::string pick(const std::vector<std::string>& candidates, std::vector<std::string>& taken) {
+std::string pick(const std::vector<std::string>& candidates, UsedNames& used) {
     for (const std::string& c : candidates)
-        if (std::find(taken.begin(), taken.end(), c) == taken.end()) {
-            taken.push_back(c);
+        if (!used.has(c)) {
+            used.add(c);
             return c;
         }
-    return unique_identifier(candidates.back(), taken);
+    return used.unique(candidates.back());
 }
 
 }  // namespace
@@ -138,19 +138,16 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     if (!is_new) return found->second;
     std::vector<std::string>& out = found->second;
     out.resize(function.values.size());
-    std::vector<std::string> taken = {"stream", "scratch", "gradient", "layer", "w", "g",
-                                      "saved",  "arenas_", "arenas",   "at",    "B", "T"};
-    for (const Symbol& s : symbols_.all()) taken.push_back(s.name);
+    UsedNames used({"stream", "scratch", "gradient", "layer", "w", "g", "saved", "arenas_", "arenas", "at", "B", "T",
+                    "copy", "fill_zero"});
+    for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
     for (const Function& f : module_->functions) {
-        taken.push_back(identifier(f.name));
+        used.add(identifier(f.name));
         for (const Op& op : f.ops)
-            if (const OpDef& def = op_def(op.name); def.call) taken.push_back(def.call(op, f).function);
+            if (const OpDef& def = op_def(op.name); def.call) used.add(def.call(op, f).function);
     }
-    for (const LayerStruct& s : structs_) taken.push_back(s.function);
-    taken.insert(taken.end(), {"copy", "fill_zero"});
-    std::sort(taken.begin(), taken.end());
-    taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
+    for (const LayerStruct& s : structs_) used.add(s.function);
     // A result that takes the place of an argument is that tensor.
     std::map<Value, Value> replaced;
     for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
@@ -160,21 +157,21 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         if (auto at = replaced.find(v); at != replaced.end())
             out[v.index] = out[at->second.index];
         else
-            out[v.index] = unique_identifier(identifier(hint), taken);
+            out[v.index] = used.unique(hint);
     };
     for (std::size_t k = 0; k < function.arguments.size(); ++k) {
         Value v = function.arguments[k];
         if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
             std::vector<std::string> candidates = leaf_candidates(name_pattern(function.argument_info[k].names));
             for (std::string& c : candidates) c = "w_" + c;  // as a layer's are w.…
-            out[v.index] = pick(candidates, taken);
+            out[v.index] = pick(candidates, used);
         } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
             std::string pattern = name_pattern(function.argument_info[k].names);
             const std::size_t dot = pattern.find('.');
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
             for (std::string& c : candidates) c = (state == "grad" ? "g" : state) + "_" + c;
-            out[v.index] = pick(candidates, taken);
+            out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);
         }
@@ -240,10 +237,9 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
             structs_.push_back({camel_case(function), function, variable, place.arena, n, body.scope, {}});
             target = &structs_.back();
         }
-        std::vector<std::string> taken;
-        for (const LayerField& field : target->fields) taken.push_back(field.name);
-        std::string name =
-            what.empty() ? unique_identifier(identifier(hint), taken) : pick(leaf_candidates(what), taken);
+        UsedNames used;
+        for (const LayerField& field : target->fields) used.add(field.name);
+        std::string name = what.empty() ? used.unique(hint) : pick(leaf_candidates(what), used);
         target->fields.push_back(
             {name, caller.type(v).member(), symbols_.shape(caller, v), place.offset, place.layer_stride, what});
     };

@@ -290,7 +290,7 @@ void NestPrinter::print_finish(const std::vector<RowSum>& all, std::size_t colum
         }
         Scope scope = scope_;
         scope.names[all[s].node] = "sum";
-        scope.taken.emplace_back("sum");
+        scope.taken.add("sum");
         if (all[s].by_column) {
             const std::string flat = s == 0   ? "column"
                                      : s == 1 ? "column - width"

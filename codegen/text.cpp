@@ -157,13 +157,14 @@ std::string identifier(std::string_view text) {
     return out;
 }
 
-std::string unique_identifier(std::string_view wanted, std::vector<std::string>& taken) {
-    std::string name = identifier(wanted);
-    const std::string base = name;
-    for (int k = 2; std::find(taken.begin(), taken.end(), name) != taken.end(); ++k)
-        name = fmt::format("{}_{}", base, k);
-    taken.push_back(name);
-    return name;
+std::string UsedNames::unique(std::string_view wanted) {
+    const std::string base = identifier(wanted);
+    if (names_.insert(base).second) return base;
+    int& number = next_.try_emplace(base, 2).first->second;
+    for (;;) {
+        std::string name = fmt::format("{}_{}", base, number++);
+        if (names_.insert(name).second) return name;
+    }
 }
 
 std::string float_literal_text(double value) {

@@ -1,8 +1,11 @@
 // Writes source text: indentation, lines of at most 120 columns, comments.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace thunderc {
@@ -36,8 +39,23 @@ class SourceText {
 
 // Letters, digits and underscores; begins with none of the digits; no keyword of C++. "x" where nothing is left.
 std::string identifier(std::string_view text);
-// A name that is not yet among `taken`: x, x_2, x_3, ...; it is added.
-std::string unique_identifier(std::string_view wanted, std::vector<std::string>& taken);
+// The names that stand for something already, in a part of the text.
+class UsedNames {
+  public:
+    UsedNames() = default;
+    explicit UsedNames(const std::vector<std::string>& names) : names_(names.begin(), names.end()) {}
+
+    void add(std::string name) { names_.insert(std::move(name)); }
+    void add(const std::vector<std::string>& names) { names_.insert(names.begin(), names.end()); }
+    bool has(const std::string& name) const { return names_.contains(name); }
+    // An identifier that was not used yet, and is now: x, x_2, x_3, ...
+    std::string unique(std::string_view wanted);
+
+  private:
+    std::set<std::string> names_;
+    std::map<std::string, int>
+        next_;  // the number to try next: what was numbered once is often numbered a thousand times
+};
 
 // A literal of C++: 0.5F, 1e-05F, std::numeric_limits<float>::infinity().
 std::string float_literal_text(double value);
