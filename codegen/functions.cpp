@@ -8,6 +8,7 @@
 #include <set>
 
 #include "codegen/body_parameters.h"
+#include "codegen/statements.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -106,24 +107,13 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     const Function& f = frame.f;
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
-        if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(f, op)) continue;
-        const OpDef& def = op_def(op.name);
-        if (def.call && op.name != "fused") {
-            for (const CallField& field : def.call(op, f).fields) {
-                if (field.kind == CallField::Kind::operand && field.index < op.operands.size() &&
-                    op.operands[field.index])
-                    used[op.operands[field.index].index] = true;
-                if (field.kind == CallField::Kind::result) used[op.results[field.index].index] = true;
-            }
-            continue;
-        }
         const bool loop = op.name == "repeat";
-        const auto carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
-        const auto per_layer = loop ? static_cast<std::size_t>(op.attributes.integer("per_layer")) : 0;
-        for (std::size_t k = 0; k < op.operands.size(); ++k)
-            if (op.operands[k] && (!loop || k >= carried + per_layer)) used[op.operands[k].index] = true;
-        if (!loop)
-            for (Value v : op.results) used[v.index] = true;
+        for_each_value_in_text(f, op, [&](Value v) { used[v.index] = used[v.index] || !loop; });
+        if (!loop) continue;  // which has its slots and structs, and by name only what all layers share
+        const auto named =
+            static_cast<std::size_t>(op.attributes.integer("carried") + op.attributes.integer("per_layer"));
+        for (std::size_t k = named; k < op.operands.size(); ++k)
+            if (op.operands[k]) used[op.operands[k].index] = true;
     }
     std::vector<bool> written(f.values.size(), false);
     for (const Op& op : f.ops)
@@ -271,7 +261,7 @@ void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
 
 void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
     const OpDef& def = op_def(op.name);
-    if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(frame.f, op)) return;
+    if (statement_count(frame.f, op) == 0) return;
     if (op.name == "repeat") return loop(out, frame, op);
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);
@@ -314,9 +304,6 @@ std::string whole_arena_expression(const CallField& field) {
 
 void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
     const MenuCall call = op_def(op.name).call(op, frame.f);
-    // Some ops have no call because another call has done it, which their comment says.
-    check(!call.function.empty() || !call.comment.empty(), fmt::format("the menu has no {} of such types", op.name));
-    if (call.function.empty()) return;
     std::string fields;
     auto add = [&fields](const std::string& name, const std::string& value) {
         fields += fmt::format("{}.{} = {}", fields.empty() ? "" : ", ", name, value);

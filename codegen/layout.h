@@ -43,8 +43,9 @@ struct LayoutRow {
     std::string shape;       // "(B,T,C)"
     std::int64_t count = 1;  // layers
     std::int64_t offset = 0, stride = 0;
-    std::string lifetime;  // "always", "forward to backward", "forward_backward, calls 3 to 17"
-    std::string shares;    // tensors in the same bytes at other times, "lm_head, dy_slot +3"; "-" where there are none
+    std::string lifetime;  // "always", "forward to backward", "forward_backward, calls 3 to 17" of its text
+    std::string
+        shares;  // tensors in the same bytes at other times, "lm_head, dy_slot and 3 more"; "-" where there are none
 };
 
 class ProgramLayout {

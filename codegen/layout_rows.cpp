@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "codegen/layout.h"
+#include "codegen/statements.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
 
@@ -29,7 +30,7 @@ bool overlap(const LayoutRow& a, const LayoutRow& b) {
     return false;
 }
 
-// "lm_head, dy_slot, update.clip_factor +3": tensors of the same function without its name, and first.
+// "lm_head, dy_slot, update.clip_factor and 3 more": tensors of the same function without its name, and first.
 std::string names_of(const LayoutRow& row, const std::vector<const LayoutRow*>& others) {
     constexpr std::size_t shown = 3, width = 64;
     const std::string function = row.name.substr(0, row.name.find('.') + 1);
@@ -44,7 +45,7 @@ std::string names_of(const LayoutRow& row, const std::vector<const LayoutRow*>& 
     std::size_t named = 1;
     for (; named < std::min(shown, near.size()) && out.size() + near[named].size() < width; ++named)
         out += ", " + near[named];
-    return named == near.size() ? out : out + fmt::format(" +{}", near.size() - named);
+    return named == near.size() ? out : out + fmt::format(" and {} more", near.size() - named);
 }
 
 // Expects rows in the order of arenas and offsets.
@@ -60,23 +61,11 @@ void find_shares(std::vector<LayoutRow>& rows) {
     for (std::size_t k = 0; k < rows.size(); ++k) rows[k].shares = names_of(rows[k], others[k]);
 }
 
-// From which op to which a value's bytes are used, its views' included.
-struct Span {
-    std::vector<std::size_t> first, last;
-
-    explicit Span(const Function& f) : first(f.values.size(), f.ops.size()), last(f.values.size(), 0) {
-        auto touch = [&](Value v, std::size_t k) {
-            if (!v) return;
-            const Value owner = f.info(v).placement.view_of ? f.info(v).placement.view_of : v;
-            first[owner.index] = std::min(first[owner.index], k);
-            last[owner.index] = std::max(last[owner.index], k);
-        };
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            for (Value v : f.ops[k].operands) touch(v, k);
-            for (Value v : f.ops[k].results) touch(v, k);
-        }
-    }
-};
+// "forward_backward, calls 3 to 7"
+std::string calls_of(const std::string& function, std::size_t first, std::size_t last) {
+    return first == last ? fmt::format("{}, call {}", function, first)
+                         : fmt::format("{}, calls {} to {}", function, first, last);
+}
 
 std::string lifetime_of(Arena arena, bool trains) {
     if (arena == Arena::saved) return "forward to backward";
@@ -116,13 +105,13 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
     for (const Function& f : module_->functions) {
         if (f.kind.starts_with("kernel:") || !bases.contains(f.name)) continue;
-        const Span span(f);
+        const Lifetimes span(f);
         const std::vector<std::string>& value_names = names(f);
         auto scratch_row = [&](const std::string& name, const Type& type, const std::string& shape, std::int64_t count,
                                std::int64_t offset, std::int64_t stride, std::size_t first, std::size_t last) {
             for (std::int64_t base : bases.at(f.name))
                 rows.push_back({f.name + "." + name, "scratch", type, shape, count, base + offset, stride,
-                                fmt::format("{}, calls {} to {}", f.name, first, last), ""});
+                                calls_of(f.name, first, last), ""});
         };
         auto row = [&](Value v) {
             const Placement& p = f.info(v).placement;
@@ -130,6 +119,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
                 return;
             if (p.arena == Arena::scratch) {
+                if (span.first[v.index] == 0) return;  // no statement has it: another call does its work
                 scratch_row(value_names[v.index], type.member(), symbols_.shape(f, v),
                             type.is_family() ? type.count : 1, p.offset, p.layer_stride, span.first[v.index],
                             span.last[v.index]);

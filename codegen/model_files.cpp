@@ -23,11 +23,12 @@ std::string layout_table(const ProgramLayout& layout) {
     SourceText out;
     out.banner("LAYOUT");
     out.comment(
-        "Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers "
-        "lies n times, one "
-        "stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says "
-        "the "
-        "last column.");
+        "Every tensor that the program names. `shape` is in the sizes above; `offset` is in bytes from the start of "
+        "the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. "
+        "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
+        "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. "
+        "`shares` names tensors that have some of the same bytes at other times, those of the same function without "
+        "its name and first.");
     out.line("struct LayoutRow {");
     out.line("    const char *name, *shape, *type, *arena;");
     out.line("    std::size_t offset, bytes;");

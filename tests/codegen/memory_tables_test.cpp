@@ -217,9 +217,9 @@ TEST_P(MemoryTables, SayWhoSharesBytes) {
             continue;
         }
         EXPECT_EQ(layout_[a].arena, "scratch") << layout_[a].name << " shares bytes with " << others[0];
-        const std::size_t plus = shares.find(" +");
-        std::size_t more = plus == std::string::npos ? 0 : std::stoul(shares.substr(plus + 2));
-        std::istringstream named(shares.substr(0, plus));
+        const std::size_t more_at = shares.find(" and ");
+        std::size_t more = more_at == std::string::npos ? 0 : std::stoul(shares.substr(more_at + 5));
+        std::istringstream named(shares.substr(0, more_at));
         const std::string function = layout_[a].name.substr(0, layout_[a].name.find('.') + 1);
         for (std::string name; std::getline(named, name, ',');) {
             if (name.starts_with(' ')) name.erase(0, 1);

@@ -70,9 +70,11 @@ class Model {
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
-// Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
-// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says
-// the last column.
+// Every tensor that the program names. `shape` is in the sizes above; `offset` is in bytes from the start of the arena,
+// `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when its
+// bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or model.cpp,
+// whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that have some of the same
+// bytes at other times, those of the same function without its name and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -105,24 +107,22 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_net_2_bias", "(16)", "f32", "optimizer", 4160, 64, 1, 0, "always", "-"},
     {"second_moment_net_4", "(5,16)", "f32", "optimizer", 4224, 320, 1, 0, "always", "-"},
     {"second_moment_net_4_bias", "(5)", "f32", "optimizer", 4544, 20, 1, 0, "always", "-"},
-    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 0 to 10",
-    "update.clip_factor"},
-    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2", "forward_backward.relu"},
-    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 1 to 7", "drelu"},
-    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 8 to 10", "tanh"},
-    {"forward_backward.loss_lse", "(B)", "f32", "scratch", 512, 16, 1, 0, "forward_backward, calls 3 to 4",
+    {"forward_backward.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "forward_backward, calls 1 to 11", "-"},
+    {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 2 to 8", "drelu"},
+    {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 9 to 11", "tanh"},
+    {"forward_backward.loss_lse", "(B)", "f32", "scratch", 512, 16, 1, 0, "forward_backward, calls 4 to 5",
     "dtanh, dlinear_3"},
-    {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 5 to 7",
+    {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 6 to 8",
     "loss_lse, dlinear_3"},
-    {"forward_backward.dlinear_3", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 10 to 11",
+    {"forward_backward.dlinear_3", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 11 to 12",
     "loss_lse, dtanh"},
-    {"forward_backward.linear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 2 to 4",
+    {"forward_backward.linear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 3 to 5",
     "dlinear, dlinear_2"},
-    {"forward_backward.dlinear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 4 to 6",
+    {"forward_backward.dlinear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 5 to 7",
     "linear, dlinear_2"},
-    {"forward_backward.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "forward_backward, calls 7 to 9",
+    {"forward_backward.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "forward_backward, calls 8 to 10",
     "linear, dlinear"},
-    {"forward_backward.loss", "scalar", "f32", "scratch", 1024, 4, 1, 0, "forward_backward, calls 3 to 12", "-"},
+    {"forward_backward.loss", "scalar", "f32", "scratch", 1024, 4, 1, 0, "forward_backward, calls 4 to 13", "-"},
     {"x", "(B,12)", "f32", "batch", 0, 192, 1, 0, "the micro-batch", "-"},
     {"labels", "(B)", "i64", "batch", 192, 32, 1, 0, "the micro-batch", "-"},
 };

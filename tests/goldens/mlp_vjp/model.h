@@ -63,9 +63,11 @@ class Model {
 extern const thunder::FunctionSpec FUNCTION;  // spec.cpp
 
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
-// Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
-// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says
-// the last column.
+// Every tensor that the program names. `shape` is in the sizes above; `offset` is in bytes from the start of the arena,
+// `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when its
+// bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or model.cpp,
+// whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that have some of the same
+// bytes at other times, those of the same function without its name and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -86,12 +88,12 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"g_net_2_bias", "(16)", "f32", "gradients", 1856, 64, 1, 0, "always", "-"},
     {"g_net_4", "(5,16)", "f32", "gradients", 1920, 320, 1, 0, "always", "-"},
     {"g_net_4_bias", "(5)", "f32", "gradients", 2240, 20, 1, 0, "always", "-"},
-    {"vjp.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "vjp, calls 0 to 8", "-"},
-    {"vjp.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "vjp, calls 1 to 5", "drelu"},
-    {"vjp.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "vjp, calls 6 to 8", "tanh"},
-    {"vjp.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 3 to 5", "dlinear_2"},
-    {"vjp.dlinear_2", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 8 to 10", "dtanh"},
-    {"vjp.dlinear", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "vjp, calls 5 to 7", "-"},
+    {"vjp.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "vjp, calls 1 to 9", "-"},
+    {"vjp.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "vjp, calls 2 to 6", "drelu"},
+    {"vjp.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "vjp, calls 7 to 9", "tanh"},
+    {"vjp.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 4 to 6", "dlinear_2"},
+    {"vjp.dlinear_2", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 9 to 11", "dtanh"},
+    {"vjp.dlinear", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "vjp, calls 6 to 8", "-"},
     {"x", "(B,12)", "f32", "batch", 0, 192, 1, 0, "the call", "-"},
     {"dlogits", "(B,5)", "f32", "batch", 192, 80, 1, 0, "the call", "-"},
     {"logits", "(B,5)", "f32", "results", 0, 80, 1, 0, "until the next call", "-"},

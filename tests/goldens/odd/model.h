@@ -72,9 +72,11 @@ class Model {
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
-// Every tensor of the program: offsets and strides in bytes from the start of its arena. A tensor of n layers lies n
-// times, one stride apart. Tensors of the arena `scratch` share bytes where their calls do not overlap: with whom, says
-// the last column.
+// Every tensor that the program names. `shape` is in the sizes above; `offset` is in bytes from the start of the arena,
+// `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when its
+// bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or model.cpp,
+// whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that have some of the same
+// bytes at other times, those of the same function without its name and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -103,27 +105,25 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always", "-"},
     {"second_moment_basins_1_level", "(B,1)", "f32", "optimizer", 704, 24, 1, 0, "always", "-"},
     {"second_moment_shore_slope", "(10,B)", "f32", "optimizer", 768, 240, 1, 0, "always", "-"},
-    {"forward_backward.add", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 0 to 5",
-    "update.clip_factor"},
-    {"update.clip_factor", "scalar", "f32", "scratch", 0, 4, 1, 0, "update, calls 1 to 2", "forward_backward.add"},
-    {"forward_backward.div", "(B,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.add_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 0 to 3", "mul_2"},
-    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 5 to 6", "add_2"},
-    {"forward_backward.log", "(B,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.sigmoid", "(B,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.cos", "(B,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 0 to 3", "-"},
-    {"forward_backward.sigmoid_2", "(B,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.cos_2", "(B,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.sin", "(10,B)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 1 to 3", "-"},
-    {"forward_backward.reduce_sum_2", "(B)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 1 to 2",
+    {"forward_backward.add", "(B,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.div", "(B,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.add_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 1 to 4", "mul_2"},
+    {"forward_backward.mul_2", "(B,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 6 to 7", "add_2"},
+    {"forward_backward.log", "(B,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
+    {"forward_backward.sigmoid", "(B,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
+    {"forward_backward.cos", "(B,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
+    {"forward_backward.sigmoid_2", "(B,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.cos_2", "(B,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.sin", "(10,B)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 2 to 4", "-"},
+    {"forward_backward.reduce_sum_2", "(B)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 2 to 3",
     "dadd"},
-    {"forward_backward.dadd", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 3 to 5",
+    {"forward_backward.dadd", "(B,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 4 to 6",
     "reduce_sum_2"},
-    {"forward_backward.neg", "(B,10)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 3 to 4", "-"},
-    {"forward_backward.mul", "(B,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 3 to 5", "-"},
-    {"forward_backward.reduce_max", "(B,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.reduce_max_2", "(B,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.reduce_sum", "(B,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 0 to 5", "-"},
-    {"forward_backward.dreduce_sum", "(B)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 2 to 3", "-"},
+    {"forward_backward.neg", "(B,10)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 4 to 5", "-"},
+    {"forward_backward.mul", "(B,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 4 to 6", "-"},
+    {"forward_backward.reduce_max", "(B,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.reduce_max_2", "(B,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.reduce_sum", "(B,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.dreduce_sum", "(B)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 3 to 4", "-"},
     {"gauge", "(B,10)", "f32", "batch", 0, 240, 1, 0, "the micro-batch", "-"},
 };

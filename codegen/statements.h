@@ -1,0 +1,27 @@
+// Which ops of a planned function stand in its text, and which values they name: what is printed and what is told of it
+// (LAYOUT) agree on both.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// How many statements the op becomes: 0 for views, constants and what another call has done; a loop is one.
+std::size_t statement_count(const Function& f, const Op& op);
+
+// The values that the op's statements are given: operands, then results; a loop's are all of them.
+void for_each_value_in_text(const Function& f, const Op& op, const std::function<void(Value)>& visit);
+
+// When a value's bytes are in use, its views' included: from the first statement to the last that is given them,
+// counted from 1. 0: no statement is.
+struct Lifetimes {
+    std::vector<std::size_t> first, last;
+
+    explicit Lifetimes(const Function& f);
+};
+
+}  // namespace thunderc
