@@ -142,7 +142,9 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                             {"optimizer", std::string(program.optimizer)},
                                                             {"step", cat(progress.step)},
                                                             {"data_position", cat(progress.data_position)},
-                                                            {"seed", cat(progress.seed)}};
+                                                            {"seed", cat(progress.seed)},
+                                                            {"steps", cat(progress.steps)},
+                                                            {"warmup", cat(progress.warmup)}};
     std::string path = join_path(folder, name);
     save_tensors(path, tensors_of(program, arenas), metadata, stream);
     return path;
@@ -175,8 +177,10 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                  "): ", difference(file, program)),
              "go on with the program that wrote it, or start from its parameters with --init");
     }
-    const Progress progress{number<std::int64_t>(file, "step"), number<std::int64_t>(file, "data_position"),
-                            number<std::uint64_t>(file, "seed")};
+    Progress progress{number<std::int64_t>(file, "step"), number<std::int64_t>(file, "data_position"),
+                      number<std::uint64_t>(file, "seed")};
+    if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
+    if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
     const std::vector<DeviceTensor> tensors = tensors_of(program, arenas);
     for (const DeviceTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);

@@ -20,6 +20,8 @@ struct Progress {
     std::int64_t step = 0;           // steps that are done
     std::int64_t data_position = 0;  // rows that they took
     std::uint64_t seed = 0;
+    // What the learning rate followed, beside what the command line says; -1 where the checkpoint does not tell.
+    std::int64_t steps = -1, warmup = -1;
 };
 
 // A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,

@@ -39,7 +39,7 @@ class BatchSource {
 std::unique_ptr<BatchSource> make_batch_source(const ProgramSpec& program, const Options& options, const BatchCut& cut);
 
 // Fixed batches (feed.cpp); windows of token files (token_windows.cpp).
-std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const std::string& path, const BatchCut& cut);
+std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const Options& options, const BatchCut& cut);
 std::unique_ptr<BatchSource> make_token_windows(const ProgramSpec& program, const Options& options,
                                                 const BatchCut& cut);
 

@@ -14,8 +14,9 @@ namespace {
 
 class Feed : public BatchSource {
   public:
-    Feed(const ProgramSpec& program, const std::string& path, const BatchCut& cut)
-        : program_(program), file_(path), cut_(cut) {
+    Feed(const ProgramSpec& program, const Options& options, const BatchCut& cut)
+        : program_(program), file_(options.feed), cut_(cut), asked_(options.steps) {
+        const std::string& path = options.feed;
         for (const InputSpec& input : program.inputs) {
             std::int64_t steps = 0;
             while (file_.find(name(input, steps)) != nullptr) ++steps;
@@ -45,7 +46,8 @@ class Feed : public BatchSource {
     }
 
     std::string describe() const override {
-        return cat("batches from ", file_.path(), " (", count_text(static_cast<std::uint64_t>(steps_), "step"), ")");
+        return cat("batches from ", file_.path(), " (", count_text(static_cast<std::uint64_t>(steps_), "step"),
+                   asked_ > steps_ && !program_.inputs.empty() ? ", repeated" : "", ")");
     }
 
   private:
@@ -87,13 +89,14 @@ class Feed : public BatchSource {
     const ProgramSpec& program_;
     SafetensorsFile file_;
     BatchCut cut_;
-    std::int64_t steps_ = 0;
+    std::int64_t asked_;      // steps of the whole run
+    std::int64_t steps_ = 0;  // that the file holds batches for
 };
 
 }  // namespace
 
-std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const std::string& path, const BatchCut& cut) {
-    return std::make_unique<Feed>(program, path, cut);
+std::unique_ptr<BatchSource> make_feed(const ProgramSpec& program, const Options& options, const BatchCut& cut) {
+    return std::make_unique<Feed>(program, options, cut);
 }
 
 }  // namespace thunder

@@ -159,6 +159,9 @@ struct Trainer::State {
             }
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
+            note_schedule();
+            progress.steps = options.steps;
+            progress.warmup = options.warmup;
             return;
         }
         if (!checkpoints.empty()) {
@@ -166,8 +169,22 @@ struct Trainer::State {
                  "go on from them with --resume, or name another folder");
         }
         progress.seed = options.seed;
+        progress.steps = options.steps;
+        progress.warmup = options.warmup;
         for (const std::string& line : initialise_parameters(program, options, arenas.parameters, stream))
             console.line(line);
+    }
+
+    // Says where the learning rate of the steps to come is another one than the run before would have given them.
+    void note_schedule() {
+        if (progress.steps < 0 || progress.warmup < 0 || progress.step >= options.steps) return;
+        const bool warm = progress.step >= std::max(progress.warmup, options.warmup);
+        const bool same = progress.warmup == options.warmup && progress.steps == options.steps;
+        // A constant one follows neither, once both are warm.
+        if (same || (options.schedule == Schedule::constant && (warm || progress.warmup == options.warmup))) return;
+        console.line(cat("note: the checkpoint was made with --steps ", progress.steps, " --warmup ", progress.warmup,
+                         "; with --steps ", options.steps, " --warmup ", options.warmup,
+                         " the schedule of the learning rate changes"));
     }
 
     void save_checkpoint() {

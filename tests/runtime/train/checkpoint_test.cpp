@@ -70,6 +70,35 @@ TEST_F(CheckpointTest, SaysWhenNothingIsLeftToDo) {
     EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors")));
 }
 
+TEST_F(CheckpointTest, SaysWhereTheScheduleIsAnotherOne) {
+    const std::string run_of = "--feed feed.safetensors --lr 0.1 --checkpoint c --checkpoint-every 4 --steps ";
+    expect_success(run("words_train", run_of + "20 --quiet"));
+    for (const char* step : {"08", "12", "16", "20"})
+        std::filesystem::remove(path(cat("c/step-000000", step, ".safetensors")));
+    // Each run goes on from step 4: what it writes is removed again.
+    const auto note = [&](const std::string& more, const std::string& steps) {
+        const Outcome outcome = run("words_train", cat(run_of, steps, " --resume ", more));
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        for (const std::string& file : files())
+            if (file.starts_with("c/") && file != "c/step-00000004.safetensors") std::filesystem::remove(path(file));
+        const std::size_t begin = outcome.err.find("note: ");
+        return begin == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('\n', begin) - begin);
+    };
+    EXPECT_EQ(note("", "40"),
+              "note: the checkpoint was made with --steps 20 --warmup 2; with --steps 40 --warmup 4 the schedule of "
+              "the learning rate changes");
+    EXPECT_EQ(note("--warmup 2 --schedule wsd", "8"),
+              "note: the checkpoint was made with --steps 20 --warmup 2; with --steps 8 --warmup 2 the schedule of "
+              "the learning rate changes");
+    EXPECT_EQ(note("--warmup 9 --schedule constant", "20"),
+              "note: the checkpoint was made with --steps 20 --warmup 2; with --steps 20 --warmup 9 the schedule of "
+              "the learning rate changes");
+    EXPECT_EQ(note("", "20"), "");
+    EXPECT_EQ(note("--schedule constant", "40"), "");  // warm in both
+    EXPECT_EQ(note("", "4"), "");                      // nothing to train
+    EXPECT_EQ(note("--quiet", "40"), "");
+}
+
 TEST_F(CheckpointTest, ASignalEndsTheRunAfterItsStep) {
     // Waits until steps are done, then sends the signal; the run has no end of its own.
     const std::string command = cat(PROGRAMS,

@@ -203,6 +203,13 @@ TEST_F(ProgramTest, FeedsWrapAround) {
     expect_success(run("words_train", "--feed two.safetensors --steps 5 --log a.jsonl --quiet"));
     expect_success(run("words_train", "--feed five.safetensors --steps 5 --log b.jsonl --quiet"));
     EXPECT_EQ(without_times(read_file(path("a.jsonl"))), without_times(read_file(path("b.jsonl"))));
+    // Which is said, where it happens.
+    for (const auto& [steps, said] : {std::pair<const char*, const char*>{"3", "(2 steps, repeated); 4 rows a step\n"},
+                                      {"2", "(2 steps); 4 rows a step\n"}}) {
+        const Outcome outcome = run("words_train", cat("--feed two.safetensors --steps ", steps));
+        EXPECT_EQ(outcome.status, 0);
+        EXPECT_NE(outcome.err.find(cat("\nbatches from two.safetensors ", said)), std::string::npos) << outcome.err;
+    }
 }
 
 TEST_F(ProgramTest, WritesTheLogInItsFormat) {
