@@ -8,6 +8,7 @@
 #include <set>
 
 #include "codegen/body_parameters.h"
+#include "codegen/call_formula.h"
 #include "codegen/statements.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
@@ -346,24 +347,28 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
 
 void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op& op) const {
     const PrintedKernel& kernel = kernels_.use(frame.f, op);
+    auto passed = [&](Value v) {
+        const Placement& p = frame.f.info(v).placement;
+        PassedArgument out = {expression(frame, v)};
+        out.part = !p.strides.empty() && p.view_of && out.text == expression(frame, p.view_of);
+        return out;
+    };
+    std::vector<PassedArgument> inputs, outputs;
+    for (Value v : op.operands) inputs.push_back(passed(v));
+    for (Value v : op.results) outputs.push_back(passed(v));
     std::string arguments;
-    for (const KernelArgument& a : kernel.arguments)
-        arguments += expression(frame, a.output ? op.results.at(a.index) : op.operands.at(a.index)) + ", ";
-    // The formula stands with the kernel; here as well where it is not too long to be read on the way: on one line, or
-    // an equation on each. Of a long one only what is computed from what.
-    constexpr std::size_t one_line = 90, longest = 250;
-    std::size_t size = 0;
-    for (const std::string& equation : kernel.formula) size += equation.size() + 2;
-    if (size <= one_line) {
-        comment(out, frame, op, fmt::format("{}", fmt::join(kernel.formula, "; ")));
-    } else if (size <= longest) {
-        const std::string scope = leaf_scope(frame.f, op.provenance.scope);
-        if (!scope.empty()) out.comment(scope + ":");
-        for (const std::string& equation : kernel.formula) out.comment((scope.empty() ? "" : "  ") + equation);
+    for (const KernelArgument& a : kernel.arguments) arguments += (a.output ? outputs : inputs).at(a.index).text + ", ";
+    // The formula stands with the kernel; here as well, on one line or an equation on each.
+    constexpr std::size_t one_line = 90;
+    const CallFormula formula = call_formula(kernels_, frame.f, op, inputs, outputs);
+    std::string scope = leaf_scope(frame.f, op.provenance.scope);
+    if (formula.kernel_names) scope += scope.empty() ? "in the kernel's names" : ", in the kernel's names";
+    const std::string all = fmt::format("{}", fmt::join(formula.lines, "; "));
+    if (all.size() <= one_line || formula.lines.size() == 1) {
+        out.comment(scope.empty() ? all : fmt::format("{}: {}", scope, all));
     } else {
-        std::vector<std::string> given, read;
-        for (const KernelArgument& a : kernel.arguments) (a.output ? given : read).push_back(a.name);
-        comment(out, frame, op, fmt::format("{} from {}", fmt::join(given, ", "), fmt::join(read, ", ")));
+        if (!scope.empty()) out.comment(scope + ":");
+        for (const std::string& equation : formula.lines) out.comment((scope.empty() ? "" : "  ") + equation);
     }
     out.line(fmt::format("{}({}stream);", kernel.name, arguments));
 }

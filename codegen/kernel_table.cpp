@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "codegen/kernel_formula.h"
+#include "compiler/support/error.h"
+
 namespace thunderc {
 namespace {
 
@@ -25,8 +28,7 @@ std::string replaces(const std::vector<std::string>& nodes, const std::vector<st
 
 }  // namespace
 
-std::size_t KernelTable::find(const Function& caller, const Op& fused) {
-    const Function& kernel = *module_->find(fused.attributes.string("kernel"));
+KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) const {
     KernelLayouts layouts;
     bool dense = true;
     for (Value v : fused.operands) {
@@ -38,7 +40,13 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
         dense = dense && layouts.outputs.back().empty();
     }
     if (dense) layouts = {};
-    const auto key = std::pair(kernel.name, layouts);
+    return {fused.attributes.string("kernel"), std::move(layouts)};
+}
+
+std::size_t KernelTable::find(const Function& caller, const Op& fused) {
+    const Function& kernel = *module_->find(fused.attributes.string("kernel"));
+    Key key = key_of(caller, fused);
+    const KernelLayouts layouts = key.second;
     for (const auto& [other, k] : known_)
         if (other == key) return k;
     KernelDescription description = describe_kernel(kernel);
@@ -48,7 +56,7 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     description.name = "kernel";
     const PrintedKernel nameless = print_kernel_cpu(description, layouts);
     const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
-    known_.emplace_back(key, at->second);
+    known_.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;
     description.name = kernel.name;
     KernelDescription named = description;
@@ -62,6 +70,23 @@ const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused) {
     for (const std::string& op : fused.provenance.node_ops) add_once(entry.nodes, op);
     add_once(entry.scopes, fused.provenance.scope);
     return entry.printed;
+}
+
+const KernelTable::Entry& KernelTable::used(const Function& caller, const Op& fused) const {
+    const Key key = key_of(caller, fused);
+    for (const auto& [other, k] : known_)
+        if (other == key) return entries_[k];
+    throw InternalError(fmt::format("the kernel {} was not used yet", key.first));
+}
+
+const std::vector<std::string>& KernelTable::formula(const Function& caller, const Op& fused) const {
+    return used(caller, fused).printed.formula;
+}
+
+std::vector<std::string> KernelTable::formula(const Function& caller, const Op& fused,
+                                              const std::vector<std::string>& inputs,
+                                              const std::vector<std::string>& outputs) const {
+    return kernel_formula(used(caller, fused).description, inputs, outputs);
 }
 
 std::vector<PrintedKernel> KernelTable::all() const {

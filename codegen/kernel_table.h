@@ -18,6 +18,10 @@ class KernelTable {
 
     // Good until the next use.
     const PrintedKernel& use(const Function& caller, const Op& fused);
+    // What a kernel that was used computes: equations, in the names of its parameters, or in others.
+    const std::vector<std::string>& formula(const Function& caller, const Op& fused) const;
+    std::vector<std::string> formula(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
+                                     const std::vector<std::string>& outputs) const;
     // What each replaces, in all the places that use it, stands in its comment.
     std::vector<PrintedKernel> all() const;
 
@@ -28,11 +32,14 @@ class KernelTable {
         PrintedKernel printed;
         std::vector<std::string> nodes, scopes;  // that it replaces
     };
+    using Key = std::pair<std::string, KernelLayouts>;
+    Key key_of(const Function& caller, const Op& fused) const;
+    const Entry& used(const Function& caller, const Op& fused) const;
     std::size_t find(const Function& caller, const Op& fused);
 
     const Module* module_;
     std::vector<Entry> entries_;
-    std::vector<std::pair<std::pair<std::string, KernelLayouts>, std::size_t>> known_;
+    std::vector<std::pair<Key, std::size_t>> known_;
     std::map<std::string, std::size_t> by_text_;
 };
 

@@ -101,6 +101,11 @@ std::string quoted_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
+std::string formula_convention() {
+    return "A formula before the call of a kernel is in the names of the call's arguments, where it does not say "
+           "otherwise; before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.";
+}
+
 std::string gradient_convention() {
     return "\"dx =\" says that a call overwrites a gradient, \"dx +=\" that it adds to it. The gradients of parameters "
            "are sums over a step's micro-steps, the first of which begins them: Gradient::overwrite.";
@@ -206,9 +211,11 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     SourceText out;
     if (trains) {
         out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
+        out.comment(formula_convention());
         out.comment(gradient_convention());
     } else {
         out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
+        out.comment(formula_convention());
     }
     out.line("#include \"model.h\"");
     out.blank();

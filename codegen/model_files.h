@@ -15,7 +15,8 @@ std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& o
 
 // Bodies of loops and called functions, in the order of the module; empty where the program has none.
 std::vector<const Function*> block_functions(const Module& module);
-// What comments mean by "dx =" and "dx +=".
+// What model.cpp and blocks.cpp say of the formulas in their comments; and what these mean by "dx =" and "dx +=".
+std::string formula_convention();
 std::string gradient_convention();
 std::string bytes_text(std::int64_t bytes);  // "1.50 MB"
 

@@ -20,7 +20,7 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     for (const Symbol& s : layout.symbols().all())
         sizes += fmt::format("{}{}={} {}", sizes.empty() ? "" : ", ", s.name, s.value, s.meaning);
     if (!sizes.empty()) out.comment(sizes + ".");
-    out.comment("In formulas x1, x2, ... are pieces of x.");
+    out.comment(formula_convention());
     if (layout.trains()) out.comment(gradient_convention());
     out.line("#include \"kernels.h\"");
     out.line("#include \"model.h\"");

@@ -1,7 +1,8 @@
 // blocks.cpp: one function for each kind of repeated layer, forward and backward.
 // B=2 sequences in a micro-batch, T=8 positions in a sequence, L=2 layers, V=48 entries of the vocabulary, C=16 width
 // of the residual stream, NH=4 query heads, KVH=2 key and value heads, HS=4 size of a head, H=24 width inside the MLP.
-// In formulas x1, x2, ... are pieces of x.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
 // a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "kernels.h"
@@ -23,16 +24,18 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     float* const post_attention_layernorm = at<float>(scratch, offset::post_attention_layernorm);  // (B,T,C)
     float* const swiglu = at<float>(scratch, offset::swiglu);  // (B,T,H)
 
-    // input_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
+    // input_layernorm:
+    //   saved.input_layernorm_rstd = rsqrt(mean(x^2) + 1e-05)
+    //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
     rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
     // self_attn.{q,k,v}_proj: y = x Wᵀ for 3 weights that lie side by side
     linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = w.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
-    //   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
-    //   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-    //   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
-    //   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
+    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
+    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
+    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: causal attention; keeps the log-sum-exp of each row of scores
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
@@ -41,13 +44,15 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     // self_attn.o_proj: y = x Wᵀ + residual
     linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = w.o_proj, .residual = x, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
-    // post_attention_layernorm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
+    // post_attention_layernorm:
+    //   saved.post_attention_layernorm_rstd = rsqrt(mean(saved.residual^2) + 1e-05)
+    //   post_attention_layernorm = saved.residual * saved.post_attention_layernorm_rstd * w.post_attention_layernorm
     rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
         w.post_attention_layernorm, stream);
     // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
     linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
-    // mlp: y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+    // mlp: swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
     // mlp.down_proj: y = x Wᵀ + residual
     linear_forward({.y = y, .x = swiglu, .weight = w.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
@@ -83,7 +88,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
 
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w.down_proj, .rows = B * T, .in = H, .out = C}, stream);
-    // mlp:
+    // mlp, in the kernel's names:
     //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
     //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) +
     //       1))
@@ -95,7 +100,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     // mlp.{gate,up}_proj: dx = dy W
     linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
-    // post_attention_layernorm:
+    // post_attention_layernorm, in the kernel's names:
     //   y = x * rstd * weight
     //   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
     //   dweight += sum over rows(dy * (x * rstd))
@@ -112,10 +117,10 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
     // self_attn:
-    //   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
-    //   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-    //   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
-    //   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
+    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
+    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
+    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: dq, dk, dv of causal attention
     attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
@@ -131,7 +136,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     // self_attn.{q,k,v}_proj: dx = dy W
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
-    // input_layernorm:
+    // input_layernorm, in the kernel's names:
     //   y = x * rstd * weight
     //   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
     //   dweight += sum over rows(dy * (x * rstd))

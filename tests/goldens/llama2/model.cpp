@@ -1,4 +1,6 @@
 // model.cpp: a training step of noopt.logits.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
 // a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "model.h"
@@ -57,7 +59,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
-    // model.norm: rstd = rsqrt(mean(x^2) + 1e-05); y = x * rstd * weight
+    // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); norm = residual * rstd * w_norm
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
     linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
@@ -73,8 +75,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
         .in = C, .out = V}, stream);
     // model.norm:
-    //   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-    //   dweight += sum over rows(dy * (x * rstd))
+    //   dresidual = rstd * (dnorm * w_norm - residual * rstd * mean(dnorm * w_norm * (residual * rstd)))
+    //   g_norm += sum over rows(dnorm * (residual * rstd))
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
         stream);
 
@@ -92,7 +94,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // model.embed_tokens: dW += rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
         .rows = B * T, .entries = V, .width = C}, stream);
-    // loss_sum_after = loss_sum + loss
+    // scalars->loss_sum = scalars->loss_sum + loss
     add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
 }
 
@@ -104,7 +106,7 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
-    // loss: loss_weight_after = loss_weight + sum((labels != -100))
+    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
 }
 

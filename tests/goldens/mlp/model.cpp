@@ -1,4 +1,6 @@
 // model.cpp: a training step of dynamo.logits.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
 // a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "model.h"
@@ -67,19 +69,19 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // net.4: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear, .x = tanh, .gradient = gradient,
         .rows = B, .in = 16, .out = 5}, stream);
-    // net.3: dlinear = dtanh - dtanh * tanh^2
+    // net.3: dlinear_2 = dtanh - dtanh * tanh^2
     net_tanh_backward(dlinear_2, tanh, dtanh, stream);
     // net.2: dx = dy W
     linear_backward_input({.dx = drelu, .dy = dlinear_2, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
     // net.2: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .gradient = gradient,
         .rows = B, .in = 16, .out = 16}, stream);
-    // net.1: dlinear = relu > 0 ? drelu : 0
+    // net.1: dlinear_3 = relu > 0 ? drelu : 0
     net_relu_backward(dlinear_3, relu, drelu, stream);
     // net.0: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear_3, .x = x, .gradient = gradient,
         .rows = B, .in = 12, .out = 16}, stream);
-    // loss_sum_after = loss_sum + loss
+    // scalars->loss_sum = scalars->loss_sum + loss
     add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
 }
 
@@ -91,7 +93,7 @@ void Model::loss_weight() {
     // the micro-batch
     const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B)
 
-    // loss: loss_weight_after = loss_weight + sum((labels != -100))
+    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
     cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
 }
 

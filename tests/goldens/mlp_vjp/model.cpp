@@ -1,4 +1,6 @@
 // model.cpp: vjp of dynamo.logits, in one call.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
@@ -63,7 +65,7 @@ void Model::vjp() {
     // net.2: dW = dyᵀ x, dbias = column sums of dy
     linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear, .x = relu, .rows = B, .in = 16,
         .out = 16}, stream);
-    // net.1: dlinear = relu > 0 ? drelu : 0
+    // net.1: dlinear_2 = relu > 0 ? drelu : 0
     net_relu_backward(dlinear_2, relu, drelu, stream);
     // net.0: dx = dy W
     linear_backward_input({.dx = dx, .dy = dlinear_2, .weight = w_net_0, .rows = B, .in = 12, .out = 16}, stream);

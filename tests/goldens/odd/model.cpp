@@ -1,4 +1,6 @@
 // model.cpp: a training step of tides.loss.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
 // a step's micro-steps, the first of which begins them: Gradient::overwrite.
 #include "model.h"
@@ -53,37 +55,37 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (B,10)
 
     // reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2 from gauge,
-    // basins_0_period, basins_0_level, basins_1_period, basins_1_level
+    // w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level
     cos_sum_rows(reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2, gauge,
         w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    // reduce_sum = sum over rows(cos(select))
+    // reduce_sum_2 = sum over rows(cos(select))
     // sin = sin(select)
-    // where select = log * shore_slope > 0.5 ? log * shore_slope : 1 / log
+    // where select = log * w_shore_slope > 0.5 ? log * w_shore_slope : 1 / log
     mul_sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
-    // dreduce_sum, loss_sum_after from reduce_sum, dloss, loss_sum
+    // dreduce_sum, scalars->loss_sum from reduce_sum_2, scalars->dloss, scalars->loss_sum
     add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
         &arenas_.scalars->loss_sum, stream);
-    // dshore_slope, dadd, neg, mul, dbasins_1_period from dreduce_sum, sin, log, shore_slope, dshore_slope_before,
-    // first_micro_step, add, add_2, div, reduce_max, sigmoid, cos, basins_1_period, dbasins_1_period_before
+    // g_shore_slope, dadd, neg, mul, g_basins_1_period from dreduce_sum, sin, log, w_shore_slope, g_shore_slope,
+    // scalars->first_micro_step, add_2, add, div, reduce_max_2, sigmoid, cos, w_basins_1_period, g_basins_1_period
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadd, neg, mul, g_basins_1_period, dreduce_sum, sin, log,
         w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, add_2, add, div, reduce_max_2, sigmoid, cos,
         w_basins_1_period, g_basins_1_period, stream);
-    // dbasins_1_level += sum(neg)
+    // g_basins_1_level += sum(neg)
     basins_1_level_gradient(g_basins_1_level, neg, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
-    // dbasins_0_level += sum(-dsub)
-    // mul = dsub * cos * gauge
-    // where dsub = (dadd + (add == reduce_max) * (sum(-(dadd * div / reduce_max)) / reduce_sum) + mul_2) / reduce_max_2
-    // * sigmoid
+    // g_basins_0_level += sum(-dsub)
+    // mul_2 = dsub * cos_2 * gauge
+    // where dsub = (dadd + (add == reduce_max_2) * (sum(-(dadd * div / reduce_max_2)) / reduce_sum) + mul) / reduce_max
+    // * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, mul_2, dadd, div, reduce_max_2, reduce_sum, add, mul, reduce_max,
         sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
-    // dbasins_0_period += mul1 + mul2 + mul3 + mul4 + mul5 + mul6
+    // g_basins_0_period += mul_2_1 + mul_2_2 + mul_2_3 + mul_2_4 + mul_2_5 + mul_2_6
     basins_0_period_gradient(g_basins_0_period, mul_2, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
 }
 
 void Model::loss_weight() {
     [[maybe_unused]] Stream& stream = stream_;
 
-    // loss_weight_after = loss_weight + 1
+    // scalars->loss_weight = scalars->loss_weight + 1
     add_elements(&arenas_.scalars->loss_weight, &arenas_.scalars->loss_weight, stream);
 }
 
