@@ -294,10 +294,12 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options, c
     return out;
 }
 
-Module compile_twin(const ModelOptions& options, Module module, const std::string& parting) {
+Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
     CompileOptions naive = options.compile;
     naive.executors = {"reference"};
-    naive.roll = false;  // a loop's way back is checked against that of calls in a row
+    // A loop's way back is checked against that of calls in a row, as long as somebody could read these.
+    constexpr std::int64_t most_in_a_row = 8;
+    naive.roll = naive.roll && layers > most_in_a_row;
     std::vector<Pass> passes = pipeline(naive);
     const std::size_t shared = passes_until(passes, parting).size();
     passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(shared));

@@ -60,8 +60,9 @@ struct Compiled {
     std::vector<PassRun> runs;
 };
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {}, const std::string& last_pass = {});
-// The naive program of the same model, from the module after the pass `parting`.
-Module compile_twin(const ModelOptions& options, Module module, const std::string& parting);
+// The naive program of the same model, from the module after the pass `parting`. Where the longest loop of the program
+// has many layers, it is a loop in the twin as well.
+Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers);
 // What `compile` gives as far as this pass.
 Module compile_until(const ModelOptions& options, const std::string& last_pass);
 // "import" and the passes that these options ask for, in order.

@@ -24,6 +24,15 @@ struct TrainOptions {
     std::int64_t grad_accum = 1;
 };
 
+// Of the module's loops.
+std::int64_t most_layers(const Module& module) {
+    std::int64_t most = 0;
+    for (const Function& function : module.functions)
+        for (const Op& op : function.ops)
+            if (op.name == "repeat") most = std::max(most, op.attributes.integer("n"));
+    return most;
+}
+
 int train(TrainOptions o) {
     o.model.finish();
     if (!o.diff) check_output_folder(o.out, o.force);
@@ -35,7 +44,7 @@ int train(TrainOptions o) {
         if (run.name == parting) raised = module;
     };
     Compiled compiled = compile(o.model, passes);
-    const Module twin = compile_twin(o.model, std::move(raised), parting);
+    const Module twin = compile_twin(o.model, std::move(raised), parting, most_layers(compiled.module));
     EmitOptions emit;
     emit.model_name = o.model.model.stem().string();
     emit.version = version;

@@ -1,7 +1,11 @@
 #include "support/json.h"
 
+#include <rapidjson/error/en.h>
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
+
+#include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "support/error.h"
@@ -13,59 +17,55 @@ namespace {
 
 constexpr std::size_t max_depth = 64;
 
-// Builds the tree from the library's events: its own tree would keep only the last of two equal keys, and does not
-// bound how deep a text can nest.
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+// Builds the tree from the library's events: its own tree keeps equal keys, and does not bound how deep a text nests.
+class Builder {
   public:
     Builder(const std::string& what, const std::string& help) : what_(what), help_(help) {}
 
-    bool null() override { return put({}); }
-    bool boolean(bool value) override {
+    bool Null() { return put({}); }
+    bool Bool(bool value) {
         Json json;
         json.kind = Json::Kind::boolean;
         json.boolean = value;
         return put(std::move(json));
     }
-    bool number_integer(number_integer_t value) override {
+    bool Int(int value) { return Int64(value); }
+    bool Uint(unsigned value) { return Int64(value); }
+    bool Int64(std::int64_t value) {
         Json json;
         json.kind = Json::Kind::integer;
         json.integer = value;
         json.real = static_cast<double>(value);
         return put(std::move(json));
     }
-    bool number_unsigned(number_unsigned_t value) override {
-        if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max())) {
-            return number_integer(static_cast<number_integer_t>(value));
-        }
-        return number_float(static_cast<double>(value), {});
+    bool Uint64(std::uint64_t value) {
+        if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+            return Int64(static_cast<std::int64_t>(value));
+        return Double(static_cast<double>(value));
     }
-    bool number_float(number_float_t value, const string_t& /*text*/) override {
+    bool Double(double value) {
         Json json;
         json.kind = Json::Kind::real;
         json.real = value;
         return put(std::move(json));
     }
-    bool string(string_t& value) override {
+    bool RawNumber(const char* /*text*/, rapidjson::SizeType /*size*/, bool /*copy*/) { return false; }
+    bool String(const char* text, rapidjson::SizeType size, bool /*copy*/) {
         Json json;
         json.kind = Json::Kind::string;
-        json.string = std::move(value);
+        json.string.assign(text, size);
         return put(std::move(json));
     }
-    bool binary(binary_t& /*value*/) override { return false; }
-    bool start_object(std::size_t /*elements*/) override { return open(Json::Kind::object); }
-    bool start_array(std::size_t /*elements*/) override { return open(Json::Kind::array); }
-    bool end_object() override { return close(); }
-    bool end_array() override { return close(); }
-    bool key(string_t& name) override {
+    bool StartObject() { return open(Json::Kind::object); }
+    bool StartArray() { return open(Json::Kind::array); }
+    bool EndObject(rapidjson::SizeType /*members*/) { return close(); }
+    bool EndArray(rapidjson::SizeType /*elements*/) { return close(); }
+    bool Key(const char* text, rapidjson::SizeType size, bool /*copy*/) {
+        std::string name(text, size);
         if (!open_.back().keys.insert(name).second)
             fail(cat(what_, " is not valid JSON: the key ", json_quote(name), " stands there twice"), help_);
         open_.back().next_key = std::move(name);
         return true;
-    }
-    bool parse_error(std::size_t position, const std::string& token,
-                     const nlohmann::json::exception& /*error*/) override {
-        const std::string near = token.empty() ? "" : cat(", at ", json_quote(token.substr(0, 40)));
-        fail(cat(what_, " is not valid JSON at byte ", position, near), help_);
     }
 
     Json take() { return std::move(root_); }
@@ -116,13 +116,48 @@ const Json* Json::find(std::string_view key) const {
 }
 
 Json parse_json(std::string_view text, const std::string& what, const std::string& help) {
+    constexpr unsigned flags = rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
     Builder builder(what, help);
-    nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+    rapidjson::MemoryStream stream(text.data(), text.size());
+    rapidjson::Reader reader;
+    const rapidjson::ParseResult result = reader.Parse<flags>(stream, builder);
+    // The library ends at a byte of 0 as at the end of the text.
+    const std::size_t stop = result.IsError() ? result.Offset() : stream.Tell();
+    const auto code = result.IsError() ? result.Code() : rapidjson::kParseErrorDocumentRootNotSingular;
+    if (result.IsError() || stop != text.size())
+        fail(cat(what, " is not valid JSON at byte ", stop + 1, ": ", rapidjson::GetParseError_En(code)), help);
     return builder.take();
 }
 
 std::string json_quote(std::string_view text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    constexpr const char* hexadecimal = "0123456789abcdef";
+    std::string out = "\"";
+    rapidjson::MemoryStream stream(text.data(), text.size());
+    while (stream.Tell() < text.size()) {
+        const std::size_t begin = stream.Tell();
+        unsigned code = 0;
+        if (!rapidjson::UTF8<>::Decode(stream, &code)) {
+            out += "\xEF\xBF\xBD";
+            stream.src_ = text.data() + begin + 1;
+            continue;
+        }
+        switch (code) {
+            case '"': out += "\\\""; break;
+            case '\\': out += "\\\\"; break;
+            case '\b': out += "\\b"; break;
+            case '\f': out += "\\f"; break;
+            case '\n': out += "\\n"; break;
+            case '\r': out += "\\r"; break;
+            case '\t': out += "\\t"; break;
+            default:
+                if (code < 0x20) {
+                    out += std::string("\\u00") + hexadecimal[code >> 4] + hexadecimal[code & 15];
+                } else {
+                    out += text.substr(begin, stream.Tell() - begin);
+                }
+        }
+    }
+    return out + '"';
 }
 
 }  // namespace thunder

@@ -9,13 +9,6 @@ namespace thunder {
 
 namespace {
 
-template <typename T>
-std::string shortest(T number) {
-    char buffer[32];
-    const std::to_chars_result end = std::to_chars(buffer, buffer + sizeof buffer, number);
-    return {buffer, end.ptr};
-}
-
 // Insertions, deletions, substitutions and swaps of neighbours that turn one word into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
@@ -35,11 +28,26 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string piece(double number) {
-    return shortest(number);
+TextPiece::TextPiece(double number) : begin_(own_) {
+    size_ = static_cast<std::size_t>(std::to_chars(own_, own_ + sizeof own_, number).ptr - own_);
 }
-std::string piece(float number) {
-    return shortest(number);
+TextPiece::TextPiece(float number) : begin_(own_) {
+    size_ = static_cast<std::size_t>(std::to_chars(own_, own_ + sizeof own_, number).ptr - own_);
+}
+void TextPiece::write(std::int64_t number) {
+    size_ = static_cast<std::size_t>(std::to_chars(own_, own_ + sizeof own_, number).ptr - own_);
+}
+void TextPiece::write(std::uint64_t number) {
+    size_ = static_cast<std::size_t>(std::to_chars(own_, own_ + sizeof own_, number).ptr - own_);
+}
+
+std::string join(std::initializer_list<TextPiece> pieces) {
+    std::size_t size = 0;
+    for (const TextPiece& piece : pieces) size += piece.text().size();
+    std::string text;
+    text.reserve(size);
+    for (const TextPiece& piece : pieces) text += piece.text();
+    return text;
 }
 
 std::string digits(const char* format, double number) {

@@ -3,32 +3,52 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace thunder {
 
-// One piece of a message as text. Floating point numbers get the digits that tell them from their neighbours, no more.
-inline std::string piece(std::string_view text) {
-    return std::string(text);
-}
-inline std::string piece(char c) {
-    return std::string(1, c);
-}
-template <std::integral T>
-std::string piece(T number) {
-    return std::to_string(number);
-}
-std::string piece(double number);
-std::string piece(float number);
+// One piece of a message. Floating point numbers get the digits that tell them from their neighbours, no more.
+// It has no destructor, and numbers are written elsewhere: what makes messages is compiled in every program, often.
+class TextPiece {
+  public:
+    TextPiece(const char* text) : TextPiece(std::string_view(text)) {}
+    TextPiece(const std::string& text) : TextPiece(std::string_view(text)) {}
+    TextPiece(std::string_view text) : begin_(text.data()), size_(text.size()) {}
+    TextPiece(char c) : begin_(own_), size_(1) { own_[0] = c; }
+    TextPiece(double number);
+    TextPiece(float number);
+    template <std::integral T>
+    TextPiece(T number) : begin_(own_) {
+        if constexpr (std::is_signed_v<T>) {
+            write(static_cast<std::int64_t>(number));
+        } else {
+            write(static_cast<std::uint64_t>(number));
+        }
+    }
+    TextPiece(const TextPiece&) = delete;  // it may point into itself
+    TextPiece& operator=(const TextPiece&) = delete;
+
+    std::string_view text() const { return {begin_, size_}; }
+
+  private:
+    void write(std::int64_t number);
+    void write(std::uint64_t number);
+
+    const char* begin_;
+    std::size_t size_ = 0;
+    char own_[32];
+};
+
+std::string join(std::initializer_list<TextPiece> pieces);
 
 // cat("step ", 3, " of ", 10)
 template <typename... Pieces>
 std::string cat(const Pieces&... pieces) {
-    std::string text;
-    ((text += piece(pieces)), ...);
-    return text;
+    return join({TextPiece(pieces)...});
 }
 
 // A number as printf writes it: digits("%.2f", 1.5).

@@ -174,7 +174,7 @@ TEST_F(TrainJsonTest, SaysWhatIsWrongInIt) {
         {R"({"defaults":{"quiet":1}})", cat("error: ", json, ": quiet takes true or false, not \"1\"")},
         {R"({"defaults":[]})", cat("error: ", json, ": defaults is not an object")},
         {R"({"defaults":)", cat("error: ", json,
-                                " is not valid JSON at byte 13, at \"\\\"defaults\\\":\"\nhelp: the file is damaged: "
+                                " is not valid JSON at byte 13: Invalid value.\nhelp: the file is damaged: "
                                 "write or copy it again")},
     };
     for (const auto& [text, expected] : cases) {
