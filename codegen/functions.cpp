@@ -170,9 +170,11 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
             where = frame.names[p.view_of.index];
             if (delta != 0) where += fmt::format(" + {}", layout_.symbols().elements(f, p.view_of, delta));
         }
+        // Under one name one shape, that of LAYOUT, whichever of its views the statements have.
+        const bool renamed = p.view_of && frame.names[p.view_of.index] == name;
         out.line(fmt::format("{}{}* const {} = {};  // {}", local.read_only ? "const " : "",
                              cpp_type(f.type(local.value).dtype), name, where,
-                             layout_.symbols().shape(f, local.value)));
+                             layout_.symbols().shape(f, renamed ? p.view_of : local.value)));
     }
     if (!tensors.empty()) out.blank();
 }

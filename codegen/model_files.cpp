@@ -23,8 +23,9 @@ std::string layout_table(const ProgramLayout& layout) {
     SourceText out;
     out.banner("LAYOUT");
     out.comment(
-        "Every tensor that the program names. `shape` is in the sizes above; `offset` is in bytes from the start of "
-        "the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. "
+        "Every tensor that the program names; one that is kept in the place of a layer's, as what enters a loop is in "
+        "that of the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the "
+        "start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. "
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
         "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. "
         "`shares` names tensors that have some of the same bytes at other times, those of the same function without "
@@ -97,6 +98,13 @@ std::string quoted_names(const std::vector<std::string>& names) {
     std::string out;
     for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
     return out;
+}
+
+// Whether rows of the loss have weights, as labels have that are not ignored; else each micro-batch counts the same.
+bool weighted_loss(const ProgramLayout& layout) {
+    const Function* f = layout.module().find("loss_weight");
+    return f != nullptr && std::any_of(f->argument_info.begin(), f->argument_info.end(),
+                                       [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::input; });
 }
 
 }  // namespace
@@ -235,7 +243,12 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.open(
             fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
         out.line("[[maybe_unused]] Stream& stream = stream_;");
-        if (step) out.line("arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;");
+        if (step) {
+            out.line("arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;");
+            out.comment(fmt::format("The trainer has set arenas_.scalars->dloss: 1 / {}.",
+                                    weighted_loss(layout) ? "loss_weight, summed over the step's micro-batches"
+                                                          : "the number of micro-batches in the step"));
+        }
         out.blank();
         printer.print_entry(out, f);
         out.close();
@@ -296,7 +309,7 @@ class SpecPrinter {
         out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
         out_.line(fmt::format(".batch = {},", batch_));
         out_.line(fmt::format(".tokens = {},", tokens_));
-        out_.line(fmt::format(".weighted_loss = {},", weighted()));
+        out_.line(fmt::format(".weighted_loss = {},", weighted_loss(layout_)));
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", flops(m.main())));
     }
@@ -377,14 +390,6 @@ class SpecPrinter {
         inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]),
                                       spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes(), info.batched,
                                       info.entries, info.ignore_index, quote(info.source)));
-    }
-
-    bool weighted() const {
-        const Function* f = layout_.module().find("loss_weight");
-        if (f == nullptr) return false;
-        for (const ArgInfo& info : f->argument_info)
-            if (info.kind == ArgInfo::Kind::input) return true;
-        return false;
     }
 
     double flops(const Function& f) const {

@@ -14,12 +14,13 @@ using namespace thunder;
 void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     [[maybe_unused]] Stream& stream = stream_;
     arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
 
     namespace offset = layout::forward_backward;
 
     // the micro-batch
     const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
-    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B*T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
 
     // parameters
     const float* const w_embed_tokens = at<float>(arenas_.parameters, offset::w_embed_tokens);  // (V,C)

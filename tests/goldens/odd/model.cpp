@@ -14,6 +14,7 @@ using namespace thunder;
 void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     [[maybe_unused]] Stream& stream = stream_;
     arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;
+    // The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.
 
     namespace offset = layout::forward_backward;
 

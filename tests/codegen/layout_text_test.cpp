@@ -1,5 +1,5 @@
-// LAYOUT's lifetimes against the text of the program: who counts the calls of a function from 1 finds there what the
-// table says.
+// LAYOUT against the text of the program: who counts the calls of a function from 1 finds there what the table says,
+// and the shapes of tensors are those of the table.
 #include <fmt/format.h>
 
 #include <regex>
@@ -59,24 +59,64 @@ std::map<std::string, std::vector<std::string>> views_of(const std::string& sour
     return out;
 }
 
-class LayoutLifetimes : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
-
-TEST_P(LayoutLifetimes, CountTheCallsOfTheText) {
-    CompileOptions options;
-    options.optimizer = "adamw";
-    CompileOptions naive = options;
-    naive.executors = {"reference"};
-    EmitOptions emit;
-    emit.compile = options;
-    std::string source, header;
-    for (const OutputFile& file :
-         print_program(compiled(GetParam().second, options), compiled(GetParam().second, naive), emit)) {
-        if (file.path == "model.cpp" || file.path == "blocks.cpp") source += file.text;
-        if (file.path == "model.h") header = file.text;
+class LayoutAndText : public ::testing::TestWithParam<std::pair<std::string, std::string>> {
+  protected:
+    void SetUp() override {
+        CompileOptions options, naive;
+        naive.executors = {"reference"};
+        EmitOptions emit;
+        emit.compile = options;
+        for (const OutputFile& file :
+             print_program(compiled(GetParam().second, options), compiled(GetParam().second, naive), emit)) {
+            if (file.path == "model.cpp" || file.path == "blocks.cpp") source += file.text;
+            if (file.path == "model.h") header = file.text;
+            if (file.path == "spec.cpp") spec = file.text;
+        }
+        table = header.substr(header.find("LAYOUT[] = {"));
     }
+
+    std::string source, header, spec, table;
+};
+
+TEST_P(LayoutAndText, CallTensorsOfOneNameOfOneShape) {
+    const std::regex head("^void (?:Model::)?(\\w+)\\("),
+        local("^    .*\\* const (\\w+) = at<.*, offset::(\\w+)\\);  // (.*)$"),
+        row("\\{\"([\\w.]+)\",\\s*\"([^\"]*)\"");
+    std::map<std::string, std::string> shapes;
+    for (std::sregex_iterator at(table.begin(), table.end(), row), end; at != end; ++at) shapes[(*at)[1]] = (*at)[2];
+    std::istringstream lines(source);
+    std::string line, function;
+    std::smatch m;
+    std::size_t compared = 0;
+    while (std::getline(lines, line)) {
+        if (std::regex_search(line, m, head)) function = m[1];
+        if (!std::regex_search(line, m, local)) continue;
+        const std::string name = m[1], shape = m[3];
+        EXPECT_EQ(name, m[2].str());
+        const bool own = shapes.contains(function + "." + name);
+        if (!own && !shapes.contains(name)) {  // what enters a loop lies in the place of the first layer's input
+            EXPECT_NE(line.find("_.saved, "), std::string::npos) << line;
+            continue;
+        }
+        EXPECT_EQ(shape, shapes[own ? function + "." + name : name]) << line;
+        ++compared;
+    }
+    EXPECT_GT(compared, 8U);
+}
+
+// What the trainer does by spec.cpp.
+TEST_P(LayoutAndText, SayWhereTheLossGradientIsFrom) {
+    const bool weighted = spec.find(".weighted_loss = true,") != std::string::npos;
+    EXPECT_NE(weighted, spec.find(".weighted_loss = false,") != std::string::npos);
+    const std::string said = "// The trainer has set arenas_.scalars->dloss: 1 / ";
+    EXPECT_NE(source.find(said + (weighted ? "loss_weight, summed over the step's micro-batches."
+                                           : "the number of micro-batches in the step.")),
+              std::string::npos);
+}
+
+TEST_P(LayoutAndText, CountTheSameCalls) {
     const auto statements = statements_of(source);
     const auto views = views_of(source);
-    const std::string table = header.substr(header.find("LAYOUT[] = {"));
     const std::regex row("\\{\"([\\w.]+)\",[^{}]*?\"scratch\",[^{}]*?\"(\\w+), calls? (\\d+)(?: to (\\d+))?\"");
     std::size_t rows = 0;
     for (std::sregex_iterator at(table.begin(), table.end(), row), end; at != end; ++at, ++rows) {
@@ -121,7 +161,7 @@ TEST_P(LayoutLifetimes, CountTheCallsOfTheText) {
         }());
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, LayoutLifetimes,
+INSTANTIATE_TEST_SUITE_P(Programs, LayoutAndText,
                          ::testing::Values(std::pair("mlp", "mlp/dynamo.logits.onnx"),
                                            std::pair("odd", "odd/tides.loss.onnx"),
                                            std::pair("llama2", "llama2/noopt.logits.onnx"),
