@@ -12,9 +12,8 @@
 
 namespace thunderc {
 namespace fs = std::filesystem;
-namespace {
 
-std::string quoted(const std::string& word) {
+std::string shell_word(const std::string& word) {
     if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                                 "-_=.,/:+@%") == std::string::npos)
         return word;
@@ -23,14 +22,16 @@ std::string quoted(const std::string& word) {
     return out + "'";
 }
 
+namespace {
+
 // As it is run in the reproducer's folder.
 std::string command_text(const CommandLine& command) {
     std::string text = "thunderc";
     for (std::size_t k = 1; k < command.words.size(); ++k) {
         const std::string& word = command.words[k];
-        text += " " + quoted(!command.model.empty() && word == command.model ? "model.onnx"
-                             : !command.out.empty() && word == command.out   ? "out"
-                                                                             : word);
+        text += " " + shell_word(!command.model.empty() && word == command.model ? "model.onnx"
+                                 : !command.out.empty() && word == command.out   ? "out"
+                                                                                 : word);
     }
     return text;
 }

@@ -14,6 +14,9 @@ struct CommandLine {
     std::string model, out;  // those of them that are the model's file and the folder to write; "" where none is
 };
 
+// A word as a shell takes it.
+std::string shell_word(const std::string& word);
+
 // Makes a folder thunderc-bug-N, here or else among the temporary files, with
 //   command.sh        the command, to be run in that folder
 //   error.txt         the message, the pass and the version

@@ -9,8 +9,11 @@
 
 #include "cli/command.h"
 #include "cli/output_folder.h"
+#include "cli/reproducer.h"
 #include "cli/version.h"
+#include "codegen/model_files.h"
 #include "codegen/program.h"
+#include "codegen/readme.h"
 #include "codegen/safetensors.h"
 #include "compiler/support/error.h"
 
@@ -20,7 +23,7 @@ namespace {
 struct TrainOptions {
     ModelOptions model;
     std::filesystem::path out;
-    bool force = false, diff = false, no_weights = false;
+    bool force = false, diff = false, no_weights = false, quiet = false;
     std::int64_t grad_accum = 1;
 };
 
@@ -31,6 +34,22 @@ std::int64_t most_layers(const Module& module) {
         for (const Op& op : function.ops)
             if (op.name == "repeat") most = std::max(most, op.attributes.integer("n"));
     return most;
+}
+
+// What there is now, what was added to the model, and what comes next.
+void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
+    std::string folder = out.string();
+    while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+    const std::string build = shell_word(folder + "/build");
+    folder = shell_word(folder);
+    std::int64_t bytes = 0;
+    for (const auto& [arena, size] : compiled.module.arena_bytes) bytes += size;
+    fmt::print(stderr, "{}: {}, {} of memory\n", folder, parameter_count(compiled.module), bytes_text(bytes));
+    for (const PassRun& run : compiled.runs)
+        for (const Note& note : run.report.notes)
+            if (run.name == "add_loss" && note.kind == Note::Kind::done && note.what == "loss")
+                fmt::print(stderr, "loss: {}\n", note.text);
+    fmt::print(stderr, "next: cmake -S {} -B {} && cmake --build {}\n", folder, build, build);
 }
 
 int train(TrainOptions o) {
@@ -64,6 +83,7 @@ int train(TrainOptions o) {
         fmt::print(stderr,
                    "note: the weights are not there ({}): the program starts from random ones, or from --init\n",
                    missing);
+    if (!o.quiet) print_summary(o.out, compiled);
     return 0;
 }
 
@@ -89,6 +109,7 @@ void add_train(CLI::App& app, Action& action) {
     sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");
     sub->add_flag("--no-weights", o->no_weights, "leave the export's weights out of the folder");
+    sub->add_flag("--quiet", o->quiet, "print nothing but notes, warnings and errors");
     sub->callback([o, &action] { action = [o] { return train(*o); }; });
 }
 

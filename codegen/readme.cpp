@@ -11,7 +11,6 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
 
 std::string parameter_count(const Module& module) {
     std::int64_t count = 0, tensors = 0;
@@ -24,6 +23,8 @@ std::string parameter_count(const Module& module) {
     }
     return fmt::format("{} parameters in {} tensors", count, tensors);
 }
+
+namespace {
 
 // Rows of one arena whose bytes add up to what the arena has.
 class SumsTable {

@@ -50,7 +50,9 @@ class LossAdder {
                  "use --loss cross-entropy or mse, or export a model that ends in its loss", "a scalar result",
                  outputs());
         } else {
-            append(logits());
+            const std::size_t k = logits();
+            if (loss_ == "auto") warn_of_scalars(k);
+            append(k);
         }
         return std::move(module_);
     }
@@ -70,11 +72,25 @@ class LossAdder {
     // Which result is the model's own loss: a scalar that is the only result, the first one, or called so.
     std::optional<std::size_t> own_loss() const {
         for (std::size_t k = 0; k < main_.results.size(); ++k) {
-            const Type& type = main_.type(main_.results[k]);
-            if (!type.is_tensor() || !is_float(type.dtype) || type.elements() != 1 || type.rank() > 1) continue;
-            if (k == 0 || result_name(k) == "loss") return k;
+            if (is_scalar(k) && (k == 0 || result_name(k) == "loss")) return k;
         }
         return std::nullopt;
+    }
+
+    bool is_scalar(std::size_t k) const {
+        const Type& type = main_.type(main_.results[k]);
+        return type.is_tensor() && is_float(type.dtype) && type.elements() == 1 && type.rank() <= 1;
+    }
+
+    // A scalar beside the logits may be the model's loss, under the name that an exporter gave it.
+    void warn_of_scalars(std::size_t logits) {
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (is_scalar(k))
+                report_.warning("loss", result_name(k),
+                                fmt::format("a scalar beside {}: it is not computed, and a cross entropy is added; if "
+                                            "it is the loss, export it as the first result or with the name loss; if "
+                                            "not, --loss cross-entropy says so",
+                                            result_name(logits)));
     }
 
     std::size_t logits() const {

@@ -66,6 +66,26 @@ func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source 
     EXPECT_EQ(with_loss(logits, "cross-entropy"), with_loss(logits));
 }
 
+TEST(AddLoss, WarnsOfAScalarThatMayBeTheLoss) {
+    std::string ir = logits;
+    ir.replace(ir.find("(%y \"logits\")"), 13, "(%y \"logits\", %s \"mean\")");
+    ir.insert(ir.rfind('}'), "  %s = reduce_sum(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n");
+    Report report;
+    with_loss(ir, report);
+    const std::string said = notes(report);
+    EXPECT_NE(said.find("warning loss at mean: a scalar beside logits: it is not computed, and a cross entropy is "
+                        "added; if it is the loss, export it as the first result or with the name loss; if not, "
+                        "--loss cross-entropy says so\n"),
+              std::string::npos)
+        << said;
+    Report asked, own;
+    with_loss(ir, asked, "cross-entropy");
+    EXPECT_EQ(notes(asked).find("warning"), std::string::npos) << notes(asked);
+    ir.replace(ir.find("\"mean\""), 6, "\"loss\"");  // its own, then
+    with_loss(ir, own);
+    EXPECT_EQ(notes(own).find("cross entropy is added"), std::string::npos) << notes(own);
+}
+
 TEST(AddLoss, SquaredError) {
     EXPECT_EQ(with_loss(R"(
 func @main(%x: f32[2,3] input "x" {batched}) -> (%y "y") {
