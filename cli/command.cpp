@@ -78,7 +78,7 @@ void ModelOptions::add_graph_to(CLI::App& app) {
     app.add_option("--seq", compile.seq, "positions in a sequence: binds dimension 1 of the inputs")
         ->check(at_least_one())
         ->type_name("T");
-    app.add_option("--dim", dims, "binds a symbolic dimension by name")->type_name("NAME=N");
+    app.add_option("--dim", dims, "binds dynamic dimensions by name")->type_name("NAME=N,...");
     app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
         ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
@@ -188,6 +188,20 @@ void require_optional(const ModelOptions& options, const std::string& name) {
     throw UsageError(std::move(d));
 }
 
+// "batch=4,seq=64" is two; an exporter's name may have commas of its own, as in "max(1, n)=4".
+std::vector<std::string> split_dims(const std::vector<std::string>& given) {
+    std::vector<std::string> dims;
+    for (const std::string& text : given)
+        for (std::size_t begin = 0; begin <= text.size();) {
+            const std::size_t equals = text.find('=', begin);
+            const std::size_t comma =
+                equals == std::string::npos ? text.size() : std::min(text.find(',', equals), text.size());
+            dims.push_back(text.substr(begin, comma - begin));
+            begin = comma + 1;
+        }
+    return dims;
+}
+
 }  // namespace
 
 void ModelOptions::finish() {
@@ -201,7 +215,7 @@ void ModelOptions::finish() {
             begin = comma + 1;
         }
     }
-    for (const std::string& dim : dims) {
+    for (const std::string& dim : split_dims(dims)) {
         const std::size_t equals = std::min(dim.find('='), dim.size());
         std::int64_t size = 0;
         const char* begin = dim.data() + std::min(equals + 1, dim.size());

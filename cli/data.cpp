@@ -33,18 +33,35 @@ struct InspectOptions {
     throw UserError(std::move(d));
 }
 
+// Of a folder all files below it, in the order of their paths.
+std::vector<std::filesystem::path> files_of(const std::vector<std::filesystem::path>& named) {
+    std::vector<std::filesystem::path> files;
+    for (const std::filesystem::path& path : named) {
+        std::error_code error;
+        if (!std::filesystem::is_directory(path, error)) {
+            files.push_back(path);
+            continue;
+        }
+        std::vector<std::filesystem::path> inside;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+            if (entry.is_regular_file()) inside.push_back(entry.path());
+        std::sort(inside.begin(), inside.end());
+        files.insert(files.end(), inside.begin(), inside.end());
+    }
+    return files;
+}
+
 void pack(const PackOptions& o) {
     std::error_code error;
-    for (const std::filesystem::path& file : o.files) {
-        if (std::filesystem::is_directory(file, error))
-            fail(fmt::format("{} is a folder", file.string()), "name the files in it");
+    const std::vector<std::filesystem::path> files = files_of(o.files);
+    for (const std::filesystem::path& file : files) {
         if (std::filesystem::exists(o.out, error) && std::filesystem::equivalent(file, o.out, error))
             fail(fmt::format("{} would be written over itself", file.string()), "choose another file with -o");
     }
     thunder::TokenFileWriter writer(o.out.string(), 256);
     std::vector<unsigned char> bytes(1 << 20);
     std::vector<std::uint32_t> ids;
-    for (const std::filesystem::path& file : o.files) {
+    for (const std::filesystem::path& file : files) {
         std::ifstream in(file, std::ios::binary);
         if (!in)
             fail(fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)), "check the name of the file");
@@ -57,8 +74,8 @@ void pack(const PackOptions& o) {
     }
     if (writer.count() == 0) fail("there is nothing to pack: the files are empty", "name files that hold text");
     writer.commit();
-    fmt::print("{}: {} tokens from {} file{}, one for each byte\n", o.out.string(), writer.count(), o.files.size(),
-               o.files.size() == 1 ? "" : "s");
+    fmt::print("{}: {} tokens from {} file{}, one for each byte\n", o.out.string(), writer.count(), files.size(),
+               files.size() == 1 ? "" : "s");
 }
 
 void inspect(const InspectOptions& o) {
@@ -99,7 +116,9 @@ void add_data(CLI::App& app, Action& action) {
         "vocabulary is at least that.\n\n"
         "  thunderc data pack docs/*.md -o corpus.bin\n"
         "  out/build/train --data corpus.bin");
-    sub->add_option("files", p->files, "text, or any other files")->required()->type_name("FILE...");
+    sub->add_option("files", p->files, "text, or any other files; of a folder all files below it")
+        ->required()
+        ->type_name("FILE...");
     sub->add_option("-o,--out", p->out, "the file to write")->required()->check(not_empty())->type_name("CORPUS");
     sub->callback([p, &action] {
         action = [p] {

@@ -36,7 +36,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
     std::string best, lower = word;
     std::transform(word.begin(), word.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-    std::size_t best_distance = std::max<std::size_t>(3, word.size() / 3);
+    const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
+    std::size_t best_distance = std::max<std::size_t>(1, (letters + 1) / 3) + 1;  // farther off is another word
     for (const std::string& k : known)
         if (std::size_t d = std::min(distance(word, k), distance(lower, k)); d < best_distance) {
             best = k;

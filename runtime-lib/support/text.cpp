@@ -85,7 +85,8 @@ std::string list_text(std::span<const std::string> names, std::size_t limit) {
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
     std::string best;
-    std::size_t best_distance = word.size() / 3 + 2;  // farther off is another word, not a slip
+    // Farther off is another word, not a slip.
+    std::size_t best_distance = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;
     for (const std::string& candidate : candidates) {
         const std::size_t distance = edit_distance(word, candidate);
         if (distance < best_distance) {

@@ -333,11 +333,30 @@ TEST_F(Commands, TensorsOfEveryWidthAreRead) {
 // ---- what is said of a model ----
 
 TEST_F(Commands, WarnsOfNumbersThatAreComputedInF32) {
-    for (const std::string command : {"inspect ", "plan ", "train -o out "}) {
+    for (const std::string command : {"inspect ", "plan ", "train --quiet -o out "}) {
         const Ran ran = run(command + fixtures + "/frontend/half.onnx --loss mse");
         EXPECT_EQ(ran.status, 0) << ran.err;
         EXPECT_EQ(ran.err, "warning: precision, the input x: is float16: computed in float32\n") << command;
     }
+}
+
+TEST_F(Commands, TrainSaysWhatItWrote) {
+    const std::string model = fixtures + "/mlp/dynamo.logits.onnx";
+    const Ran ran = run("train " + model + " -o 'my out/'");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "");
+    const std::size_t first = ran.err.find('\n') + 1;
+    // As the program's README has it.
+    const std::string readme = contents("my out/README.md");
+    const std::size_t graph = readme.find("model graph: ") + 13, together = readme.find("| together |");
+    const std::string memory = readme.substr(readme.find("| ", together + 14) + 2);
+    EXPECT_EQ(ran.err.substr(0, first), "'my out': " + readme.substr(graph, readme.find('.', graph) - graph) + ", " +
+                                            memory.substr(0, memory.find(" |")) + " of memory\n");
+    EXPECT_EQ(ran.err.substr(first),
+              "loss: cross entropy over 5 classes against the new input labels; -100 is ignored\n"
+              "next: cmake -S 'my out' -B 'my out/build' && cmake --build 'my out/build'\n");
+    EXPECT_EQ(run("train --quiet " + model + " -o 'my out'").err, "");
+    EXPECT_EQ(run("train --diff " + model + " -o 'my out'").err, "");
 }
 
 // ---- trace ----
@@ -419,7 +438,7 @@ TEST_F(Commands, NoFileOfTheUsersIsLost) {
     write("out/weights.safetensors", "trained for a week");
     write("out/runtime/train/init.cpp", "my initialisation");
     // --no-weights: the new program has no file of that name.
-    Ran ran = run(command + "--no-weights --recompute block");
+    Ran ran = run(command + "--no-weights --recompute block --quiet");
     ASSERT_EQ(ran.status, 0) << ran.err;
     EXPECT_EQ(ran.err,
               "note: runtime/train/init.cpp was not as thunderc wrote it: it is kept as runtime/train/init.cpp.before\n"
@@ -451,7 +470,7 @@ TEST_F(Commands, FilesThatAProgramNoLongerHasGo) {
     const std::string model = fixtures + "/llama2/dynamo.logits.onnx -o out";
     ASSERT_EQ(run("train " + model).status, 0);
     ASSERT_TRUE(fs::exists("out/blocks.cpp"));
-    const Ran ran = run("train --no-roll --no-weights " + model);
+    const Ran ran = run("train --quiet --no-roll --no-weights " + model);
     ASSERT_EQ(ran.status, 0);
     EXPECT_EQ(ran.err, "");
     EXPECT_FALSE(fs::exists("out/blocks.cpp"));
@@ -614,6 +633,25 @@ TEST_F(Commands, DataPacksBytes) {
               "file        c.bin\ntokens      9\nvocabulary  256\nwidth       1 byte a token\nchecksum    right\n"
               "ids         10 to 111, 8 different\nfirst       104 101 108 108 111 10 97 98 99\n");
     EXPECT_EQ(contents("c.bin").substr(64), "hello\nabc");
+}
+
+TEST_F(Commands, DataPacksFolders) {
+    fs::create_directories("texts/more");
+    fs::create_directories("empty");
+    write("texts/b.txt", "bb");
+    write("texts/a.txt", "a");
+    write("texts/more/c.txt", "ccc");
+    write("z.txt", "z");
+    Ran ran = run("data pack z.txt texts empty -o c.bin");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "c.bin: 7 tokens from 4 files, one for each byte\n");
+    EXPECT_EQ(contents("c.bin").substr(64), "zabbccc");
+    ran = run("data pack empty -o d.bin");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err, "error: there is nothing to pack: the files are empty\nhelp: name files that hold text\n");
+    write("texts/c.bin", "");
+    ran = run("data pack texts -o texts/c.bin");
+    EXPECT_EQ(ran.err, "error: texts/c.bin would be written over itself\nhelp: choose another file with -o\n");
 }
 
 TEST_F(Commands, DataFindsDamage) {

@@ -93,7 +93,7 @@ TEST_F(Errors, OfExternalData) {
                    "the constant layer.weight is in the external file external.onnx.data, which is missing\nhelp: put "
                    "the file beside the model: constants are compiled into the program");
     // Weights may come later; the program says so when it starts.
-    const Outcome outcome = thunderc("train external.onnx -o out --loss mse");
+    const Outcome outcome = thunderc("train external.onnx -o out --loss mse --quiet");
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(outcome.err,
               "note: the weights are not there (external.onnx.data): the program starts from random ones, or from "
@@ -139,8 +139,9 @@ TEST_F(Errors, OfGraphs) {
 TEST_F(Errors, OfDimensions) {
     const std::string dynamic = "train fixtures/llama2/dyn.logits.onnx -o out ",
                       fixed = "train fixtures/llama2/dynamo.logits.onnx -o out ";
-    expect_failure(
-        dynamic, "the dynamic dimension batch (dimension 0 of the input input_ids) is not bound\nhelp: add --batch N");
+    expect_failure(dynamic,
+                   "dynamic dimensions are not bound: batch (dimension 0 of the input input_ids), seq (dimension 1 of "
+                   "the input input_ids)\nhelp: add --batch N --seq N");
     expect_failure(dynamic + "--batch 2",
                    "the dynamic dimension seq (dimension 1 of the input input_ids) is not bound\nhelp: add --seq N");
     expect_failure("train fixtures/frontend/three_symbols.onnx -o out --batch 2 --seq 3",
@@ -202,6 +203,7 @@ TEST_F(Errors, OfTheCommandLine) {
                       help = "\nhelp: thunderc train --help shows what it takes";
     expect_failure(train + "--recompte block", "unknown option --recompte\nhelp: did you mean --recompute?", 2);
     expect_failure(train + "--recompte=block", "unknown option --recompte\nhelp: did you mean --recompute?", 2);
+    expect_failure(train + "--foo", "unknown option --foo" + help, 2);  // near to nothing, though as short as --out
     expect_failure(train + "-x", "unknown option -x" + help, 2);
     expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block" + help, 2);
     expect_failure(train + "--loss hinge", "--loss: hinge is not among auto, cross-entropy, mse, none" + help, 2);
@@ -218,6 +220,8 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure("train " + model + " -o ''", "--out: the text is empty" + help, 2);
     expect_failure("train '' -o out", "model: the text is empty" + help, 2);
     expect_failure(train + "--dim n=4 --dim n=5", "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
+                   2);
+    expect_failure(train + "--dim n=4,m=2,n=5", "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
                    2);
     for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x", "=8", "seq=9223372036854775808"})
         expect_failure(train + "--dim " + dim,
@@ -291,7 +295,7 @@ TEST_F(Errors, OfOutputFolders) {
     EXPECT_EQ(shell(folder_ / "used", "'" THUNDERC "' train ../fixtures/mlp/dynamo.logits.onnx --force -o .").err,
               "error: . is the folder that you are in\nhelp: choose another folder with -o\n");
     // With --force, too, what is not thunderc's stays.
-    const Outcome forced = thunderc(train + "used --force");
+    const Outcome forced = thunderc(train + "used --force --quiet");
     EXPECT_EQ(forced.status, 0);
     EXPECT_EQ(forced.err, "note: train.json was not as thunderc wrote it: it is kept as train.json.before\n");
     EXPECT_EQ(read_file(folder_ / "used/notes.txt"), "mine");

@@ -106,9 +106,11 @@ TEST(FrontendErrors, UnsupportedOpset) {
 }
 
 TEST(FrontendErrors, UnboundDimension) {
-    EXPECT_EQ(import_error("llama2/dyn.logits.onnx"),
-              "error: the dynamic dimension batch (dimension 0 of the input input_ids) is not bound\n"
-              "help: add --batch N\n");
+    EXPECT_EQ(
+        import_error("llama2/dyn.logits.onnx"),
+        "error: dynamic dimensions are not bound: batch (dimension 0 of the input input_ids), seq (dimension 1 of "
+        "the input input_ids)\n"
+        "help: add --batch N --seq N\n");
     CompileOptions options;
     options.batch = 2;
     EXPECT_EQ(import_error("llama2/dyn.logits.onnx", options),

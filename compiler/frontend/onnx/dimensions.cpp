@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "compiler/support/error.h"
 
@@ -41,8 +43,7 @@ class Binder {
         bind_axis(0, options_.batch, "--batch");
         bind_axis(1, options_.seq, "--seq");
         for (const auto& [name, value] : options_.dims) bind_name(name, value);
-        for (const auto& [name, symbol] : symbols_)
-            if (symbol.value == 0) unbound(name, symbol);
+        require_bound();
         std::vector<GraphInput> out;
         for (const auto* input : inputs_) out.push_back(bound(*input));
         return out;
@@ -123,10 +124,23 @@ class Binder {
         symbol.flag = flag;
     }
 
-    [[noreturn]] void unbound(const std::string& name, const Symbol& symbol) const {
+    // Names all that are not at once, those of the first axis first.
+    void require_bound() const {
+        std::vector<std::pair<std::string, Symbol>> open;
+        for (const auto& [name, symbol] : symbols_)
+            if (symbol.value == 0) open.emplace_back(name, symbol);
+        if (open.empty()) return;
+        std::stable_sort(open.begin(), open.end(),
+                         [](const auto& a, const auto& b) { return a.second.axis < b.second.axis; });
+        std::vector<std::string> dimensions, flags;
+        for (const auto& [name, symbol] : open) {
+            dimensions.push_back(fmt::format("{} ({})", name, symbol.where));
+            if (std::find(flags.begin(), flags.end(), symbol.flag) == flags.end()) flags.push_back(symbol.flag);
+        }
         Diagnostic d;
-        d.message = fmt::format("the dynamic dimension {} ({}) is not bound", name, symbol.where);
-        d.help = fmt::format("add {}", symbol.flag);
+        d.message = open.size() == 1 ? fmt::format("the dynamic dimension {} is not bound", dimensions.front())
+                                     : fmt::format("dynamic dimensions are not bound: {}", fmt::join(dimensions, ", "));
+        d.help = fmt::format("add {}", fmt::join(flags, " "));
         fail(std::move(d));
     }
 

@@ -104,6 +104,7 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
         {{"--feed", "f", "--data", "d"}, "error: --data and --feed exclude each other\nhelp: leave one of them away"},
         {{"--feed", "f", "--stepz", "3"}, "error: unknown option --stepz\nhelp: did you mean --steps?"},
         {{"--feed", "f", "--warm-up=3"}, "error: unknown option --warm-up\nhelp: did you mean --warmup?"},
+        {{"--feed", "f", "--foo"}, "error: unknown option --foo\nhelp: train --help lists the options"},
         {{"--feed", "f", "--frobnicate"}, "error: unknown option --frobnicate\nhelp: train --help lists the options"},
         {{"feed"}, "error: unexpected argument \"feed\"\nhelp: options begin with --; train --help lists them"},
         {{"--feed", "f", "-q"},
