@@ -32,10 +32,10 @@ class SumsTable {
     explicit SumsTable(const ProgramLayout& layout) : layout_(layout), rows_(layout.rows()) {}
 
     std::string text() {
-        out_ = "| arena | tensors | bytes |\n|---|---|---:|\n";
+        out_ = "| arena | of it | bytes |\n|---|---|---:|\n";
         tensors("parameters");
-        if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients");
-        if (layout_.trains()) like_parameters("optimizer");
+        if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
+        if (layout_.trains()) like_parameters("optimizer", "state");
         tensors("saved");
         scratch();
         tensors("constants");
@@ -51,16 +51,17 @@ class SumsTable {
     }
 
     void line(const std::string& what, std::int64_t bytes) {
-        out_ += fmt::format("| | {} | {} |\n", what, bytes);
+        parts_ += fmt::format("| | {} | {} |\n", what, bytes);
         sum_ += bytes;
     }
 
-    // What the lines leave are gaps.
+    // The arena, and below it its lines; what these leave are gaps.
     void finish(const std::string& arena) {
         const std::int64_t gaps = bytes_of(arena) - sum_;
         check(gaps >= 0, fmt::format("the tensors of the arena {} are larger than it is", arena));
         if (gaps > 0) line("gaps, since tensors begin at multiples of 64 bytes", gaps);
-        out_ += fmt::format("| {} | together | {} |\n", arena, bytes_of(arena));
+        out_ += fmt::format("| **{}** | | **{}** |\n", arena, bytes_of(arena)) + parts_;
+        parts_.clear();
         sum_ = 0;
     }
 
@@ -96,12 +97,15 @@ class SumsTable {
 
     static std::int64_t total(const LayoutRow& row) { return static_cast<std::int64_t>(row.type.bytes()) * row.count; }
 
-    void like_parameters(const std::string& arena) {
+    // `what`: "gradient"
+    void like_parameters(const std::string& arena, const std::string& what) {
         const std::int64_t one = bytes_of("parameters"), all = bytes_of(arena);
         if (all == one)
-            line("as the parameters", all);
+            line(fmt::format("as large as `parameters`: a parameter's {} has the parameter's offset", what), all);
         else if (all > 0)
-            line(fmt::format("{} times the parameters", all / one), all);
+            line(fmt::format("{0} pieces as large as `parameters`: a parameter's {0} {1}s have its offset in each",
+                             all / one, what),
+                 all);
         finish(arena);
     }
 
@@ -124,7 +128,7 @@ class SumsTable {
 
     const ProgramLayout& layout_;
     std::vector<LayoutRow> rows_;
-    std::string out_;
+    std::string out_, parts_;
     std::int64_t sum_ = 0;
 };
 
@@ -259,8 +263,10 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     out += fmt::format(
         "\n## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
         layout.trains() ? "step" : "call", memory_table(layout));
-    out += "\nHow that adds up; the names are those of the table `LAYOUT` in `model.h`, which has every tensor:\n\n" +
-           sums_table(layout);
+    out +=
+        "\nHow that adds up: each arena, and below it what is in it. The names are those of the table `LAYOUT` in "
+        "`model.h`.\n\n" +
+        sums_table(layout);
     return out;
 }
 

@@ -81,21 +81,23 @@ Sums sums_of(const std::string& readme) {
         }
     }
     EXPECT_EQ(out.arena.size(), 7U);
-    std::vector<std::pair<std::string, std::int64_t>> lines;
-    for (const auto& row : table_of(readme, "| arena | tensors | bytes |")) {
-        const std::int64_t bytes = std::stoll(row[2]);
+    // An arena, then its lines.
+    std::string arena;
+    for (const auto& row : table_of(readme, "| arena | of it | bytes |")) {
         if (row[0].empty()) {
-            lines.emplace_back(row[1], bytes);
+            out.tensors[arena].emplace_back(row[1], std::stoll(row[2]));
             continue;
         }
+        arena = row[0].substr(2, row[0].size() - 4);
+        EXPECT_EQ(row[0], "**" + arena + "**");
+        EXPECT_EQ(row[2], fmt::format("**{}**", out.arena[arena]));
+        EXPECT_TRUE(out.tensors.try_emplace(arena).second) << arena << " stands there twice";
+    }
+    for (const auto& [name, lines] : out.tensors) {
         std::int64_t together = 0;
         for (const auto& [what, part] : lines) together += part;
-        EXPECT_EQ(together, bytes) << row[0];
-        EXPECT_EQ(bytes, out.arena[row[0]]) << row[0];
-        out.tensors[row[0]] = std::move(lines);
-        lines.clear();
+        EXPECT_EQ(together, out.arena[name]) << name;
     }
-    EXPECT_TRUE(lines.empty());
     EXPECT_EQ(out.tensors.size(), 7U);
     return out;
 }
