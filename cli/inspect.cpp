@@ -2,11 +2,42 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
+#include <tuple>
 
 #include "cli/command.h"
 
 namespace thunderc {
 namespace {
+
+// Notes that differ in numbers of their places alone, those of one layer after the other, are one of all the places.
+std::vector<Note> of_all_layers(const std::vector<Note>& notes) {
+    struct Group {
+        Note note;
+        std::vector<std::string> places;
+    };
+    std::vector<Group> groups;
+    std::map<std::tuple<Note::Kind, std::string, std::string, std::string>, std::size_t> known;
+    for (const Note& note : notes) {
+        std::string place;  // each number as one #
+        for (const char c : note.where)
+            if (const bool digit = c >= '0' && c <= '9'; !digit || !place.ends_with('#')) place += digit ? '#' : c;
+        const auto [at, fresh] = known.try_emplace({note.kind, note.what, place, note.text}, groups.size());
+        if (fresh) groups.push_back({note, {}});
+        groups[at->second].places.push_back(note.where);
+    }
+    std::vector<Note> out;
+    for (Group& group : groups) {
+        const std::string pattern = name_pattern(group.places);
+        // One for each place, where the places have no common pattern.
+        const bool one = pattern.find(", ") == std::string::npos;
+        for (const std::string& place : one ? std::vector<std::string>{pattern} : group.places) {
+            out.push_back(group.note);
+            out.back().where = place;
+        }
+    }
+    return out;
+}
 
 int inspect(ModelOptions o) {
     o.finish();
@@ -29,7 +60,7 @@ int inspect(ModelOptions o) {
     for (const PassRun& run : compiled.runs) {
         if (run.report.notes.empty()) continue;
         fmt::print("{}\n", run.name);
-        for (const Note& note : run.report.notes)
+        for (const Note& note : of_all_layers(run.report.notes))
             fmt::print("  {}{}{}{}{}{}\n",
                        note.kind == Note::Kind::declined  ? "not "
                        : note.kind == Note::Kind::warning ? "warning: "

@@ -340,6 +340,18 @@ TEST_F(Commands, WarnsOfNumbersThatAreComputedInF32) {
     }
 }
 
+// What is the same in all layers stands once; what differs, as the initializers' names, for each of them.
+TEST_F(Commands, InspectSaysOnceWhatAllLayersHave) {
+    const Ran ran = run("inspect " + fixtures + "/llama5/dynamo.logits.onnx");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    for (const char* line :
+         {"\n  rms_norm in model.layers.{0..4}.input_layernorm: from ", "\n  rms_norm in model.norm: from ",
+          "\n  linear in model.layers.{0..4}.self_attn.q_proj: from ", "\n  linear in lm_head: from ",
+          "\n  parameter in model.layers.3.mlp.up_proj.weight: from the initializer "})
+        EXPECT_NE(ran.out.find(line), std::string::npos) << line << ran.out;
+    EXPECT_EQ(ran.out.find("linear in model.layers.3."), std::string::npos) << ran.out;
+}
+
 TEST_F(Commands, TrainSaysWhatItWrote) {
     const std::string model = fixtures + "/mlp/dynamo.logits.onnx";
     const Ran ran = run("train " + model + " -o 'my out/'");
