@@ -113,7 +113,7 @@ class Checker {
                     std::vector<Members> direction = gradients_;
                     for (Members& members : direction)
                         for (Tensor& t : members) std::fill(t.f.begin(), t.f.end(), 0.0);
-                    const std::int64_t index = all ? k : random.below(size);
+                    const std::int64_t index = all ? k : drawn(gradients_[p][m], k % 2 == 0, random);
                     direction[p][m].set(index, 1);
                     const std::string& name = main.argument_info[trainable_[p]].names.at(m);
                     out.push_back(compare(fmt::format("{}[{}]", name, index), direction, gradients_[p][m].at(index),
@@ -124,6 +124,17 @@ class Checker {
     }
 
   private:
+    // An element; `telling`: of those whose gradient is not 0, where there are any. Of the rows of an embedding that no
+    // id names little is learnt, but a 0 may be wrong too.
+    static std::int64_t drawn(const Tensor& gradient, bool telling, Random& random) {
+        const auto zeros = std::count(gradient.f.begin(), gradient.f.end(), 0.0);
+        const std::int64_t others = gradient.size() - zeros;
+        if (!telling || others == 0) return random.below(gradient.size());
+        std::int64_t before = random.below(others), index = 0;
+        while (gradient.f[static_cast<std::size_t>(index)] == 0 || before-- > 0) ++index;
+        return index;
+    }
+
     double loss_at(const std::vector<Members>& direction, double step) {
         std::vector<Members> arguments = arguments_;
         for (std::size_t p = 0; p < trainable_.size(); ++p)

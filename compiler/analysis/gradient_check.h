@@ -19,7 +19,8 @@ std::vector<Members> random_arguments(const Function& main, std::uint64_t seed);
 struct GradientCheckOptions {
     std::uint64_t seed = 1;
     std::int64_t directions = 3;  // random directions through all parameters at once
-    std::int64_t elements = 2;    // random elements of each parameter; all of them where it has no more
+    // Random elements of each parameter, every other one with a gradient that is not 0; all where it has no more.
+    std::int64_t elements = 2;
     // Of differences of fourth order: truncation about step^4. Where they disagree with the gradient, smaller steps are
     // tried as well, since a loss may be steep; of these the two that agree best with each other count.
     double step = 1e-4;

@@ -71,6 +71,29 @@ func @main(%x: f32[3] input "x", %p: f32[3] parameter "p") -> (%loss "loss") {
     EXPECT_GT(check_gradients(module, arguments).front().error, 1e-3);
 }
 
+// Of 1000 rows two are read: an element drawn from all of them would hardly ever have a gradient.
+TEST(GradientCheck, DrawsElementsThatHaveAGradient) {
+    Report report;
+    const Module module = differentiate(parse_module(R"(module "m" values
+func @main(%ids: i64[2] input "ids" {entries = 1000}, %w: f32[1000,1] parameter "w") -> (%loss "loss") {
+  %rows = gather(%w, %ids) {axis = 0} : f32[2,1]
+  %loss = reduce_sum(%rows) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)"),
+                                        {}, report);
+    const std::vector<Members> arguments = random_arguments(module.main(), 3);
+    const auto ids = arguments.at(0).at(0).i;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        const auto checks = check_gradients(module, arguments, {.seed = seed, .directions = 0, .elements = 2});
+        ASSERT_EQ(checks.size(), 2U);
+        EXPECT_TRUE(checks[0].what == "w[" + std::to_string(ids[0]) + "]" ||
+                    checks[0].what == "w[" + std::to_string(ids[1]) + "]")
+            << checks[0].what;
+        EXPECT_EQ(checks[0].actual, ids[0] == ids[1] ? 2 : 1);
+        for (const GradientCheck& c : checks) EXPECT_LT(c.error, 1e-8) << c.what;
+    }
+}
+
 // At a kink every gradient between the slopes is right, and no other: max(p, 0) + p / 2 at p = 0.
 TEST(GradientCheck, KinksAreNoWrongGradients) {
     auto checked = [](double gradient) {
