@@ -70,6 +70,9 @@ Provenance merge(const Provenance& a, const Provenance& b) {
         out.nodes.push_back(b.nodes[k]);
         out.node_ops.push_back(b.node_ops[k]);
     }
+    out.reads = a.reads;
+    for (const std::string& name : b.reads)
+        if (std::find(out.reads.begin(), out.reads.end(), name) == out.reads.end()) out.reads.push_back(name);
     return out;
 }
 

@@ -32,6 +32,9 @@ struct Provenance {
     std::string module_class;           // of the scope: "Linear"; "" where not known
     std::vector<std::string> nodes;     // the exporter's node names, in order, without repetition
     std::vector<std::string> node_ops;  // their operators, in the same order: "MatMul"
+    // The framework's names of the parameters that the traced node took, where the exporter says so; until
+    // lift_parameters has used them.
+    std::vector<std::string> reads{};
 
     bool operator==(const Provenance&) const = default;
 };

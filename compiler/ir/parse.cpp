@@ -351,6 +351,10 @@ class Parser {
                 p.node_ops.push_back(word());
                 p.nodes.push_back(string());
             });
+        if (accept("reads")) {
+            do p.reads.push_back(string());
+            while (accept(","));
+        }
         return p;
     }
 

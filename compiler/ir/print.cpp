@@ -14,7 +14,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 bool plain(const Provenance& p) {
-    return p.scope.empty() && p.module_class.empty() && p.nodes.empty();
+    return p.scope.empty() && p.module_class.empty() && p.nodes.empty() && p.reads.empty();
 }
 
 std::string element_text(const Tensor& tensor, std::int64_t index) {
@@ -100,6 +100,11 @@ std::string op_text(const Function& function, const Op& op, const Names& names, 
         for (std::size_t k = 0; k < p.nodes.size(); ++k)
             nodes += fmt::format("{}{} {}", k == 0 ? "" : ", ", p.node_ops[k], quote(p.nodes[k]));
         if (!nodes.empty()) out += fmt::format(" [{}]", nodes);
+        std::string separator_of_reads = " reads ";
+        for (const std::string& name : p.reads) {
+            out += separator_of_reads + quote(name);
+            separator_of_reads = ", ";
+        }
     }
     return out;
 }

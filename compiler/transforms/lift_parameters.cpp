@@ -85,33 +85,76 @@ class Lifter {
             if (foreign && table) lifted.aliases.push_back(name);
             return;
         }
-        const auto table = std::find_if(targets.begin(), targets.end(), [&](const std::string& t) {
-            return std::any_of(groups[t].begin(), groups[t].end(), [](const Site& s) { return s.role == Role::table; });
-        });
-        const bool matrix = main_.type(main_.arguments[k]).rank() >= 2;
-        // The same numbers under several names. A table that is also a head is tied on purpose; so is what holds
-        // different numbers. What is one number throughout (norms of a model as initialised) is equal by chance.
-        const bool tied = table != targets.end() || !uniform(source.get()).value_or(!matrix);
-        if (tied) {
-            const bool table_first = table != targets.end() && (decisions_.exporters_scopes || !is_dotted(name));
-            const std::string first = table_first ? *table : groups.contains(name) ? name : targets.front();
-            Lifted& lifted = add(k, first, sites, source);
-            for (const std::string& other : targets)
+        // The same numbers under several names: ties, each a list of names of one parameter.
+        const std::vector<std::vector<std::string>> ties = ties_of(k, targets, groups);
+        std::vector<std::string> firsts;
+        for (const std::vector<std::string>& tie : ties) {
+            std::vector<Site> all;
+            for (const std::string& t : tie) all.insert(all.end(), groups[t].begin(), groups[t].end());
+            const auto table =
+                std::find_if(tie.begin(), tie.end(), [&](const std::string& t) { return looks_up(groups[t]); });
+            const bool table_first = table != tie.end() && (decisions_.exporters_scopes || !is_dotted(name));
+            const bool own = std::find(tie.begin(), tie.end(), name) != tie.end();
+            const std::string first = table_first ? *table : own ? name : tie.front();
+            firsts.push_back(first);
+            Lifted& lifted = add(k, first, all, source);
+            if (tie.size() == 1) continue;
+            for (const std::string& other : tie)
                 if (other != first) lifted.aliases.push_back(other);
-            if (is_dotted(name) && name != first && !groups.contains(name)) lifted.aliases.push_back(name);
+            if (is_dotted(name) && !groups.contains(name)) lifted.aliases.push_back(name);
             report_.done("tied", first, fmt::format("also {}", fmt::join(lifted.aliases, ", ")));
-            return;
         }
-        for (const std::string& t : targets) add(k, t, groups[t], source);
-        const std::string text = fmt::format("one initializer of equal numbers was {} parameters: {}", targets.size(),
-                                             fmt::join(targets, ", "));
-        if (decisions_.exporters_scopes)
+        if (ties.size() == 1) return;
+        const std::string text = fmt::format("one initializer of equal numbers was {} parameters: {}", firsts.size(),
+                                             fmt::join(firsts, ", "));
+        // Equal by initialisation, or said to be apart.
+        const bool sure = decisions_.exporters_scopes &&
+                          (uniform(source.get()).value_or(false) || !names_.traced(k, sites.front()).empty());
+        if (sure)
             report_.done("untied", name, text);
         else
             report_.warning("untied", name,
                             text +
                                 ". The graph does not say so: exporters merge what is equal, and a model that ties "
                                 "such parameters is not known");
+    }
+
+    static bool looks_up(const std::vector<Site>& sites) {
+        return std::any_of(sites.begin(), sites.end(), [](const Site& s) { return s.role == Role::table; });
+    }
+
+    // Which of the names that read one initializer are names of one parameter. What the exporter says of the traced
+    // nodes decides. Where it says nothing: a table that is also a head is tied on purpose. What is one number
+    // throughout (norms of a model as initialised) is equal by chance; so are layers that were copied from one another,
+    // of which the paths differ only in numbers. Other names of the same numbers are a tie.
+    std::vector<std::vector<std::string>> ties_of(std::size_t k, const std::vector<std::string>& targets,
+                                                  const std::map<std::string, std::vector<Site>>& groups) const {
+        std::vector<std::string> order;
+        std::map<std::string, std::vector<std::string>> by_traced;
+        bool known = true;
+        for (const std::string& t : targets) {
+            const std::string traced = names_.traced(k, groups.at(t).front());
+            known = known && !traced.empty();
+            if (by_traced[traced].empty()) order.push_back(traced);
+            by_traced[traced].push_back(t);
+        }
+        std::vector<std::vector<std::string>> out;
+        if (known) {
+            for (const std::string& traced : order) out.push_back(by_traced[traced]);
+            return out;
+        }
+        const ArgInfo& info = main_.argument_info[k];
+        const bool table = std::any_of(groups.begin(), groups.end(), [](const auto& g) { return looks_up(g.second); });
+        const bool matrix = main_.type(main_.arguments[k]).rank() >= 2;
+        const bool equal_by_chance =
+            uniform(info.sources.empty() ? nullptr : info.sources.front().get()).value_or(!matrix);
+        const bool copies =
+            decisions_.exporters_scopes && std::all_of(targets.begin(), targets.end(), [&](const std::string& t) {
+                return without_numbers(t) == without_numbers(targets.front());
+            });
+        if (table || !(equal_by_chance || copies)) return {targets};
+        for (const std::string& t : targets) out.push_back({t});
+        return out;
     }
 
     Lifted& add(std::size_t k, const std::string& name, const std::vector<Site>& sites,
@@ -241,6 +284,7 @@ class Lifter {
             Provenance provenance;
             if (!uses_.users[v.index].empty())
                 provenance = main_.ops[static_cast<std::size_t>(uses_.users[v.index].front())].provenance;
+            provenance.reads.clear();
             builder.set_provenance(std::move(provenance));
             const std::string& name = main_.argument_info[k].names.front();
             map[v.index] = builder.constant(
@@ -248,7 +292,9 @@ class Lifter {
         }
         for (std::size_t at = 0; at < main_.ops.size(); ++at) {
             const Op& op = main_.ops[at];
-            builder.set_provenance(op.provenance);
+            Provenance provenance = op.provenance;
+            provenance.reads.clear();  // the arguments say it from here on
+            builder.set_provenance(std::move(provenance));
             std::vector<Value> operands;
             for (Value v : op.operands) {
                 if (!v) {

@@ -1,5 +1,8 @@
 #include "compiler/transforms/parameter_sites.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace thunderc {
 namespace {
 
@@ -28,7 +31,11 @@ void follow(const Function& f, const Uses& uses, Value v, std::int32_t direct, b
             follow(f, uses, op.results[0], first, true, sites);
             continue;
         }
-        sites.push_back({first, role_of(op, v), rearranged, &op, op.provenance.scope, op.provenance.module_class});
+        std::vector<std::string> reads = op.provenance.reads;
+        for (const std::string& name : f.ops[static_cast<std::size_t>(first)].provenance.reads)
+            if (std::find(reads.begin(), reads.end(), name) == reads.end()) reads.push_back(name);
+        sites.push_back({first, role_of(op, v), rearranged, &op, op.provenance.scope, op.provenance.module_class,
+                         std::move(reads)});
     }
 }
 

@@ -25,6 +25,7 @@ struct Site {
     bool rearranged = false;  // a transpose, reshape or cast stands between
     const Op* consumer = nullptr;
     std::string scope, module_class;
+    std::vector<std::string> reads;  // the framework's parameters that the traced node took, where known
 };
 
 // In the order of the function's ops; a use as a result of the function is none.

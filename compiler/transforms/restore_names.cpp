@@ -14,6 +14,9 @@ RestoredNames::RestoredNames(const Function& main, bool exporters_scopes)
 
 std::string RestoredNames::target(std::size_t k, const Site& site, bool first) const {
     const std::string& own_name = name(k);
+    // A module that is called under several paths reads what is named after one of them: there the path speaks.
+    const std::string said = traced(k, site);
+    if (!said.empty() && (within(parent(said), site.scope) || within(site.scope, parent(said)))) return said;
     if (is_dotted(own_name)) {
         const std::string own = parent(own_name);
         // A path that is made up takes no name away.
@@ -32,6 +35,20 @@ std::string RestoredNames::target(std::size_t k, const Site& site, bool first) c
         scope += (scope.empty() ? "" : ".") + (by_ids ? site.consumer->name : "position_embedding");
     }
     return scope + "." + leaf_of(k, site);
+}
+
+std::string RestoredNames::traced(std::size_t k, const Site& site) const {
+    if (folded(k, site)) return "";
+    const std::vector<std::string>& reads = site.reads;
+    if (site.role != Role::other) {
+        // Of a layer's two parameters the one of this role; both can be the same initializer, of zeros.
+        const std::string base = site.role == Role::shift && type(k).rank() == 1 ? "bias" : "weight";
+        const auto fits = [&](const std::string& read) { return read.ends_with(base); };
+        if (std::count_if(reads.begin(), reads.end(), fits) == 1)
+            return *std::find_if(reads.begin(), reads.end(), fits);
+    }
+    if (std::find(reads.begin(), reads.end(), name(k)) != reads.end()) return name(k);
+    return reads.size() == 1 && !parameter_name(reads.front()) ? reads.front() : "";
 }
 
 std::string RestoredNames::leaf_of(std::size_t k, const Site& site) const {

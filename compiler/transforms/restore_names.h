@@ -20,6 +20,10 @@ class RestoredNames {
     // The name that one use of argument k speaks for; `first`: of its uses.
     std::string target(std::size_t k, const Site& site, bool first) const;
 
+    // The framework's name of what one use of argument k read when the model was traced; "" where the exporter does not
+    // say, or says more than one that it could be.
+    std::string traced(std::size_t k, const Site& site) const;
+
     // An unnamed tensor where a parameter would keep its name holds what the exporter computed from one. (Products are
     // another matter: transposing a weight renames it too.)
     bool folded(std::size_t k, const Site& site) const;

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "compiler/analysis/evaluate.h"
+#include "compiler/frontend/onnx/scopes.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
 #include "compiler/transforms/bound_indices.h"
@@ -19,6 +20,26 @@ std::vector<std::string> op_names(const Module& module) {
 
 std::vector<Tensor> run(const Module& module, const std::vector<Tensor>& arguments) {
     return evaluate(module, module.main(), std::span<const Tensor>(arguments));
+}
+
+// The signature names what the traced calls took; values and buffers are none of it, nor is a longer name's beginning.
+TEST(Import, ParametersThatTracedNodesTook) {
+    onnx::GraphProto graph;
+    auto* signature = graph.add_metadata_props();
+    signature->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    signature->set_value(
+        "\n# inputs\np_a_0_in_proj_weight: PARAMETER target='a.0.in_proj_weight'\n"
+        "p_a_0: PARAMETER target='a.0'\nb_mask: BUFFER target='mask'\nx: USER_INPUT\n\n# outputs\nlinear: "
+        "USER_OUTPUT\n");
+    onnx::NodeProto node;
+    auto* call = node.add_metadata_props();
+    call->set_key("pkg.torch.onnx.fx_node");
+    call->set_value(
+        "%linear : [num_users=1] = call_function[target=aten.linear](args = (%x, %p_a_0_in_proj_weight, "
+        "%b_mask, %p_a_0_in_proj_weight), kwargs = {})");
+    EXPECT_EQ(onnx_frontend::TracedParameters(graph).read_by(node), std::vector<std::string>{"a.0.in_proj_weight"});
+    EXPECT_TRUE(onnx_frontend::TracedParameters(onnx::GraphProto()).read_by(node).empty());
+    EXPECT_TRUE(onnx_frontend::TracedParameters(graph).read_by(onnx::NodeProto()).empty());
 }
 
 TEST(Import, MlpAsText) {

@@ -17,7 +17,7 @@ func @main(
     %v: 2 x f32[4] parameter ["a", "b.1"] {frozen, note = "1 + weight", alias 1 = ["head"]}) -> (%y "y") {
   %c = constant() {value = <bool[4,4] le(i64[4,4] affine 0.0 + [0.0, 1.0], i64[4,4] affine 0.0 + [1.0, 0.0])>} : bool[4,4]
   %d = constant() {value = <f32[3] dense [1.0, 2.5, inf]>} : f32[3]
-  %y, %saved = repeat(%x, %w) {body = "layer", carried = 1, n = 3, per_layer = 1} : f32[2,4], 3 x f32[2,4] at "model.layers" "Layer" [MatMul "node \"1\"", Add "n2"]
+  %y, %saved = repeat(%x, %w) {body = "layer", carried = 1, n = 3, per_layer = 1} : f32[2,4], 3 x f32[2,4] at "model.layers" "Layer" [MatMul "node \"1\"", Add "n2"] reads "model.w", "model.b"
 }
 
 func @layer(%x: f32[2,4], %w: f32[4,4]) -> (%y, %x) scope "model.layers.{0..2}" class "Layer" {

@@ -139,13 +139,87 @@ func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "laye
         "layers.1.norm.weight\n");
 }
 
-TEST(LiftParameters, DifferentNumbersInTwoScopesAreATie) {
-    EXPECT_EQ(lifted(with_data(two_norms)), text(R"(
-func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "layers.0.norm.weight" {alias 0 = ["layers.1.norm.weight"]}) -> (%b) {
+// Layers that were copied from one another: any numbers. The graph does not say so, thus aloud.
+TEST(LiftParameters, CopiedLayersAreUntied) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(two_norms), report), text(R"(
+func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "layers.0.norm.weight", %layers.1.norm.weight: f32[3] parameter "layers.1.norm.weight") -> (%b) {
+  %a = mul(%x, %layers.0.norm.weight) : f32[4,3]
+  %b = mul(%a, %layers.1.norm.weight) : f32[4,3]
+}
+)"));
+    EXPECT_NE(notes(report).find("warning untied at layers.0.norm.weight"), std::string::npos) << notes(report);
+}
+
+TEST(LiftParameters, ModulesOfDifferentKindsAreATie) {
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3] value "layers.0.norm.weight") -> (%b) {
+  %a = mul(%x, %w) : f32[4,3] at "layers.0.norm" "RMSNorm" [Mul "n"]
+  %b = mul(%a, %w) : f32[4,3] at "head.norm" "RMSNorm" [Mul "m"]
+}
+)")),
+              text(R"(
+func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "layers.0.norm.weight" {alias 0 = ["head.norm.weight"]}) -> (%b) {
   %a = mul(%x, %layers.0.norm.weight) : f32[4,3]
   %b = mul(%a, %layers.0.norm.weight) : f32[4,3]
 }
 )"));
+}
+
+// Must not change: one module that is called twice.
+TEST(LiftParameters, OneModuleCalledTwiceIsOneParameter) {
+    constexpr const char* ir = R"(
+func @main(%x: f32[4,3] input "x", %layer.norm.weight: f32[3] parameter "layer.norm.weight") -> (%b) {
+  %a = mul(%x, %layer.norm.weight) : f32[4,3] at "layer.norm" "RMSNorm" [Mul "n"]
+  %b = mul(%a, %layer.norm.weight) : f32[4,3] at "layer.norm" "RMSNorm" [Mul "m"]
+}
+)";
+    Report report;
+    EXPECT_EQ(lifted(with_data(ir), report), text(ir));
+    EXPECT_EQ(notes(report), "");
+}
+
+// The exporter says which parameter each traced node took: a layer that stands in a list twice is one, whatever its
+// numbers are.
+TEST(LiftParameters, ALayerThatIsListedTwiceStaysTied) {
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3] value "layers.1.norm.weight") -> (%b) {
+  %a = mul(%x, %w) : f32[4,3] at "layers.0.norm" "RMSNorm" [Mul "n"] reads "layers.1.norm.weight"
+  %b = mul(%a, %w) : f32[4,3] at "layers.1.norm" "RMSNorm" [Mul "m"] reads "layers.1.norm.weight"
+}
+)",
+                               {{"layers.1.norm.weight", 1.0F}})),
+              text(R"(
+func @main(%x: f32[4,3] input "x", %layers.1.norm.weight: f32[3] parameter "layers.1.norm.weight" {alias 0 = ["layers.0.norm.weight"]}) -> (%b) {
+  %a = mul(%x, %layers.1.norm.weight) : f32[4,3]
+  %b = mul(%a, %layers.1.norm.weight) : f32[4,3]
+}
+)"));
+}
+
+// What the traced nodes took also tells the framework's names: of a module that has its weights itself, and of a weight
+// and a bias that are the same zeros.
+TEST(LiftParameters, TracedNamesAreTheFrameworks) {
+    Report report;
+    EXPECT_EQ(lifted(with_data(R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3,3] value "val_2", %b: f32[3] parameter "a.0.attn.in_proj_bias") -> (%f) {
+  %c = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[4,3] at "a.0.attn" "MultiheadAttention" [MatMul "n"] reads "a.0.attn.in_proj_weight", "a.0.attn.in_proj_bias"
+  %d = add(%c, %b) : f32[4,3] at "a.0.attn" "MultiheadAttention" [Add "n"] reads "a.0.attn.in_proj_weight", "a.0.attn.in_proj_bias"
+  %e = add(%d, %b) : f32[4,3] at "a.1.attn" "MultiheadAttention" [Add "m"] reads "a.1.attn.in_proj_weight", "a.1.attn.in_proj_bias"
+  %f = mul(%e, %b) : f32[4,3] at "a.1.norm" "LayerNorm" [Mul "k"] reads "a.1.norm.weight", "a.1.norm.bias"
+}
+)"),
+                     report),
+              text(R"(
+func @main(%x: f32[4,3] input "x", %a.0.attn.in_proj_weight: f32[3,3] parameter "a.0.attn.in_proj_weight", %a.0.attn.in_proj_bias: f32[3] parameter "a.0.attn.in_proj_bias", %a.1.attn.in_proj_bias: f32[3] parameter "a.1.attn.in_proj_bias", %a.1.norm.weight: f32[3] parameter "a.1.norm.weight") -> (%f) {
+  %transpose = transpose(%a.0.attn.in_proj_weight) {permutation = [1, 0]} : f32[3,3]
+  %c = matmul(%x, %transpose) {transpose_a = false, transpose_b = false} : f32[4,3]
+  %d = add(%c, %a.0.attn.in_proj_bias) : f32[4,3]
+  %e = add(%d, %a.1.attn.in_proj_bias) : f32[4,3]
+  %f = mul(%e, %a.1.norm.weight) : f32[4,3]
+}
+)"));
+    EXPECT_EQ(notes(report).find("warning"), std::string::npos) << notes(report);
 }
 
 TEST(LiftParameters, ATieIsNamedAfterTheEmbedding) {

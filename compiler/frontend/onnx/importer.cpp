@@ -251,6 +251,7 @@ void Importer::import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeP
 
 void Importer::import_node(const onnx::NodeProto& node) {
     Provenance provenance = provenance_of(node);
+    provenance.reads = traced_.read_by(node);
     if (depth_ > 0) {  // the body of a function: what the model calls it is more telling than the body's own names
         provenance.nodes = outer_provenance_.nodes;
         provenance.node_ops = outer_provenance_.node_ops;
@@ -258,6 +259,7 @@ void Importer::import_node(const onnx::NodeProto& node) {
             provenance.scope = outer_provenance_.scope;
             provenance.module_class = outer_provenance_.module_class;
         }
+        if (provenance.reads.empty()) provenance.reads = outer_provenance_.reads;
     }
     builder_.set_provenance(provenance);
     const std::size_t first_op = module_.main().ops.size();
@@ -473,6 +475,8 @@ void Importer::strip_wrapper() {
         std::string& scope = op.provenance.scope;
         if (scope == module) scope.clear();
         if (scope.starts_with(prefix)) scope.erase(0, prefix.size());
+        for (std::string& name : op.provenance.reads)
+            if (name.starts_with(prefix)) name.erase(0, prefix.size());
     }
     report_.done(
         "wrapper", module,

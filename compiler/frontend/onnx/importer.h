@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "compiler/analysis/integer_values.h"
+#include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/tensors.h"
 #include "compiler/ir/builder.h"
 #include "compiler/pipeline.h"
@@ -96,6 +97,7 @@ class Importer {
     std::vector<std::pair<Binding*, Value>>
         materialised_;  // constants that became values while importing the current node
     std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names
+    TracedParameters traced_{model_->graph()};
     bool warned_f32_ = false;
 };
 

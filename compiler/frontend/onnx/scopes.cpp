@@ -111,6 +111,41 @@ Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name) {
     return Placeholder::unknown;
 }
 
+TracedParameters::TracedParameters(const onnx::GraphProto& graph) {
+    constexpr std::string_view kind = ": PARAMETER target='";
+    for (const auto& entry : graph.metadata_props()) {
+        if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature") continue;
+        const std::string_view text = entry.value();
+        for (std::size_t begin = 0; begin < text.size();) {
+            const std::size_t end = std::min(text.find('\n', begin), text.size());
+            const std::string_view line = text.substr(begin, end - begin);
+            begin = end + 1;
+            const std::size_t at = line.find(kind);
+            if (at == std::string_view::npos) continue;
+            const std::size_t name = at + kind.size();
+            const std::size_t close = line.find('\'', name);
+            if (close != std::string_view::npos)
+                names_[std::string(line.substr(0, at))] = plain(std::string(line.substr(name, close - name)));
+        }
+    }
+}
+
+std::vector<std::string> TracedParameters::read_by(const onnx::NodeProto& node) const {
+    std::vector<std::string> out;
+    const std::string* text = names_.empty() ? nullptr : metadata(node, "pkg.torch.onnx.fx_node");
+    if (text == nullptr) return out;
+    for (std::size_t at = text->find('%'); at != std::string::npos; at = text->find('%', at + 1)) {
+        std::size_t end = at + 1;
+        while (end < text->size() &&
+               (std::isalnum(static_cast<unsigned char>((*text)[end])) != 0 || (*text)[end] == '_'))
+            ++end;
+        const auto found = names_.find(std::string_view(*text).substr(at + 1, end - at - 1));
+        if (found != names_.end() && std::find(out.begin(), out.end(), found->second) == out.end())
+            out.push_back(found->second);
+    }
+    return out;
+}
+
 std::string wrapper_prefix(const onnx::GraphProto& graph) {
     std::set<std::string> firsts;
     std::map<std::string, std::string> classes;  // of scopes of one part, where known; qualified

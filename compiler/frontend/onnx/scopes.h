@@ -3,6 +3,8 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +27,18 @@ Provenance provenance_of(const onnx::NodeProto& node);
 enum class Placeholder : std::uint8_t { unknown, parameter, buffer };
 // `name` is an initializer's name that is an operand of `node`.
 Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name);
+
+// Which parameters the traced nodes took, by their names in the framework: the exporter keeps the traced program's
+// signature ("p_norm_weight: PARAMETER target='norm.weight'") in the graph's metadata and the traced call in each
+// node's. What the optimiser merged or renamed afterwards is still told apart by them.
+class TracedParameters {
+  public:
+    explicit TracedParameters(const onnx::GraphProto& graph);
+    std::vector<std::string> read_by(const onnx::NodeProto& node) const;  // in the order of the call; once each
+
+  private:
+    std::map<std::string, std::string, std::less<>> names_;  // by placeholder
+};
 
 // Exports are often made of a small module that wraps the model and gives the logits or the loss alone. Its attribute
 // then stands before every parameter's name ("model." in "model.lm_head.weight") and is not in any checkpoint. Returns
