@@ -188,8 +188,8 @@ void ElementPrinter::define_shared(const std::vector<std::size_t>& roots, Scope&
         for (std::size_t j = 0; j < node(k).inputs.size(); ++j) {
             const std::size_t input = node(k).inputs[j];
             // A text that names its operand twice would compute it twice.
-            const std::string placeholder = fmt::format("{{{}}}", j);
-            const bool twice = code.find(placeholder) != code.rfind(placeholder);
+            const std::string slot = fmt::format("{{{}}}", j);
+            const bool twice = code.find(slot) != code.rfind(slot);
             const bool seen = uses.count(input) != 0;
             uses[input] += twice ? 2 : 1;
             if (!seen) todo.push_back(input);

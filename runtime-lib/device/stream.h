@@ -101,7 +101,7 @@ class Stream {
     // the first step and then stays.
     std::byte* workspace(std::size_t bytes) { return grow(workspace_, bytes); }
     // The same for the library below that call.
-    std::byte* library_workspace(std::size_t bytes) { return grow(library_workspace_, bytes); }
+    std::byte* library_scratch(std::size_t bytes) { return grow(library_scratch_, bytes); }
 
     // The place of one provider's cache; made by the provider when it is first asked for.
     std::unique_ptr<ProviderCache>& products() { return products_; }
@@ -110,7 +110,7 @@ class Stream {
     std::byte* grow(Memory& memory, std::size_t bytes);
 
     Device& device_;
-    Memory workspace_, library_workspace_;
+    Memory workspace_, library_scratch_;
     std::unique_ptr<ProviderCache> products_;
 };
 

@@ -192,21 +192,21 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
         const Type type = reader_.type(tensor);
         Binding binding;
         binding.narrow = narrow_type(tensor.data_type());
-        Placeholder says = Placeholder::unknown;
+        TracedInput says = TracedInput::unknown;
         if (is_float(type.dtype))
             for (const auto* node : consumers_[tensor.name()])
-                if (says == Placeholder::unknown) says = placeholder_of(*node, tensor.name());
-        const bool single = type.elements() <= 1 && says != Placeholder::parameter;
+                if (says == TracedInput::unknown) says = traced_input(*node, tensor.name());
+        const bool single = type.elements() <= 1 && says != TracedInput::parameter;
         if (!is_float(type.dtype) || type.elements() == 0 ||
-            (single && (says == Placeholder::buffer || !dotted(tensor.name())))) {
+            (single && (says == TracedInput::buffer || !dotted(tensor.name())))) {
             binding.proto = &tensor;
             bind(tensor.name(), std::move(binding));
             continue;
         }
         dtype(tensor.data_type(), "the initializer " + tensor.name());
         ArgInfo info;
-        info.kind = says == Placeholder::parameter ? ArgInfo::Kind::parameter
-                    : says == Placeholder::buffer  ? ArgInfo::Kind::constant
+        info.kind = says == TracedInput::parameter ? ArgInfo::Kind::parameter
+                    : says == TracedInput::buffer  ? ArgInfo::Kind::constant
                                                    : ArgInfo::Kind::value;
         info.names = {tensor.name()};
         info.sources = {reader_.source(tensor)};

@@ -92,9 +92,9 @@ Provenance provenance_of(const onnx::NodeProto& node) {
     return out;
 }
 
-Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name) {
+TracedInput traced_input(const onnx::NodeProto& node, std::string_view name) {
     const std::string* text = metadata(node, "pkg.torch.onnx.fx_node");
-    if (text == nullptr) return Placeholder::unknown;
+    if (text == nullptr) return TracedInput::unknown;
     std::string mangled(name);
     std::replace(mangled.begin(), mangled.end(), '.', '_');
     auto mentions = [&](const std::string& word) {
@@ -106,9 +106,9 @@ Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name) {
         }
         return false;
     };
-    if (mentions("%p_" + mangled)) return Placeholder::parameter;
-    if (mentions("%b_" + mangled)) return Placeholder::buffer;
-    return Placeholder::unknown;
+    if (mentions("%p_" + mangled)) return TracedInput::parameter;
+    if (mentions("%b_" + mangled)) return TracedInput::buffer;
+    return TracedInput::unknown;
 }
 
 TracedParameters::TracedParameters(const onnx::GraphProto& graph) {

@@ -23,10 +23,10 @@ std::vector<std::string> parse_string_list(std::string_view text);
 // is one.
 Provenance provenance_of(const onnx::NodeProto& node);
 
-// What the exporter says of a value by the name of its placeholder in the traced program ("%p_model_norm_weight").
-enum class Placeholder : std::uint8_t { unknown, parameter, buffer };
+// What the exporter says of a value by the name of its input to the traced program ("%p_model_norm_weight").
+enum class TracedInput : std::uint8_t { unknown, parameter, buffer };
 // `name` is an initializer's name that is an operand of `node`.
-Placeholder placeholder_of(const onnx::NodeProto& node, std::string_view name);
+TracedInput traced_input(const onnx::NodeProto& node, std::string_view name);
 
 // Which parameters the traced nodes took, by their names in the framework: the exporter keeps the traced program's
 // signature ("p_norm_weight: PARAMETER target='norm.weight'") in the graph's metadata and the traced call in each
@@ -37,7 +37,7 @@ class TracedParameters {
     std::vector<std::string> read_by(const onnx::NodeProto& node) const;  // in the order of the call; once each
 
   private:
-    std::map<std::string, std::string, std::less<>> names_;  // by placeholder
+    std::map<std::string, std::string, std::less<>> names_;  // by input of the traced program
 };
 
 // Exports are often made of a small module that wraps the model and gives the logits or the loss alone. Its attribute
