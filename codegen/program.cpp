@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "codegen/bundle/bundle.h"
 #include "codegen/model_files.h"
 #include "codegen/readme.h"
+#include "codegen/statements.h"
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -76,6 +80,46 @@ std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& op
     return files;
 }
 
+// Names of the menu's calls that a planned module makes.
+std::set<std::string> menu_calls(const Module& planned) {
+    std::set<std::string> names;
+    for (const Function& f : planned.functions)
+        for (const Op& op : f.ops)
+            if (const OpDef& def = op_def(op.name); def.call && statement_count(f, op) > 0)
+                names.insert(def.call(op, f).function);
+    return names;
+}
+
+// What one kind of program has of the runtime and the other has not.
+bool belongs(const std::string& path, bool trains) {
+    if (trains) return !path.starts_with("run/");
+    constexpr const char* training[] = {"train/", "data/", "comm/", "optim/", "checkpoint/checkpoint."};
+    return std::none_of(std::begin(training), std::end(training),
+                        [&](const char* prefix) { return path.starts_with(prefix); });
+}
+
+// A folder below a device's holds one family of calls, attention_forward and attention_backward in
+// device/cpu/attention.
+bool belongs(const std::string& path, const std::set<std::string>& calls) {
+    constexpr std::string_view devices = "device/";
+    if (!path.starts_with(devices)) return true;
+    const std::size_t device = path.find('/', devices.size());
+    if (device == std::string::npos) return true;
+    const std::size_t end = path.find('/', device + 1);
+    if (end == std::string::npos) return true;
+    const std::string prefix = path.substr(device + 1, end - device - 1) + "_";
+    return std::any_of(calls.begin(), calls.end(), [&](const std::string& call) { return call.starts_with(prefix); });
+}
+
+// The sources of the runtime that a program needs which makes these calls.
+void add_runtime(std::vector<OutputFile>& files, bool trains, const std::set<std::string>& calls) {
+    const std::string prefix = "runtime-lib/";
+    for (unsigned k = 0; k < bundled_file_count; ++k)
+        if (std::string path = bundled_files[k].path; path.starts_with(prefix))
+            if (path = path.substr(prefix.size()); belongs(path, trains) && belongs(path, calls))
+                files.push_back({"runtime/" + path, bundled_files[k].text});
+}
+
 }  // namespace
 
 std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options) {
@@ -91,7 +135,9 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
     for (OutputFile& file : print_model(twin, naive, "tests/reference/")) files.push_back(std::move(file));
     for (const char* file : {"tests/CMakeLists.txt", "tests/gradients_test.cpp"})
         files.push_back({file, bundled_template(file)});
-    for (const OutputFile& file : bundled_runtime()) files.push_back(file);
+    std::set<std::string> calls = menu_calls(planned);
+    calls.merge(menu_calls(twin));
+    add_runtime(files, true, calls);
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }
@@ -102,36 +148,9 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     files.push_back({"emit.json", print_emit_json(options)});
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
-    for (const OutputFile& file : bundled_runtime(false)) files.push_back(file);
+    add_runtime(files, false, menu_calls(planned));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
-}
-
-namespace {
-
-// What one kind of program has of the runtime and the other has not.
-bool belongs(const std::string& path, bool trains) {
-    if (trains) return !path.starts_with("run/");
-    constexpr const char* training[] = {"train/", "data/", "comm/", "optim/", "checkpoint/checkpoint."};
-    return std::none_of(std::begin(training), std::end(training),
-                        [&](const char* prefix) { return path.starts_with(prefix); });
-}
-
-std::vector<OutputFile> runtime_of(bool trains) {
-    const std::string prefix = "runtime-lib/";
-    std::vector<OutputFile> out;
-    for (unsigned k = 0; k < bundled_file_count; ++k)
-        if (std::string path = bundled_files[k].path; path.starts_with(prefix))
-            if (path = path.substr(prefix.size()); belongs(path, trains))
-                out.push_back({"runtime/" + path, bundled_files[k].text});
-    return out;
-}
-
-}  // namespace
-
-const std::vector<OutputFile>& bundled_runtime(bool trains) {
-    static const std::vector<OutputFile> training = runtime_of(true), library = runtime_of(false);
-    return trains ? training : library;
 }
 
 const std::string& bundled_template(const std::string& name) {

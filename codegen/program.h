@@ -29,9 +29,6 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
 // The same for a function library, a planned module with the entry function `forward` or `vjp`.
 std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& options);
 
-// The sources of the runtime, as bundled into this compiler, path and text: those that a program needs which trains, or
-// those of a function library.
-const std::vector<OutputFile>& bundled_runtime(bool trains = true);
 // Text of a file of templates/, by its name; throws InternalError.
 const std::string& bundled_template(const std::string& name);
 

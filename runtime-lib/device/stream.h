@@ -2,12 +2,11 @@
 //
 // On a CPU the compute stream is the calling thread with its OpenMP team: a call has done its work when it returns, and
 // waiting for it costs nothing. The interface is that of an asynchronous device, so that one host program serves both.
+// Every file of a program reads this header: it includes little, so that programs are built in seconds.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 namespace thunder {
@@ -63,18 +62,23 @@ class Device {
 // A point in a stream's work that another stream can wait for. Recording again moves the point forward.
 class Event {
   public:
+    Event();
+    ~Event();
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+
     // Says that one more recording is on its way, and which one that is. On the thread that issues the work.
-    std::uint64_t issue() { return issued_.fetch_add(1, std::memory_order_relaxed) + 1; }
+    std::uint64_t issue();
     // The last one issued: what a wait issued now has to wait for.
-    std::uint64_t issued() const { return issued_.load(std::memory_order_relaxed); }
+    std::uint64_t issued() const;
     // The stream has come to that point. On the thread that does the work.
     void complete(std::uint64_t recording);
     // Blocks the calling thread until that recording was completed; 0 is at once.
     void wait_for(std::uint64_t recording) const;
 
   private:
-    std::atomic<std::uint64_t> issued_{0};
-    std::atomic<std::uint64_t> completed_{0};
+    struct Counters;
+    Counters* counters_;
 };
 
 // What a library keeps for a stream: compiled products and the like. Each provider derives its own.
@@ -103,15 +107,16 @@ class Stream {
     // The same for the library below that call.
     std::byte* library_scratch(std::size_t bytes) { return grow(library_scratch_, bytes); }
 
-    // The place of one provider's cache; made by the provider when it is first asked for.
-    std::unique_ptr<ProviderCache>& products() { return products_; }
+    // One provider's cache, null until the provider gives one; the stream deletes it.
+    ProviderCache* products() { return products_; }
+    void keep_products(ProviderCache* cache) { products_ = cache; }
 
   private:
     std::byte* grow(Memory& memory, std::size_t bytes);
 
     Device& device_;
     Memory workspace_, library_scratch_;
-    std::unique_ptr<ProviderCache> products_;
+    ProviderCache* products_ = nullptr;
 };
 
 }  // namespace thunder

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/text.h"
@@ -115,8 +116,8 @@ void Console::step(const StepReport& report, std::int64_t steps) {
     const double a_step = steps_ > 0 ? seconds_ / static_cast<double>(steps_) : report.ms / 1000;
     if (quiet_) return;
     // A terminal that is written to a thousand times a second slows the steps down.
-    const auto now = std::chrono::steady_clock::now();
-    if (terminal_ && report.step + 1 < steps && now - shown_ < std::chrono::milliseconds(50)) return;
+    const double now = steady_ms();
+    if (terminal_ && report.step + 1 < steps && now - shown_ < 50) return;
     shown_ = now;
     std::string text = cat("step ", report.step, "/", steps, "  loss ", digits("%.4f", report.loss), "  grad norm ",
                            digits("%.3g", report.grad_norm), "  lr ", digits("%.2e", report.lr), "  ",

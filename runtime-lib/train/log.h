@@ -1,7 +1,6 @@
 // What a training run tells: a live line, and one line of JSON a step.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -52,7 +51,7 @@ class Console {
     bool quiet_, terminal_, live_ = false;
     double seconds_ = 0;  // of all steps so far but the first, for the time that is left
     std::int64_t steps_ = -1;
-    std::chrono::steady_clock::time_point shown_;
+    double shown_ = 0;  // when a line was last written, in milliseconds
 };
 
 }  // namespace thunder

@@ -1,15 +1,14 @@
 #include "train/trainer.h"
 
+#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -17,6 +16,7 @@
 #include "data/batch_source.h"
 #include "program/transfer.h"
 #include "program/weights.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/text.h"
@@ -47,7 +47,7 @@ void catch_signals() {
 // Cores that this process may use, shared with the other ranks of its host.
 int default_threads(const Communicator& communicator) {
     if (std::getenv("OMP_NUM_THREADS") != nullptr) return 0;
-    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    const auto cores = omp_get_num_procs();
     return communicator.ranks_on_this_host() == 1 ? 0 : std::max(1, cores / communicator.ranks_on_this_host());
 }
 
@@ -229,7 +229,7 @@ struct Trainer::State {
     std::int64_t first_step = 0;          // of this process
     std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
     std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
-    std::chrono::steady_clock::time_point began;
+    double began = 0;                     // of this step, in milliseconds
 };
 
 Trainer::Trainer(const ProgramSpec& program, const Options& options)
@@ -270,7 +270,7 @@ std::int64_t Trainer::micro_steps() const {
 bool Trainer::begin_step() {
     State& s = *state_;
     if (interrupted_by != 0 || s.progress.step >= s.options.steps) return false;
-    s.began = std::chrono::steady_clock::now();
+    s.began = steady_ms();
     const std::int64_t step = s.progress.step;
     const Options& o = s.options;
     StepScalars scalars;
@@ -332,7 +332,7 @@ void Trainer::end_step() {
     report.grad_norm = scalars.grad_norm;
     report.lr = learning_rate(s.options, report.step);
     report.tokens = s.program.tokens * s.cut.micro_steps * s.cut.world;
-    report.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - s.began).count();
+    report.ms = steady_ms() - s.began;
     const std::string help =
         "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
     if (!std::isfinite(report.loss)) fail(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);

@@ -32,6 +32,17 @@ std::vector<std::string> files_in(const fs::path& folder) {
     return out;
 }
 
+TEST_F(Commands, AProgramComesWithTheProvidersOfItsCalls) {
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx -o mlp").status, 0);
+    EXPECT_TRUE(fs::exists("mlp/runtime/device/cpu/linear.cpp"));
+    EXPECT_FALSE(fs::exists("mlp/runtime/device/cpu/attention"));
+    ASSERT_EQ(run("train " + fixtures + "/llama2/dynamo.logits.onnx -o llama").status, 0);
+    EXPECT_TRUE(fs::exists("llama/runtime/device/cpu/attention/backward.cpp"));
+    // with an executor that calls none of them
+    ASSERT_EQ(run("train " + fixtures + "/llama2/dynamo.logits.onnx --executors reference -o naive").status, 0);
+    EXPECT_FALSE(fs::exists("naive/runtime/device/cpu/attention"));
+}
+
 TEST_F(Commands, NoFileOfTheUsersIsLost) {
     const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx -o out ";
     ASSERT_EQ(run(command).status, 0);

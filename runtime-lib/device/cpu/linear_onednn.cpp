@@ -125,7 +125,7 @@ Compiled compile(const Product& p, Cache& cache) {
 }
 
 bool execute(const Product& call, Stream& stream) {
-    if (stream.products() == nullptr) stream.products() = std::make_unique<Cache>();
+    if (stream.products() == nullptr) stream.keep_products(new Cache);
     auto& cache = static_cast<Cache&>(*stream.products());
     const Key key = key_of(call);
     auto found = cache.compiled.find(key);

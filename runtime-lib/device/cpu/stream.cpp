@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -93,21 +94,41 @@ std::string Device::describe() const {
     return text + ", products: " + products_provider();
 }
 
+struct Event::Counters {
+    std::atomic<std::uint64_t> issued{0};
+    std::atomic<std::uint64_t> completed{0};
+};
+
+Event::Event() : counters_(new Counters) {}
+Event::~Event() {
+    delete counters_;
+}
+
+std::uint64_t Event::issue() {
+    return counters_->issued.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::uint64_t Event::issued() const {
+    return counters_->issued.load(std::memory_order_relaxed);
+}
+
 void Event::complete(std::uint64_t recording) {
-    completed_.store(recording, std::memory_order_release);
-    completed_.notify_all();
+    counters_->completed.store(recording, std::memory_order_release);
+    counters_->completed.notify_all();
 }
 
 void Event::wait_for(std::uint64_t recording) const {
     for (;;) {
-        const std::uint64_t seen = completed_.load(std::memory_order_acquire);
+        const std::uint64_t seen = counters_->completed.load(std::memory_order_acquire);
         if (seen >= recording) return;
-        completed_.wait(seen, std::memory_order_acquire);
+        counters_->completed.wait(seen, std::memory_order_acquire);
     }
 }
 
 Stream::Stream(Device& device) : device_(device) {}
-Stream::~Stream() = default;
+Stream::~Stream() {
+    delete products_;
+}
 
 std::byte* Stream::grow(Memory& memory, std::size_t bytes) {
     if (bytes > memory.bytes()) {

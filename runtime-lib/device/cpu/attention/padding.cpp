@@ -1,9 +1,9 @@
-#include "device/cpu/attention_padding.h"
+#include "device/cpu/attention/padding.h"
 
 #include <cstring>
 
+#include "device/cpu/attention/tile.h"
 #include "device/cpu/require.h"
-#include "device/cpu/tile.h"
 #include "device/parallel.h"
 
 namespace thunder {

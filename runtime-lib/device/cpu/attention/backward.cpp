@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "device/cpu/attention.h"
-#include "device/cpu/attention_padding.h"
+#include "device/cpu/attention/padding.h"
+#include "device/cpu/attention/scores.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/stream.h"

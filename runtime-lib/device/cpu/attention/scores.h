@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "device/cpu/tile.h"
+#include "device/cpu/attention/tile.h"
 #include "device/cpu/vec_math.h"
 
 namespace thunder::attention {

@@ -1,4 +1,4 @@
-#include "device/cpu/tile.h"
+#include "device/cpu/attention/tile.h"
 
 namespace thunder::tile {
 

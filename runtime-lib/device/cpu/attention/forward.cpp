@@ -2,14 +2,13 @@
 // Milakov and Gimelshein 2018, Dao et al. 2022). Blocks that the mask leaves empty are not visited, and within a block
 // no vector of scores is computed that no row of its tile may read. What is computed for a block of queries depends on
 // nothing but its inputs: the bits are the same at any thread count.
-#include "device/cpu/attention.h"
-
 #include <omp.h>
 
 #include <cmath>
 #include <vector>
 
-#include "device/cpu/attention_padding.h"
+#include "device/cpu/attention/padding.h"
+#include "device/cpu/attention/scores.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/stream.h"
