@@ -2,12 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -16,6 +13,7 @@
 #include <sstream>
 
 #include "cli/manifest.h"
+#include "cli/unfinished_folder.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interrupt.h"
 #include "compiler/support/text_diff.h"
@@ -111,44 +109,23 @@ fs::path place_of(const fs::path& out) {
     return place.has_filename() ? place : place.parent_path();
 }
 
-fs::path beside(const fs::path& place, const char* suffix) {
-    return place.string() + suffix + std::to_string(::getpid());
-}
+enum class Exchange { done, undone, half };
 
-constexpr const char* part = ".part";  // half-written, until it is renamed
-
-// What a thunderc that was killed in the midst of writing has left.
-void remove_leftovers(const fs::path& place) {
-    std::error_code error;
-    const std::string prefix = place.filename().string() + part;
-    for (const auto& entry : fs::directory_iterator(place.parent_path(), error)) {
-        const std::string name = entry.path().filename().string();
-        if (!name.starts_with(prefix)) continue;
-        int process = 0;
-        const auto [end, bad] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), process);
-        if (bad != std::errc() || end != name.data() + name.size() || process <= 0) continue;
-        if (::kill(process, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), error);
+// Puts `whole` in the place of what is there, which then lies in `old`: at once, where the file system can do that, so
+// that at no time there is no program, or half of one. Else `error` is an errno, and nothing has moved (undone) or
+// only what was there, to `old` (half).
+Exchange exchange(const fs::path& whole, const fs::path& place, fs::path& old, int& error) {
+    if (::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+        old = whole;
+        return Exchange::done;
     }
-}
-
-// The two folders change places at once, where the file system can do that: at no time is there no program, or half of
-// one. Gives an errno.
-int exchange(const fs::path& whole, const fs::path& place, const fs::path& old) {
-    const auto change_places = [&] {
-        return ::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0;
-    };
-    if (change_places()) {
-        if (::rename(whole.c_str(), old.c_str()) == 0) return 0;
-        const int error = errno;
-        change_places();
-        return error;
-    }
-    if (errno != EINVAL && errno != ENOSYS) return errno;
-    if (::rename(place.c_str(), old.c_str()) != 0) return errno;
-    if (::rename(whole.c_str(), place.c_str()) == 0) return 0;
-    const int error = errno;
-    ::rename(old.c_str(), place.c_str());
-    return error;
+    error = errno;
+    if (error != EINVAL && error != ENOSYS) return Exchange::undone;
+    error = ::rename(place.c_str(), old.c_str()) == 0 ? 0 : errno;
+    if (error != 0) return Exchange::undone;
+    if (::rename(whole.c_str(), place.c_str()) == 0) return Exchange::done;
+    error = errno;
+    return ::rename(old.c_str(), place.c_str()) == 0 ? Exchange::undone : Exchange::half;
 }
 
 class OutputFolder {
@@ -164,33 +141,39 @@ class OutputFolder {
     std::vector<std::string> commit();
 
   private:
-    void remove_aside() const;
+    void remove_made();
 
     DeferInterrupts interrupts_;  // ends after everything else here
     fs::path out_;                // as the user calls it
     fs::path place_, aside_;      // where it lies, and where it is written
     std::vector<fs::path> made_;  // folders above it that were not there, innermost first
-    bool committed_ = false;
+    std::optional<UnfinishedFolder> unfinished_;
 };
 
-OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)), place_(place_of(out_)), aside_(beside(place_, part)) {
-    remove_leftovers(place_);
+OutputFolder::OutputFolder(fs::path out) : out_(std::move(out)), place_(place_of(out_)) {
+    remove_unfinished(place_);
     std::error_code error;
     for (fs::path at = place_.parent_path(); !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path())
         made_.push_back(at);
-    fs::create_directories(aside_, error);
-    if (!error) return;
-    remove_aside();
-    fail(fmt::format("cannot make the folder {}: {}", out_.string(), error.message()), "choose another folder with -o");
+    try {
+        fs::create_directories(place_.parent_path());
+        unfinished_.emplace(place_);
+        aside_ = unfinished_->path() / "new";
+        fs::create_directory(aside_);
+    } catch (const fs::filesystem_error& e) {
+        remove_made();
+        fail(fmt::format("cannot make the folder {}: {}", out_.string(), e.code().message()),
+             "choose another folder with -o");
+    }
 }
 
 OutputFolder::~OutputFolder() {
-    if (!committed_) remove_aside();
+    remove_made();
 }
 
-void OutputFolder::remove_aside() const {
+void OutputFolder::remove_made() {
+    unfinished_.reset();
     std::error_code ignored;
-    fs::remove_all(aside_, ignored);
     for (const fs::path& folder : made_) fs::remove(folder, ignored);  // where nothing else is in it
 }
 
@@ -216,18 +199,22 @@ void OutputFolder::write(const TensorFile& file) const {
 std::vector<std::string> OutputFolder::commit() {
     write({manifest_name, to_string(list_files(aside_))});
     stop_if_interrupted();
-    const fs::path whole = beside(place_, ".new"), old = beside(place_, ".old");
-    const bool replaces = fs::exists(place_);
-    int error = ::rename(aside_.c_str(), (replaces ? whole : place_).c_str()) == 0 ? 0 : errno;
-    if (error == 0 && replaces) {
-        aside_ = whole;
-        error = exchange(whole, place_, old);
+    const auto cannot = [this](int error, const std::string& help) {
+        fail(fmt::format("cannot put the folder {} in place: {}", out_.string(), std::strerror(error)), help);
+    };
+    if (!fs::exists(place_)) {
+        if (::rename(aside_.c_str(), place_.c_str()) != 0) cannot(errno, "choose another folder with -o");
+        return {};
     }
-    if (error != 0)
-        fail(fmt::format("cannot put the folder {} in place: {}", out_.string(), std::strerror(error)),
-             "choose another folder with -o");
-    committed_ = true;
-    if (!replaces) return {};
+    unfinished_->keep();  // what comes into it is the user's
+    fs::path old = unfinished_->path() / "old";
+    int error = 0;
+    const Exchange exchanged = exchange(aside_, place_, old, error);
+    if (exchanged != Exchange::done) {
+        fs::remove_all(aside_);
+        if (exchanged == Exchange::half) cannot(error, fmt::format("what was there is in {}", old.string()));
+        cannot(error, "choose another folder with -o");
+    }
     // The program is in place. Nothing of what was there is removed that was not looked at.
     Keeper keeper(old, place_);
     try {

@@ -343,13 +343,46 @@ TEST_F(Errors, LeaveNothingWhereTheCommandIsEnded) {
         }
         EXPECT_GT(ended, 0) << "no SIG" << signal << " came in time";
     }
-    // What one that was killed has left goes with the next; no process has this number.
-    fs::create_directory(folder_ / "out.part999999999");
-    write_file(folder_ / "out.part999999999/model.cpp", "half");
-    fs::create_directory(folder_ / "out.parts");
+}
+
+// What one that was killed has left goes with the next; nothing else does, whatever it is called.
+TEST_F(Errors, RemoveWhatAKilledThundercHasLeftAndNothingElse) {
+    const std::string kill_it = "'" THUNDERC
+                                "' train fixtures/llama5/dynamo.logits.onnx -o out & pid=$!; while "
+                                "! ls out.thunderc-unfinished-*/.thunderc-unfinished > /dev/null 2>&1 && kill -0 $pid "
+                                "2> /dev/null; do :; done; kill -KILL $pid; wait $pid";
+    fs::path left;
+    for (int k = 0; k < 400 && left.empty(); ++k) {  // a busy machine may send it late many times
+        shell(folder_, kill_it);
+        for (const auto& entry : fs::directory_iterator(folder_))
+            if (fs::exists(entry.path() / ".thunderc-unfinished")) left = entry.path();
+        fs::remove_all(folder_ / "out");
+    }
+    ASSERT_FALSE(left.empty());
+    const std::string marker = read_file(left / ".thunderc-unfinished");
+    auto copy = [&](const std::string& name, const std::string& text) {
+        fs::copy(left, folder_ / name, fs::copy_options::recursive);
+        if (!text.empty()) write_file(folder_ / name / ".thunderc-unfinished", text);
+    };
+    copy("out.thunderc-unfinished-locked", marker);
+    copy("out.thunderc-unfinished-elsewhere", marker + "x");  // the last word is the machine
+    copy("outs", marker);
+    fs::create_directory(folder_ / "out.thunderc-unfinished-mine");
+    write_file(folder_ / "out.thunderc-unfinished-mine/notes.txt", "mine");
+    fs::create_directory_symlink(folder_ / "outs", folder_ / "out.thunderc-unfinished-link");
+    std::vector<std::string> expected = names();
+    std::erase(expected, left.filename().string());
+    expected.insert(expected.begin() + (std::find(expected.begin(), expected.end(), "fixtures") - expected.begin()) + 1,
+                    "out");
+    const Outcome next = shell(folder_, "flock out.thunderc-unfinished-locked/.thunderc-unfinished '" THUNDERC
+                                        "' train fixtures/mlp/dynamo.logits.onnx -o out");
+    EXPECT_EQ(next.status, 0) << next.err;
+    EXPECT_EQ(names(), expected);
+    EXPECT_TRUE(fs::exists(folder_ / "outs/.thunderc-unfinished"));
+    EXPECT_FALSE(fs::exists(folder_ / "out/.thunderc-unfinished"));
+    // The lock is gone.
     EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx -o out").status, 0);
-    EXPECT_FALSE(fs::exists(folder_ / "out.part999999999"));
-    EXPECT_TRUE(fs::exists(folder_ / "out.parts"));
+    EXPECT_FALSE(fs::exists(folder_ / "out.thunderc-unfinished-locked"));
 }
 
 TEST_F(Errors, OfAFullDisk) {
