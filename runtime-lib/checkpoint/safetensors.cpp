@@ -119,6 +119,13 @@ void for_each_float(std::string_view dtype, const std::byte* from, std::size_t c
     }
 }
 
+std::int64_t load_integer(const std::byte* from, std::size_t bytes, bool is_signed) {
+    if (bytes == 1) return is_signed ? load<std::int8_t>(from) : load<std::uint8_t>(from);
+    if (bytes == 2) return is_signed ? load<std::int16_t>(from) : load<std::uint16_t>(from);
+    if (bytes == 4) return is_signed ? std::int64_t{load<std::int32_t>(from)} : load<std::uint32_t>(from);
+    return load<std::int64_t>(from);
+}
+
 }  // namespace
 
 std::size_t StoredTensor::elements() const {
@@ -201,14 +208,19 @@ bool readable_as(std::string_view stored_dtype, DType dtype) {
         case DType::bf16:
             return stored_dtype == "F32" || stored_dtype == "BF16" || stored_dtype == "F16" || stored_dtype == "F64";
         case DType::i64:
-        case DType::i32: return stored_dtype == "I64" || stored_dtype == "I32";
+        case DType::i32: {
+            const std::string_view integers[] = {"I64", "I32", "U32", "I16", "U16", "I8", "U8"};
+            return std::find(std::begin(integers), std::end(integers), stored_dtype) != std::end(integers);
+        }
         case DType::boolean: return stored_dtype == "BOOL" || stored_dtype == "U8";
     }
     return false;
 }
 
 bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, std::size_t count, void* out) {
-    const std::byte* from = tensor.bytes.data() + first * stored_size_of(tensor);
+    const std::size_t bytes = stored_size_of(tensor);
+    const bool is_signed = tensor.dtype.starts_with('I');
+    const std::byte* from = tensor.bytes.data() + first * bytes;
     if (count == 0) return true;
     if (tensor.dtype == stored_name(dtype) && dtype != DType::boolean) {
         std::memcpy(out, from, count * size_of(dtype));
@@ -226,13 +238,13 @@ bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, s
             return true;
         case DType::i64: {
             auto* to = static_cast<std::int64_t*>(out);
-            for (std::size_t i = 0; i < count; ++i) to[i] = load<std::int32_t>(from + 4 * i);
+            for (std::size_t i = 0; i < count; ++i) to[i] = load_integer(from + i * bytes, bytes, is_signed);
             return true;
         }
         case DType::i32: {
             auto* to = static_cast<std::int32_t*>(out);
             for (std::size_t i = 0; i < count; ++i) {
-                const auto value = load<std::int64_t>(from + 8 * i);
+                const std::int64_t value = load_integer(from + i * bytes, bytes, is_signed);
                 to[i] = static_cast<std::int32_t>(value);
                 if (to[i] != value) return false;
             }

@@ -48,8 +48,8 @@ class SafetensorsFile {
     std::map<std::string, std::string> metadata_;
 };
 
-// Whether a stored type can be read as `dtype`: floating point types as f32 or bf16, int32 as int64, int64 as int32
-// where each value fits, unsigned bytes as booleans.
+// Whether a stored type can be read as `dtype`: floating point types as f32 or bf16, integers but uint64 as int32 or
+// int64 where each value fits, unsigned bytes as booleans.
 bool readable_as(std::string_view stored_dtype, DType dtype);
 
 // Elements [first, first + count) of a tensor, converted; `out` has room for count elements of `dtype`. The type must

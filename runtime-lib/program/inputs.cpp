@@ -31,6 +31,12 @@ std::string position_text(std::span<const std::int64_t> shape, std::int64_t elem
     return shape_text(index);
 }
 
+// Looked up in a table of words, or in the classes of a loss. Of any other integer only the range is known: it is
+// looked up in a table too, or its type in the model is narrower than the program's.
+bool holds_ids(const InputSpec& input) {
+    return input.source == "tokens" || input.source == "next_tokens" || input.ignore_index != 0;
+}
+
 }  // namespace
 
 std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
@@ -43,6 +49,7 @@ std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
 std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element) {
     const std::int64_t id = input.dtype == DType::i64 ? reinterpret_cast<const std::int64_t*>(values)[element]
                                                       : reinterpret_cast<const std::int32_t*>(values)[element];
+    if (!holds_ids(input)) return cat("is ", id, ", and ", input.name, " takes 0 to ", input.entries - 1);
     const std::string ignored = input.ignore_index != 0 ? cat(", or ", input.ignore_index, " where there is none") : "";
     return cat("is ", id, ", and ids go from 0 to ", input.entries - 1, ignored);
 }
@@ -52,13 +59,15 @@ void read_input(const std::string& path, const StoredTensor& tensor, const Input
     const std::size_t count = input.bytes / size_of(input.dtype);
     if (!read_elements(tensor, input.dtype, first, count, values)) {
         fail(cat(path, ": ", tensor.name, " holds numbers that ", input.name, " (", stored_name(input.dtype),
-                 ") cannot"));
+                 ") cannot"),
+             "write numbers from -2147483648 to 2147483647");
     }
     const std::int64_t bad = find_bad_id(input, values);
     if (bad < 0) return;
     fail(cat(path, ": ", tensor.name, position_text(tensor.shape, static_cast<std::int64_t>(first) + bad), " ",
              bad_id_text(input, values, bad)),
-         "the batches were made with another vocabulary than the model's");
+         holds_ids(input) ? "the batches were made with another vocabulary than the model's"
+                          : "the model can use no others: look at how the batches were made");
 }
 
 }  // namespace thunder

@@ -18,7 +18,8 @@ void read_input(const std::string& path, const StoredTensor& tensor, const Input
 
 // The first element that is no id the input may hold, or -1.
 std::int64_t find_bad_id(const InputSpec& input, const std::byte* values);
-// Such an element's value, and what is wrong with it: "is 300, and ids go from 0 to 255".
+// Such an element's value, and what is wrong with it: "is 300, and ids go from 0 to 255", or "is 300, and
+// pixels takes 0 to 255".
 std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element);
 
 }  // namespace thunder

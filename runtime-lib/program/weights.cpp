@@ -56,17 +56,20 @@ void Weights::open_shards(const std::string& index) {
     const MappedFile file(index);
     const Json json = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, index);
     const Json* map = json.find("weight_map");
-    if (map == nullptr || !map->is(Json::Kind::object)) fail(cat(index, " has no weight_map"));
+    const char* const damaged = "the index is damaged, or was not written by save_pretrained: get the folder again";
+    if (map == nullptr || !map->is(Json::Kind::object)) fail(cat(index, " has no weight_map"), damaged);
     std::map<std::string, std::set<std::string>> shards;
     for (const auto& [tensor, shard] : map->object) {
         if (!shard.is(Json::Kind::string) || shard.string.find('/') != std::string::npos)
-            fail(cat(index, ": the entry of ", tensor, " is not a file's name"));
+            fail(cat(index, ": the entry of ", tensor, " is not a file's name"), damaged);
         shards[shard.string].insert(tensor);
     }
     for (const auto& [shard, wanted] : shards) {
         open(join_path(path_, shard), &wanted);
         for (const std::string& name : wanted) {
-            if (find(name) == nullptr) fail(cat(index, " says that ", name, " is in ", shard, ", and it is not"));
+            if (find(name) == nullptr)
+                fail(cat(index, " says that ", name, " is in ", shard, ", and it is not"),
+                     "the folder's files are not of one checkpoint: get the folder again");
         }
     }
 }
@@ -139,16 +142,15 @@ bool same_bytes(const StoredTensor& a, const StoredTensor& b) {
 
 void check_fits(const std::string& path, const StoredTensor& tensor, DType dtype, std::span<const std::int64_t> shape,
                 std::string_view what) {
-    if (std::equal(tensor.shape.begin(), tensor.shape.end(), shape.begin(), shape.end()) &&
-        readable_as(tensor.dtype, dtype))
-        return;
+    const bool shape_fits = std::equal(tensor.shape.begin(), tensor.shape.end(), shape.begin(), shape.end());
+    if (shape_fits && readable_as(tensor.dtype, dtype)) return;
     const bool transposed =
         shape.size() == 2 && tensor.shape.size() == 2 && tensor.shape[0] == shape[1] && tensor.shape[1] == shape[0];
     fail(cat(path, ": ", tensor.name, " is ", tensor.describe(), ", and the program's ", what, " is ",
              describe(dtype, shape)),
-         transposed && tensor.shape[0] != tensor.shape[1]
-             ? "the two are transposed: the file is of another model, or was written by another framework"
-             : "the file belongs to a model of other sizes");
+         shape_fits   ? "write it with that type"
+         : transposed ? "the two are transposed: the file is of another model, or was written by another framework"
+                      : "the file belongs to a model of other sizes");
 }
 
 std::vector<Weights::Found> find_parameters(std::span<const ParameterSpec> parameters, const Weights& weights,

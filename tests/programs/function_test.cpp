@@ -165,9 +165,10 @@ TEST_F(Run, TellsWhatIsMissingOrDoesNotFit) {
     expect_failure(with("x", floats({4, 11}, std::vector<float>(44, 0))),
                    "x.safetensors: x is F32 [4, 11], and the program's input x is F32 [4, 12]\nhelp: the file belongs "
                    "to a model of other sizes");
-    expect_failure(with("x", {thunder::DType::i64, {4, 12}, std::vector<std::byte>(384)}),
-                   "x.safetensors: x is I64 [4, 12], and the program's input x is F32 [4, 12]\nhelp: the file belongs "
-                   "to a model of other sizes");
+    expect_failure(
+        with("x", {thunder::DType::i64, {4, 12}, std::vector<std::byte>(384)}),
+        "x.safetensors: x is I64 [4, 12], and the program's input x is F32 [4, 12]\nhelp: write it with that "
+        "type");
     expect_failure(
         with("net.1.weight", floats({16, 12}, std::vector<float>(192, 0))),
         "x.safetensors holds net.1.weight, which is neither an input nor a parameter of dynamo.logits\nhelp: "

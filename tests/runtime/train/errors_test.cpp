@@ -83,12 +83,14 @@ TEST_F(ErrorsTest, OfFeedsOfOtherTypes) {
                    "error: x.safetensors: offset_0 has shape [4], expected [3]\nhelp: the feed was made for another "
                    "model, batch or length");
     feed({3}, 2);
-    expect_failure("line_train", "--feed x.safetensors --quiet",
-                   "error: x.safetensors: kind_0[1] is 2, and ids go from 0 to 1\nhelp: the batches were made with "
-                   "another vocabulary than the model's");
+    expect_failure(
+        "line_train", "--feed x.safetensors --quiet",
+        "error: x.safetensors: kind_0[1] is 2, and kind takes 0 to 1\nhelp: the model can use no others: look "
+        "at how the batches were made");
     feed({3}, std::int64_t{1} << 32);  // narrowed, it would be 0
     expect_failure("line_train", "--feed x.safetensors --quiet",
-                   "error: x.safetensors: kind_0 holds numbers that kind (I32) cannot");
+                   "error: x.safetensors: kind_0 holds numbers that kind (I32) cannot\nhelp: write numbers from "
+                   "-2147483648 to 2147483647");
     expect_failure("line_train", "--data x.bin --quiet",
                    "error: --data does not say what the input x [2, 3] is fed with\nhelp: --map "
                    "x=tokens|next_tokens|ones|positions, or --feed FILE");

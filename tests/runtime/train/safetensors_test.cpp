@@ -96,6 +96,40 @@ TEST_F(SafetensorsTest, ConvertsOnReading) {
     EXPECT_FALSE(readable_as("F8_E4M3", DType::f32));
 }
 
+// As PyTorch writes them: an input of any width is 32 or 64 bits wide in the program.
+TEST_F(SafetensorsTest, ReadsIntegersOfEveryWidth) {
+    struct Case {
+        const char* dtype;
+        std::string bytes;  // two numbers
+        std::int64_t first, second;
+    };
+    const Case cases[] = {{"U8", std::string("\xff\x07", 2), 255, 7},
+                          {"I8", std::string("\xff\x07", 2), -1, 7},
+                          {"U16", std::string("\xff\xff\x07\0", 4), 65535, 7},
+                          {"I16", std::string("\xff\xff\x07\0", 4), -1, 7},
+                          {"I32", std::string("\xff\xff\xff\xff\x07\0\0\0", 8), -1, 7},
+                          {"U32", std::string("\xff\xff\xff\xff\x07\0\0\0", 8), 4294967295, 7}};
+    for (const Case& c : cases) {
+        SCOPED_TRACE(c.dtype);
+        write_file(path("n.safetensors"),
+                   file_bytes(std::string(R"({"n":{"dtype":")") + c.dtype + R"(","shape":[2],"data_offsets":[0,)" +
+                                  std::to_string(c.bytes.size()) + "]}}",
+                              c.bytes));
+        const SafetensorsFile file(path("n.safetensors"));
+        std::int64_t wide[2];
+        ASSERT_TRUE(readable_as(c.dtype, DType::i64));
+        EXPECT_TRUE(read_elements(*file.find("n"), DType::i64, 0, 2, wide));
+        EXPECT_EQ(wide[0], c.first);
+        EXPECT_EQ(wide[1], c.second);
+        std::int32_t narrow[2] = {0, 0};
+        ASSERT_TRUE(readable_as(c.dtype, DType::i32));
+        EXPECT_TRUE(read_elements(*file.find("n"), DType::i32, 1, 1, narrow));
+        EXPECT_EQ(narrow[0], c.second);
+        EXPECT_EQ(read_elements(*file.find("n"), DType::i32, 0, 2, narrow), c.first <= INT32_MAX);
+    }
+    EXPECT_FALSE(readable_as("U64", DType::i64));
+}
+
 TEST_F(SafetensorsTest, RefusesAFileCutShortAnywhere) {
     write_tensors(path("x.safetensors"), some_tensors());
     const std::string whole = read_file(path("x.safetensors"));

@@ -103,11 +103,16 @@ TEST_F(WeightsTest, ComeFromAFolderOfHuggingFace) {
     write_tensors(path("shards/b.safetensors"), without(tensors, "model.head.bias"));
     expect_failure(
         "--init shards",
-        "error: shards/model.safetensors.index.json says that model.head.bias is in b.safetensors, and it is not");
+        "error: shards/model.safetensors.index.json says that model.head.bias is in b.safetensors, and it is not\n"
+        "help: the folder's files are not of one checkpoint: get the folder again");
     write_file(path("shards/model.safetensors.index.json"), R"({"weight_map":{"x":"../../etc/passwd"}})");
-    expect_failure("--init shards", "error: shards/model.safetensors.index.json: the entry of x is not a file's name");
+    expect_failure("--init shards",
+                   "error: shards/model.safetensors.index.json: the entry of x is not a file's name\n"
+                   "help: the index is damaged, or was not written by save_pretrained: get the folder again");
     write_file(path("shards/model.safetensors.index.json"), "{}");
-    expect_failure("--init shards", "error: shards/model.safetensors.index.json has no weight_map");
+    expect_failure("--init shards",
+                   "error: shards/model.safetensors.index.json has no weight_map\n"
+                   "help: the index is damaged, or was not written by save_pretrained: get the folder again");
 
     std::filesystem::create_directories(path("old"));
     expect_failure("--init old",
@@ -193,7 +198,7 @@ TEST_F(WeightsTest, OfOtherShapesOrTypesAreRefused) {
     expect_failure(
         with(longs("model.head.bias", {V}, std::vector<std::int64_t>(V))),
         "error: x.safetensors: model.head.bias is I64 [11], and the program's parameter model.head.bias is F32 [11]\n"
-        "help: the file belongs to a model of other sizes");
+        "help: write it with that type");
     expect_failure("--init none.safetensors",
                    "error: no such file: none.safetensors\nhelp: check the name of the file");
     std::filesystem::remove(path("constants.safetensors"));
