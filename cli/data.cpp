@@ -33,31 +33,56 @@ struct InspectOptions {
     throw UserError(std::move(d));
 }
 
-// Of a folder all files below it, in the order of their paths.
-std::vector<std::filesystem::path> files_of(const std::vector<std::filesystem::path>& named) {
+struct FilesToPack {
     std::vector<std::filesystem::path> files;
+    std::size_t left_out = 0;  // hidden files of the folders; a hidden folder counts as one
+};
+
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+    std::error_code error;
+    return std::filesystem::exists(b, error) && std::filesystem::equivalent(a, b, error);
+}
+
+bool is_packed(const std::filesystem::path& file) {
+    try {
+        thunder::TokenFile(file.string());
+        return true;
+    } catch (const std::exception&) {
+        return false;
+    }
+}
+
+// Of a folder all files below it, in the order of their paths, but for those whose name begins with a dot, or that of a
+// folder on the way to them; and but for `out` where it was packed before. No other file is written over.
+FilesToPack files_of(const std::vector<std::filesystem::path>& named, const std::filesystem::path& out) {
+    FilesToPack found;
+    const bool again = is_packed(out);
     for (const std::filesystem::path& path : named) {
         std::error_code error;
         if (!std::filesystem::is_directory(path, error)) {
-            files.push_back(path);
+            found.files.push_back(path);
             continue;
         }
         std::vector<std::filesystem::path> inside;
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
-            if (entry.is_regular_file()) inside.push_back(entry.path());
+        for (auto at = std::filesystem::recursive_directory_iterator(path); at != end(at); ++at) {
+            if (at->path().filename().string().starts_with('.')) {
+                ++found.left_out;
+                at.disable_recursion_pending();
+            } else if (at->is_regular_file() && !(again && same_file(at->path(), out))) {
+                inside.push_back(at->path());
+            }
+        }
         std::sort(inside.begin(), inside.end());
-        files.insert(files.end(), inside.begin(), inside.end());
+        found.files.insert(found.files.end(), inside.begin(), inside.end());
     }
-    return files;
+    return found;
 }
 
 void pack(const PackOptions& o) {
-    std::error_code error;
-    const std::vector<std::filesystem::path> files = files_of(o.files);
-    for (const std::filesystem::path& file : files) {
-        if (std::filesystem::exists(o.out, error) && std::filesystem::equivalent(file, o.out, error))
+    const auto [files, left_out] = files_of(o.files, o.out);
+    for (const std::filesystem::path& file : files)
+        if (same_file(file, o.out))
             fail(fmt::format("{} would be written over itself", file.string()), "choose another file with -o");
-    }
     thunder::TokenFileWriter writer(o.out.string(), 256);
     std::vector<unsigned char> bytes(1 << 20);
     std::vector<std::uint32_t> ids;
@@ -74,8 +99,12 @@ void pack(const PackOptions& o) {
     }
     if (writer.count() == 0) fail("there is nothing to pack: the files are empty", "name files that hold text");
     writer.commit();
-    fmt::print("{}: {} tokens from {} file{}, one for each byte\n", o.out.string(), writer.count(), files.size(),
-               files.size() == 1 ? "" : "s");
+    fmt::print("{}: {} token{} from {} file{}, one for each byte\n", o.out.string(), writer.count(),
+               writer.count() == 1 ? "" : "s", files.size(), files.size() == 1 ? "" : "s");
+    if (left_out > 0)
+        fmt::print(stderr, "note: {} hidden file{} or folder{} left out: name {} to have {} packed\n", left_out,
+                   left_out == 1 ? "" : "s", left_out == 1 ? " was" : "s were", left_out == 1 ? "it" : "them",
+                   left_out == 1 ? "it" : "them");
 }
 
 void inspect(const InspectOptions& o) {
@@ -116,7 +145,7 @@ void add_data(CLI::App& app, Action& action) {
         "vocabulary is at least that.\n\n"
         "  thunderc data pack docs/*.md -o corpus.bin\n"
         "  out/build/train --data corpus.bin");
-    sub->add_option("files", p->files, "text, or any other files; of a folder all files below it")
+    sub->add_option("files", p->files, "text, or any other files; of a folder all files below it that are not hidden")
         ->required()
         ->type_name("FILE...");
     sub->add_option("-o,--out", p->out, "the file to write")->required()->check(not_empty())->type_name("CORPUS");

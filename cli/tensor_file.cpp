@@ -38,8 +38,9 @@ Tensor decode(const thunder::StoredTensor& stored, DType dtype) {
 
 std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path) {
     static const std::map<std::string, DType> known = {
-        {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16},     {"BF16", DType::bf16},
-        {"I64", DType::i64}, {"I32", DType::i32}, {"BOOL", DType::boolean}};
+        {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16},      {"BF16", DType::bf16},
+        {"I64", DType::i64}, {"I32", DType::i32}, {"BOOL", DType::boolean}, {"U32", DType::i64},
+        {"I16", DType::i32}, {"U16", DType::i32}, {"I8", DType::i32},       {"U8", DType::i32}};
     std::map<std::string, Tensor> out;
     const bool there = std::filesystem::is_regular_file(path);
     with_runtime_errors(there ? "the file is damaged, or was not written as safetensors" : "check the name of the file",

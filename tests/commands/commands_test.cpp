@@ -243,7 +243,7 @@ TEST_F(Commands, FilesThatAreNoSafetensorsAreRefused) {
                                4));
     write("hole", tensor_file(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8));
     write("behind", tensor_file(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8));
-    write("bytes", tensor_file(R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4));
+    write("bytes", tensor_file(R"({"x":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4));
     fs::create_directory("folder");
     const std::string damaged = "help: the file is damaged, or was not written as safetensors\n",
                       again = "help: copy or download the file again\n";
@@ -258,7 +258,7 @@ TEST_F(Commands, FilesThatAreNoSafetensorsAreRefused) {
         {"twice", "twice's header is not valid JSON: the key \"x\" stands there twice\n" + damaged},
         {"hole", "hole: tensor x begins at byte 4, but the one before it ends at byte 0\n" + damaged},
         {"behind", "behind: 4 bytes stand behind its last tensor\n" + damaged},
-        {"bytes", "bytes holds x as U8, which no program computes in\nhelp: store it as F32 or I64\n"}};
+        {"bytes", "bytes holds x as F8_E4M3, which no program computes in\nhelp: store it as F32 or I64\n"}};
     for (const auto& [file, message] : cases) {
         const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --out out.safetensors --in " + file);
         EXPECT_EQ(ran.status, 1) << file;
@@ -411,6 +411,39 @@ TEST_F(Commands, DataPacksFolders) {
     write("texts/c.bin", "");
     ran = run("data pack texts -o texts/c.bin");
     EXPECT_EQ(ran.err, "error: texts/c.bin would be written over itself\nhelp: choose another file with -o\n");
+    EXPECT_EQ(contents("texts/c.bin"), "");
+}
+
+TEST_F(Commands, DataPacksAFolderAgainAndNothingHidden) {
+    fs::create_directories("texts/.git/objects");
+    write("texts/a.txt", "a");
+    write("texts/.git/config", "secret");
+    write("texts/.git/objects/x", "secret");
+    write("texts/.env", "secret");
+    for (int k = 0; k < 2; ++k) {
+        const Ran ran = run("data pack texts -o texts/c.bin");
+        EXPECT_EQ(ran.status, 0);
+        EXPECT_EQ(ran.out, "texts/c.bin: 1 token from 1 file, one for each byte\n");
+        EXPECT_EQ(ran.err, "note: 2 hidden files or folders were left out: name them to have them packed\n");
+        EXPECT_EQ(contents("texts/c.bin").substr(64), "a");
+    }
+    const Ran ran = run("data pack texts/.env -o c.bin");
+    EXPECT_EQ(ran.err, "");
+    EXPECT_EQ(contents("c.bin").substr(64), "secret");
+}
+
+// Integers of any width are taken for integers.
+TEST_F(Commands, RunTakesNarrowIntegers) {
+    const std::string header = R"({"input_ids":{"dtype":"U8","shape":[2,8],"data_offsets":[0,16]}})";
+    const auto size = static_cast<char>(header.size());
+    write("in.safetensors", std::string(1, size) + std::string(7, '\0') + header + std::string(16, '\1'));
+    const Ran ran = run("run '" FIXTURES "/llama2/dynamo.logits.onnx' --in in.safetensors --out narrow.safetensors");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    Tensor ids(Type::tensor(DType::i64, {2, 8}));
+    for (std::int64_t k = 0; k < 16; ++k) ids.set(k, 1);
+    write_safetensors("in.safetensors", {stored_tensor("input_ids", ids)});
+    EXPECT_EQ(run("run '" FIXTURES "/llama2/dynamo.logits.onnx' --in in.safetensors --out wide.safetensors").status, 0);
+    EXPECT_EQ(contents("narrow.safetensors"), contents("wide.safetensors"));
 }
 
 TEST_F(Commands, DataFindsDamage) {
