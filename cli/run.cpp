@@ -102,15 +102,7 @@ void write(const std::filesystem::path& path, const std::vector<std::pair<std::s
         listing += fmt::format("{:<24} {}\n", name, to_string(t.type));
         stored.push_back(stored_tensor(name, std::move(t)));
     }
-    try {
-        write_safetensors(path, stored);
-    } catch (UserError& error) {  // it speaks of a program's folder
-        Diagnostic& d = error.diagnostic();
-        if (!d.message.starts_with("cannot write ")) throw;
-        d.message = fmt::format("cannot write {}{}", path.string(), d.message.substr(d.message.rfind(": ")));
-        d.help = "make room on the disk, or choose another file with --out";
-        throw;
-    }
+    write_safetensors(path, stored, path.string(), "make room on the disk, or choose another file with --out");
     fmt::print("{}", listing);
 }
 

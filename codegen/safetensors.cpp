@@ -140,6 +140,12 @@ bool holds_safetensors(const std::filesystem::path& path, const std::vector<Stor
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors) {
+    write_safetensors(path, tensors, path.filename().string(),
+                      "make room on the disk, or choose another folder with -o");
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
+                       const std::string& called, const std::string& help) {
     const std::string header = header_of(tensors);
     std::ofstream out(path, std::ios::binary);
     out.write(header.data(), static_cast<std::streamsize>(header.size()));
@@ -159,8 +165,8 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
     out.close();
     if (out) return;
     Diagnostic d;
-    d.message = fmt::format("cannot write {}: {}", path.filename().string(), std::strerror(errno));
-    d.help = "make room on the disk, or choose another folder with -o";
+    d.message = fmt::format("cannot write {}: {}", called, std::strerror(errno));
+    d.help = help;
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
     throw UserError(std::move(d));

@@ -19,7 +19,10 @@ struct StoredTensor {
     std::function<std::vector<std::byte>()> bytes;
 };
 
-// Throws UserError where the file cannot be written; then nothing is left of it.
+// Throws UserError where the file cannot be written; then nothing is left of it. The message calls it `called`.
+void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
+                       const std::string& called, const std::string& help);
+// A file of a program's folder.
 void write_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors);
 
 // Whether the file holds these tensors and nothing else, byte for byte as write_safetensors would write it.
