@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
@@ -14,28 +16,38 @@
 
 namespace thunderc {
 
-CLI::Validator at_least(std::int64_t least) {
+namespace {
+
+// The whole text as a number.
+template <typename Number>
+std::optional<Number> number_in(const std::string& text) {
+    Number number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+// Says "x is not WHAT" of every other text.
+template <typename Number, typename Admits>
+CLI::Validator number_that(Admits admits, std::string what) {
     return CLI::Validator(
-        [least](std::string& text) -> std::string {
-            std::int64_t number = 0;
-            const char* end = text.data() + text.size();
-            const auto [stop, error] = std::from_chars(text.data(), end, number);
-            if (error == std::errc() && stop == end && number >= least) return {};
-            return fmt::format("{} is not a whole number of at least {}", text, least);
+        [admits, what = std::move(what)](std::string& text) -> std::string {
+            const std::optional<Number> number = number_in<Number>(text);
+            return number && admits(*number) ? "" : fmt::format("{} is not {}", text, what);
         },
         "");
 }
 
+}  // namespace
+
+CLI::Validator at_least(std::int64_t least) {
+    return number_that<std::int64_t>([least](std::int64_t n) { return n >= least; },
+                                     fmt::format("a whole number of at least {}", least));
+}
+
 CLI::Validator between(std::int64_t least, std::int64_t most) {
-    return CLI::Validator(
-        [least, most](std::string& text) -> std::string {
-            std::int64_t number = 0;
-            const char* end = text.data() + text.size();
-            const auto [stop, error] = std::from_chars(text.data(), end, number);
-            if (error == std::errc() && stop == end && number >= least && number <= most) return {};
-            return fmt::format("{} is not a whole number from {} to {}", text, least, most);
-        },
-        "");
+    return number_that<std::int64_t>([least, most](std::int64_t n) { return n >= least && n <= most; },
+                                     fmt::format("a whole number from {} to {}", least, most));
 }
 
 CLI::Validator at_least_one() {
@@ -43,15 +55,7 @@ CLI::Validator at_least_one() {
 }
 
 CLI::Validator positive_number() {
-    return CLI::Validator(
-        [](std::string& text) -> std::string {
-            double number = 0;
-            const char* end = text.data() + text.size();
-            const auto [stop, error] = std::from_chars(text.data(), end, number);
-            if (error == std::errc() && stop == end && std::isfinite(number) && number > 0) return {};
-            return fmt::format("{} is not a number above 0", text);
-        },
-        "");
+    return number_that<double>([](double n) { return std::isfinite(n) && n > 0; }, "a number above 0");
 }
 
 CLI::Validator not_empty() {

@@ -13,37 +13,21 @@
 #include "cli/version.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interrupt.h"
+#include "support/text.h"
 
 namespace thunderc {
 namespace {
 
-// Edit distance, for "did you mean".
-std::size_t distance(const std::string& a, const std::string& b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            std::size_t above = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-            diagonal = above;
-        }
-    }
-    return row[b.size()];
-}
-
+// What the word was probably meant to be, or "". The dashes of an option say nothing.
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-    std::string best, lower = word;
-    std::transform(word.begin(), word.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-    const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
-    std::size_t best_distance = std::max<std::size_t>(1, (letters + 1) / 3) + 1;  // farther off is another word
+    const std::size_t dashes = std::min(word.find_first_not_of('-'), word.size());
+    std::string letters = word.substr(dashes);
+    std::transform(letters.begin(), letters.end(), letters.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::vector<std::string> candidates;
     for (const std::string& k : known)
-        if (std::size_t d = std::min(distance(word, k), distance(lower, k)); d < best_distance) {
-            best = k;
-            best_distance = d;
-        }
-    return best;
+        if (k.starts_with("--") == (dashes > 0)) candidates.push_back(k.substr(dashes > 0 ? 2 : 0));
+    const std::string best = thunder::nearest(letters, candidates);
+    return best.empty() || dashes == 0 ? best : "--" + best;
 }
 
 // What CLI11 found, in a sentence that names the word at fault.
