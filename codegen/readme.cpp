@@ -97,15 +97,32 @@ class SumsTable {
 
     static std::int64_t total(const LayoutRow& row) { return static_cast<std::int64_t>(row.type.bytes()) * row.count; }
 
+    // "first moments, second moments": what the pieces of an arena that is laid out like the parameters hold.
+    std::string pieces_of(const std::string& arena) const {
+        const auto one = static_cast<std::size_t>(bytes_of("parameters"));
+        std::vector<std::string> pieces;
+        for (const LayoutRow& row : rows_)
+            for (const LayoutRow& parameter : rows_) {  // first_moment_x of w_x
+                if (row.arena != arena || parameter.arena != "parameters") continue;
+                const std::string own =
+                    parameter.name.substr(std::min(parameter.name.find('_'), parameter.name.size()));
+                if (static_cast<std::size_t>(row.offset) % one != static_cast<std::size_t>(parameter.offset) ||
+                    !row.name.ends_with(own))
+                    continue;
+                std::string piece = row.name.substr(0, row.name.size() - own.size()) + "s";
+                std::replace(piece.begin(), piece.end(), '_', ' ');
+                if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
+            }
+        return fmt::format("{}", fmt::join(pieces, ", "));
+    }
+
     // `what`: "gradient"
     void like_parameters(const std::string& arena, const std::string& what) {
         const std::int64_t one = bytes_of("parameters"), all = bytes_of(arena);
         if (all == one)
             line(fmt::format("as large as `parameters`: a parameter's {} has the parameter's offset", what), all);
         else if (all > 0)
-            line(fmt::format("{0} pieces as large as `parameters`: a parameter's {0} {1}s have its offset in each",
-                             all / one, what),
-                 all);
+            line(fmt::format("{} pieces, each laid out like `parameters`: {}", all / one, pieces_of(arena)), all);
         finish(arena);
     }
 
@@ -258,11 +275,12 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
             "| `spec.cpp` | names, shapes and offsets of parameters, inputs and results |\n"
             "| `run.cpp` | one call, with tensors from files |\n| `emit.json` | what it was made with |\n";
     out += "| `runtime/` | the runtime's sources |\n\n";
-    out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
+    if (!layout.symbols().all().empty()) out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
-    out += fmt::format(
-        "\n## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
-        layout.trains() ? "step" : "call", memory_table(layout));
+    if (!layout.symbols().all().empty()) out += "\n";
+    out +=
+        fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
+                    layout.trains() ? "step" : "call", memory_table(layout));
     out +=
         "\nHow that adds up: each arena, and below it what is in it. The names are those of the table `LAYOUT` in "
         "`model.h`.\n\n" +

@@ -56,6 +56,11 @@ std::string text(SizeFormula f) {
     return behind.empty() ? sum : "(" + sum + ")" + behind;
 }
 
+std::string batch_meaning(const Module& module, bool sequences) {
+    return fmt::format("{} in a {}", sequences ? "sequences" : "rows",
+                       module.find("update") != nullptr ? "micro-batch" : "batch");
+}
+
 }  // namespace
 
 Symbols::Symbols(const Module& module) : dimensions_(module) {
@@ -91,13 +96,26 @@ Symbols::Symbols(const Module& module) : dimensions_(module) {
 
 void Symbols::name_inputs(const Module& module) {
     const Function& main = module.main();
-    const bool trains = module.find("update") != nullptr;
+    std::set<Id> of_parameters;
+    for (std::size_t k = 0; k < main.arguments.size() && k < main.argument_info.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::parameter)
+            for (std::size_t d = 0; d < main.type(main.arguments[k]).dims.size(); ++d)
+                of_parameters.insert(dimensions_.root(dimensions_.of(main, main.arguments[k], d)));
+    const auto& named = dimensions_.named();
+    bool sequences = std::any_of(named.begin(), named.end(), [](const auto& known) { return known.name == "T"; });
+    for (std::size_t k = 0; k < main.arguments.size() && k < main.argument_info.size(); ++k) {
+        const Type& type = main.type(main.arguments[k]);
+        const ArgInfo& info = main.argument_info[k];
+        sequences = sequences ||
+                    (info.kind == ArgInfo::Kind::input && info.batched && type.rank() >= 2 && is_integer(type.dtype));
+    }
     for (std::size_t k = 0; k < main.arguments.size() && k < main.argument_info.size(); ++k) {
         const ArgInfo& info = main.argument_info[k];
         const Type& type = main.type(main.arguments[k]);
         if (info.kind != ArgInfo::Kind::input || !info.batched || type.rank() == 0) continue;
-        name(dimensions_.of(main, main.arguments[k], 0), "B",
-             trains ? "sequences in a micro-batch" : "sequences in a batch");
+        // A model that adds a parameter to every row is one for that many rows: the size is the parameter's.
+        const Id batch = dimensions_.root(dimensions_.of(main, main.arguments[k], 0));
+        if (!of_parameters.contains(batch)) name(batch, "B", batch_meaning(module, sequences));
         if (type.rank() >= 2 && is_integer(type.dtype))
             name(dimensions_.of(main, main.arguments[k], 1), "T", "positions in a sequence");
     }

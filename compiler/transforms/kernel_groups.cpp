@@ -248,9 +248,16 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
     if (mostly && most->first != "accumulate_gradient") out.composite = most->first;
     if (!out.composite.empty()) {
         // The place is the composite's: what else is done on the way, a sum of the residual stream, stands further out.
-        Provenance own;
-        for (int k : members)
-            if (op(k).attributes.string(part_of, "") == out.composite) own = merge(own, op(k).provenance);
+        // Of that only sums are operators of the graph: the rest is how a gradient is laid out for the products that
+        // read it, and comes from those.
+        Provenance own, computed;
+        for (int k : members) {
+            const bool of_composite = op(k).attributes.string(part_of, "") == out.composite;
+            const bool sum = op(k).name == "add" && op(k).provenance.node_ops == std::vector<std::string>{"Add"};
+            if (of_composite) own = merge(own, op(k).provenance);
+            if (of_composite || sum) computed = merge(computed, op(k).provenance);
+        }
+        out.provenance = std::move(computed);
         out.provenance.scope = own.scope;
         out.provenance.module_class = own.module_class;
     }

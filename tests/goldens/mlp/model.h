@@ -10,7 +10,7 @@
 #include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
-inline constexpr std::int64_t B = 4;  // sequences in a micro-batch
+inline constexpr std::int64_t B = 4;  // rows in a micro-batch
 inline constexpr std::int64_t PARAMETER_BYTES = 2304;  // of the parameter arena; gradients and each optimizer state are as large
 
 // The tensor at a byte offset of an arena.

@@ -10,7 +10,7 @@
 #include "run/function.h"     // FunctionSpec: what a caller has to know of this function
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
-inline constexpr std::int64_t B = 4;  // sequences in a batch
+inline constexpr std::int64_t B = 4;  // rows in a batch
 
 // The tensor at a byte offset of an arena.
 template <typename T>

@@ -19,41 +19,41 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     namespace offset = layout::forward_backward;
 
     // the micro-batch
-    const float* const gauge = at<float>(arenas_.batch, offset::gauge);  // (B,10)
+    const float* const gauge = at<float>(arenas_.batch, offset::gauge);  // (6,10)
 
     // parameters
     const float* const w_basins_0_period = at<float>(arenas_.parameters, offset::w_basins_0_period);  // (10)
-    const float* const w_basins_0_level = at<float>(arenas_.parameters, offset::w_basins_0_level);  // (B,1)
+    const float* const w_basins_0_level = at<float>(arenas_.parameters, offset::w_basins_0_level);  // (6,1)
     const float* const w_basins_1_period = at<float>(arenas_.parameters, offset::w_basins_1_period);  // (10)
-    const float* const w_basins_1_level = at<float>(arenas_.parameters, offset::w_basins_1_level);  // (B,1)
-    const float* const w_shore_slope = at<float>(arenas_.parameters, offset::w_shore_slope);  // (10,B)
+    const float* const w_basins_1_level = at<float>(arenas_.parameters, offset::w_basins_1_level);  // (6,1)
+    const float* const w_shore_slope = at<float>(arenas_.parameters, offset::w_shore_slope);  // (10,6)
 
     // their gradients
     float* const g_basins_0_period = at<float>(arenas_.gradients, offset::g_basins_0_period);  // (10)
-    float* const g_basins_0_level = at<float>(arenas_.gradients, offset::g_basins_0_level);  // (B,1)
+    float* const g_basins_0_level = at<float>(arenas_.gradients, offset::g_basins_0_level);  // (6,1)
     float* const g_basins_1_period = at<float>(arenas_.gradients, offset::g_basins_1_period);  // (10)
-    float* const g_basins_1_level = at<float>(arenas_.gradients, offset::g_basins_1_level);  // (B,1)
-    float* const g_shore_slope = at<float>(arenas_.gradients, offset::g_shore_slope);  // (10,B)
+    float* const g_basins_1_level = at<float>(arenas_.gradients, offset::g_basins_1_level);  // (6,1)
+    float* const g_shore_slope = at<float>(arenas_.gradients, offset::g_shore_slope);  // (10,6)
 
     // activations, in memory that is reused
-    float* const reduce_max = at<float>(arenas_.scratch, offset::reduce_max);  // (B,1)
-    float* const add = at<float>(arenas_.scratch, offset::add);  // (B,10)
-    float* const reduce_max_2 = at<float>(arenas_.scratch, offset::reduce_max_2);  // (B,1)
-    float* const div = at<float>(arenas_.scratch, offset::div);  // (B,10)
-    float* const add_2 = at<float>(arenas_.scratch, offset::add_2);  // (B,10)
-    float* const log = at<float>(arenas_.scratch, offset::log);  // (B,10)
-    float* const reduce_sum = at<float>(arenas_.scratch, offset::reduce_sum);  // (B,1)
-    float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (B,10)
-    float* const cos = at<float>(arenas_.scratch, offset::cos);  // (B,10)
-    float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (B,10)
-    float* const cos_2 = at<float>(arenas_.scratch, offset::cos_2);  // (B,10)
-    float* const reduce_sum_2 = at<float>(arenas_.scratch, offset::reduce_sum_2);  // (B)
-    float* const sin = at<float>(arenas_.scratch, offset::sin);  // (10,B)
-    float* const dreduce_sum = at<float>(arenas_.scratch, offset::dreduce_sum);  // (B)
-    float* const dadd = at<float>(arenas_.scratch, offset::dadd);  // (B,10)
-    float* const neg = at<float>(arenas_.scratch, offset::neg);  // (B,10)
-    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (B,10)
-    float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (B,10)
+    float* const reduce_max = at<float>(arenas_.scratch, offset::reduce_max);  // (6,1)
+    float* const add = at<float>(arenas_.scratch, offset::add);  // (6,10)
+    float* const reduce_max_2 = at<float>(arenas_.scratch, offset::reduce_max_2);  // (6,1)
+    float* const div = at<float>(arenas_.scratch, offset::div);  // (6,10)
+    float* const add_2 = at<float>(arenas_.scratch, offset::add_2);  // (6,10)
+    float* const log = at<float>(arenas_.scratch, offset::log);  // (6,10)
+    float* const reduce_sum = at<float>(arenas_.scratch, offset::reduce_sum);  // (6,1)
+    float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (6,10)
+    float* const cos = at<float>(arenas_.scratch, offset::cos);  // (6,10)
+    float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (6,10)
+    float* const cos_2 = at<float>(arenas_.scratch, offset::cos_2);  // (6,10)
+    float* const reduce_sum_2 = at<float>(arenas_.scratch, offset::reduce_sum_2);  // (6)
+    float* const sin = at<float>(arenas_.scratch, offset::sin);  // (10,6)
+    float* const dreduce_sum = at<float>(arenas_.scratch, offset::dreduce_sum);  // (6)
+    float* const dadd = at<float>(arenas_.scratch, offset::dadd);  // (6,10)
+    float* const neg = at<float>(arenas_.scratch, offset::neg);  // (6,10)
+    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (6,10)
+    float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (6,10)
 
     // reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2 from gauge,
     // w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level
