@@ -77,7 +77,10 @@ CallFormula call_formula(const KernelTable& kernels, const Function& caller, con
     }
     std::vector<std::string> lines = kernels.formula(caller, fused);
     if (size_of(lines) <= longest) return {std::move(lines), true};
-    return {{fmt::format("{} from {}", fmt::join(given, ", "), fmt::join(read, ", "))}, false};
+    // A list of what is computed from what would be the call once more.
+    return {{lines.size() == 1 ? "the equation stands with the kernel"
+                               : fmt::format("the {} equations stand with the kernel", lines.size())},
+            false};
 }
 
 }  // namespace thunderc

@@ -19,7 +19,7 @@ struct CallFormula {
     bool kernel_names = false;  // in those of the kernel's parameters instead
 };
 
-// Equations where they are not too long to be read on the way, else only what is computed from what.
+// Equations where they are not too long to be read on the way, else how many there are.
 CallFormula call_formula(const KernelTable& kernels, const Function& caller, const Op& fused,
                          const std::vector<PassedArgument>& inputs, const std::vector<PassedArgument>& outputs);
 

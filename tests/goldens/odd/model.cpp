@@ -55,19 +55,17 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const mul = at<float>(arenas_.scratch, offset::mul);  // (6,10)
     float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (6,10)
 
-    // reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2 from gauge,
-    // w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level
+    // the 15 equations stand with the kernel
     cos_sum_rows(reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2, gauge,
         w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
     // reduce_sum_2 = sum over rows(cos(select))
     // sin = sin(select)
     // where select = log * w_shore_slope > 0.5 ? log * w_shore_slope : 1 / log
     mul_sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
-    // dreduce_sum, scalars->loss_sum from reduce_sum_2, scalars->dloss, scalars->loss_sum
+    // the 6 equations stand with the kernel
     add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
         &arenas_.scalars->loss_sum, stream);
-    // g_shore_slope, dadd, neg, mul, g_basins_1_period from dreduce_sum, sin, log, w_shore_slope, g_shore_slope,
-    // scalars->first_micro_step, add_2, add, div, reduce_max_2, sigmoid, cos, w_basins_1_period, g_basins_1_period
+    // the 13 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadd, neg, mul, g_basins_1_period, dreduce_sum, sin, log,
         w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, add_2, add, div, reduce_max_2, sigmoid, cos,
         w_basins_1_period, g_basins_1_period, stream);
