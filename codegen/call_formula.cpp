@@ -9,8 +9,9 @@
 namespace thunderc {
 namespace {
 
-// Characters of a formula that stands in the text of a function, in all its equations.
-constexpr std::size_t longest = 250;
+// Characters of a formula that stands in the text of a function, in all its equations. In the names of the call, which
+// are longer than a kernel's, it may take more: who reads on finds the names that he knows.
+constexpr std::size_t longest = 350, longest_in_kernels_names = 250;
 
 bool in_name(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
@@ -76,7 +77,7 @@ CallFormula call_formula(const KernelTable& kernels, const Function& caller, con
         if (clear && size_of(lines) <= longest) return {std::move(lines), false};
     }
     std::vector<std::string> lines = kernels.formula(caller, fused);
-    if (size_of(lines) <= longest) return {std::move(lines), true};
+    if (size_of(lines) <= longest_in_kernels_names) return {std::move(lines), true};
     // A list of what is computed from what would be the call once more.
     return {{lines.size() == 1 ? "the equation stands with the kernel"
                                : fmt::format("the {} equations stand with the kernel", lines.size())},

@@ -39,11 +39,11 @@ func @waves(%x: f32[2,8], %y: f32[2,8]) -> (%wave) kind "kernel:pointwise" {
 }
 )";
 
-// sin(sin(... x)): some 300 characters.
+// sin(sin(... x)): some 400 characters.
 std::string deep_kernel() {
     std::string out = "\nfunc @deep(%x: f32[2,8], %y: f32[2,8]) -> (%z) kind \"kernel:pointwise\" {\n";
-    for (int k = 0; k < 60; ++k)
-        out += "  %" + (k == 59 ? "z" : std::to_string(k)) + " = sin(%" + (k == 0 ? "x" : std::to_string(k - 1)) +
+    for (int k = 0; k < 80; ++k)
+        out += "  %" + (k == 79 ? "z" : std::to_string(k)) + " = sin(%" + (k == 0 ? "x" : std::to_string(k - 1)) +
                ") : f32[2,8]\n";
     return out + "}\n";
 }
@@ -98,7 +98,7 @@ TEST_F(FormulaAtTheCall, SaysInPlaceOnlyWhereItIsClear) {
 TEST_F(FormulaAtTheCall, IsNoLongerThanIsReadOnTheWay) {
     const std::string wave = "sin(sin(sin(sin(x) * y) * y) * y) * y";
     EXPECT_EQ(lines(3, {{"a"}, {"b"}}, {{"c"}}), Lines{"c = sin(sin(sin(sin(a) * b) * b) * b) * b"});
-    EXPECT_EQ(lines(3, {{"a"}, {std::string(60, 'b')}}, {{"c"}}), (Lines{"(in the kernel's names)", "wave = " + wave}));
+    EXPECT_EQ(lines(3, {{"a"}, {std::string(80, 'b')}}, {{"c"}}), (Lines{"(in the kernel's names)", "wave = " + wave}));
     EXPECT_EQ(lines(4, {{"saved.a"}, {"b"}}, {{"c"}}), Lines{"the equation stands with the kernel"});
 }
 

@@ -62,7 +62,12 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // sin = sin(select)
     // where select = log * w_shore_slope > 0.5 ? log * w_shore_slope : 1 / log
     mul_sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
-    // the 6 equations stand with the kernel
+    // dreduce_sum = dsub + cast * ((scalars->dloss + sum(-dsub)) / sum(cast))
+    // scalars->loss_sum = scalars->loss_sum + (log(reduce_sum) + max(reduce_sum_2))
+    // where exp = exp(reduce_sum_2 - max(reduce_sum_2))
+    // where reduce_sum = sum(exp)
+    // where dsub = scalars->dloss / reduce_sum * exp
+    // where cast = (reduce_sum_2 == max(reduce_sum_2))
     add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
         &arenas_.scalars->loss_sum, stream);
     // the 13 equations stand with the kernel
