@@ -15,15 +15,11 @@ namespace {
 // A function for less than this would read worse than what it replaces: two hidden layers of an MLP stay as they are.
 constexpr std::size_t least_saved_ops = 8;
 
-// Operands that are looked at before the search gives up: some hundred times what 126 layers of a transformer take. A
-// chain of thousands of ops of one kind has a million candidates, and none of them may be layers.
-constexpr std::size_t most_visited = 20'000'000;
-
 constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
 class BlockFinder {
   public:
-    explicit BlockFinder(const Function& f) : f_(f), uses_(f) {}
+    BlockFinder(const Function& f, std::size_t most_visited) : f_(f), uses_(f), most_visited_(most_visited) {}
 
     BlockRun find() {
         classify();
@@ -37,6 +33,7 @@ class BlockFinder {
                     best = std::move(run);
             }
         }
+        best.gave_up = gave_up_;
         return best;
     }
 
@@ -61,6 +58,16 @@ class BlockFinder {
     void classify() {
         from_parameter_.assign(f_.values.size(), false);
         from_input_.assign(f_.values.size(), false);
+        family_.assign(f_.values.size(), computed);
+        std::map<std::tuple<ArgInfo::Kind, bool, std::string>, std::size_t> families;
+        for (std::size_t k = 0; k < f_.argument_info.size() && k < f_.arguments.size(); ++k) {
+            const ArgInfo& info = f_.argument_info[k];
+            const auto [at, fresh] =
+                families.try_emplace({info.kind, info.trainable, info.note}, constant + 1 + families.size());
+            family_[f_.arguments[k].index] = at->second;
+        }
+        for (const Op& op : f_.ops)
+            if (op.name == "constant") family_[op.results[0].index] = constant;
         for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
             bool parameter = k < f_.argument_info.size() && f_.argument_info[k].kind == ArgInfo::Kind::parameter;
             (parameter ? from_parameter_ : from_input_)[f_.arguments[k].index] = true;
@@ -188,23 +195,37 @@ class BlockFinder {
     // ---- runs
     // --------------------------------------------------------------------------------------------------------
 
+    // Whether the op at `later` of the row can be that at `at` in the next period: what both read from outside of the
+    // row is of one family. A layer that is frozen among others that are trained ends a run here, and not after every
+    // shorter run has been tried. What the first period reads may be anything where the second reads an op's result.
+    bool continues(std::size_t at, std::size_t later) const {
+        if (hashes_[at] != hashes_[later]) return false;
+        const std::vector<Value>&a = f_.ops[row_[at]].operands, &b = f_.ops[row_[later]].operands;
+        for (std::size_t o = 0; o < a.size(); ++o) {
+            if (!a[o] || family_[a[o].index] == family_[b[o].index]) continue;
+            const std::int32_t made_by = uses_.definition[b[o].index];
+            if (made_by < 0 || position_[static_cast<std::size_t>(made_by)] == nowhere) return false;
+        }
+        return true;
+    }
+
     BlockRun search() {
         std::priority_queue<Candidate> open;
         const std::size_t n = row_.size();
         for (std::size_t period = 1; 2 * period <= n; ++period) {
             for (std::size_t k = 0; k + period < n;) {
-                if (hashes_[k] != hashes_[k + period]) {
+                if (!continues(k, k + period)) {
                     ++k;
                     continue;
                 }
                 const std::size_t begin = k;
-                while (k + period < n && hashes_[k] == hashes_[k + period]) ++k;
+                while (k + period < n && continues(k, k + period)) ++k;
                 const std::size_t length = k - begin;
                 Candidate c{period, length / period + 1, begin, length % period};
                 if (length >= period && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
             }
         }
-        while (!open.empty() && visited_ < most_visited) {
+        while (!open.empty() && visited_ < most_visited_) {
             Candidate c = open.top();
             open.pop();
             std::optional<BlockRun> best;
@@ -218,6 +239,7 @@ class BlockFinder {
             c.slack += c.period;
             if (c.count >= 2 && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
         }
+        gave_up_ = gave_up_ || !open.empty();
         return {};
     }
 
@@ -244,22 +266,6 @@ class BlockFinder {
             return op != nullptr && op->name == "constant" &&
                    equal(*op->attributes.constant("value"), *first->attributes.constant("value"));
         });
-    }
-
-    // Whether two values can be members of one family, or are one.
-    bool alike(Value a, Value b) const {
-        if (a == b) return true;
-        auto info = [&](Value v) -> const ArgInfo* {
-            if (uses_.definition[v.index] >= 0 || f_.argument_info.empty()) return nullptr;
-            const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), v);
-            return at == f_.arguments.end() ? nullptr
-                                            : &f_.argument_info[static_cast<std::size_t>(at - f_.arguments.begin())];
-        };
-        const ArgInfo *x = info(a), *y = info(b);
-        if (x != nullptr && y != nullptr)
-            return x->kind == y->kind && x->trainable == y->trainable && x->note == y->note;
-        auto constant = [&](Value v) { return producer(v) != nullptr && producer(v)->name == "constant"; };
-        return x == nullptr && y == nullptr && constant(a) == constant(b);
     }
 
     std::optional<BlockRun> verify(std::size_t begin, std::size_t period, std::size_t count) const {
@@ -316,7 +322,8 @@ class BlockFinder {
             return BlockOperand{Kind::carried, {}, at->second};
         }
         if (!all_behind_first([&](std::size_t i) { return from[i].period == nowhere; })) return std::nullopt;
-        if (!all_behind_first([&](std::size_t i) { return alike(values[0], values[i]); })) return std::nullopt;
+        if (!all_behind_first([&](std::size_t i) { return family_[values[i].index] == family_[values[0].index]; }))
+            return std::nullopt;
         Kind kind = equal_constants(values)                                                   ? Kind::constant
                     : all_behind_first([&](std::size_t i) { return values[i] == values[0]; }) ? Kind::shared
                                                                                               : Kind::per_layer;
@@ -354,10 +361,15 @@ class BlockFinder {
 
     const Function& f_;
     Uses uses_;
-    Mask from_parameter_, from_input_;   // by value
-    std::vector<std::size_t> row_;       // ops
-    std::vector<std::size_t> readers_;   // how many of the first ops of the row read weights
-    mutable std::size_t visited_ = 0;    // operands
+    Mask from_parameter_, from_input_;  // by value
+    // By value: equal ones can be one operand of different layers. Computed, a constant, or an argument of some kind.
+    static constexpr std::size_t computed = 0, constant = 1;
+    std::vector<std::size_t> family_;
+    std::vector<std::size_t> row_;      // ops
+    std::vector<std::size_t> readers_;  // how many of the first ops of the row read weights
+    std::size_t most_visited_;
+    mutable std::size_t visited_ = 0;  // operands
+    bool gave_up_ = false;
     std::vector<std::size_t> position_;  // by op: its place in the row
     std::vector<std::size_t> hashes_;    // by place
     std::map<std::string, std::size_t> kinds_;
@@ -365,8 +377,8 @@ class BlockFinder {
 
 }  // namespace
 
-BlockRun find_blocks(const Function& function) {
-    return BlockFinder(function).find();
+BlockRun find_blocks(const Function& function, std::size_t most_visited) {
+    return BlockFinder(function, most_visited).find();
 }
 
 }  // namespace thunderc

@@ -52,12 +52,17 @@ struct BlockRun {
     std::vector<Value> constants;                     // results of `constant`, equal in all periods
     std::vector<std::vector<BlockOperand>> operands;  // by op of the period, by operand
     std::vector<BlockValue> collected;                // read outside besides what the last period carries
+    bool gave_up = false;                             // candidates were left that no time was spent on
 
     std::size_t saved_ops() const { return (periods.size() - 1) * periods.front().size(); }
 };
 
+// Operands that are looked at before the search gives up: some hundred times what 126 layers of a transformer take. A
+// chain of thousands of ops of one kind has a million candidates, and none of them may be layers.
+constexpr std::size_t most_visited_operands = 20'000'000;
+
 // The run that saves most ops, and of equal ones the one of the shortest period, with fewest carried values, that
 // begins first; no periods where there is none worth a function.
-BlockRun find_blocks(const Function& function);
+BlockRun find_blocks(const Function& function, std::size_t most_visited = most_visited_operands);
 
 }  // namespace thunderc

@@ -189,8 +189,13 @@ void replace_by_calls(Function& f, const BlockRun& run, const Function& body, co
 }  // namespace
 
 Module outline_blocks(Module module, Report& report) {
+    bool said = false;
     while (true) {
         const BlockRun run = find_blocks(module.main());
+        if (run.gave_up && !std::exchange(said, true))
+            report.warning("outline_blocks", "",
+                           "too many rows of ops could be layers: not all of them were looked at, and layers that "
+                           "repeat may be written out");
         if (run.periods.empty()) return module;
         const BlockNames names = names_of(module.main(), run);
         Function body = block_function(module.main(), run, names);

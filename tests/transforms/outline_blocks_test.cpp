@@ -1,6 +1,7 @@
 #include "compiler/transforms/outline_blocks.h"
 
 #include "compiler/transforms/differentiate.h"
+#include "compiler/transforms/find_blocks.h"
 #include "compiler/transforms/roll_repeats.h"
 #include "compiler/transforms/unroll_repeats.h"
 #include "tests/transforms/tiny_transformer.h"
@@ -248,6 +249,34 @@ TEST(OutlineBlocks, WhatIsReadOutsideIsCollected) {
 
 void expect_unchanged(const std::string& text) {
     EXPECT_EQ(text_of(rolled(text)), text_of(parsed(text)));
+}
+
+// Layers before and behind it are loops; the ops of the frozen one stay. In a deep model, too: the search for what
+// repeats ends at that layer, and does not try every shorter run first.
+TEST(OutlineBlocks, AFrozenLayerStaysAmongLoops) {
+    for (const auto& [layers, frozen] : {std::pair(5, 2), std::pair(126, 63), std::pair(200, 100)}) {
+        SCOPED_TRACE(layers);
+        Report report;
+        const Module module = rolled(TinyTransformer{.layers = layers, .frozen_layer = frozen}.text(), &report);
+        std::vector<std::int64_t> rows;
+        for (const Op& op : module.main().ops)
+            if (op.name == "repeat") rows.push_back(op.attributes.integer("n"));
+        EXPECT_EQ(rows, (std::vector<std::int64_t>{frozen, layers - frozen - 1}));
+        EXPECT_EQ(count(module, "call"), 0u);
+        EXPECT_EQ(count(module, "sdpa"), 1u);
+        for (const Note& note : report.notes) EXPECT_NE(note.kind, Note::Kind::warning) << note.text;
+    }
+}
+
+TEST(OutlineBlocks, ASearchThatIsCutShortSaysSo) {
+    std::string text = TinyTransformer{.layers = 2}.text();
+    const std::string from = "%x2 = add(%m1, %d1)";
+    text.replace(text.find(from), from.size(), "%x2 = add(%d1, %m1)");  // a candidate that is no run of layers
+    const Module module = parsed(text);
+    EXPECT_FALSE(find_blocks(module.main()).gave_up);
+    const BlockRun cut = find_blocks(module.main(), 0);
+    EXPECT_TRUE(cut.gave_up);
+    EXPECT_TRUE(cut.periods.empty());
 }
 
 TEST(OutlineBlocks, OneLayerStays) {

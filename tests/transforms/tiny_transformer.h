@@ -19,6 +19,7 @@ struct TinyTransformer {
     bool tied = false;              // the head is the embedding
     bool learned_tables = false;    // the rotary tables depend on a parameter, and are computed in the first layer
     int windowed_every = 0;         // > 0: every so many layers attend over a window, the first one among them
+    int frozen_layer = -1;          // all weights of this one are frozen
     bool differing_tables = false;  // each layer has a constant of its own
 
     std::string text() const {
@@ -36,7 +37,7 @@ struct TinyTransformer {
             const std::string layer = fmt::format("model.layers.{}", i);
             auto weight = [&](const std::string& name, const std::string& dims) {
                 arguments += parameter(fmt::format("{}{}", name.substr(name.rfind('.') + 1), i), dims,
-                                       fmt::format("{}.{}.weight", layer, name));
+                                       fmt::format("{}.{}.weight", layer, name), i == frozen_layer);
             };
             weight("input_layernorm", "8");
             weight("self_attn.q_proj", "8,8");
@@ -109,8 +110,10 @@ struct TinyTransformer {
     }
 
   private:
-    std::string parameter(const std::string& value, const std::string& dims, const std::string& name) const {
-        return fmt::format("%{}: f32[{}] parameter \"{}\",\n", value, dims, scopes ? name : "onnx::" + value);
+    std::string parameter(const std::string& value, const std::string& dims, const std::string& name,
+                          bool frozen = false) const {
+        return fmt::format("%{}: f32[{}] parameter \"{}\"{},\n", value, dims, scopes ? name : "onnx::" + value,
+                           frozen ? " {frozen}" : "");
     }
 };
 
