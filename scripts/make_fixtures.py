@@ -545,13 +545,20 @@ def operator_cases(opset):
     odd = 2**53 + 1
     cases += [("ConstantOfShape", [c(2, 3)], {"value": numpy_helper.from_array(np.array([v], np.int64))}) for v in (odd, -odd)]
     cases += [("OneHot", [i(0, 3, 4), s(3), c(0, odd)], {}), ("OneHot", [i(-3, 3, 4), s(3), c(-odd, 5)], {"axis": 0})]
-    cases += [("Range", [s(a), s(b), s(d)], {}) for a, b, d in ((odd - 1, odd + 3, 1), (2**62 + 3, 2**62 - 4, -2), (-odd, -odd - 2, -1), (2**63 - 4, 2**63 - 1, 2))]
+    cases += [("Range", [s(a), s(b), s(d)], {}) for a, b, d in ((odd - 1, odd + 3, 1), (2**62 + 3, 2**62 - 4, -2), (-odd, -odd - 2, -1), (2**63 - 4, 2**63 - 1, 2), (odd, odd - 1, -1))]
     # Integers that are narrower than any type of the compiler's wrap around.
     for kind in (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32):
         cases += [("Cast", [np.array([0, 1, -1, 127, 128, 255, 256, -129, 32768, 65535, 70000, -40000, 5000000000, -5000000000])], {"to": kind})]
     for kind in (np.int8, np.uint8, np.int16, np.uint16):
         a, b = (np.array(v).astype(kind) for v in ([100, 200, -3, 30000, 60000, 3, 7], [100, 100, 5, 30000, 60000, 5, 2]))
         cases += [(op, [a, b], {}) for op in (["Add", "Sub", "Mul"] if opset >= 14 else [])] + [("Concat", [a, b], {"axis": 0})]
+    # Integers of 32 bits are held in 64 while compiling, and wrap around there, too.
+    least, most, large = -2**31, 2**31 - 1, [2**40 + 5, -2**40 - 5, 2**31, -2**31 - 1]
+    for a in (lambda v: np.array(v, np.int32), lambda v: s(v, np.int32)):
+        cases += [("Add", [a([most, least]), a([1, -1])], {}), ("Sub", [a([least, most]), a([1, -1])], {}), ("Neg", [a([least, 3])], {})]
+        cases += [("Mul", [a([60000, most]), a([60000, most])], {}), ("Abs", [a([least, -3])], {}), ("CumSum", [a([most, most, 5]), s(0)], {})]
+        cases += [("ReduceSum", [a([most, most, 7]), c(0)], {})]
+    cases += [("Cast", [np.array(large)], {"to": TensorProto.INT32}), ("Cast", [s(large)], {"to": TensorProto.INT32})]
     if opset >= 14:
         cases += [("Add", [s([200, 100], np.uint8), s([100, 7], np.uint8)], {}), ("Cast", [x > 0], {"to": TensorProto.UINT8})]
     return cases

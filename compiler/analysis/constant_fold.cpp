@@ -419,6 +419,7 @@ std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, 
     for (std::size_t k = 0; k < values.size(); ++k) {
         Tensor& t = values[k];
         check(t.type == results[k], "the reference of " + op.name + " gives another type than its shape rule");
+        wrap_integers(t);
         round_to_dtype(t);
         out.push_back(ConstExpr::dense(std::move(t)));
     }

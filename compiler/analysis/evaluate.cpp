@@ -165,8 +165,9 @@ class Evaluator {
             types.insert(types.end(), static_cast<std::size_t>(type.is_family() ? type.count : 1), type.member());
         }
         std::vector<Tensor> made = def.reference(op, operands, types);
-        check(made.size() == types.size(), fmt::format("the reference of {} gives {} tensors where the shape rule says {}",
-                                                       op.name, made.size(), types.size()));
+        check(made.size() == types.size(),
+              fmt::format("the reference of {} gives {} tensors where the shape rule says {}", op.name, made.size(),
+                          types.size()));
         std::vector<Slot> results;
         std::size_t next = 0;
         for (Value v : op.results) {
@@ -176,6 +177,7 @@ class Evaluator {
                 check(made[next].type == types[next],
                       fmt::format("the reference of {} gives {}, not what the shape rule says", op.name,
                                   to_string(made[next].type)));
+                wrap_integers(made[next]);
                 if (options_.round_to_dtype) round_to_dtype(made[next]);
                 results.back().push_back(std::make_shared<Tensor>(std::move(made[next])));
             }

@@ -1,6 +1,7 @@
 #include "compiler/analysis/integer_values.h"
 
 #include "compiler/analysis/constant_value.h"
+#include "compiler/ops/dense.h"
 #include "compiler/ops/op.h"
 
 namespace thunderc {
@@ -58,7 +59,10 @@ bool IntegerValues::evaluate(std::size_t op_index) {
         operands.push_back(*tensor);
     }
     std::vector<Tensor> results = def->reference(op, operands, types);
-    for (std::size_t r = 0; r < op.results.size(); ++r) known_[op.results[r].index] = std::move(results[r]);
+    for (std::size_t r = 0; r < op.results.size(); ++r) {
+        wrap_integers(results[r]);
+        known_[op.results[r].index] = std::move(results[r]);
+    }
     return true;
 }
 

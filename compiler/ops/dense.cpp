@@ -102,11 +102,18 @@ double convert(double value, DType dtype) {
         case DType::f32: return static_cast<float>(value);
         case DType::f16: return round_float(value, 11, -14, 65504.0);
         case DType::bf16: return round_float(value, 8, -126, 0x1.fep127);
-        case DType::i64:
-        case DType::i32: return std::trunc(value);
+        case DType::i64: return std::trunc(value);
+        case DType::i32:
+            if (!(std::abs(value) < 0x1p63)) return value;
+            return static_cast<std::int32_t>(static_cast<std::int64_t>(value));
         case DType::boolean: return value != 0 ? 1 : 0;
     }
     return value;
+}
+
+void wrap_integers(Tensor& tensor) {
+    if (tensor.type.dtype != DType::i32) return;
+    for (std::int64_t& value : tensor.i) value = static_cast<std::int32_t>(value);
 }
 
 Tensor apply_elementwise(const Elementwise& rule, IntegerFunction integer, std::span<const Tensor> operands,
@@ -118,6 +125,7 @@ Tensor apply_elementwise(const Elementwise& rule, IntegerFunction integer, std::
         std::vector<const std::int64_t*> from;
         for (const Tensor& operand : operands) from.push_back(operand.i.data());
         apply<std::int64_t>(result.dims, operands, from, out.i.data(), integer);
+        wrap_integers(out);
         return out;
     }
     // Integers and booleans among floating point operands are converted first.
@@ -138,6 +146,7 @@ Tensor apply_elementwise(const Elementwise& rule, IntegerFunction integer, std::
         double value = convert(values[k], result.dtype);
         out.set(static_cast<std::int64_t>(k), std::isnan(value) ? 0 : value);  // saturates; what is no number becomes 0
     }
+    wrap_integers(out);
     return out;
 }
 
