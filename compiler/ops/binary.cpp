@@ -120,8 +120,12 @@ const BinaryRow rows[] = {
      "{0} xor {1}", 1, true, Takes::booleans, nullptr, nullptr, 0, 1},
 };
 
-// The type is said, since a literal is an int whatever the tensor holds. A processor stops at a divisor of 0.
+// The type is said, since a literal is an int whatever the tensor holds. Sums of signed integers must not overflow in
+// C++, and a processor stops at a divisor of 0.
 std::string_view integer_code(std::string_view name) {
+    if (name == "add") return "vec_math::add<{t}>({0}, {1})";
+    if (name == "sub") return "vec_math::sub<{t}>({0}, {1})";
+    if (name == "mul") return "vec_math::mul<{t}>({0}, {1})";
     if (name == "div") return "vec_math::quotient<{t}>({0}, {1})";
     if (name == "pow") return "vec_math::pow<{t}>({0}, {1})";
     if (name == "max") return "vec_math::max<{t}>({0}, {1})";

@@ -117,6 +117,8 @@ OpDef unary(const UnaryRow& row) {
         return std::vector<Type>{numbers ? number_operand(in, 0) : float_operand(in, 0)};
     };
     Elementwise rule{row.evaluate, row.code, row.text, row.precedence};
+    if (def.name == "neg") rule.integer_code = "vec_math::neg<{t}>({0})";
+    if (def.name == "abs") rule.integer_code = "vec_math::abs<{t}>({0})";
     def.elementwise = rule;
     def.reference = [rule, integer = row.integer](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};

@@ -260,6 +260,23 @@ std::vector<KernelCase> pattern_cases() {
             Value limited = b.op("max", {b.op("min", {v[0], two}), least});
             return Values{sum, b.add(limited, b.op("pow", {b.div(v[0], two), two}))};
         }));
+    // Integers wrap around, which sums of signed ones in C++ must not: a hash of indices, and both ends of each range.
+    for (DType dtype : {DType::i64, DType::i32}) {
+        const Type type = Type::tensor(dtype, {4, 7});
+        cases.push_back(
+            make_case("wrapping_" + std::string(name_of(dtype)), {{"ids", type}}, [dtype](Builder& b, const Values& v) {
+                auto number = [&](std::int64_t large, std::int64_t small) {
+                    Tensor t(Type::tensor(dtype, {}));
+                    t.i = {dtype == DType::i64 ? large : small};
+                    return b.constant(ConstExpr::dense(std::move(t)));
+                };
+                const Value hash = number(-7046029254386353131, -1640531527);
+                const Value most = number(INT64_MAX, INT32_MAX), least = number(INT64_MIN, INT32_MIN);
+                const Value odd = b.mul(b.add(v[0], most), hash);
+                return Values{odd, b.sub(b.sub(v[0], most), hash), b.neg(b.op("min", {v[0], least})),
+                              b.op("abs", {b.op("min", {odd, least})}), b.op("pow", {odd, b.scalar(dtype, 5)})};
+            }));
+    }
     // A reshape that no index space makes affine stays outside of kernels; what it reads becomes memory.
     cases.push_back(
         make_case("uneven_reshape", {{"x", f32({4, 6})}, {"z", f32({3, 8})}}, [](Builder& b, const Values& v) {

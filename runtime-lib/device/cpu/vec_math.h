@@ -40,10 +40,27 @@ inline float max(float a, float b) {
     return a > b || a != a ? a : b;
 }
 
-// Of integers, for indices and masks in generated kernels.
+// Of integers, for indices and masks in generated kernels. They wrap around, as ONNX's and PyTorch's do; as C++ has it,
+// only unsigned ones may. Of at least 64 bits: the product of two 16-bit numbers would be one of signed ints.
+template <std::integral T>
+inline T add(T a, T b) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+template <std::integral T>
+inline T sub(T a, T b) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+template <std::integral T>
+inline T mul(T a, T b) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+template <std::integral T>
+inline T neg(T x) {
+    return sub(T{0}, x);
+}
 template <std::integral T>
 inline T abs(T x) {
-    return x < 0 ? -x : x;
+    return x < 0 ? neg(x) : x;
 }
 template <std::integral T>
 inline T min(T a, T b) {
@@ -57,16 +74,15 @@ inline T max(T a, T b) {
 template <std::integral T>
 inline T quotient(T a, T b) {
     if (b == 0) return 0;
-    using Unsigned = std::make_unsigned_t<T>;
-    return b == -1 ? static_cast<T>(Unsigned{0} - static_cast<Unsigned>(a)) : a / b;
+    return b == -1 ? neg(a) : a / b;
 }
 template <std::integral T>
 inline T pow(T base, T exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
     T result = 1;
     for (; exponent > 0; exponent /= 2) {
-        if (exponent % 2 == 1) result *= base;
-        if (exponent > 1) base *= base;
+        if (exponent % 2 == 1) result = mul(result, base);
+        if (exponent > 1) base = mul(base, base);
     }
     return result;
 }

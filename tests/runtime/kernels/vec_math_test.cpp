@@ -99,6 +99,24 @@ TEST(VecMath, SineAndCosineNeverLeaveTheUnitInterval) {
     });
 }
 
+// Against two's complement by hand. With a sanitizer of undefined behaviour the tests stop at a signed overflow.
+TEST(VecMath, IntegersWrapAround) {
+    constexpr std::int32_t most = INT32_MAX, least = INT32_MIN;
+    EXPECT_EQ(math::add<std::int32_t>(most, 1), least);
+    EXPECT_EQ(math::sub<std::int32_t>(least, 1), most);
+    EXPECT_EQ(math::mul<std::int32_t>(60000, 60000), -694967296);
+    EXPECT_EQ(math::neg<std::int32_t>(least), least);
+    EXPECT_EQ(math::abs<std::int32_t>(least), least);
+    EXPECT_EQ(math::abs<std::int32_t>(-7), 7);
+    EXPECT_EQ(math::pow<std::int32_t>(-3, 21), -1870418611);  // modulo 2^32
+    EXPECT_EQ(math::add<std::int64_t>(INT64_MAX, 1), INT64_MIN);
+    EXPECT_EQ(math::sub<std::int64_t>(INT64_MIN, INT64_MAX), 1);
+    EXPECT_EQ(math::mul<std::int64_t>(-7046029254386353131, 3), -2691343689449507777);
+    EXPECT_EQ(math::neg<std::int64_t>(INT64_MIN), INT64_MIN);
+    EXPECT_EQ(math::quotient<std::int64_t>(INT64_MIN, -1), INT64_MIN);
+    EXPECT_EQ(math::pow<std::int64_t>(10, 20), 7766279631452241920);
+}
+
 TEST(VecMath, PowIsTheStandards) {
     double worst = 0;
     for (const float y : {-3.5F, -2.0F, -1.0F, -0.75F, -0.5F, 0.25F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 7.0F, 13.37F}) {
