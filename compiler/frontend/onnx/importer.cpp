@@ -278,7 +278,7 @@ void Importer::import_node(const onnx::NodeProto& node) {
             ++nesting_;
             importer->import(view);
             --nesting_;
-            keep_narrow(node);
+            keep_narrow(node, importer->integers);
             fold_small_outputs(node, first_op, first_value);
             return;
         }
@@ -299,8 +299,8 @@ void Importer::import_node(const onnx::NodeProto& node) {
         if (d.module.empty()) d.module = provenance.scope;
         if (d.help.empty())
             d.help =
-                "the graph breaks ONNX's rules here, as onnx.checker.check_model(..., full_check=True) should say: "
-                "export the model again";
+                "the operator is supported in other forms only, or the graph breaks ONNX's rules here: "
+                "onnx.checker.check_model(..., full_check=True) says which";
         throw;
     }
 }

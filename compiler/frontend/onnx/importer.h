@@ -33,6 +33,28 @@ struct Binding {
     std::int32_t narrow = 0;  // the ONNX type of integers that are narrower than ours, see narrow_integers.h
 };
 
+// What an operator's results are where they are integers of a type that is narrower than ours. There is no default: an
+// operator that says nothing would be given a wrong width.
+class Integers {
+  public:
+    // Of this operand's element type; `computed`: they may have left its range, and wrap around.
+    static constexpr Integers of_operand(int operand, bool computed) { return {operand, computed}; }
+    // Booleans, floating point numbers, counts and indices in int64; or the importer gives Node::output the type.
+    static constexpr Integers own() { return {-1, false}; }
+
+    bool are_own() const { return operand_ < 0; }
+    int operand() const { return operand_; }
+    bool computed() const { return computed_; }
+
+  private:
+    constexpr Integers(int operand, bool computed) : operand_(operand), computed_(computed) {}
+    int operand_;
+    bool computed_;
+};
+constexpr Integers own = Integers::own();
+constexpr Integers moved = Integers::of_operand(0, false);
+constexpr Integers computed = Integers::of_operand(0, true);
+
 // Names of one graph or function body. A body of a function sees its own names only, a subgraph those around it too.
 struct Names {
     std::unordered_map<std::string, Binding> bindings;
@@ -72,7 +94,7 @@ class Importer {
     void import_outputs();
     const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
-    void keep_narrow(const onnx::NodeProto& node);
+    void keep_narrow(const onnx::NodeProto& node, Integers integers);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
     void describe_ids();
     void strip_wrapper();
@@ -122,6 +144,7 @@ class Node {
     std::int64_t integer(std::size_t i, std::string_view what);
     std::optional<std::vector<std::int64_t>> known_integers(std::size_t i);
     std::optional<Tensor> known(std::size_t i);  // a small constant
+    std::int32_t narrow(std::size_t i) const;    // as in Binding; 0 where absent
     void refuse_integers();                      // where ONNX takes them and the op that it becomes does not
 
     // ---- attributes ----
@@ -135,7 +158,8 @@ class Node {
     // ---- outputs ----
     std::size_t outputs() const { return static_cast<std::size_t>(proto_.output_size()); }
     bool wants(std::size_t i) const { return i < outputs() && !proto_.output(static_cast<int>(i)).empty(); }
-    void output(std::size_t i, Value v);
+    // `narrow`: see Binding; 0 where the table's line says what integers are.
+    void output(std::size_t i, Value v, std::int32_t narrow = 0);
     void output_constant(std::size_t i, Tensor tensor, std::int32_t narrow = 0);
     void output_sequence(std::size_t i, std::vector<Value> values);
     void expand_body();  // imports the function body that ONNX's schema has for the operator, or fails
@@ -155,6 +179,7 @@ struct OpImporter {
     std::int64_t since;
     std::int64_t until;
     void (*import)(Node&);
+    Integers integers;
 };
 
 constexpr std::int64_t first_opset = 13;

@@ -4,7 +4,6 @@
 #include <onnx/onnx_pb.h>
 
 #include <cstdint>
-#include <string_view>
 
 #include "compiler/ir/builder.h"
 
@@ -16,10 +15,5 @@ std::int32_t narrow_type(std::int32_t data_type);
 Value wrapped(Builder& b, Value v, std::int32_t narrow);
 // Of integers that are fed: how many numbers from 0 on the type has; -1 where it has negative ones.
 std::int64_t narrow_entries(std::int32_t narrow);
-
-// Which operand of an operator has the element type of its integer results; -1: none.
-int typing_operand(std::string_view op);
-// Whether results can lie outside of the range in which the operands are.
-bool leaves_range(std::string_view op);
 
 }  // namespace thunderc::onnx_frontend

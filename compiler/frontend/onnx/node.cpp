@@ -115,9 +115,15 @@ void Node::refuse_integers() {
          "cast its inputs to float32 in the model, and its result back", {}, to_string(of));
 }
 
-void Node::output(std::size_t i, Value v) {
+std::int32_t Node::narrow(std::size_t i) const {
+    const Binding* binding = has(i) ? importer_.find(proto_.input(static_cast<int>(i))) : nullptr;
+    return binding == nullptr ? 0 : binding->narrow;
+}
+
+void Node::output(std::size_t i, Value v, std::int32_t narrow) {
     if (!wants(i)) return;
     Binding binding;
+    binding.narrow = narrow;
     binding.value = v;
     importer_.bind(proto_.output(static_cast<int>(i)), std::move(binding));
 }

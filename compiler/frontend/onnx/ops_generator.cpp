@@ -52,15 +52,17 @@ void constant_of_shape(Node& n) {
     const Dims dims = n.integers(0, "shape");
     Type type = Type::tensor(DType::f32, dims);
     double value = 0;
+    std::int32_t narrow = 0;
     if (const auto* given = n.attribute("value")) {
+        narrow = narrow_type(given->t().data_type());
         check_tensor(given->t());
         const Tensor one = n.importer().reader().tensor(given->t());
         if (one.size() != 1) n.fail("the value of ConstantOfShape is to be one element");
-        if (needs_data(one)) return n.output(0, n.b().broadcast_to(element(n.b(), one, 0), dims));
+        if (needs_data(one)) return n.output(0, n.b().broadcast_to(element(n.b(), one, 0), dims), narrow);
         type.dtype = one.type.dtype;
         value = one.at(0);
     }
-    n.output(0, n.b().constant(ConstExpr::splat(std::move(type), value)));
+    n.output(0, n.b().constant(ConstExpr::splat(std::move(type), value)), narrow);
 }
 
 // Of integers that no double holds.
@@ -77,20 +79,26 @@ Tensor whole_range(Node& n, std::int64_t start, std::int64_t limit, std::int64_t
     return Tensor::ints(out.i);
 }
 
+// What is no number has a sign, which depends on the machine.
+std::string number(double v) {
+    return std::isnan(v) ? "nan" : fmt::format("{}", v);
+}
+
 void range(Node& n) {
     const std::optional<Tensor> start = n.known(0), limit = n.known(1), delta = n.known(2);
     if (!start || !limit || !delta || start->size() != 1 || limit->size() != 1 || delta->size() != 1)
         n.fail("the bounds of Range depend on the model's data; shapes are fixed when compiling",
                "export the model so that its shapes follow from the shapes of its inputs alone");
     if (delta->at(0) == 0) n.fail("Range with a step of 0");
-    const double elements = std::max(0.0, std::ceil((limit->at(0) - start->at(0)) / delta->at(0)));
-    if (!(elements <= 0x1p40))  // no tensor has more; an infinite bound, or one that is no number
+    const double steps = std::ceil((limit->at(0) - start->at(0)) / delta->at(0));
+    if (!(steps <= 0x1p40))  // no tensor has more; an infinite bound, or one that is no number
         n.fail("Range does not end", {}, {},
-               fmt::format("from {} to {} in steps of {}", start->at(0), limit->at(0), delta->at(0)));
+               fmt::format("from {} to {} in steps of {}", number(start->at(0)), number(limit->at(0)),
+                           number(delta->at(0))));
     // All sums of doubles below are exact up to there.
-    if (!start->floating() && std::max(std::abs(start->at(0)), std::abs(limit->at(0))) > 0x1p53)
+    if (!start->floating() && std::max(std::abs(start->at(0)), std::abs(limit->at(0))) >= 0x1p53)
         return n.output(0, n.b().constant(ConstExpr::dense(whole_range(n, start->i[0], limit->i[0], delta->i[0]))));
-    const auto count = static_cast<std::int64_t>(elements);
+    const auto count = static_cast<std::int64_t>(std::max(0.0, steps));
     n.output(0,
              n.b().constant(ConstExpr::affine(Type::tensor(start->type.dtype, {count}), start->at(0), {delta->at(0)})));
 }
@@ -105,14 +113,19 @@ void eye_like(Node& n) {
     const Type like = n.type(0);
     if (like.rank() != 2) n.fail("EyeLike takes a matrix");
     DType dtype = like.dtype;
-    if (n.attribute("dtype") != nullptr)
-        dtype = n.importer().dtype(static_cast<std::int32_t>(n.integer("dtype", 1)), "EyeLike");
+    std::int32_t narrow = n.narrow(0);
+    if (n.attribute("dtype") != nullptr) {
+        const auto given = static_cast<std::int32_t>(n.integer("dtype", 1));
+        dtype = n.importer().dtype(given, "EyeLike");
+        narrow = narrow_type(given);
+    }
     const Type index = Type::tensor(DType::i64, like.dims);
     const ConstPtr diagonal = ConstExpr::elementwise(
         Type::tensor(DType::boolean, like.dims), "eq",
         {ConstExpr::affine(index, 0, {-1, 1}), ConstExpr::splat(index, static_cast<double>(n.integer("k", 0)))});
     const Type type = Type::tensor(dtype, like.dims);
-    n.output(0, n.b().constant(ConstExpr::select(diagonal, ConstExpr::splat(type, 1), ConstExpr::splat(type, 0))));
+    n.output(0, n.b().constant(ConstExpr::select(diagonal, ConstExpr::splat(type, 1), ConstExpr::splat(type, 0))),
+             narrow);
 }
 
 void one_hot(Node& n) {
@@ -155,10 +168,10 @@ void if_node(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"Constant", 13, 23, constant}, {"ConstantOfShape", 13, 23, constant_of_shape},
-    {"Range", 13, 23, range},       {"Trilu", 14, 23, trilu},
-    {"EyeLike", 13, 23, eye_like},  {"OneHot", 13, 23, one_hot},
-    {"If", 13, 23, if_node},
+    {"Constant", 13, 23, constant, own}, {"ConstantOfShape", 13, 23, constant_of_shape, own},
+    {"Range", 13, 23, range, computed},  {"Trilu", 14, 23, trilu, moved},
+    {"EyeLike", 13, 23, eye_like, own},  {"OneHot", 13, 23, one_hot, Integers::of_operand(2, false)},
+    {"If", 13, 23, if_node, own},
 };
 
 }  // namespace

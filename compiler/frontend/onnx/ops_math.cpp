@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/narrow_integers.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -127,14 +128,20 @@ void hard_sigmoid(Node& n) {
     n.output(0, b.op("select", {b.op("ge", {line, one}), one, positive}));
 }
 
+// A boolean is 0 or 1 in any type; integers of the same type are in its range already.
+void cast_to(Node& n, DType dtype, std::int32_t narrow) {
+    const bool in_range = narrow == 0 || narrow == n.narrow(0) || n.type(0).dtype == DType::boolean;
+    const Value v = n.b().cast(n.input(0), dtype);
+    n.output(0, in_range ? v : wrapped(n.b(), v, narrow), narrow);
+}
+
 void cast(Node& n) {
-    const DType dtype =
-        n.importer().dtype(static_cast<std::int32_t>(n.integer("to", 1)), "the cast " + n.proto().name());
-    n.output(0, n.b().cast(n.input(0), dtype));
+    const auto to = static_cast<std::int32_t>(n.integer("to", 1));
+    cast_to(n, n.importer().dtype(to, "the cast " + n.proto().name()), narrow_type(to));
 }
 
 void cast_like(Node& n) {
-    n.output(0, n.b().cast(n.input(0), n.type(1).dtype));
+    cast_to(n, n.type(1).dtype, n.narrow(1));
 }
 
 // numpy's matmul: vectors are matrices of one row or column, which goes again.
@@ -179,53 +186,53 @@ void gemm(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"Abs", 13, 23, elementwise},
-    {"Neg", 13, 23, elementwise},
-    {"Sign", 13, 23, elementwise},
-    {"Exp", 13, 23, elementwise},
-    {"Log", 13, 23, elementwise},
-    {"Sqrt", 13, 23, elementwise},
-    {"Sin", 13, 23, elementwise},
-    {"Cos", 13, 23, elementwise},
-    {"Tanh", 13, 23, elementwise},
-    {"Sigmoid", 13, 23, elementwise},
-    {"Erf", 13, 23, elementwise},
-    {"Relu", 13, 23, elementwise},
-    {"Floor", 13, 23, elementwise},
-    {"Ceil", 13, 23, elementwise},
-    {"Round", 13, 23, elementwise},
-    {"Not", 13, 23, elementwise},
-    {"IsNaN", 13, 23, elementwise},
-    {"Reciprocal", 13, 23, elementwise},
-    {"Softplus", 13, 23, elementwise},
-    {"Add", 13, 23, elementwise},
-    {"Sub", 13, 23, elementwise},
-    {"Mul", 13, 23, elementwise},
-    {"Div", 13, 23, elementwise},
-    {"Equal", 13, 23, elementwise},
-    {"Less", 13, 23, elementwise},
-    {"LessOrEqual", 13, 23, elementwise},
-    {"Greater", 13, 23, elementwise},
-    {"GreaterOrEqual", 13, 23, elementwise},
-    {"And", 13, 23, elementwise},
-    {"Or", 13, 23, elementwise},
-    {"Xor", 13, 23, elementwise},
-    {"Max", 13, 23, variadic},
-    {"Min", 13, 23, variadic},
-    {"Sum", 13, 23, variadic},
-    {"Mean", 13, 23, variadic},
-    {"Pow", 13, 23, power},
-    {"Mod", 13, 23, modulo},
-    {"Where", 13, 23, where},
-    {"Clip", 13, 23, clip},
-    {"LeakyRelu", 13, 23, leaky_relu},
-    {"HardSigmoid", 13, 23, hard_sigmoid},
-    {"Elu", 13, 23, elu},
-    {"Selu", 13, 23, selu},
-    {"Cast", 13, 23, cast},
-    {"CastLike", 15, 23, cast_like},
-    {"MatMul", 13, 23, mat_mul},
-    {"Gemm", 13, 23, gemm},
+    {"Abs", 13, 23, elementwise, computed},
+    {"Neg", 13, 23, elementwise, computed},
+    {"Sign", 13, 23, elementwise, moved},
+    {"Exp", 13, 23, elementwise, own},
+    {"Log", 13, 23, elementwise, own},
+    {"Sqrt", 13, 23, elementwise, own},
+    {"Sin", 13, 23, elementwise, own},
+    {"Cos", 13, 23, elementwise, own},
+    {"Tanh", 13, 23, elementwise, own},
+    {"Sigmoid", 13, 23, elementwise, own},
+    {"Erf", 13, 23, elementwise, own},
+    {"Relu", 13, 23, elementwise, moved},
+    {"Floor", 13, 23, elementwise, own},
+    {"Ceil", 13, 23, elementwise, own},
+    {"Round", 13, 23, elementwise, own},
+    {"Not", 13, 23, elementwise, own},
+    {"IsNaN", 13, 23, elementwise, own},
+    {"Reciprocal", 13, 23, elementwise, own},
+    {"Softplus", 13, 23, elementwise, own},
+    {"Add", 13, 23, elementwise, computed},
+    {"Sub", 13, 23, elementwise, computed},
+    {"Mul", 13, 23, elementwise, computed},
+    {"Div", 13, 23, elementwise, computed},
+    {"Equal", 13, 23, elementwise, own},
+    {"Less", 13, 23, elementwise, own},
+    {"LessOrEqual", 13, 23, elementwise, own},
+    {"Greater", 13, 23, elementwise, own},
+    {"GreaterOrEqual", 13, 23, elementwise, own},
+    {"And", 13, 23, elementwise, own},
+    {"Or", 13, 23, elementwise, own},
+    {"Xor", 13, 23, elementwise, own},
+    {"Max", 13, 23, variadic, moved},
+    {"Min", 13, 23, variadic, moved},
+    {"Sum", 13, 23, variadic, computed},
+    {"Mean", 13, 23, variadic, computed},
+    {"Pow", 13, 23, power, computed},
+    {"Mod", 13, 23, modulo, moved},
+    {"Where", 13, 23, where, Integers::of_operand(1, false)},
+    {"Clip", 13, 23, clip, moved},
+    {"LeakyRelu", 13, 23, leaky_relu, own},
+    {"HardSigmoid", 13, 23, hard_sigmoid, own},
+    {"Elu", 13, 23, elu, own},
+    {"Selu", 13, 23, selu, own},
+    {"Cast", 13, 23, cast, own},
+    {"CastLike", 15, 23, cast_like, own},
+    {"MatMul", 13, 23, mat_mul, own},
+    {"Gemm", 13, 23, gemm, own},
 };
 
 }  // namespace

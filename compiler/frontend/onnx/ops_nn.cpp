@@ -232,15 +232,15 @@ void negative_log_likelihood(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"Softmax", 13, 23, softmax},
-    {"LogSoftmax", 13, 23, softmax},
-    {"Gelu", 20, 23, gelu},
-    {"LayerNormalization", 17, 23, layer_normalization},
-    {"RMSNormalization", 23, 23, rms_normalization},
-    {"Dropout", 13, 23, dropout},
-    {"Attention", 23, 23, attention},
-    {"SoftmaxCrossEntropyLoss", 13, 23, softmax_cross_entropy},
-    {"NegativeLogLikelihoodLoss", 13, 23, negative_log_likelihood},
+    {"Softmax", 13, 23, softmax, own},
+    {"LogSoftmax", 13, 23, softmax, own},
+    {"Gelu", 20, 23, gelu, own},
+    {"LayerNormalization", 17, 23, layer_normalization, own},
+    {"RMSNormalization", 23, 23, rms_normalization, own},
+    {"Dropout", 13, 23, dropout, moved},
+    {"Attention", 23, 23, attention, own},
+    {"SoftmaxCrossEntropyLoss", 13, 23, softmax_cross_entropy, own},
+    {"NegativeLogLikelihoodLoss", 13, 23, negative_log_likelihood, own},
 };
 
 }  // namespace

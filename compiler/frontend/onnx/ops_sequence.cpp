@@ -86,8 +86,11 @@ void concat(Node& n) {
 }
 
 constexpr OpImporter table[] = {
-    {"SequenceConstruct", 13, 23, construct}, {"SplitToSequence", 13, 23, split},     {"SequenceAt", 13, 23, at},
-    {"SequenceLength", 13, 23, length},       {"ConcatFromSequence", 13, 23, concat},
+    {"SequenceConstruct", 13, 23, construct, moved},
+    {"SplitToSequence", 13, 23, split, moved},
+    {"SequenceAt", 13, 23, at, moved},
+    {"SequenceLength", 13, 23, length, own},
+    {"ConcatFromSequence", 13, 23, concat, moved},
 };
 
 }  // namespace
