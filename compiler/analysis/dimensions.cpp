@@ -225,7 +225,7 @@ class Dimensions::Finder {
         if (same) unify(*same, part);
         // Slices that leave nothing out are parts, too: the halves that a rotation works on.
         auto& pieces = pieces_[{&f, op.operands[0].index, axis}];
-        if (op.attributes.integer("step") != 1) return;
+        if (op.attributes.integer("step") != 1 || d_.extent(part) == 0) return;  // an empty one leads nowhere
         pieces.try_emplace(op.attributes.integer("begin"), op.attributes.integer("end"), part);
         std::vector<Id> ids;
         std::int64_t end = 0;

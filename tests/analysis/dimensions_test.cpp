@@ -124,6 +124,18 @@ func @main(%x: f32[3,4], %cos: f32[3,4], %z: f32[3,4]) -> (%y, %c) {
     EXPECT_FALSE(d.same("a.1", "c.1"));
 }
 
+// An empty part leads from where it begins to the same place.
+TEST(Dimensions, AnEmptySliceIsNoPart) {
+    const Found d(R"(
+func @main(%x: f32[3,4]) -> (%none, %a, %b) {
+  %none = slice(%x) {axis = 1, begin = 0, end = 0, step = 1} : f32[3,0]
+  %a = slice(%x) {axis = 1, begin = 0, end = 1, step = 1} : f32[3,1]
+  %b = slice(%x) {axis = 1, begin = 1, end = 4, step = 1} : f32[3,3]
+})");
+    ASSERT_EQ(d.made_of("x.1").size(), 1U);
+    EXPECT_EQ(d.made_of("x.1")[0].ids, (std::vector{d.of("a.1"), d.of("b.1")}));
+}
+
 TEST(Dimensions, OneThatIsSpreadIsNoOthersSize) {
     const Found d(R"(
 func @main(%x: f32[3,1], %y: f32[3,4], %z: f32[1,1]) -> (%sum, %same) {
