@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "compiler/ops/op.h"
+#include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
@@ -138,24 +140,31 @@ std::int64_t Symbols::value(const std::string& name) const {
     return 0;
 }
 
-const SizeFormula& Symbols::formula(Id id) const {
-    std::set<Id> above;
-    return formula(id, above);
+SizeFormula Symbols::formula(Id id) const {
+    std::map<Id, std::size_t> above;
+    return formula(id, above).first;
 }
 
-const SizeFormula& Symbols::formula(Id id, std::set<Id>& above) const {
+// Of what is made of itself, some form on the way is a number. Only what does not depend on from where it was asked is
+// kept: `blocked` is the least depth at which such a loop closed, and what closes above `root` is another answer there.
+std::pair<SizeFormula, std::size_t> Symbols::formula(Id id, std::map<Id, std::size_t>& above) const {
     constexpr std::size_t most_terms = 4;  // of a sum that can be read
     const Id root = dimensions_.root(id);
-    if (auto at = formulas_.find(root); at != formulas_.end()) return at->second;
+    std::size_t blocked = open;
+    if (auto at = formulas_.find(root); at != formulas_.end()) return {at->second, blocked};
     SizeFormula out{{dimensions_.extent(root), {}}};
+    const std::size_t depth = above.size();
     if (auto at = names_.find(root); at != names_.end()) {
         out = {{1, {at->second}}};
-    } else if (above.insert(root).second) {
+    } else if (const auto [at, fresh] = above.try_emplace(root, depth); !fresh) {
+        return {out, at->second};
+    } else {
         for (const Dimensions::Parts& parts : dimensions_.made_of(root)) {
             SizeFormula whole = parts.product ? SizeFormula{{1, {}}} : SizeFormula{};
             bool known = true;
             for (Id part : parts.ids) {
-                const SizeFormula& one = formula(part, above);
+                const auto [one, part_blocked] = formula(part, above);
+                blocked = std::min(blocked, part_blocked);
                 known = known && symbolic(one) && whole.size() <= most_terms;
                 if (!known) break;
                 if (parts.product) {
@@ -169,10 +178,24 @@ const SizeFormula& Symbols::formula(Id id, std::set<Id>& above) const {
             break;
         }
         above.erase(root);
-    } else {
-        return formulas_above_.emplace(root, out).first->second;  // made of itself: a number there
     }
-    return formulas_.emplace(root, std::move(out)).first->second;
+    if (blocked >= depth) {
+        formulas_.emplace(root, out);
+        blocked = open;
+    }
+    return {std::move(out), blocked};
+}
+
+// The text becomes a program's argument, so it has to be that number.
+std::string Symbols::argument(const SizeFormula& formula, std::int64_t value) const {
+    std::int64_t sum = 0;
+    for (const SizeTerm& term : formula) {
+        std::int64_t product = term.factor;
+        for (const std::string& name : term.names) product *= this->value(name);
+        sum += product;
+    }
+    check(sum == value, "the size " + text(formula) + " is not " + std::to_string(value));
+    return text(formula);
 }
 
 std::string Symbols::shape(const Function& function, Value v) const {
@@ -191,7 +214,7 @@ std::string Symbols::call_size(const Function& function, const Op& op, const std
                                std::int64_t value) const {
     const Id id = dimensions_.of_call(function, op, field);
     if (id == Dimensions::none || dimensions_.extent(id) != value) return std::to_string(value);
-    return text(formula(id));
+    return argument(formula(id), value);
 }
 
 std::string Symbols::elements(const Function& function, Value v, std::int64_t count) const {
@@ -203,7 +226,7 @@ std::string Symbols::elements(const Function& function, Value v, std::int64_t co
     for (std::size_t d = dims.size(); d-- > 0;) {
         elements *= dims[d];
         rows = product(formula(dimensions_.of(function, v, d)), rows);
-        if (elements == count && symbolic(rows)) return text(rows);
+        if (elements == count && symbolic(rows)) return argument(rows, count);
     }
     // What stands before a part of a row.
     for (const Dimensions::Parts& parts : dimensions_.made_of(dimensions_.of(function, v, dims.size() - 1))) {
@@ -211,7 +234,7 @@ std::string Symbols::elements(const Function& function, Value v, std::int64_t co
         SizeFormula before;
         std::int64_t begin = 0;
         for (Id part : parts.ids) {
-            if (begin == count && symbolic(before)) return text(before);
+            if (begin == count && symbolic(before)) return argument(before, count);
             begin += dimensions_.extent(part);
             for (const SizeTerm& term : formula(part)) add_term(before, term);
         }

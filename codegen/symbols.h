@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,14 +46,16 @@ class Symbols {
   private:
     bool name(Dimensions::Id id, const std::string& name, const std::string& meaning);
     void name_inputs(const Module& module);
-    const SizeFormula& formula(Dimensions::Id id) const;
-    // `above`: what it is asked for as a part of.
-    const SizeFormula& formula(Dimensions::Id id, std::set<Dimensions::Id>& above) const;
+    SizeFormula formula(Dimensions::Id id) const;
+    // `above`: what it is asked for as a part of, and how deep. With the least depth of those that it met again.
+    std::pair<SizeFormula, std::size_t> formula(Dimensions::Id id, std::map<Dimensions::Id, std::size_t>& above) const;
+    std::string argument(const SizeFormula& formula, std::int64_t value) const;
 
     Dimensions dimensions_;
     std::vector<Symbol> symbols_;
-    std::map<Dimensions::Id, std::string> names_;                              // by root
-    mutable std::map<Dimensions::Id, SizeFormula> formulas_, formulas_above_;  // by root: what was asked before
+    static constexpr std::size_t open = static_cast<std::size_t>(-1);  // met nothing again
+    std::map<Dimensions::Id, std::string> names_;                      // by root
+    mutable std::map<Dimensions::Id, SizeFormula> formulas_;           // by root: what was asked before
 };
 
 }  // namespace thunderc
