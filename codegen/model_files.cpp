@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "codegen/text.h"
 #include "compiler/ir/print.h"
@@ -212,6 +213,25 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     return out.str() + layout_table(layout);
 }
 
+namespace {
+
+// Of the calls that device/menu.h does not declare.
+std::map<std::string, std::string> headers_of_calls(const Module& module) {
+    std::map<std::string, std::string> out;
+    for (const Function& f : module.functions) {
+        if (f.kind.starts_with("kernel:")) continue;
+        for (const Op& op : f.ops) {
+            const OpDef& def = op_def(op.name);
+            if (!def.call) continue;
+            const MenuCall call = def.call(op, f);
+            if (!call.header.empty()) out[call.header] = call.header_comment;
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
 std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer,
                                const EmitOptions& options) {
     const Module& module = layout.module();
@@ -228,12 +248,8 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     out.line("#include \"model.h\"");
     out.blank();
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
-    if (trains) {
-        const bool sgd = options.compile.optimizer == "sgd";
-        if (!sgd) out.line("#include \"optim/adamw.h\"         // one pass over all parameters");
-        out.line("#include \"optim/global_norm.h\"   // the norm of all gradients");
-        if (sgd) out.line("#include \"optim/sgd.h\"           // one pass over all parameters");
-    }
+    for (const auto& [header, what] : headers_of_calls(module))
+        out.line(fmt::format("{:<33}// {}", fmt::format("#include \"{}\"", header), what));
     out.blank();
     out.line("using namespace thunder;");
     for (const Function& f : module.functions) {

@@ -111,6 +111,8 @@ struct MenuCall {
     std::string function;  // "linear_forward"
     std::vector<CallField> fields;
     std::string comment;  // what it computes, for the generated comment: "y = x Wᵀ + bias"
+    // Where the function is declared, if not in device/menu.h, and what a program says of that file.
+    std::string header = {}, header_comment = {};
 };
 
 // ---- samples: what every generic test runs on

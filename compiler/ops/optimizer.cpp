@@ -142,7 +142,9 @@ OpDef adamw() {
                          whole_arena("first_moments", Placement::Arena::optimizer),
                          whole_arena("second_moments", Placement::Arena::optimizer, 1),
                          named("segments", CallField::Kind::segments), named("scalars", CallField::Kind::scalars)},
-                        "AdamW on all parameters, in one pass over memory"};
+                        "AdamW on all parameters, in one pass over memory",
+                        "optim/adamw.h",
+                        "one pass over all parameters"};
     };
     auto scalars = [](double decay_all) {
         return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}), f32_of({}, {0.999}),
@@ -249,7 +251,9 @@ OpDef sgd() {
                         {whole_arena("parameters", Placement::Arena::parameters),
                          whole_arena("gradients", Placement::Arena::gradients), momentum,
                          named("segments", CallField::Kind::segments), named("scalars", CallField::Kind::scalars)},
-                        "SGD on all parameters, in one pass over memory"};
+                        "SGD on all parameters, in one pass over memory",
+                        "optim/sgd.h",
+                        "one pass over all parameters"};
     };
     def.samples = {
         {"plain",
@@ -308,7 +312,9 @@ OpDef global_norm() {
             "global_norm",
             {named("scalars", CallField::Kind::scalars), whole_arena("gradients", Placement::Arena::gradients),
              named("elements", CallField::Kind::elements)},
-            "the norm of all gradients, and the factor that clips them"};
+            "the norm of all gradients, and the factor that clips them",
+            "optim/global_norm.h",
+            "the norm of all gradients"};
     };
     def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
     def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};
