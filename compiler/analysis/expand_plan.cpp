@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
+#include "compiler/analysis/carry_slots.h"
 #include "compiler/analysis/views.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

@@ -23,15 +23,6 @@ void visit(const Module& module, const std::string& name, std::vector<std::strin
 
 }  // namespace
 
-CarrySlots carry_slots(const Op& repeat, std::size_t carried) {
-    CarrySlots slots;
-    slots.arena = parse_arena(repeat.attributes.strings("carry_arena").at(carried)).value();
-    slots.base = repeat.attributes.integers("carry_base").at(carried);
-    slots.stride = repeat.attributes.integers("carry_stride").at(carried);
-    slots.period = repeat.attributes.integers("carry_period").at(carried);
-    return slots;
-}
-
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
     // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
     constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0},

@@ -20,22 +20,13 @@
 // is copied), else in two slots by turns.
 #pragma once
 
+#include "compiler/analysis/carry_slots.h"
 #include "compiler/ir/module.h"
 #include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
 
 Module plan(Module module, Report& report);
-
-// Where slot s of a loop's carried value k lies: attributes carry_arena, carry_base, carry_stride, carry_period of a
-// planned repeat. Slot s is at base + (period > 0 ? s % period : s) * stride; iteration i reads slot i and writes slot
-// i + 1.
-struct CarrySlots {
-    Placement::Arena arena = Placement::Arena::scratch;
-    std::int64_t base = 0, stride = 0, period = 0;
-    std::int64_t at(std::int64_t slot) const { return base + (period > 0 ? slot % period : slot) * stride; }
-};
-CarrySlots carry_slots(const Op& repeat, std::size_t carried);
 
 // Byte offset of a field of StepScalars, by the name that an argument of kind `scalar` has; nullopt: there is none.
 std::optional<std::int64_t> step_scalar_offset(std::string_view name);
