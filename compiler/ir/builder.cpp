@@ -14,8 +14,8 @@ namespace {
 [[noreturn]] void fail(const Provenance& at, std::string message, std::string help) {
     Diagnostic d;
     d.message = std::move(message);
-    if (!at.nodes.empty()) d.node = at.nodes.back();
-    if (!at.node_ops.empty()) d.op = at.node_ops.back();
+    if (!at.nodes.empty()) d.node = at.nodes.front();
+    if (!at.node_ops.empty()) d.op = at.node_ops.front();
     d.module = at.scope;
     d.help = std::move(help);
     throw UserError(std::move(d));
