@@ -1,0 +1,224 @@
+// What kernels for GPUs may use: the only header of a kernels_cuda.cuh.
+//
+// One text of a kernel is compiled by nvcc, by NVRTC (`thunderc check`; no headers but this one and the toolkit's) and,
+// in the compiler's tests, by a C++ compiler for an emulated GPU (THUNDER_EMULATION), which finds accesses out of
+// bounds, barriers that not all threads reach and shared memory that is read without one. So a kernel uses nothing but
+// what stands here.
+//
+// Blocks and grids have one dimension. Threads of a block are a multiple of 32; every function whose name begins with
+// warp_ is called by all threads of a warp, one that begins with block_, and barrier(), by all threads of the block.
+// Sums have fixed trees and there are no atomics: the same bits in every run.
+#pragma once
+
+#ifdef THUNDER_EMULATION
+#include "emulation/device.h"  // in the tests
+#else
+
+#ifdef __CUDACC_RTC__
+namespace std {  // NVRTC has no <cstdint>
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned int;
+using int64_t = long;
+using uint64_t = unsigned long;
+using size_t = decltype(sizeof(0));
+}  // namespace std
+namespace thunder {
+struct bf16 {  // as in device/types.h
+    std::uint16_t bits;
+};
+}  // namespace thunder
+#else
+#include <cstdint>
+
+#include "device/types.h"
+#endif
+
+#include "device/cuda/device_math.h"
+
+// A kernel of `threads` threads a block: THUNDER_KERNEL(256) scale_kernel(Global<float> y, Global<const float> x) {...}
+#define THUNDER_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// Before a loop whose number of rounds is a constant: what it indexes stays in registers.
+#define THUNDER_UNROLL _Pragma("unroll")
+// An array of `count` elements, a constant, that the threads of a block share; not initialised.
+#define THUNDER_SHARED(T, name, count) __shared__ __align__(16) T name[count]
+
+namespace thunder {
+
+// Device memory that no other parameter of the kernel overlaps where either is written.
+template <typename T>
+using Global = T* __restrict__;
+// Device memory that another parameter may overlap, as a result does that lies over what it is computed from.
+template <typename T>
+using Aliased = T*;
+
+// ---- where a thread is ---------------------------------------------------------------------------------------------
+
+__device__ inline int thread_index() {
+    return static_cast<int>(threadIdx.x);
+}
+__device__ inline int block_index() {
+    return static_cast<int>(blockIdx.x);
+}
+__device__ inline int block_count() {
+    return static_cast<int>(gridDim.x);
+}
+// Within its warp, 0 to 31; and which warp of the block.
+__device__ inline int lane() {
+    return thread_index() & 31;
+}
+__device__ inline int warp() {
+    return thread_index() >> 5;
+}
+
+// Waits for all threads of the block; what they wrote before it, to shared or device memory, all may read after it.
+__device__ inline void barrier() {
+    __syncthreads();
+}
+
+// ---- numbers in memory ---------------------------------------------------------------------------------------------
+
+__device__ inline float to_float(bf16 x) {
+    return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16);
+}
+// To the nearest, halves to even.
+__device__ inline bf16 to_bf16(float x) {
+    bf16 result;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+    return result;
+}
+
+// N adjacent elements, in registers.
+template <typename T, int N>
+struct Vec {
+    T at[N];
+    __device__ T& operator[](int k) { return at[k]; }
+    __device__ const T& operator[](int k) const { return at[k]; }
+};
+
+namespace detail {
+
+// What moves `bytes` bytes at once: 1, 2, 4, 8 or 16.
+template <int bytes>
+struct Word;
+template <>
+struct Word<1> {
+    using type = unsigned char;
+};
+template <>
+struct Word<2> {
+    using type = unsigned short;
+};
+template <>
+struct Word<4> {
+    using type = unsigned int;
+};
+template <>
+struct Word<8> {
+    using type = uint2;
+};
+template <>
+struct Word<16> {
+    using type = uint4;
+};
+template <typename T, int N>
+using WordOf = typename Word<(N * sizeof(T) < 16 ? N * sizeof(T) : 16)>::type;
+
+}  // namespace detail
+
+// p[0] ... p[N - 1] in accesses of 16 bytes, or one where it is less; p is aligned to that. N * sizeof(T) is a power
+// of two.
+template <int N, typename T>
+__device__ inline auto load(const T* p) {
+    using Word = detail::WordOf<T, N>;
+    constexpr int words = static_cast<int>(N * sizeof(T) / sizeof(Word));
+    Word word[words];
+    THUNDER_UNROLL
+    for (int k = 0; k < words; ++k) word[k] = reinterpret_cast<const Word*>(p)[k];
+    Vec<T, N> result;
+    memcpy(&result, word, sizeof(result));
+    return result;
+}
+
+// The same the other way: p[k] = v[k].
+template <typename T, int N>
+__device__ inline void store(T* p, const Vec<T, N>& v) {
+    using Word = detail::WordOf<T, N>;
+    constexpr int words = static_cast<int>(N * sizeof(T) / sizeof(Word));
+    Word word[words];
+    memcpy(word, &v, sizeof(v));
+    THUNDER_UNROLL
+    for (int k = 0; k < words; ++k) reinterpret_cast<Word*>(p)[k] = word[k];
+}
+
+// ---- sums of a warp and of a block ---------------------------------------------------------------------------------
+
+namespace detail {
+
+struct Add {
+    template <typename T>
+    __device__ T operator()(T a, T b) const {
+        return static_cast<T>(a + b);
+    }
+};
+struct Greater {  // NaN where either is
+    template <typename T>
+    __device__ T operator()(T a, T b) const {
+        return math::max<T>(a, b);
+    }
+};
+
+// All lanes get the same bits, since both operations are commutative.
+template <typename T, typename Combine>
+__device__ inline T warp_reduce(T x, Combine combine) {
+    THUNDER_UNROLL
+    for (int distance = 16; distance > 0; distance /= 2) {
+        x = combine(x, static_cast<T>(__shfl_xor_sync(0xffffffffU, x, distance)));
+    }
+    return x;
+}
+
+template <int threads, typename T, typename Combine>
+__device__ inline T block_reduce(T x, T* shared, Combine combine) {
+    constexpr int warps = threads / 32;
+    x = warp_reduce(x, combine);
+    if constexpr (warps > 1) {
+        if (lane() == 0) shared[warp()] = x;
+        barrier();
+        x = shared[0];
+        THUNDER_UNROLL
+        for (int w = 1; w < warps; ++w) x = combine(x, shared[w]);
+        barrier();
+    }
+    return x;
+}
+
+}  // namespace detail
+
+// The sum, or the greatest, of the x of a warp's threads; all of them get it.
+template <typename T>
+__device__ inline T warp_sum(T x) {
+    return detail::warp_reduce(x, detail::Add{});
+}
+template <typename T>
+__device__ inline T warp_max(T x) {
+    return detail::warp_reduce(x, detail::Greater{});
+}
+
+// The same of a block of `threads` threads: sums of warps, added in order. shared: one element for each warp, which is
+// free again when the call returns.
+template <int threads, typename T>
+__device__ inline T block_sum(T x, T* shared) {
+    return detail::block_reduce<threads>(x, shared, detail::Add{});
+}
+template <int threads, typename T>
+__device__ inline T block_max(T x, T* shared) {
+    return detail::block_reduce<threads>(x, shared, detail::Greater{});
+}
+
+}  // namespace thunder
+
+#endif

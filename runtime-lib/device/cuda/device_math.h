@@ -1,0 +1,136 @@
+// Functions of one number for kernels on GPUs, by the names of vec_math.h: CUDA's f32 functions as they are without
+// -use_fast_math, whose errors in units in the last place are those of the CUDA C++ Programming Guide's appendix on
+// mathematical functions (exp, tanh, log1p 1 to 2; erf 2; sin, cos 2; pow 4). Infinities, NaN, zeros and subnormal
+// numbers give what the standard's functions give.
+//
+// Included by device.h alone.
+#pragma once
+
+namespace thunder::math {
+
+__device__ inline float infinity() {
+    return __uint_as_float(0x7f800000U);
+}
+__device__ inline float quiet_nan() {
+    return __uint_as_float(0x7fc00000U);
+}
+// The least number of a type: what every maximum begins with.
+template <typename T>
+__device__ constexpr T lowest();
+template <>
+__device__ constexpr float lowest<float>() {
+    return -3.40282346638528859812e38F;
+}
+template <>
+__device__ constexpr double lowest<double>() {
+    return -1.79769313486231570815e308;
+}
+template <>
+__device__ constexpr std::int64_t lowest<std::int64_t>() {
+    return -0x7fffffffffffffff - 1;
+}
+template <>
+__device__ constexpr std::int32_t lowest<std::int32_t>() {
+    return -0x7fffffff - 1;
+}
+template <>
+__device__ constexpr bool lowest<bool>() {
+    return false;
+}
+__device__ constexpr std::int64_t greatest() {
+    return 0x7fffffffffffffff;
+}
+
+// NaN where either is, as PyTorch's minimum and maximum.
+template <typename T>
+__device__ inline T min(T a, T b) {
+    return a < b || a != a ? a : b;
+}
+template <typename T>
+__device__ inline T max(T a, T b) {
+    return a > b || a != a ? a : b;
+}
+template <typename T>
+__device__ inline T abs(T x) {
+    return x < 0 ? -x : x;
+}
+__device__ inline float abs(float x) {
+    return fabsf(x);
+}
+__device__ inline double abs(double x) {
+    return fabs(x);
+}
+
+// Of integers. Towards zero; 0 where the divisor is 0. The smallest number over -1 wraps around to itself.
+template <typename T>
+__device__ inline T quotient(T a, T b) {
+    if (b == 0) return 0;
+    return b == -1 ? static_cast<T>(0ULL - static_cast<unsigned long long>(a)) : a / b;
+}
+template <typename T>
+__device__ inline T pow(T base, T exponent) {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+    T result = 1;
+    for (; exponent > 0; exponent /= 2) {
+        if (exponent % 2 == 1) result *= base;
+        if (exponent > 1) base *= base;
+    }
+    return result;
+}
+
+__device__ inline float exp(float x) {
+    return expf(x);
+}
+__device__ inline float log(float x) {
+    return logf(x);
+}
+__device__ inline float sqrt(float x) {
+    return sqrtf(x);
+}
+// 1 / sqrt(x), both correctly rounded as on CPUs: rsqrt is taken once for a row.
+__device__ inline float rsqrt(float x) {
+    return 1.0F / sqrtf(x);
+}
+__device__ inline float reciprocal(float x) {
+    return 1.0F / x;
+}
+__device__ inline float sin(float x) {
+    return sinf(x);
+}
+__device__ inline float cos(float x) {
+    return cosf(x);
+}
+__device__ inline float tanh(float x) {
+    return tanhf(x);
+}
+__device__ inline float erf(float x) {
+    return erff(x);
+}
+__device__ inline float pow(float x, float y) {
+    return powf(x, y);
+}
+__device__ inline float floor(float x) {
+    return floorf(x);
+}
+__device__ inline float ceil(float x) {
+    return ceilf(x);
+}
+// Halves to the even one.
+__device__ inline float nearbyint(float x) {
+    return rintf(x);
+}
+
+// 1 / (1 + e^-x): nothing overflows, and no digits are lost where it is near 0. The reciprocal, of a number in [1, 2],
+// is the hardware's, whose error is 1 ulp. 3 ulp.
+__device__ inline float sigmoid(float x) {
+    const float e = expf(-fabsf(x));
+    float r;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(1.0F + e));
+    return x < 0.0F ? e * r : r;
+}
+// ln(1 + e^x) without overflow.
+__device__ inline float softplus(float x) {
+    return math::max(x, 0.0F) + log1pf(expf(-fabsf(x)));
+}
+
+}  // namespace thunder::math
