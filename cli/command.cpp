@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "codegen/kernels_cuda.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
@@ -130,6 +131,38 @@ void ModelOptions::add_to(CLI::App& app) {
     app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
         ->check(one_of({"adamw", "sgd"}))
         ->capture_default_str();
+}
+
+void DeviceOptions::add_to(CLI::App& app) {
+    app.add_option("--device", devices, "what the program can be built for")
+        ->delimiter(',')
+        ->check(one_of({"cpu", "cuda"}))
+        ->type_name("LIST")
+        ->default_str("cpu,cuda");
+    app.add_option("--arch", architectures, "GPUs that the program is built for; kernels are tuned for the first")
+        ->delimiter(',')
+        ->type_name("LIST")
+        ->default_str(fmt::format("{}", fmt::join(architectures, ",")));
+}
+
+void DeviceOptions::set(EmitOptions& emit) const {
+    emit.cuda = std::find(devices.begin(), devices.end(), "cuda") != devices.end();
+    if (std::find(devices.begin(), devices.end(), "cpu") == devices.end()) {
+        Diagnostic d;
+        d.message = "--device: a program can always be built for a cpu";
+        d.help = "write --device cpu,cuda";
+        throw UsageError(std::move(d));
+    }
+    for (const std::string& one : architectures) cuda_tuning(one);
+    emit.architectures = architectures;
+}
+
+std::string DeviceOptions::command_text() const {
+    const DeviceOptions defaults;
+    std::string text;
+    if (devices != defaults.devices) text += fmt::format(" --device {}", fmt::join(devices, ","));
+    if (architectures != defaults.architectures) text += fmt::format(" --arch {}", fmt::join(architectures, ","));
+    return text;
 }
 
 std::string command_text(const std::string& subcommand, const ModelOptions& options) {

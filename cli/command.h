@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/program.h"
 #include "compiler/pipeline.h"
 
 namespace thunderc {
@@ -40,6 +41,16 @@ struct ModelOptions {
     void add_transform_to(CLI::App& app, const std::string& help);
     // After parsing: splits lists; throws UsageError.
     void finish();
+};
+
+// What the program is written for: the options of the subcommands that write one.
+struct DeviceOptions {
+    std::vector<std::string> devices{"cpu", "cuda"};
+    std::vector<std::string> architectures = default_architectures();
+
+    void add_to(CLI::App& app);
+    void set(EmitOptions& emit) const;  // after parsing; throws UsageError
+    std::string command_text() const;   // " --device cpu": those that are not the defaults
 };
 
 // The command that makes the program again: file names without folders, so that the text does not depend on where it

@@ -13,6 +13,7 @@ namespace {
 
 struct EmitCommand {
     ModelOptions model;
+    DeviceOptions device;
     std::filesystem::path out;
     bool force = false, diff = false, no_weights = false;
 };
@@ -25,6 +26,8 @@ int emit(EmitCommand o) {
     options.model_name = o.model.model.stem().string();
     options.version = version;
     options.command = command_text("emit", o.model);
+    o.device.set(options);
+    options.command += o.device.command_text();
     options.compile = o.model.compile;
     std::vector<OutputFile> files;
     as_pass(o.model, "print_library", compiled.module, [&] { files = print_library(compiled.module, options); });
@@ -53,6 +56,7 @@ void add_emit(CLI::App& app, Action& action) {
         "  out/build/run --in x.safetensors --out y.safetensors");
     o->model.add_graph_to(*sub);
     o->model.transform = "forward";
+    o->device.add_to(*sub);
     o->model.add_transform_to(*sub, "what becomes of the model's function: forward, vjp; composed by commas");
     sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
         ->required()

@@ -22,6 +22,7 @@ namespace {
 
 struct TrainOptions {
     ModelOptions model;
+    DeviceOptions device;
     std::filesystem::path out;
     bool force = false, diff = false, no_weights = false, quiet = false;
     std::int64_t grad_accum = 1;
@@ -68,6 +69,8 @@ int train(TrainOptions o) {
     emit.model_name = o.model.model.stem().string();
     emit.version = version;
     emit.command = command_text("train", o.model);
+    o.device.set(emit);
+    emit.command += o.device.command_text();
     if (o.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", o.grad_accum);
     emit.compile = o.model.compile;
     emit.default_grad_accum = o.grad_accum;
@@ -99,6 +102,7 @@ void add_train(CLI::App& app, Action& action) {
         "  cmake -S out -B out/build && cmake --build out/build\n"
         "  out/build/train --help");
     o->model.add_to(*sub);
+    o->device.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
         ->required()
         ->check(not_empty())

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/kernel_formula.h"
+#include "compiler/analysis/alignment.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -61,7 +62,7 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     description.name = kernel.name;
     KernelDescription named = description;
     if (same_name > 0) named.name += fmt::format("_strided_{}", same_name);
-    entries_.push_back({std::move(description), layouts, print_kernel_cpu(named, layouts), {}, {}});
+    entries_.push_back({std::move(description), layouts, print_kernel_cpu(named, layouts), {}, {}, {}});
     return at->second;
 }
 
@@ -69,7 +70,18 @@ const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused) {
     Entry& entry = entries_[find(caller, fused)];
     for (const std::string& op : fused.provenance.node_ops) add_once(entry.nodes, op);
     add_once(entry.scopes, fused.provenance.scope);
+    align(entry, caller, fused);
     return entry.printed;
+}
+
+void KernelTable::align(Entry& entry, const Function& caller, const Op& fused) const {
+    auto lower = [&](std::vector<std::int64_t>& known, const std::vector<Value>& values) {
+        known.resize(values.size(), 64);
+        for (std::size_t k = 0; k < values.size(); ++k)
+            if (values[k]) known[k] = std::min(known[k], alignment_of(*module_, caller, values[k]));
+    };
+    lower(entry.alignment.inputs, fused.operands);
+    lower(entry.alignment.outputs, fused.results);
 }
 
 const KernelTable::Entry& KernelTable::used(const Function& caller, const Op& fused) const {
@@ -95,6 +107,17 @@ std::vector<PrintedKernel> KernelTable::all() const {
         KernelDescription named = entry.description;
         named.name = entry.printed.name;
         out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes)));
+    }
+    return out;
+}
+
+std::vector<PrintedCudaKernel> KernelTable::all_cuda(const CudaTuning& tuning) const {
+    std::vector<PrintedCudaKernel> out;
+    for (const Entry& entry : entries_) {
+        KernelDescription named = entry.description;
+        named.name = entry.printed.name;
+        out.push_back(
+            print_kernel_cuda(named, entry.layouts, entry.alignment, tuning, replaces(entry.nodes, entry.scopes)));
     }
     return out;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/kernels_cpu.h"
+#include "codegen/kernels_cuda.h"
 #include "compiler/ir/module.h"
 
 namespace thunderc {
@@ -24,18 +25,22 @@ class KernelTable {
                                      const std::vector<std::string>& outputs) const;
     // What each replaces, in all the places that use it, stands in its comment.
     std::vector<PrintedKernel> all() const;
+    // The same kernels for GPUs.
+    std::vector<PrintedCudaKernel> all_cuda(const CudaTuning& tuning) const;
 
   private:
     struct Entry {
         KernelDescription description;
         KernelLayouts layouts;
         PrintedKernel printed;
+        KernelAlignment alignment;               // of the operands, in all the places that use it
         std::vector<std::string> nodes, scopes;  // that it replaces
     };
     using Key = std::pair<std::string, KernelLayouts>;
     Key key_of(const Function& caller, const Op& fused) const;
     const Entry& used(const Function& caller, const Op& fused) const;
     std::size_t find(const Function& caller, const Op& fused);
+    void align(Entry& entry, const Function& caller, const Op& fused) const;
 
     const Module* module_;
     std::vector<Entry> entries_;

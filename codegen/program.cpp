@@ -64,6 +64,29 @@ std::string print_kernels_cpu(const KernelTable& kernels) {
     return out + kernels_cpu_epilogue();
 }
 
+constexpr const char* formula_pieces =
+    "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first micro-step.\n";
+
+std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, const EmitOptions& options) {
+    std::string out = fmt::format(
+        "// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums "
+        "have\n"
+        "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}.\n",
+        options.architectures.front());
+    out += formula_pieces + kernels_cuda_prologue();
+    for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.device;
+    return out;
+}
+
+std::string print_launchers_cuda(const std::vector<PrintedCudaKernel>& kernels) {
+    std::string out =
+        "// kernels_cuda.cu: what kernels.h declares, on a GPU: each function launches its kernels of "
+        "kernels_cuda.cuh.\n" +
+        launchers_cuda_prologue();
+    for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.launcher;
+    return out;
+}
+
 // What follows the graph: the files of one planned module, below `folder`.
 std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& options, const std::string& folder) {
     check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
@@ -77,6 +100,11 @@ std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& op
     files.push_back({folder + "spec.cpp", print_program_spec(layout, options)});
     files.push_back({folder + "kernels.h", print_kernels_header(kernels)});
     files.push_back({folder + "kernels_cpu.cpp", print_kernels_cpu(kernels)});
+    if (options.cuda) {
+        const std::vector<PrintedCudaKernel> cuda = kernels.all_cuda(cuda_tuning(options.architectures.front()));
+        files.push_back({folder + "kernels_cuda.cuh", print_kernels_cuda(cuda, options)});
+        files.push_back({folder + "kernels_cuda.cu", print_launchers_cuda(cuda)});
+    }
     return files;
 }
 
@@ -121,6 +149,10 @@ void add_runtime(std::vector<OutputFile>& files, bool trains, const std::set<std
 }
 
 }  // namespace
+
+std::vector<std::string> default_architectures() {
+    return {"sm_90a", "sm_80", "sm_100"};
+}
 
 std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options) {
     check(planned.streams.empty(), "the printed schedule has one stream");

@@ -9,12 +9,16 @@
 
 namespace thunderc {
 
+std::vector<std::string> default_architectures();  // sm_90a, sm_80, sm_100
+
 struct EmitOptions {
     std::string model_name;  // "llama"
     std::string version;     // for train.json and emit.json alone
     std::string command;     // how to make the program again, with the names of files but no folders
     CompileOptions compile;
     std::int64_t default_grad_accum = 1;
+    bool cuda = true;                                                  // kernels for GPUs too
+    std::vector<std::string> architectures = default_architectures();  // of GPUs; grids are cut for the first
 };
 
 struct OutputFile {

@@ -266,6 +266,8 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     out += layout.trains() ? "| `model.cpp` | the schedule of a training step |\n"
                            : "| `model.cpp` | the function, call by call |\n";
     out += "| `kernels.h`, `kernels_cpu.cpp` | kernels fused for this model; each says what it computes |\n";
+    if (options.cuda)
+        out += "| `kernels_cuda.cuh`, `kernels_cuda.cu` | the same kernels for GPUs, and what launches them |\n";
     if (layout.trains())
         out +=
             "| `spec.cpp` | names, shapes and offsets of parameters and inputs, for the trainer |\n"
@@ -290,10 +292,22 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
 
 namespace {
 
+std::string quoted_list(const std::vector<std::string>& words) {
+    std::string list;
+    for (const std::string& word : words) list += (list.empty() ? "" : ", ") + quote(word);
+    return list;
+}
+
 std::string executor_list(const EmitOptions& options) {
-    std::string executors;
-    for (const std::string& e : options.compile.executors) executors += (executors.empty() ? "" : ", ") + quote(e);
-    return executors;
+    return quoted_list(options.compile.executors);
+}
+
+// "architectures": those of the GPUs that DEVICE=cuda builds for; none where there are no kernels for GPUs.
+std::string device_lists(const EmitOptions& options) {
+    return fmt::format(
+        "  \"devices\": [{}],\n  \"architectures\": [{}]",
+        quoted_list(options.cuda ? std::vector<std::string>{"cpu", "cuda"} : std::vector<std::string>{"cpu"}),
+        quoted_list(options.cuda ? options.architectures : std::vector<std::string>{}));
 }
 
 }  // namespace
@@ -301,19 +315,19 @@ std::string executor_list(const EmitOptions& options) {
 std::string print_emit_json(const EmitOptions& options) {
     return fmt::format(
         "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"transform\": {},\n  \"recompute\": {},\n  "
-        "\"executors\": [{}]\n}}\n",
+        "\"executors\": [{}],\n{}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command),
         quote(std::string(name_of(options.compile.transform))), quote(options.compile.recompute),
-        executor_list(options));
+        executor_list(options), device_lists(options));
 }
 
 std::string print_train_json(const EmitOptions& options) {
     return fmt::format(
         "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},\n  "
-        "\"executors\": [{}],\n"
+        "\"executors\": [{}],\n{},\n"
         "  \"defaults\": {{}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
-        quote(options.compile.recompute), executor_list(options));
+        quote(options.compile.recompute), executor_list(options), device_lists(options));
 }
 
 }  // namespace thunderc

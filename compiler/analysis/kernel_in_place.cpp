@@ -99,4 +99,21 @@ std::vector<std::pair<std::size_t, std::size_t>> in_place_pairs(const KernelDesc
     return pairs;
 }
 
+bool nests_may_run_together(const KernelDescription& kernel) {
+    for (const auto& [r, o] : in_place_pairs(kernel)) {
+        for (const KernelNest& reader : kernel.nests) {
+            for (const KernelNode& node : reader.nodes) {
+                if (node.kind != KernelNode::Kind::load || node.operand != o) continue;
+                const Touched read = box_of(node.index, reader.extents);
+                for (const KernelNest& writer : kernel.nests)
+                    for (const KernelStore& store : writer.stores)
+                        if (&writer != &reader && store.output == r &&
+                            !apart(read, box_of(store.index, writer.extents)))
+                            return false;
+            }
+        }
+    }
+    return true;
+}
+
 }  // namespace thunderc

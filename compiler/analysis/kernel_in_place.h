@@ -14,4 +14,8 @@ namespace thunderc {
 // it.
 std::vector<std::pair<std::size_t, std::size_t>> in_place_pairs(const KernelDescription& kernel);
 
+// Whether the nests may run in any order and at once, also where results lie over operands as those pairs allow: no
+// nest stores what another reads. (One after another, a nest may store what an earlier one has read.)
+bool nests_may_run_together(const KernelDescription& kernel);
+
 }  // namespace thunderc

@@ -1,0 +1,440 @@
+// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+#pragma once
+
+#include "device/cuda/device.h"
+
+using namespace thunder;
+
+// rms_norm_forward:
+//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   y = x * rstd * weight
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
+// model.layers.{0..1}.post_attention_layernorm)
+// A warp for each row; a row stays in registers.
+THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y, Aliased<const float> x,
+    Global<const float> weight) {
+    constexpr int width = 16;
+    const int c = lane() * 4;
+    const int row = block_index() * 8 + warp();
+    Vec<float, 4> x_v;
+    float sum = 0.0F;
+    if (c < width) {
+        x_v = load<4>(x + row * width + c);
+        THUNDER_UNROLL
+        for (int e = 0; e < 4; ++e) {
+            sum += x_v[e] * x_v[e];
+        }
+    }
+    sum = warp_sum(sum);
+    const float rstd_2 = math::rsqrt(sum * 0.0625F + 1e-05F);
+    if (c < width) {
+        const auto weight_v = load<4>(weight + c);
+        Vec<float, 4> y_v;
+        THUNDER_UNROLL
+        for (int e = 0; e < 4; ++e) {
+            y_v[e] = x_v[e] * rstd_2 * weight_v[e];
+        }
+        store(y + row * width + c, y_v);
+    }
+    if (lane() == 0) {
+        rstd[row] = rstd_2;
+    }
+}
+
+// rms_norm_backward:
+//   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+//   dweight += sum over rows(dy * (x * rstd))
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+// One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
+// each block.
+THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const float> dy, Global<const float> weight,
+    Aliased<const float> x, Global<const float> rstd, Global<float> partials) {
+    constexpr int rows = 16, width = 16;
+    Vec<float, 4> column_sum = {};
+    const int c = lane() * 4;
+    Vec<float, 4> weight_v;
+    if (c < width) {
+        weight_v = load<4>(weight + c);
+    }
+    for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        Vec<float, 4> dy_v;
+        Vec<float, 4> x_v;
+        const float rstd_row = rstd[row];
+        float sum = 0.0F;
+        if (c < width) {
+            dy_v = load<4>(dy + row * width + c);
+            x_v = load<4>(x + row * width + c);
+            THUNDER_UNROLL
+            for (int e = 0; e < 4; ++e) {
+                sum += dy_v[e] * weight_v[e] * (x_v[e] * rstd_row);
+            }
+        }
+        sum = warp_sum(sum);
+        const float mul = sum * 0.0625F;
+        if (c < width) {
+            Vec<float, 4> dx_v;
+            THUNDER_UNROLL
+            for (int e = 0; e < 4; ++e) {
+                const float mul_2 = x_v[e] * rstd_row;
+                column_sum[e] += dy_v[e] * mul_2;
+                dx_v[e] = rstd_row * (dy_v[e] * weight_v[e] - mul_2 * mul);
+            }
+            store(dx + row * width + c, dx_v);
+        }
+    }
+    THUNDER_SHARED(float, totals, width);
+    for (int w = 0; w < 8; ++w) {
+        if (warp() == w) {
+            if (c < width) {
+                THUNDER_UNROLL
+                for (int e = 0; e < 4; ++e) {
+                    totals[c + e] = w == 0 ? column_sum[e] : totals[c + e] + column_sum[e];
+                }
+            }
+        }
+        barrier();
+    }
+    for (int p = thread_index(); p < width; p += 256) {
+        partials[block_index() * 16 + p] = totals[p];
+    }
+}
+
+// Finishes the sums.
+THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
+    Global<const bool> first_micro_step, Global<const float> partials) {
+    constexpr int total = 16;
+    THUNDER_SHARED(float, shared, 256);
+    const int p = block_index() * 32 + lane();
+    float sum = 0.0F;
+    for (int b = warp(); p < total && b < 1; b += 8) {
+        sum += partials[b * 16 + p];
+    }
+    shared[thread_index()] = sum;
+    barrier();
+    if (warp() != 0 || p >= total) return;
+    THUNDER_UNROLL
+    for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
+    const bool first_micro_step_value = first_micro_step[0];
+    dweight[p] = first_micro_step_value ? sum : dweight_before[p] + sum;
+}
+
+// add_elements:
+//   loss_sum_after = loss_sum + loss
+// One thread.
+THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
+    Aliased<const float> loss) {
+    if (thread_index() != 0) return;
+    const float loss_sum_value = loss_sum[0];
+    const float loss_value = loss[0];
+    loss_sum_after[0] = loss_sum_value + loss_value;
+}
+
+// cross_entropy_weight:
+//   loss_weight_after = loss_weight + sum((labels != -100))
+// One warp.
+THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after, Global<const std::int64_t> labels,
+    Aliased<const float> loss_weight) {
+    constexpr int width = 16;
+    const float loss_weight_value = loss_weight[0];
+    const int c = lane() * 2;
+    float sum = 0.0F;
+    if (c < width) {
+        const auto labels_v = load<2>(labels + c);
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            sum += static_cast<float>(labels_v[e] != -100);
+        }
+    }
+    sum = warp_sum(sum);
+    if (lane() == 0) {
+        loss_weight_after[0] = loss_weight_value + sum;
+    }
+}
+
+// rotary:
+//   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
+//   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
+//   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
+//   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// A thread for each 2 elements.
+THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const float> qkv_proj,
+    Global<const float> sin, Global<const float> cos) {
+    if (block_index() < 1) {
+        // q
+        const int block = block_index();
+        constexpr int rows = 64, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 32;
+        const int i1 = row / 4 % 8;
+        const int i2 = row % 4;
+        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2);
+        const auto sin_v = load<2>(sin + i1 * 4 + c);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
+        Vec<float, 2> q_v;
+        Vec<float, 2> q_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            q_v[e] = qkv_proj_v[e] * cos_v[e] - qkv_proj_v_2[e] * sin_v[e];
+            q_v_2[e] = qkv_proj_v_2[e] * cos_v_2[e] + qkv_proj_v[e] * sin_v_2[e];
+        }
+        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c, q_v);
+        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c + 2, q_v_2);
+        return;
+    }
+    {
+        // k
+        const int block = block_index() - 1;
+        constexpr int rows = 32, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 16;
+        const int i1 = row / 2 % 8;
+        const int i2 = row % 2;
+        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18);
+        const auto sin_v = load<2>(sin + i1 * 4 + c);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
+        Vec<float, 2> k_v;
+        Vec<float, 2> k_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            k_v[e] = qkv_proj_v[e] * cos_v[e] - qkv_proj_v_2[e] * sin_v[e];
+            k_v_2[e] = qkv_proj_v_2[e] * cos_v_2[e] + qkv_proj_v[e] * sin_v_2[e];
+        }
+        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c, k_v);
+        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c + 2, k_v_2);
+    }
+}
+
+// swiglu_forward:
+//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// A thread for each 4 elements.
+THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> gate_up_proj) {
+    constexpr int rows = 16, width = 24;
+    const int i = block_index() * 256 + thread_index();
+    if (i >= rows * (width / 4)) return;
+    const int row = i / (width / 4);
+    const int c = i % (width / 4) * 4;
+    const auto gate_up_proj_v = load<4>(gate_up_proj + row * 48 + c);
+    const auto gate_up_proj_v_2 = load<4>(gate_up_proj + row * 48 + c + 24);
+    Vec<float, 4> y_v;
+    THUNDER_UNROLL
+    for (int e = 0; e < 4; ++e) {
+        y_v[e] = gate_up_proj_v[e] * math::sigmoid(gate_up_proj_v[e]) * gate_up_proj_v_2[e];
+    }
+    store(y + row * width + c, y_v);
+}
+
+// swiglu_backward:
+//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+//   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
+//   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+// Replaces Sigmoid, Mul, Transpose, MatMul (model.layers.{0..1}.mlp)
+// A thread for each 4 elements.
+THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgate_up_proj,
+    Aliased<const float> gate_up_proj, Aliased<const float> dy) {
+    constexpr int rows = 16, width = 24;
+    const int i = block_index() * 256 + thread_index();
+    if (i >= rows * (width / 4)) return;
+    const int row = i / (width / 4);
+    const int c = i % (width / 4) * 4;
+    const auto gate_up_proj_v = load<4>(gate_up_proj + row * 48 + c);
+    const auto gate_up_proj_v_2 = load<4>(gate_up_proj + row * 48 + c + 24);
+    const auto dy_v = load<4>(dy + row * width + c);
+    Vec<float, 4> y_v;
+    Vec<float, 4> dgate_up_proj_v;
+    Vec<float, 4> dgate_up_proj_v_2;
+    THUNDER_UNROLL
+    for (int e = 0; e < 4; ++e) {
+        const float sigmoid = math::sigmoid(gate_up_proj_v[e]);
+        const float mul = gate_up_proj_v[e] * sigmoid;
+        y_v[e] = mul * gate_up_proj_v_2[e];
+        dgate_up_proj_v[e] = dy_v[e] * gate_up_proj_v_2[e] * (sigmoid * (gate_up_proj_v[e] * (1.0F - sigmoid) + 1.0F));
+        dgate_up_proj_v_2[e] = dy_v[e] * mul;
+    }
+    store(y + row * width + c, y_v);
+    store(dgate_up_proj + row * 48 + c, dgate_up_proj_v);
+    store(dgate_up_proj + row * 48 + c + 24, dgate_up_proj_v_2);
+}
+
+// rms_norm_backward_add:
+//   y = x * rstd * weight
+//   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+//   dweight += sum over rows(dy * (x * rstd))
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
+// model.layers.{0..1}.input_layernorm)
+// One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
+// each block.
+THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float> dx, Aliased<const float> x,
+    Global<const float> rstd, Global<const float> weight, Aliased<const float> dy, Aliased<const float> dresidual,
+    Global<float> partials) {
+    constexpr int rows = 16, width = 16;
+    Vec<float, 4> column_sum = {};
+    const int c = lane() * 4;
+    Vec<float, 4> weight_v;
+    if (c < width) {
+        weight_v = load<4>(weight + c);
+    }
+    for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        Vec<float, 4> x_v;
+        Vec<float, 4> dy_v;
+        const float rstd_row = rstd[row];
+        float sum = 0.0F;
+        if (c < width) {
+            x_v = load<4>(x + row * width + c);
+            dy_v = load<4>(dy + row * width + c);
+            THUNDER_UNROLL
+            for (int e = 0; e < 4; ++e) {
+                sum += dy_v[e] * weight_v[e] * (x_v[e] * rstd_row);
+            }
+        }
+        sum = warp_sum(sum);
+        const float mul = sum * 0.0625F;
+        if (c < width) {
+            const auto dresidual_v = load<4>(dresidual + row * width + c);
+            Vec<float, 4> y_v;
+            Vec<float, 4> dx_v;
+            THUNDER_UNROLL
+            for (int e = 0; e < 4; ++e) {
+                const float mul_2 = x_v[e] * rstd_row;
+                column_sum[e] += dy_v[e] * mul_2;
+                y_v[e] = mul_2 * weight_v[e];
+                dx_v[e] = dresidual_v[e] + rstd_row * (dy_v[e] * weight_v[e] - mul_2 * mul);
+            }
+            store(y + row * width + c, y_v);
+            store(dx + row * width + c, dx_v);
+        }
+    }
+    THUNDER_SHARED(float, totals, width);
+    for (int w = 0; w < 8; ++w) {
+        if (warp() == w) {
+            if (c < width) {
+                THUNDER_UNROLL
+                for (int e = 0; e < 4; ++e) {
+                    totals[c + e] = w == 0 ? column_sum[e] : totals[c + e] + column_sum[e];
+                }
+            }
+        }
+        barrier();
+    }
+    for (int p = thread_index(); p < width; p += 256) {
+        partials[block_index() * 16 + p] = totals[p];
+    }
+}
+
+// Finishes the sums.
+THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
+    Global<const bool> first_micro_step, Global<const float> partials) {
+    constexpr int total = 16;
+    THUNDER_SHARED(float, shared, 256);
+    const int p = block_index() * 32 + lane();
+    float sum = 0.0F;
+    for (int b = warp(); p < total && b < 1; b += 8) {
+        sum += partials[b * 16 + p];
+    }
+    shared[thread_index()] = sum;
+    barrier();
+    if (warp() != 0 || p >= total) return;
+    THUNDER_UNROLL
+    for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
+    const bool first_micro_step_value = first_micro_step[0];
+    dweight[p] = first_micro_step_value ? sum : dweight_before[p] + sum;
+}
+
+// rotary_inverse:
+//   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
+//   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
+//   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
+//   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
+//   dqkv_proj5 = dv_proj
+// Replaces Mul, Slice, Neg, Concat, Add, Transpose, MatMul (model.layers.{0..1}.self_attn)
+// Blocks of their own for each part: a thread for each 2 elements; a thread for each 4 elements.
+THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const float> dk, Global<const float> sin,
+    Global<const float> cos, Global<const float> dq, Global<const float> dv_proj) {
+    if (block_index() < 1) {
+        // dqkv_proj
+        const int block = block_index();
+        constexpr int rows = 64, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 32;
+        const int i1 = row / 4 % 8;
+        const int i2 = row % 4;
+        const auto dq_v = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto dq_v_2 = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c + 2);
+        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
+        Vec<float, 2> dqkv_proj_v;
+        Vec<float, 2> dqkv_proj_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            dqkv_proj_v[e] = dq_v[e] * cos_v[e] + dq_v_2[e] * sin_v[e];
+            dqkv_proj_v_2[e] = dq_v_2[e] * cos_v_2[e] - dq_v[e] * sin_v_2[e];
+        }
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c, dqkv_proj_v);
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2, dqkv_proj_v_2);
+        return;
+    }
+    if (block_index() < 2) {
+        // dqkv_proj
+        const int block = block_index() - 1;
+        constexpr int rows = 32, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 16;
+        const int i1 = row / 2 % 8;
+        const int i2 = row % 2;
+        const auto dk_v = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto dk_v_2 = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c + 2);
+        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
+        Vec<float, 2> dqkv_proj_v;
+        Vec<float, 2> dqkv_proj_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            dqkv_proj_v[e] = dk_v[e] * cos_v[e] + dk_v_2[e] * sin_v[e];
+            dqkv_proj_v_2[e] = dk_v_2[e] * cos_v_2[e] - dk_v[e] * sin_v_2[e];
+        }
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16, dqkv_proj_v);
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18, dqkv_proj_v_2);
+        return;
+    }
+    {
+        // dqkv_proj
+        const int block = block_index() - 2;
+        constexpr int rows = 16, width = 8;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 4)) return;
+        const int row = i / (width / 4);
+        const int c = i % (width / 4) * 4;
+        const auto dv_proj_v = load<4>(dv_proj + row * width + c);
+        Vec<float, 4> dqkv_proj_v;
+        THUNDER_UNROLL
+        for (int e = 0; e < 4; ++e) {
+            dqkv_proj_v[e] = dv_proj_v[e];
+        }
+        store(dqkv_proj + row * 32 + c + 24, dqkv_proj_v);
+    }
+}

@@ -1,0 +1,13 @@
+// kernels_cuda.cu: what kernels.h declares, on a GPU: each function launches its kernels of kernels_cuda.cuh.
+#include "kernels_cuda.cuh"
+
+#include "device/cuda/launch.h"
+#include "kernels.h"
+
+void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream) {
+    launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear, tanh, dtanh);
+}
+
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
+    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
+}

@@ -1,0 +1,46 @@
+// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+#pragma once
+
+#include "device/cuda/device.h"
+
+using namespace thunder;
+
+// net_tanh_backward:
+//   dlinear = dtanh - dtanh * tanh^2
+// Replaces Tanh (net.3)
+// A thread for each 4 elements.
+THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear, Aliased<const float> tanh,
+    Aliased<const float> dtanh) {
+    constexpr int n = 64;
+    const int i = (block_index() * 256 + thread_index()) * 4;
+    if (i >= n) return;
+    const auto dtanh_v = load<4>(dtanh + i);
+    const auto tanh_v = load<4>(tanh + i);
+    Vec<float, 4> dlinear_v;
+    THUNDER_UNROLL
+    for (int e = 0; e < 4; ++e) {
+        dlinear_v[e] = dtanh_v[e] - dtanh_v[e] * (tanh_v[e] * tanh_v[e]);
+    }
+    store(dlinear + i, dlinear_v);
+}
+
+// net_relu_backward:
+//   dlinear = relu > 0 ? drelu : 0
+// Replaces Relu (net.1)
+// A thread for each 4 elements.
+THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
+    Aliased<const float> drelu) {
+    constexpr int n = 64;
+    const int i = (block_index() * 256 + thread_index()) * 4;
+    if (i >= n) return;
+    const auto relu_v = load<4>(relu + i);
+    const auto drelu_v = load<4>(drelu + i);
+    Vec<float, 4> dlinear_v;
+    THUNDER_UNROLL
+    for (int e = 0; e < 4; ++e) {
+        dlinear_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
+    }
+    store(dlinear + i, dlinear_v);
+}
