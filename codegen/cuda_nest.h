@@ -22,8 +22,8 @@ class CudaNestPrinter : public CudaElements {
     // within this nest.
     std::vector<CudaStage> print(const std::string& block = "block_index()");
 
-    // Whether a result of the kernel may lie over an operand, so that what one thread reads another might overwrite.
-    void set_in_place(bool in_place) { in_place_ = in_place; }
+    // Which results may lie over which operands: what one thread reads another might overwrite.
+    void set_in_place(std::vector<std::pair<std::size_t, std::size_t>> pairs) { in_place_ = std::move(pairs); }
 
   private:
     // ---- pointwise (cuda_pointwise.cpp) ----
@@ -47,10 +47,13 @@ class CudaNestPrinter : public CudaElements {
     void print_row(const RowPlan& plan, const Kept& kept, std::set<std::size_t> loaded,
                    const std::vector<std::string>& column_sums, const std::vector<std::string>& whole_sums,
                    Scope scope);
-    void open_row_loop(const RowPlan& plan, bool unrolled);
+    // `names`: what stands in it defines names of its own.
+    void open_row_loop(const RowPlan& plan, bool unrolled, bool names = true);
     void close_row_loop();
     // The shared memory that sums of a block of this type go through.
     std::string shared_name(DType dtype);
+    // Whether one of these stores, which one thread does, may be over what all threads of the row read.
+    bool overwrites_statistics(const std::vector<std::size_t>& stores) const;
     // The sums of a block's warps, one after another, in shared memory.
     void join_warps(const RowPlan& plan, const std::vector<std::string>& column_sums);
 
@@ -71,7 +74,7 @@ class CudaNestPrinter : public CudaElements {
     const CudaTuning& tuning_;
     std::string block_ = "block_index()";
     std::string flat_ = "c";  // the number of a column
-    bool in_place_ = false;
+    std::vector<std::pair<std::size_t, std::size_t>> in_place_;
     std::vector<bool> within_rows_;
     std::map<std::string, std::string> shared_;  // by type
     int opened_ = 0;                             // braces of a loop over a row

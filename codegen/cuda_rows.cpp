@@ -54,7 +54,7 @@ CudaNestPrinter::RowPlan CudaNestPrinter::plan_rows(std::size_t loads, std::size
     return plan;
 }
 
-void CudaNestPrinter::open_row_loop(const RowPlan& plan, bool unrolled) {
+void CudaNestPrinter::open_row_loop(const RowPlan& plan, bool unrolled, bool names) {
     const std::string thread = plan.warp ? "lane()" : "thread_index()";
     const std::string times = vector() == 1 ? "" : fmt::format(" * {}", vector());
     opened_ = 0;
@@ -63,7 +63,11 @@ void CudaNestPrinter::open_row_loop(const RowPlan& plan, bool unrolled) {
         ++opened_;
     };
     if (plan.per == 1) {
-        if (!plan.whole) open(fmt::format("if ({} < width) {{", flat_));
+        if (!plan.whole) {
+            open(fmt::format("if ({} < width) {{", flat_));
+        } else if (names) {
+            open("{");
+        }
         return;
     }
     if (!unrolled) {
@@ -176,14 +180,23 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
         close_row_loop();
     }
     if (statistics.empty()) return;
-    // All threads have read what a statistic may lie over.
-    if (in_place_ && !plan.warp) out_.line("barrier();");
+    if (overwrites_statistics(statistics)) out_.line(plan.warp ? "warp_barrier();" : "barrier();");
     out_.open(fmt::format("if ({} == 0) {{", plan.warp ? "lane()" : "thread_index()"));
     for (std::size_t s : statistics) {
         out_.line(fmt::format("{} = {};", access(outputs_[loops_.stores[s].output], loops_.store_position[s]),
                               stored_text(s, scope)));
     }
     out_.close();
+}
+
+bool CudaNestPrinter::overwrites_statistics(const std::vector<std::size_t>& stores) const {
+    for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
+        if (!within_rows_[k] || node(k).kind != Kind::load || by_column(loops_.position[k])) continue;
+        for (std::size_t s : stores)
+            for (const auto& [r, o] : in_place_)
+                if (r == loops_.stores[s].output && o == node(k).operand) return true;
+    }
+    return false;
 }
 
 std::string CudaNestPrinter::shared_name(DType dtype) {
@@ -198,7 +211,7 @@ void CudaNestPrinter::join_warps(const RowPlan& plan, const std::vector<std::str
         fmt::format("THUNDER_SHARED(float, totals, {});", count == 1 ? "width" : fmt::format("{} * width", count)));
     out_.open(fmt::format("for (int w = 0; w < {}; ++w) {{", warps));
     out_.open("if (warp() == w) {");
-    open_row_loop(plan, true);
+    open_row_loop(plan, true, false);
     const int opened = opened_;
     if (vector() > 1) {
         out_.line(unroll);
@@ -320,7 +333,7 @@ CudaStage CudaNestPrinter::rows() {
         for (std::size_t k : fixed) declare(k);
         loaded.insert(fixed.begin(), fixed.end());
         if (!fixed.empty()) {
-            open_row_loop(plan, true);
+            open_row_loop(plan, true, false);
             for (std::size_t k : fixed) load_kept(k, kept);
             close_row_loop();
         }
@@ -347,7 +360,7 @@ CudaStage CudaNestPrinter::rows() {
         if (threads > plan.threads) {
             join_warps(plan, column_sums);
         } else {
-            open_row_loop(plan, true);
+            open_row_loop(plan, true, false);
             for (std::size_t s = 0; s < column_names.size(); ++s) {
                 const std::string at = fmt::format("{} * {} + {}{}", block_, partial_width(), flat_,
                                                    s == 0 ? "" : fmt::format(" + {} * width", s));

@@ -127,7 +127,8 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     if (operands.alignment.inputs.empty()) operands.alignment.inputs.assign(kernel.inputs.size(), 16);
     if (operands.alignment.outputs.empty()) operands.alignment.outputs.assign(kernel.outputs.size(), 16);
     std::set<std::size_t> output_over, input_under;
-    for (const auto& [r, o] : in_place_pairs(kernel)) {
+    const std::vector<std::pair<std::size_t, std::size_t>> pairs = in_place_pairs(kernel);
+    for (const auto& [r, o] : pairs) {
         output_over.insert(r);
         input_under.insert(o);
     }
@@ -140,7 +141,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
         const Loops loops = loops_of(kernel, kernel.nests[k], layouts);
         SourceText text;
         CudaNestPrinter printer(loops, operands, tuning, text);
-        printer.set_in_place(!output_over.empty());
+        printer.set_in_place(pairs);
         for (CudaStage& stage : printer.print(together ? "block" : "block_index()")) {
             if (kernel.nests.size() > 1 && !together) stage.suffix = fmt::format("_{}", k + 1);
             stages.push_back(std::move(stage));

@@ -111,5 +111,35 @@ TEST(KernelInPlace, RefusesARowSumOverWhatIsReadWithinTheRows) {
               (Pairs{{0, 2}}));
 }
 
+bool together(const std::string& arguments, const std::string& ops) {
+    const Module m = parse_module("module \"m\" values\nfunc @k(" + arguments + ") -> (%y) {\n" + ops + "}\n");
+    verify(m);
+    const KernelDescription kernel = describe_kernel(m.main());
+    EXPECT_EQ(kernel.nests.size(), 2U);
+    EXPECT_EQ(in_place_pairs(kernel).size(), 1U);
+    return nests_may_run_together(kernel);
+}
+
+TEST(NestsRunTogether, WhereEachReadsWhatItStores) {
+    EXPECT_TRUE(together("%a: f32[8,3]", R"(
+  %h = slice(%a) {axis = 0, begin = 3, end = 8, step = 1} : f32[5,3]
+  %e = exp(%h) : f32[5,3]
+  %g = slice(%a) {axis = 0, begin = 0, end = 3, step = 1} : f32[3,3]
+  %y = concat(%g, %e) {axis = 0} : f32[8,3]
+)"));
+}
+
+TEST(NestsRunTogether, NotWhereOneStoresWhatAnEarlierOneReads) {
+    // The first six rows are done before the seventh is written, one after another only.
+    EXPECT_FALSE(together("%a: f32[8,3]", R"(
+  %l = slice(%a) {axis = 0, begin = 0, end = 6, step = 1} : f32[6,3]
+  %m = slice(%a) {axis = 0, begin = 6, end = 7, step = 1} : f32[1,3]
+  %s = mul(%l, %m) : f32[6,3]
+  %h = slice(%a) {axis = 0, begin = 6, end = 8, step = 1} : f32[2,3]
+  %e = exp(%h) : f32[2,3]
+  %y = concat(%s, %e) {axis = 0} : f32[8,3]
+)"));
+}
+
 }  // namespace
 }  // namespace thunderc

@@ -7,7 +7,7 @@
 //
 // Blocks and grids have one dimension. Threads of a block are a multiple of 32; every function whose name begins with
 // warp_ is called by all threads of a warp, one that begins with block_, and barrier(), by all threads of the block.
-// Sums have fixed trees and there are no atomics: the same bits in every run.
+// Sums have fixed trees and there are no atomics of floats: the same bits in every run.
 #pragma once
 
 #ifdef THUNDER_EMULATION
@@ -77,6 +77,11 @@ __device__ inline int warp() {
 // Waits for all threads of the block; what they wrote before it, to shared or device memory, all may read after it.
 __device__ inline void barrier() {
     __syncthreads();
+}
+
+// The same for the threads of a warp.
+__device__ inline void warp_barrier() {
+    __syncwarp();
 }
 
 // ---- numbers in memory ---------------------------------------------------------------------------------------------
@@ -152,6 +157,16 @@ __device__ inline void store(T* p, const Vec<T, N>& v) {
     memcpy(word, &v, sizeof(v));
     THUNDER_UNROLL
     for (int k = 0; k < words; ++k) reinterpret_cast<Word*>(p)[k] = word[k];
+}
+
+// *p += x, and what *p was before, as if no other thread did anything meanwhile. Of integers: their sum does not depend
+// on the order.
+__device__ inline std::int32_t atomic_add(std::int32_t* p, std::int32_t x) {
+    return atomicAdd(p, x);
+}
+__device__ inline std::int64_t atomic_add(std::int64_t* p, std::int64_t x) {
+    return static_cast<std::int64_t>(
+        atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(x)));
 }
 
 // ---- sums of a warp and of a block ---------------------------------------------------------------------------------

@@ -148,6 +148,7 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after,
         }
     }
     sum = warp_sum(sum);
+    warp_barrier();
     if (lane() == 0) {
         loss_weight_after[0] = loss_weight_value + sum;
     }

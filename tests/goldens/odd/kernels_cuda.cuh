@@ -107,6 +107,7 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> reduce_max, Aliased<float
         store(sigmoid_2 + row * width + c, sigmoid_2_v);
         store(cos_2 + row * width + c, cos_2_v);
     }
+    warp_barrier();
     if (lane() == 0) {
         reduce_max[row] = max;
         reduce_max_2[row] = max_2;
@@ -223,6 +224,7 @@ THUNDER_KERNEL(32) add_log_sum_rows_kernel(Aliased<float> dreduce_sum, Aliased<f
         }
         store(dreduce_sum + c, dreduce_sum_v);
     }
+    warp_barrier();
     if (lane() == 0) {
         loss_sum_after[0] = loss_sum_after_2;
     }
@@ -459,6 +461,7 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
         }
     }
     sum = warp_sum(sum);
+    warp_barrier();
     if (lane() == 0) {
         dbasins_1_level[row] = first_micro_step_value ? sum : dbasins_1_level_before[row] + sum;
     }
@@ -522,6 +525,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
         }
         store(mul + row * width + c, mul_v);
     }
+    warp_barrier();
     if (lane() == 0) {
         dbasins_0_level[row] = dbasins_0_level_2;
     }
