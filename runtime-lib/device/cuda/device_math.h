@@ -50,9 +50,26 @@ template <typename T>
 __device__ inline T max(T a, T b) {
     return a > b || a != a ? a : b;
 }
+// Of integers: they wrap around, which in C++ only unsigned ones may.
+template <typename T>
+__device__ inline T add(T a, T b) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+template <typename T>
+__device__ inline T sub(T a, T b) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+template <typename T>
+__device__ inline T mul(T a, T b) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+template <typename T>
+__device__ inline T neg(T x) {
+    return math::sub<T>(0, x);
+}
 template <typename T>
 __device__ inline T abs(T x) {
-    return x < 0 ? -x : x;
+    return x < 0 ? math::neg<T>(x) : x;
 }
 __device__ inline float abs(float x) {
     return fabsf(x);
@@ -65,15 +82,15 @@ __device__ inline double abs(double x) {
 template <typename T>
 __device__ inline T quotient(T a, T b) {
     if (b == 0) return 0;
-    return b == -1 ? static_cast<T>(0ULL - static_cast<unsigned long long>(a)) : a / b;
+    return b == -1 ? math::neg<T>(a) : a / b;
 }
 template <typename T>
 __device__ inline T pow(T base, T exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
     T result = 1;
     for (; exponent > 0; exponent /= 2) {
-        if (exponent % 2 == 1) result *= base;
-        if (exponent > 1) base *= base;
+        if (exponent % 2 == 1) result = math::mul<T>(result, base);
+        if (exponent > 1) base = math::mul<T>(base, base);
     }
     return result;
 }

@@ -244,7 +244,7 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> g
 //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
 //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
 //   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
-// Replaces Sigmoid, Mul, Transpose, MatMul (model.layers.{0..1}.mlp)
+// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgate_up_proj,
     Aliased<const float> gate_up_proj, Aliased<const float> dy) {
@@ -362,7 +362,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased
 //   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
 //   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
 //   dqkv_proj5 = dv_proj
-// Replaces Mul, Slice, Neg, Concat, Add, Transpose, MatMul (model.layers.{0..1}.self_attn)
+// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // Blocks of their own for each part: a thread for each 2 elements; a thread for each 4 elements.
 THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const float> dk, Global<const float> sin,
     Global<const float> cos, Global<const float> dq, Global<const float> dv_proj) {
