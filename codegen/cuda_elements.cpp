@@ -85,16 +85,9 @@ std::vector<bool> CudaElements::reachable(const std::vector<std::size_t>& roots)
 
 // ---- types ----
 
-std::string CudaElements::compute_type(DType dtype) {
-    return dtype == DType::bf16 ? "float" : std::string(scalar_type(dtype));
-}
-
-std::string CudaElements::memory_type(DType dtype) {
+// Descriptions widen and narrow bf16 by casts of their own.
+std::string CudaElements::type_name(DType dtype) {
     return dtype == DType::bf16 ? "bf16" : std::string(scalar_type(dtype));
-}
-
-std::string CudaElements::converted(DType memory, const std::string& text) const {
-    return memory == DType::bf16 ? "to_float(" + text + ")" : text;
 }
 
 // ---- vectors ----
@@ -201,8 +194,7 @@ void CudaElements::prepend_constants(std::string& body,
 }
 
 std::string CudaElements::load_text(std::size_t k) const {
-    const std::size_t o = node(k).operand;
-    return converted(operands_.input_types[o], access(inputs_[o], loops_.position[k]));
+    return access(inputs_[node(k).operand], loops_.position[k]);
 }
 
 void CudaElements::name_leaves(const std::vector<bool>& needed, Scope& scope) const {
@@ -223,7 +215,7 @@ std::string CudaElements::value_text(std::size_t k, Scope scope) const {
 void CudaElements::define_value(std::size_t k, Scope& scope) const {
     const std::string text = value_text(k, scope);
     const std::string name = name_for(k, scope);
-    out_.line(fmt::format("const {} {} = {};", compute_type(node(k).dtype), name, text));
+    out_.line(fmt::format("const {} {} = {};", type_name(node(k).dtype), name, text));
     scope.names[k] = name;
 }
 
@@ -236,9 +228,7 @@ void CudaElements::define_scalars(const std::vector<bool>& needed, Scope& scope)
 }
 
 std::string CudaElements::stored_text(std::size_t s, const Scope& scope) const {
-    const KernelStore& store = loops_.stores[s];
-    const std::string text = value_text(store.node, scope);
-    return operands_.output_types[store.output] == DType::bf16 ? "to_bf16(" + text + ")" : text;
+    return value_text(loops_.stores[s].node, scope);
 }
 
 void CudaElements::load_kept(std::size_t k, const Kept& kept) const {
@@ -260,17 +250,16 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
         if (!needed[k] || node(k).kind != Kind::load || scope.names.contains(k)) continue;
         const std::size_t o = node(k).operand;
-        const DType dtype = operands_.input_types[o];
         const Affine& position = loops_.position[k];
         if (auto at = kept.name.find(k); at != kept.name.end()) {
             const std::string name = at->second + (kept.several ? "[part]" : "");
             if (std::find(kept.fresh.begin(), kept.fresh.end(), k) != kept.fresh.end()) load_kept(k, kept);
-            scope.names[k] = converted(dtype, name + element);
+            scope.names[k] = name + element;
         } else if (is_vector(k)) {
             const std::string name = scope.taken.unique(inputs_[o] + "_v");
             out_.line(fmt::format("const auto {} = load<{}>({} + {});", name, vector_, inputs_[o],
                                   sum_text(position, 0, loops_.rank(), position.offset)));
-            scope.names[k] = converted(dtype, name + "[e]");
+            scope.names[k] = name + "[e]";
         }
     }
     std::map<std::size_t, std::string> vector_of;  // by store
@@ -278,7 +267,7 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
         if (!store_is_vector(s)) continue;
         const std::size_t r = loops_.stores[s].output;
         const std::string name = scope.taken.unique(outputs_[r] + "_v");
-        out_.line(fmt::format("Vec<{}, {}> {};", memory_type(operands_.output_types[r]), vector_, name));
+        out_.line(fmt::format("Vec<{}, {}> {};", type_name(operands_.output_types[r]), vector_, name));
         vector_of[s] = name;
     }
     const std::string column = variables_.back();
@@ -297,16 +286,15 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
                 (!scope.names.contains(k) || node(k).kind == Kind::load || node(k).kind == Kind::index)) {
                 const std::string text = expression(k, scope).text;
                 const std::string name = name_for(k, scope);
-                out_.line(fmt::format("const {} {} = {};", compute_type(node(k).dtype), name, text));
+                out_.line(fmt::format("const {} {} = {};", type_name(node(k).dtype), name, text));
                 scope.names[k] = name;
             }
         }
     }
     for (const Addition& a : additions) {
         const std::string text = expression(a.node, scope).text;
-        out_.line(a.max
-                      ? fmt::format("{0} = math::max<{1}>({0}, {2});", a.target, compute_type(node(a.node).dtype), text)
-                      : fmt::format("{} += {};", a.target, text));
+        out_.line(a.max ? fmt::format("{0} = math::max<{1}>({0}, {2});", a.target, type_name(node(a.node).dtype), text)
+                        : fmt::format("{} += {};", a.target, text));
     }
     for (std::size_t s : stores) {
         const std::size_t r = loops_.stores[s].output;

@@ -44,8 +44,7 @@ class CudaElements : public ElementPrinter {
     // ---- types ----
     // "int" where all indices and positions fit.
     const std::string& index_type() const { return index_type_; }
-    static std::string compute_type(DType dtype);
-    static std::string memory_type(DType dtype);
+    static std::string type_name(DType dtype);
 
     // ---- vectors ----
     // Elements of the last dimension that a thread takes at once; 1: no vectors.
@@ -85,14 +84,13 @@ class CudaElements : public ElementPrinter {
     void print_elements(const std::vector<Addition>& additions, const std::vector<std::size_t>& stores,
                         const Kept& kept, Scope scope);
 
-    std::string load_text(std::size_t k) const;  // one element, as a float where it is less in memory
+    std::string load_text(std::size_t k) const;  // one element
     std::string stored_text(std::size_t s, const Scope& scope) const;
 
     const CudaOperands& operands_;
     int vector_ = 1;
 
   private:
-    std::string converted(DType memory, const std::string& text) const;
     bool aligned(const Affine& a, DType dtype, std::int64_t base, int vector) const;
     int choose_vector() const;
 

@@ -95,7 +95,7 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
     }
     for (const auto& [k, name] : tiles)
         out_.line(
-            fmt::format("THUNDER_SHARED({}, {}, 32 * 33);", memory_type(operands_.input_types[node(k).operand]), name));
+            fmt::format("THUNDER_SHARED({}, {}, 32 * 33);", type_name(operands_.input_types[node(k).operand]), name));
     const std::string type = index_type();
     const std::string block = type == "int" ? block_ : fmt::format("static_cast<std::int64_t>({})", block_);
     out_.line(fmt::format("const {} c_first = {} % tile_columns * 32;", type, block));
@@ -136,10 +136,7 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
     }
     end();
     out_.line("barrier();");
-    for (const auto& [k, name] : tiles) {
-        const std::string element = name + "[lane() * 33 + line]";
-        scope.names[k] = operands_.input_types[node(k).operand] == DType::bf16 ? "to_float(" + element + ")" : element;
-    }
+    for (const auto& [k, name] : tiles) scope.names[k] = name + "[lane() * 33 + line]";
     loop("line", "lane()");
     print_elements({}, stores, {}, scope);
     end();

@@ -123,7 +123,7 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
             std::vector<Addition> additions;
             std::vector<std::size_t> roots;
             for (std::size_t k : at->second) {
-                const std::string type = compute_type(node(k).dtype), name = name_for(k, scope);
+                const std::string type = type_name(node(k).dtype), name = name_for(k, scope);
                 std::string start = type == "float" ? "0.0F" : "0";
                 if (node(k).op != "sum")
                     start = type == "float" ? "-math::infinity()" : fmt::format("math::lowest<{}>()", type);
@@ -200,7 +200,7 @@ bool CudaNestPrinter::overwrites_statistics(const std::vector<std::size_t>& stor
 }
 
 std::string CudaNestPrinter::shared_name(DType dtype) {
-    const std::string type = compute_type(dtype);
+    const std::string type = type_name(dtype);
     if (auto at = shared_.find(type); at != shared_.end()) return at->second;
     return shared_[type] = shared_.empty() ? "shared" : fmt::format("shared_{}", shared_.size() + 1);
 }
@@ -324,7 +324,7 @@ CudaStage CudaNestPrinter::rows() {
     auto declare = [&](std::size_t k) {
         const std::size_t o = node(k).operand;
         kept.name[k] = scope.taken.unique(inputs_[o] + "_v");
-        out_.line(array(memory_type(operands_.input_types[o]), kept.name[k]) + ";");
+        out_.line(array(type_name(operands_.input_types[o]), kept.name[k]) + ";");
     };
     std::set<std::size_t> loaded;
     if (plan.keeps) {

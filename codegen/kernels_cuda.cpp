@@ -15,7 +15,7 @@
 namespace thunderc {
 namespace {
 
-std::string type_in_memory(DType dtype) {
+std::string type_name(DType dtype) {
     return dtype == DType::bf16 ? "bf16" : std::string(scalar_type(dtype));
 }
 
@@ -116,12 +116,12 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     for (const KernelOperand& operand : kernel.outputs) {
         operands.outputs.push_back(used.unique(operand.name));
         operands.output_types.push_back(operand.type.dtype);
-        declared.push_back(fmt::format("{}* {}", type_in_memory(operand.type.dtype), operands.outputs.back()));
+        declared.push_back(fmt::format("{}* {}", type_name(operand.type.dtype), operands.outputs.back()));
     }
     for (const KernelOperand& operand : kernel.inputs) {
         operands.inputs.push_back(used.unique(operand.name));
         operands.input_types.push_back(operand.type.dtype);
-        declared.push_back(fmt::format("const {}* {}", type_in_memory(operand.type.dtype), operands.inputs.back()));
+        declared.push_back(fmt::format("const {}* {}", type_name(operand.type.dtype), operands.inputs.back()));
     }
     operands.alignment = alignment;
     if (operands.alignment.inputs.empty()) operands.alignment.inputs.assign(kernel.inputs.size(), 16);
@@ -163,9 +163,9 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
             one.arguments.push_back(name);
         };
         for (std::size_t r = 0; r < operands.outputs.size(); ++r)
-            add(type_in_memory(operands.output_types[r]), operands.outputs[r], output_over.contains(r));
+            add(type_name(operands.output_types[r]), operands.outputs[r], output_over.contains(r));
         for (std::size_t o = 0; o < operands.inputs.size(); ++o)
-            add("const " + type_in_memory(operands.input_types[o]), operands.inputs[o], input_under.contains(o));
+            add("const " + type_name(operands.input_types[o]), operands.inputs[o], input_under.contains(o));
         if (stage.partials > 0) add(stage.suffix.empty() ? "float" : "const float", "partials", false);
         one.stage = std::move(stage);
         kernels.push_back(std::move(one));
