@@ -34,7 +34,11 @@ int emit(EmitCommand o) {
     std::string missing;
     const std::vector<TensorFile> tensors = tensor_files(compiled.module, !o.no_weights, missing);
     if (o.diff) return diff_folder(o.out, files, tensors);
+    const std::string before = model_of_folder(o.out);
     write_folder(o.out, files, tensors);
+    if (!before.empty() && before != options.model_name)
+        fmt::print(stderr, "note: {} held a program of {}: it is replaced, and has to be built again\n", o.out.string(),
+                   before);
     if (!missing.empty())
         fmt::print(stderr, "note: the weights are not there ({}): the program takes them from --in or --init\n",
                    missing);

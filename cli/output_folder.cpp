@@ -17,6 +17,8 @@
 #include "compiler/support/error.h"
 #include "compiler/support/interrupt.h"
 #include "compiler/support/text_diff.h"
+#include "support/error.h"
+#include "support/json.h"
 
 namespace thunderc {
 namespace fs = std::filesystem;
@@ -242,6 +244,21 @@ void check_output_folder(const fs::path& out, bool force) {
     if (force || fs::is_empty(out, error) || read_manifest(out)) return;
     fail(fmt::format("the folder {} is in use: it holds files that thunderc did not write", out.string()),
          "choose another folder with -o, or write into this one with --force");
+}
+
+std::string model_of_folder(const fs::path& out) {
+    if (!read_manifest(out)) return "";
+    for (const char* name : {"train.json", "emit.json"}) {
+        std::ifstream file(out / name);
+        if (!file) continue;
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        try {
+            const thunder::Json options = thunder::parse_json(text, name, "");
+            if (const thunder::Json* model = options.find("model")) return model->string;
+        } catch (const thunder::Error&) {  // changed by hand: it is the user's, and no error of this command
+        }
+    }
+    return "";
 }
 
 std::vector<TensorFile> tensor_files(const Module& planned, bool weights, std::string& missing) {

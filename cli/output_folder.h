@@ -19,6 +19,9 @@ struct TensorFile {
 // Throws UserError where the folder holds something that thunderc did not write and is not its own, unless `force`.
 void check_output_folder(const std::filesystem::path& out, bool force);
 
+// The model of the program that the folder holds, as its train.json or emit.json names it; "" where it holds none.
+std::string model_of_folder(const std::filesystem::path& out);
+
 // The export's weights, if they are wanted and there, and the tables of a planned module. `missing`: the file that the
 // weights would have come from, where it is not there.
 std::vector<TensorFile> tensor_files(const Module& planned, bool weights, std::string& missing);

@@ -81,7 +81,11 @@ int train(TrainOptions o) {
     if (std::vector<StoredTensor> constants = stored_constants(twin); !constants.empty())
         tensors.push_back({"tests/reference/constants.safetensors", std::move(constants)});
     if (o.diff) return diff_folder(o.out, files, tensors);
+    const std::string before = model_of_folder(o.out);
     write_folder(o.out, files, tensors);
+    if (!before.empty() && before != emit.model_name)
+        fmt::print(stderr, "note: {} held a program of {}: it is replaced, and has to be built again\n", o.out.string(),
+                   before);
     if (!missing.empty())
         fmt::print(stderr,
                    "note: the weights are not there ({}): the program starts from random ones, or from --init\n",

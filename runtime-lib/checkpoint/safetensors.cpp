@@ -138,7 +138,11 @@ std::string StoredTensor::describe() const {
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
     const std::span<const std::byte> bytes = file_.bytes();
-    const std::string damaged = "the file is damaged, or was not written as safetensors";
+    // torch.save writes an archive, or a pickle as it did before
+    const bool torch_file = bytes.size() >= 2 && ((bytes[0] == std::byte{'P'} && bytes[1] == std::byte{'K'}) ||
+                                                  (bytes[0] == std::byte{0x80} && bytes[1] == std::byte{2}));
+    const std::string damaged = torch_file ? "where torch.save wrote it: write it with safetensors.torch.save_file"
+                                           : "the file is damaged, or was not written as safetensors";
     if (bytes.size() < 8)
         fail(cat(path, " is not a safetensors file: it has ", count_text(bytes.size(), "byte")), damaged);
     const auto header_bytes = load<std::uint64_t>(bytes.data());

@@ -43,6 +43,21 @@ TEST_F(Commands, AProgramComesWithTheProvidersOfItsCalls) {
     EXPECT_FALSE(fs::exists("naive/runtime/device/cpu/attention"));
 }
 
+TEST_F(Commands, AnotherModelsProgramIsReplacedWithANote) {
+    const std::string replaced =
+        "note: out held a program of dynamo.logits: it is replaced, and has to be built again\n";
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx -o out").status, 0);
+    Ran ran = run("train " + fixtures + "/mlp/dynamo.logits.onnx --no-weights --quiet -o out");
+    EXPECT_EQ(ran.err, "");
+    ran = run("train " + fixtures + "/llama2/dynamo.loss.onnx --quiet -o out");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.err.find(replaced), std::string::npos) << ran.err;
+    // what somebody wrote into train.json is no error here
+    write("out/train.json", "{");
+    ran = run("train " + fixtures + "/llama2/dynamo.loss.onnx --quiet -o out");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+}
+
 TEST_F(Commands, NoFileOfTheUsersIsLost) {
     const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx -o out ";
     ASSERT_EQ(run(command).status, 0);

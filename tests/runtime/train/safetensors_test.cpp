@@ -220,8 +220,14 @@ TEST_F(SafetensorsTest, SaysWhatIsWrong) {
     write_file(name, file_bytes(std::string("{\"a\":") + std::string(500, '['), ""));
     EXPECT_EQ(error_of([&] { SafetensorsFile file(name); }),
               cat("error: ", name, "'s header is not valid JSON: it nests more than 64 deep", help));
-    write_file(name, "PK\3\4 some other kind of file");
+    write_file(name, "<html> some other kind of file");
     EXPECT_EQ(error_of([&] { SafetensorsFile file(name); }), cat("error: ", name, " is not a safetensors file", help));
+    for (const char* magic : {"PK\3\4", "\x80\x02"}) {  // an archive of torch.save, and its pickle of old
+        write_file(name, std::string(magic) + " and what it holds");
+        EXPECT_EQ(error_of([&] { SafetensorsFile file(name); }),
+                  cat("error: ", name, " is not a safetensors file",
+                      "\nhelp: where torch.save wrote it: write it with safetensors.torch.save_file"));
+    }
     write_file(name, "");
     EXPECT_EQ(error_of([&] { SafetensorsFile file(name); }),
               cat("error: ", name, " is not a safetensors file: it has 0 bytes", help));
