@@ -113,6 +113,7 @@ int run(int argc, char** argv, CommandLine& command) {
     add_verify(app, action);
     add_run(app, action);
     add_data(app, action);
+    add_check(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {

@@ -1,0 +1,4 @@
+// A library that is not NVRTC.
+extern "C" int not_nvrtc() {
+    return 0;
+}
