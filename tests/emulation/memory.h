@@ -33,7 +33,9 @@ class Allocation {
     std::size_t bytes() const { return bytes_; }
     // From the host.
     void set_written(bool written);
+    void set_written(std::size_t element, bool written) { elements_[element].has_value = written; }
     bool written() const;  // all of it
+    bool written(std::size_t element) const { return elements_[element].has_value; }
 
     // What the running thread is about to do with the elements of `size` bytes from `address` on, through a parameter
     // of its kernel. Throws Fault.

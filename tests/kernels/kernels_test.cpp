@@ -8,6 +8,7 @@
 
 #include "cases.h"
 #include "codegen/kernels_cpu.h"
+#include "compare.h"
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/kernel_in_place.h"
 #include "compiler/ir/print.h"
@@ -159,36 +160,6 @@ std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, 
     std::vector<Tensor> results;
     for (Value v : f.results) results.push_back(values.at(v));
     return results;
-}
-
-// f32 against fp64: one rounding is 6e-8 of the value. Sums of a few dozen terms and polynomials of 2 to 3 ulp stay
-// within 2e-6 of the greatest element; a wrong index or factor is off by far more.
-void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, double tolerance,
-                 const std::string& what) {
-    // What is beyond f32 is infinite in it.
-    auto rounded = [tolerance](const Tensor& t, std::int64_t k) {
-        return t.floating() && tolerance > 0 ? static_cast<double>(static_cast<float>(t.at(k))) : t.at(k);
-    };
-    ASSERT_EQ(actual.size(), expected.size());
-    for (std::size_t r = 0; r < expected.size(); ++r) {
-        ASSERT_EQ(actual[r].type, expected[r].type);
-        double scale = 1;
-        for (std::int64_t k = 0; k < expected[r].size(); ++k) {
-            const double e = rounded(expected[r], k);
-            if (std::isfinite(e)) scale = std::max(scale, std::abs(e));
-        }
-        for (std::int64_t k = 0; k < expected[r].size(); ++k) {
-            const double a = actual[r].at(k);
-            const double e = rounded(expected[r], k);
-            if (std::isnan(e) || std::isinf(e)) {
-                ASSERT_TRUE(std::isnan(e) ? std::isnan(a) : a == e)
-                    << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
-            } else {
-                ASSERT_LE(std::abs(a - e), tolerance * scale)
-                    << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
-            }
-        }
-    }
 }
 
 std::vector<std::vector<std::byte>> bits(const std::vector<Tensor>& tensors) {

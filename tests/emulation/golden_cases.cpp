@@ -1,0 +1,96 @@
+#include "golden_cases.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <string>
+
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/builder.h"
+#include "compiler/pipeline.h"
+
+namespace thunderc::testing {
+namespace {
+
+struct Golden {
+    std::string name, graph;
+    Transform transform = Transform::train;
+    std::int64_t batch = 0, seq = 0;  // 0: as exported
+};
+
+// The programs of tests/goldens; then the same models where the sizes are odd, so that rows and elements are no
+// multiple of a warp, a vector or a block.
+std::vector<Golden> goldens() {
+    return {
+        {"llama2", "llama2/noopt.logits.onnx"},
+        {"mlp", "mlp/dynamo.logits.onnx"},
+        {"mlp_vjp", "mlp/dynamo.logits.onnx", Transform::vjp},
+        {"odd", "odd/tides.loss.onnx"},
+        {"llama2_3_7", "llama2/dyn.logits.onnx", Transform::train, 3, 7},
+        {"llama2_1_1", "llama2/dyn.logits.onnx", Transform::train, 1, 1},
+        {"llama2_13_5", "llama2/dyn.loss.onnx", Transform::train, 13, 5},
+        {"mlp_37", "mlp/dyn.loss.onnx", Transform::train, 37},
+    };
+}
+
+// Numbers that every function of a kernel takes: positive, where a kernel may take a root or a logarithm of one.
+Tensor numbers(const Type& type, std::mt19937_64& engine, double low) {
+    std::uniform_real_distribution<double> uniform(low, 1.5);
+    Tensor t(type);
+    for (std::int64_t k = 0; k < t.size(); ++k) {
+        const double value = uniform(engine);
+        t.set(k, type.dtype == DType::boolean ? (value > (low + 1.5) / 2 ? 1 : 0)
+                 : is_float(type.dtype)       ? static_cast<double>(static_cast<float>(value))
+                                              : std::floor(value * 4));
+    }
+    return t;
+}
+
+bool wants_positive(const Function& f) {
+    return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) {
+        return op.name == "sqrt" || op.name == "rsqrt" || op.name == "log" || op.name == "pow";
+    });
+}
+
+}  // namespace
+
+std::vector<KernelCase> golden_cases() {
+    std::vector<KernelCase> cases;
+    for (const Golden& golden : goldens()) {
+        CompileOptions options;
+        options.transform = golden.transform;
+        options.batch = golden.batch;
+        options.seq = golden.seq;
+        std::vector<PassRun> runs;
+        const Module module =
+            run_passes(import_model(std::string(FIXTURES) + "/" + golden.graph, options), pipeline(options), runs);
+        for (const Function& kernel : module.functions) {
+            if (!kernel.kind.starts_with("kernel:")) continue;
+            KernelCase c;
+            c.name = fmt::format("{}_{}", golden.name, kernel.name);
+            c.module.name = c.name;
+            c.fuse = false;  // it is one kernel already
+            Function f;
+            f.name = "main";
+            Op op;
+            op.name = "fused";
+            op.attributes.set("kernel", kernel.name);
+            std::mt19937_64 engine(cases.size() + 1);
+            for (std::size_t k = 0; k < kernel.arguments.size(); ++k) {
+                const Type& type = kernel.type(kernel.arguments[k]);
+                op.operands.push_back(f.add_argument(type, fmt::format("x{}", k)));
+                c.arguments.push_back(numbers(type, engine, wants_positive(kernel) ? 0.1 : -1.5));
+            }
+            f.argument_info.clear();
+            for (Value v : kernel.results) op.results.push_back(f.add_value(kernel.type(v), "y"));
+            f.results = op.results;
+            f.ops.push_back(std::move(op));
+            c.module.functions.push_back(std::move(f));
+            c.module.functions.push_back(kernel);
+            cases.push_back(std::move(c));
+        }
+    }
+    return cases;
+}
+
+}  // namespace thunderc::testing

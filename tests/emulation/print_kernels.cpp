@@ -1,0 +1,82 @@
+// Writes the kernels of all cases as a GPU's and, where they are a program's, as a CPU's, and a table of functions that
+// call them: the test links what this prints.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <vector>
+
+#include "codegen/kernels_cpu.h"
+#include "codegen/kernels_cuda.h"
+#include "golden_cases.h"
+#include "tests/kernels/cases.h"
+#include "variants.h"
+
+namespace thunderc::testing {
+namespace {
+
+// Calls what was declared so, by its name in the table.
+std::string list(const std::string& device, const std::string& variant, const KernelCase& c,
+                 const PrintedKernel& kernel) {
+    std::string arguments;
+    for (const KernelArgument& a : kernel.arguments)
+        arguments += fmt::format("to({}[{}]), ", a.output ? "outputs" : "inputs", a.index);
+    return fmt::format(
+        "[[maybe_unused]] const bool listed_{3} = list_kernel(\"{0}.{1}.{2}.{3}\", [](void* const* outputs, void* "
+        "const* "
+        "inputs, thunder::Stream& stream) {{ (void)outputs; (void)inputs; {3}({4}stream); }});\n",
+        device, variant, c.name, kernel.name, arguments);
+}
+
+void print(std::ostream& file, const KernelCase& c, bool cpu) {
+    const Module module = kernels_of(c);
+    for (const Variant& variant : variants(c)) {
+        std::string gpu_text, cpu_text, gpu_table, cpu_table;
+        for (const Function& function : module.functions) {
+            if (!function.kind.starts_with("kernel:")) continue;
+            const KernelDescription description = describe_kernel(function);
+            const KernelLayouts layouts = layouts_of(variant, description);
+            const PrintedKernel twin = print_kernel_cpu(description, layouts);
+            const PrintedCudaKernel kernel =
+                print_kernel_cuda(description, layouts, alignment_of(variant, description), {}, "a test's ops");
+            gpu_text += kernel.device + twin.declaration + kernel.launcher + "\n";
+            gpu_table += list("gpu", variant.name, c, twin);
+            cpu_text += twin.declaration + twin.definition + "\n";
+            cpu_table += list("cpu", variant.name, c, twin);
+        }
+        file << fmt::format("namespace gpu_{}_{} {{\n\n{}{}\n}}  // namespace\n\n", variant.name, c.name, gpu_text,
+                            gpu_table);
+        if (cpu)
+            file << fmt::format("namespace cpu_{}_{} {{\n\n{}{}\n}}  // namespace\n\n", variant.name, c.name, cpu_text,
+                                cpu_table);
+    }
+}
+
+int run(int argc, char** argv) {
+    if (argc < 2) {
+        std::cerr << "usage: print_emulated_kernels FILE.cpp...\n";
+        return 2;
+    }
+    std::vector<std::ofstream> out;
+    for (int k = 1; k < argc; ++k) {
+        out.emplace_back(argv[k]);
+        out.back() << kernels_cpu_prologue()
+                   << "#include \"device/cuda/device.h\"\n#include \"device/cuda/launch.h\"\n"
+                      "#include \"tests/kernels/kernel_table.h\"\n\nusing namespace thunder;\n\n";
+    }
+    std::size_t next = 0;
+    for (const KernelCase& c : kernel_cases()) print(out[next++ % out.size()], c, false);
+    for (const KernelCase& c : golden_cases()) print(out[next++ % out.size()], c, true);
+    for (std::ofstream& file : out) {
+        file.close();
+        if (!file) return 1;
+    }
+    return 0;
+}
+
+}  // namespace
+}  // namespace thunderc::testing
+
+int main(int argc, char** argv) {
+    return thunderc::testing::run(argc, argv);
+}

@@ -1,0 +1,45 @@
+// Numbers of kernels against those of the evaluator.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/tensor.h"
+
+namespace thunderc::testing {
+
+// f32 against fp64: one rounding is 6e-8 of the value. Sums of a few dozen terms and polynomials of 2 to 3 ulp stay
+// within 2e-6 of the greatest element; a wrong index or factor is off by far more.
+inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, double tolerance,
+                        const std::string& what) {
+    // What is beyond f32 is infinite in it.
+    auto rounded = [tolerance](const Tensor& t, std::int64_t k) {
+        return t.floating() && tolerance > 0 ? static_cast<double>(static_cast<float>(t.at(k))) : t.at(k);
+    };
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t r = 0; r < expected.size(); ++r) {
+        ASSERT_EQ(actual[r].type, expected[r].type);
+        double scale = 1;
+        for (std::int64_t k = 0; k < expected[r].size(); ++k) {
+            const double e = rounded(expected[r], k);
+            if (std::isfinite(e)) scale = std::max(scale, std::abs(e));
+        }
+        for (std::int64_t k = 0; k < expected[r].size(); ++k) {
+            const double a = actual[r].at(k);
+            const double e = rounded(expected[r], k);
+            if (std::isnan(e) || std::isinf(e)) {
+                ASSERT_TRUE(std::isnan(e) ? std::isnan(a) : a == e)
+                    << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
+            } else {
+                ASSERT_LE(std::abs(a - e), tolerance * scale)
+                    << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
+            }
+        }
+    }
+}
+
+}  // namespace thunderc::testing
