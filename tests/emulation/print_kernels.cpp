@@ -37,8 +37,8 @@ void print(std::ostream& file, const KernelCase& c, bool cpu) {
             const KernelDescription description = describe_kernel(function);
             const KernelLayouts layouts = layouts_of(variant, description);
             const PrintedKernel twin = print_kernel_cpu(description, layouts);
-            const PrintedCudaKernel kernel =
-                print_kernel_cuda(description, layouts, alignment_of(variant, description), {}, "a test's ops");
+            const PrintedCudaKernel kernel = print_kernel_cuda(description, layouts, alignment_of(variant, description),
+                                                               {variant.multiprocessors}, "a test's ops");
             gpu_text += kernel.device + twin.declaration + kernel.launcher + "\n";
             gpu_table += list("gpu", variant.name, c, twin);
             cpu_text += twin.declaration + twin.definition + "\n";

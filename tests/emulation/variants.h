@@ -16,15 +16,16 @@ inline Module kernels_of(const KernelCase& c) {
 
 struct Variant {
     std::string name;
-    bool strided = false;  // rows apart
-    bool aligned = true;   // to 16 bytes; otherwise to an element, and no more
+    bool strided = false;       // rows apart
+    bool aligned = true;        // to 16 bytes; otherwise to an element, and no more
+    int multiprocessors = 132;  // of the GPU that grids are cut for: with few of them a thread has more of a row
 };
 
 inline std::vector<Variant> variants(const KernelCase& c) {
-    std::vector<Variant> all = {{"dense", false, true}};
+    std::vector<Variant> all = {{"dense"}, {"small", false, true, 1}};
     if (c.strided) {
         all.push_back({"strided", true, true});
-        all.push_back({"unaligned", false, false});
+        all.push_back({"unaligned", false, false, 1});
     }
     return all;
 }

@@ -174,6 +174,15 @@ std::vector<KernelCase> pattern_cases() {
             return Values{b.op("reduce_max", {v[0]}, {{"axes", Dims{0}}, {"keep_dims", false}})};
         }));
     }
+    // Rows past a warp of a GPU, and past what a block's registers hold.
+    for (const std::int64_t width : {std::int64_t{1300}, std::int64_t{14000}}) {
+        const Type x = f32({3, width}), w = f32({width}), s = f32({3});
+        cases.push_back(make_case(fmt::format("rms_norm_backward_wide_{}", width),
+                                  {{"dy", x}, {"x", x}, {"weight", w}, {"rstd", s}}, rms_norm_backward));
+        cases.push_back(make_case(fmt::format("layer_norm_forward_wide_{}", width),
+                                  {{"x", x}, {"weight", w}, {"bias", w}}, layer_norm_forward));
+        cases.push_back(make_case(fmt::format("softmax_wide_{}", width), {{"x", x}}, softmax));
+    }
     cases.push_back(
         make_case("rms_norm_three_dims", {{"x", f32({2, 9, 12})}, {"weight", f32({12})}}, rms_norm_forward));
     cases.push_back(make_case("rotary_heads", {{"x", f32({2, 5, 18})}, {"cos", f32({5, 6})}, {"sin", f32({5, 6})}},
