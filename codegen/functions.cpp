@@ -92,6 +92,7 @@ void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
                            : fmt::format("{}{}", body.module_class.empty() ? "" : body.module_class + ": ", body.scope);
     if (!where.empty()) out.comment(where);
     out.open(signature(body) + " {");
+    out.line(fmt::format("const Range range(\"{}\");  // as a GPU's profilers show it", identifier(body.name)));
     locals(out, frame);
     statements(out, frame);
     out.close();

@@ -139,7 +139,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     std::vector<std::string>& out = found->second;
     out.resize(function.values.size());
     UsedNames used({"stream", "scratch", "gradient", "layer", "w", "g", "saved", "arenas_", "arenas", "at", "B", "T",
-                    "copy", "fill_zero"});
+                    "copy", "fill_zero", "range"});
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
     for (const Function& f : module_->functions) {

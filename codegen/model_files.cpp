@@ -250,6 +250,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
     for (const auto& [header, what] : headers_of_calls(module))
         out.line(fmt::format("{:<33}// {}", fmt::format("#include \"{}\"", header), what));
+    if (trains) out.line("#include \"optim/step_scalars.h\"  // what changes from step to step, on the device");
     out.blank();
     out.line("using namespace thunder;");
     for (const Function& f : module.functions) {
@@ -259,8 +260,9 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.open(
             fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
         out.line("[[maybe_unused]] Stream& stream = stream_;");
+        out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(identifier(f.name))));
         if (step) {
-            out.line("arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;");
+            out.line("begin_micro_step(arenas_.scalars, gradient, stream);");
             out.comment(fmt::format("The trainer has set arenas_.scalars->dloss: 1 / {}.",
                                     weighted_loss(layout) ? "loss_weight, summed over the step's micro-batches"
                                                           : "the number of micro-batches in the step"));

@@ -1,5 +1,6 @@
 // Trains the model: one step is the weight of its loss, forward and backward for each micro-batch, and an update.
 #include "device/check_cpu.h"  // tells a CPU that lacks what this was built for
+#include "device/stream.h"     // Graph: a part of a step that is the same each time
 #include "model.h"             // Model: forward, backward and update of this graph; PROGRAM: its parameters and inputs
 #include "support/error.h"     // what was thrown becomes one message
 #include "train/options.h"     // the command line
@@ -11,20 +12,27 @@ int main(int argc, char** argv) try {
     if (!options) return 0;  // --help
     thunder::Trainer trainer(PROGRAM, *options);
     Model model(trainer.arenas(), trainer.stream());
+    // On a GPU each part of the step is captured once and replayed.
+    thunder::Stream& stream = trainer.stream();
+    thunder::Graph weigh, first, further, update;
 
     while (trainer.begin_step()) {
         // A mean over the step's tokens needs their number before the first backward pass.
         for (std::int64_t micro = 0; PROGRAM.weighted_loss && micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
-            model.loss_weight();
+            weigh.run(stream, [&] { model.loss_weight(); });
         }
         trainer.set_loss_gradient();
         for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
-            model.forward_backward(micro == 0 ? thunder::Gradient::overwrite : thunder::Gradient::add);
+            if (micro == 0) {
+                first.run(stream, [&] { model.forward_backward(thunder::Gradient::overwrite); });
+            } else {
+                further.run(stream, [&] { model.forward_backward(thunder::Gradient::add); });
+            }
         }
         trainer.gradients_are_ready();
-        model.update();
+        update.run(stream, [&] { model.update(); });
         trainer.end_step();
     }
     return trainer.finish();

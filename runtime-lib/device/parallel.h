@@ -24,7 +24,8 @@ inline void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
     if (n <= 0) return;
     grain = std::max<std::int64_t>(grain, 1);
 #ifdef _OPENMP
-    // Always the whole team, even where some of it finds nothing to do: libgomp ends the threads that a smaller one spares.
+    // Always the whole team, even where some of it finds nothing to do: libgomp ends the threads that a smaller one
+    // spares.
     if (n > grain && omp_get_max_threads() > 1 && !omp_in_parallel()) {
         const std::int64_t units = (n + grain - 1) / grain;
 #pragma omp parallel

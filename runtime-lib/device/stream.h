@@ -1,7 +1,9 @@
 // The device, its memory, its streams of work and the events between them.
 //
 // On a CPU the compute stream is the calling thread with its OpenMP team: a call has done its work when it returns, and
-// waiting for it costs nothing. The interface is that of an asynchronous device, so that one host program serves both.
+// waiting for it costs nothing. On a GPU calls are put into a queue and return at once. The interface is that of the
+// asynchronous one, so that one host program serves both: memory of the device is reached through streams alone (copy
+// and fill_zero in menu.h), never by following a pointer.
 // Every file of a program reads this header: it includes little, so that programs are built in seconds.
 #pragma once
 
@@ -11,8 +13,8 @@
 
 namespace thunder {
 
-// Memory of the device for one arena: zeroed, aligned to 2 MiB and, where the system allows it, in huge pages. Its
-// pages are first touched by the threads that will work on them.
+// Memory of the device for one arena, zeroed; on a CPU aligned to 2 MiB and, where the system allows it, in huge pages,
+// first touched by the threads that will work on it. Or memory of the host for copies (Device::allocate_staging).
 class Memory {
   public:
     Memory() = default;
@@ -35,28 +37,53 @@ class Memory {
     friend class Device;
     std::byte* data_ = nullptr;
     std::size_t bytes_ = 0;
-    std::size_t mapped_ = 0;
+    std::size_t mapped_ = 0;  // bytes that the host sees; 0: a GPU's memory
+};
+
+// What the command line says of the device.
+struct DeviceOptions {
+    int threads = 0;  // of the host; 0 takes what OpenMP would (OMP_NUM_THREADS, or the cores this process may use)
+
+    // of a GPU
+    bool graphs = true;     // a step is captured once and replayed
+    bool tf32 = false;      // f32 products round their factors to 10 bits of mantissa
+    bool autotune = false;  // the fastest of several plans of each product is looked for at start
+    bool profile = false;   // each call is timed, by itself
+    std::string folder{};   // of the program: what autotuning finds is kept there
 };
 
 class Device {
   public:
-    // threads: of the compute stream; 0 takes what OpenMP would (OMP_NUM_THREADS, or the cores this process may use).
-    // Fails with a message where the CPU lacks what the program was built for.
+    // Fails with a message where the machine lacks what the program was built for.
+    explicit Device(const DeviceOptions& options);
     explicit Device(int threads = 0);
     ~Device();
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
-    int threads() const { return threads_; }
+    int threads() const { return options_.threads; }
+    const DeviceOptions& options() const { return options_; }
 
+    // Fails where the device has less memory than a program of that many bytes takes; `plan` says what they are, on one
+    // line. Nothing is taken yet.
+    void check_room(std::size_t bytes, const std::string& plan);
     // Memory for an arena; 0 bytes are allowed. Fails with the number of bytes where the system has not that much.
     Memory allocate(std::size_t bytes);
+    // Memory of the host that a stream copies from or to while the host goes on.
+    Memory allocate_staging(std::size_t bytes);
 
+    bool is_gpu() const;
     // One line for the log: what computes, with how many threads and whose products.
     std::string describe() const;
+    // What --profile found: a table, or "" where calls are not timed on this device.
+    std::string profile_report() const;
+
+    struct Native;
+    Native* native() const { return native_; }  // what the device's own files keep
 
   private:
-    int threads_ = 1;
+    DeviceOptions options_;
+    Native* native_ = nullptr;
 };
 
 // A point in a stream's work that another stream can wait for. Recording again moves the point forward.
@@ -67,6 +94,12 @@ class Event {
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
+    // Whether the stream has come to the last recording. At once where there is none.
+    bool is_complete() const;
+    // The host waits until it has.
+    void synchronize() const;
+
+    // Streams that are threads of this process share what follows.
     // Says that one more recording is on its way, and which one that is. On the thread that issues the work.
     std::uint64_t issue();
     // The last one issued: what a wait issued now has to wait for.
@@ -76,9 +109,11 @@ class Event {
     // Blocks the calling thread until that recording was completed; 0 is at once.
     void wait_for(std::uint64_t recording) const;
 
+    struct Native;
+    Native* native() const { return native_; }
+
   private:
-    struct Counters;
-    Counters* counters_;
+    Native* native_;
 };
 
 // What a library keeps for a stream: compiled products and the like. Each provider derives its own.
@@ -96,10 +131,10 @@ class Stream {
     Device& device() const { return device_; }
     int threads() const { return device_.threads(); }
 
-    void record(Event& event) { event.complete(event.issue()); }
-    void wait(const Event& event) { event.wait_for(event.issued()); }
+    void record(Event& event);
+    void wait(const Event& event);
     // Returns when all work issued to this stream is done.
-    void synchronize() {}
+    void synchronize();
 
     // Workspace of the call that runs now, aligned to 64 bytes; its content is lost with the next call. It grows with
     // the first step and then stays.
@@ -111,12 +146,52 @@ class Stream {
     ProviderCache* products() { return products_; }
     void keep_products(ProviderCache* cache) { products_ = cache; }
 
+    struct Native;
+    Native* native() const { return native_; }
+
   private:
     std::byte* grow(Memory& memory, std::size_t bytes);
 
     Device& device_;
     Memory workspace_, library_scratch_;
     ProviderCache* products_ = nullptr;
+    Native* native_ = nullptr;
+};
+
+// A part of a step that is issued in the same way each time. On a CPU issuing it is doing it. On a GPU the second time
+// is captured as a graph (the first lets libraries make their plans and take their memory), which later times replay:
+// what the part is given by value must be the same each time.
+class Graph {
+  public:
+    Graph();
+    ~Graph();
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+
+    template <typename Issue>
+    void run(Stream& stream, Issue&& issue) {
+        if (replay(stream)) return;
+        const bool capturing = begin(stream);
+        issue();
+        if (capturing) end(stream);
+    }
+
+  private:
+    bool replay(Stream& stream);
+    bool begin(Stream& stream);
+    void end(Stream& stream);
+
+    struct Native;
+    Native* native_ = nullptr;
+};
+
+// Names what is issued in its lifetime, for a GPU's profilers: a block, or a phase of the step.
+class Range {
+  public:
+    explicit Range(const char* name);
+    ~Range();
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
 };
 
 }  // namespace thunder

@@ -5,6 +5,9 @@
 
 namespace thunder {
 
+class Stream;
+enum class Gradient : std::uint8_t;
+
 struct StepScalars {
     // written by the host before a step; in double, since 1 - beta of a float has lost what PyTorch's has
     double learning_rate = 0;
@@ -22,9 +25,16 @@ struct StepScalars {
     float grad_norm = 0;    // of all gradients, before clipping
     float clip_factor = 1;  // what the optimizer multiplies gradients with
 
-    // known to the host
+    // written as the host says
     bool first_micro_step = true;  // gradients are overwritten, not added to
     bool decay_all = false;        // weight decay on vectors as well
 };
+
+// The host follows no pointer to StepScalars: it writes and reads copies of them, and asks for what stands here.
+
+// scalars->first_micro_step: whether this micro-step's gradients overwrite what was there.
+void begin_micro_step(StepScalars* scalars, Gradient gradient, Stream& stream);
+// scalars->dloss = 1 / scalars->loss_weight.
+void seed_loss(StepScalars* scalars, Stream& stream);
 
 }  // namespace thunder

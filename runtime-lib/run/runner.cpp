@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <vector>
@@ -73,6 +74,8 @@ struct Runner::State {
                                       &arenas.constants,  &arenas.batch,     &arenas.results};
         const std::size_t sizes[] = {bytes.parameters, bytes.gradients, bytes.saved,  bytes.scratch,
                                      bytes.constants,  bytes.batch,     bytes.results};
+        const std::size_t total = std::accumulate(std::begin(sizes), std::end(sizes), std::size_t{0});
+        device.check_room(total, cat("the function wants ", bytes_text(total)));
         for (std::size_t i = 0; i < std::size(places); ++i) {
             memory.push_back(device.allocate(sizes[i]));
             *places[i] = memory.back().data();

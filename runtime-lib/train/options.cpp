@@ -180,6 +180,15 @@ std::vector<Flag> make_flags() {
         text(&Options::dump_gradients));
     add("save", "FILE", "write the parameters at the end, as safetensors", text(&Options::save));
 
+    group = "On a GPU";
+    add("tf32", "", "f32 products on tensor cores, which round their factors to 10 bits of mantissa",
+        flag(&Options::tf32));
+    add("autotune", "", "try several plans of each product at start; what is found is kept beside the program",
+        flag(&Options::autotune));
+    add("no-cuda-graph", "", "issue each step's calls one by one, instead of replaying a captured step",
+        flag(&Options::no_cuda_graph));
+    add("profile", "", "time each call, and print a table at the end", flag(&Options::profile));
+
     group = "Other";
     add("threads", "N", "threads of this process (default: the cores of this host, divided by the ranks on it)",
         [](Options& o, const std::string& value, const Place& place) {

@@ -52,6 +52,9 @@ struct Options {
     int threads = 0;  // 0: the cores of this host, over the ranks on it
     bool quiet = false;
 
+    // of a GPU
+    bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;
+
     std::string program_folder;  // where train.json, weights and constants lie
 };
 

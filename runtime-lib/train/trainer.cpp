@@ -8,6 +8,8 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -49,6 +51,27 @@ int default_threads(const Communicator& communicator) {
     if (std::getenv("OMP_NUM_THREADS") != nullptr) return 0;
     const auto cores = omp_get_num_procs();
     return communicator.ranks_on_this_host() == 1 ? 0 : std::max(1, cores / communicator.ranks_on_this_host());
+}
+
+DeviceOptions device_options(const Options& options, const Communicator& communicator) {
+    return {.threads = options.threads > 0 ? options.threads : default_threads(communicator),
+            .graphs = !options.no_cuda_graph,
+            .tf32 = options.tf32,
+            .autotune = options.autotune,
+            .profile = options.profile,
+            .folder = options.program_folder};
+}
+
+// What asks a GPU for something, of what the command line says: "--tf32, --profile".
+std::string gpu_options(const Options& options) {
+    std::string names;
+    const std::pair<const char*, bool> flags[] = {{"--tf32", options.tf32},
+                                                  {"--autotune", options.autotune},
+                                                  {"--no-cuda-graph", options.no_cuda_graph},
+                                                  {"--profile", options.profile}};
+    for (const auto& [name, given] : flags)
+        if (given) names += cat(names.empty() ? "" : ", ", name);
+    return names;
 }
 
 // The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
@@ -106,12 +129,25 @@ std::uint64_t parameter_count(const ProgramSpec& program) {
 }  // namespace
 
 struct Trainer::State {
+    // A micro-batch on its way to the device.
+    struct Staged {
+        Memory memory;
+        Event taken;  // the device has it: the memory may be written again
+    };
+
+    // A step that was issued: its StepScalars on their way to the device, and back.
+    struct StepInFlight {
+        Memory memory;  // two of them: as sent, as read
+        Event arrived;
+        double began = 0;  // in milliseconds
+    };
+
     State(const ProgramSpec& p, const Options& o)
         : program(p),
           options(o),
           communicator(make_communicator()),
           console(options.quiet || communicator->rank() != 0),
-          device(options.threads > 0 ? options.threads : default_threads(*communicator)),
+          device(device_options(options, *communicator)),
           stream(device),
           segments(make_segments(program, options.decay)) {
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
@@ -130,16 +166,64 @@ struct Trainer::State {
         scalar_memory = device.allocate(sizeof(StepScalars));
         arenas.scalars = scalar_memory.at<StepScalars>(0);
         arenas.segments = segments;
-        host_batch.resize(arena_bytes(program, Arena::batch));
+        for (Staged& batch : batches) batch.memory = device.allocate_staging(arena_bytes(program, Arena::batch));
+        for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * sizeof(StepScalars));
     }
 
+    std::byte* scalars() const { return reinterpret_cast<std::byte*>(arenas.scalars); }
+
     StepScalars read_scalars() {
-        StepScalars scalars;
-        from_device(&scalars, reinterpret_cast<const std::byte*>(arenas.scalars), sizeof scalars, stream);
-        return scalars;
+        StepScalars read;
+        from_device(&read, scalars(), sizeof read, stream);
+        return read;
     }
-    void write_scalars(const StepScalars& scalars) {
-        to_device(reinterpret_cast<std::byte*>(arenas.scalars), &scalars, sizeof scalars, stream);
+
+    StepInFlight& in_flight(std::int64_t step) { return in_flights[static_cast<std::size_t>(step % 2)]; }
+
+    void check_weight(const StepScalars& read) const {
+        if (!program.weighted_loss || read.loss_weight > 0) return;
+        fail(cat("the batch of step ", read.step,
+                 " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
+             "look at the labels of this step");
+    }
+
+    // Logs the steps that are done, oldest first, until at most `left` are unfinished. On a device that works while the
+    // host goes on, a step is logged while the next one runs.
+    void report_steps(std::int64_t left) {
+        for (; reported < progress.step; ++reported) {
+            StepInFlight& step = in_flight(reported);
+            // Ranks log in the same order as they add: when another rank's step is done does not change it.
+            const bool waits = progress.step - reported > left;
+            if (!waits && (communicator->world() > 1 || !step.arrived.is_complete())) return;
+            step.arrived.synchronize();
+            report_step(step);
+        }
+    }
+
+    void report_step(const StepInFlight& step) {
+        StepScalars read;
+        std::memcpy(&read, step.memory.data() + sizeof read, sizeof read);
+        const double now = steady_ms(), since = std::max(step.began, last_report);
+        last_report = now;
+        check_weight(read);
+        communicator->all_reduce_sum({&read.loss_sum, 1});
+        StepReport report;
+        report.step = read.step;
+        report.loss = static_cast<double>(read.loss_sum) * static_cast<double>(read.dloss);
+        report.grad_norm = read.grad_norm;
+        report.lr = learning_rate(options, report.step);
+        report.tokens = program.tokens * cut.micro_steps * cut.world;
+        report.ms = now - since;
+        const std::string help =
+            "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
+        if (!std::isfinite(report.loss))
+            fail(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
+        if (!std::isfinite(report.grad_norm))
+            fail(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
+                     ", where the loss is ", digits("%.6g", report.loss)),
+                 help);
+        if (log) log->write(report);
+        console.step(report, options.steps);
     }
 
     // Parameters and optimizer state: from a checkpoint, or from where --init says.
@@ -222,14 +306,17 @@ struct Trainer::State {
     TrainingArenas arenas;
     BatchCut cut;
     std::unique_ptr<BatchSource> source;
-    std::vector<std::byte> host_batch;
+    std::array<Staged, 2> batches;
+    std::size_t next_batch = 0;  // of them
+    std::array<StepInFlight, 2> in_flights;
     std::optional<JsonLog> log;
     Progress progress;
 
     std::int64_t first_step = 0;          // of this process
     std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
     std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
-    double began = 0;                     // of this step, in milliseconds
+    std::int64_t reported = 0;            // steps that were logged, by this process or an earlier one
+    double last_report = 0;               // in milliseconds
 };
 
 Trainer::Trainer(const ProgramSpec& program, const Options& options)
@@ -238,17 +325,21 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
+    if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
+        s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
     // What is wrong with the batches or with where results go is said before gigabytes are read.
     s.source = make_batch_source(program, s.options, s.cut);
     if (s.is_first_rank()) {
         for (const std::string& path : {s.options.save, s.options.dump_gradients}) check_writable(path);
     }
     s.console.line(memory_text(program));
+    const auto& sizes = program.arena_bytes;
+    s.device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program));
     s.allocate();
     s.start();
     if (s.options.seed != options.seed) s.source = make_batch_source(program, s.options, s.cut);
     s.console.line(cat(s.source->describe(), "; ", s.cut.global_rows(), " rows a step"));
-    s.first_step = s.progress.step;
+    s.first_step = s.reported = s.progress.step;
     if (s.is_first_rank() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
     if (s.first_step >= s.options.steps)
         s.console.line(cat(s.first_step, " steps are done, --steps is ", s.options.steps, ": nothing to train"));
@@ -270,8 +361,9 @@ std::int64_t Trainer::micro_steps() const {
 bool Trainer::begin_step() {
     State& s = *state_;
     if (interrupted_by != 0 || s.progress.step >= s.options.steps) return false;
-    s.began = steady_ms();
     const std::int64_t step = s.progress.step;
+    State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
+    in_flight.began = steady_ms();
     const Options& o = s.options;
     StepScalars scalars;
     scalars.learning_rate = learning_rate(o, step);
@@ -285,7 +377,9 @@ bool Trainer::begin_step() {
     scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;
-    s.write_scalars(scalars);
+    if (!s.program.weighted_loss) scalars.dloss = 1 / static_cast<float>(s.cut.micro_steps * s.cut.world);
+    std::memcpy(in_flight.memory.data(), &scalars, sizeof scalars);
+    copy(s.scalars(), in_flight.memory.data(), sizeof scalars, s.stream);
     s.loaded_micro_step = -1;
     return true;
 }
@@ -293,63 +387,48 @@ bool Trainer::begin_step() {
 void Trainer::load_batch(std::int64_t micro_step) {
     State& s = *state_;
     if (s.loaded_micro_step == micro_step) return;
-    s.source->load(s.progress.step, s.progress.data_position, micro_step, s.host_batch);
-    to_device(s.arenas.batch, s.host_batch.data(), s.host_batch.size(), s.stream);
+    State::Staged& batch = s.batches[s.next_batch];
+    s.next_batch = (s.next_batch + 1) % s.batches.size();
+    batch.taken.synchronize();
+    s.source->load(s.progress.step, s.progress.data_position, micro_step, {batch.memory.data(), batch.memory.bytes()});
+    copy(s.arenas.batch, batch.memory.data(), batch.memory.bytes(), s.stream);
+    s.stream.record(batch.taken);
     s.loaded_micro_step = micro_step;
 }
 
 void Trainer::set_loss_gradient() {
     State& s = *state_;
-    StepScalars scalars = s.read_scalars();
-    if (s.program.weighted_loss) {
-        s.communicator->all_reduce_sum({&scalars.loss_weight, 1});
-        if (!(scalars.loss_weight > 0)) {
-            fail(cat("the batch of step ", s.progress.step,
-                     " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
-                 "look at the labels of this step");
-        }
-        scalars.dloss = 1 / scalars.loss_weight;
-    } else {
-        scalars.dloss = 1 / static_cast<float>(s.cut.micro_steps * s.cut.world);
+    if (!s.program.weighted_loss) return;  // the step began with it
+    if (s.communicator->world() > 1) {
+        float weight = s.read_scalars().loss_weight;
+        s.communicator->all_reduce_sum({&weight, 1});
+        to_device(reinterpret_cast<std::byte*>(&s.arenas.scalars->loss_weight), &weight, sizeof weight, s.stream);
     }
-    s.write_scalars(scalars);
+    seed_loss(s.arenas.scalars, s.stream);
 }
 
 void Trainer::gradients_are_ready() {
     State& s = *state_;
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
+    s.check_weight(s.read_scalars());
     s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, true);
 }
 
 void Trainer::end_step() {
     State& s = *state_;
-    s.stream.synchronize();
-    StepScalars scalars = s.read_scalars();
-    s.communicator->all_reduce_sum({&scalars.loss_sum, 1});
-    StepReport report;
-    report.step = s.progress.step;
-    report.loss = static_cast<double>(scalars.loss_sum) * static_cast<double>(scalars.dloss);
-    report.grad_norm = scalars.grad_norm;
-    report.lr = learning_rate(s.options, report.step);
-    report.tokens = s.program.tokens * s.cut.micro_steps * s.cut.world;
-    report.ms = steady_ms() - s.began;
-    const std::string help =
-        "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
-    if (!std::isfinite(report.loss)) fail(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
-    if (!std::isfinite(report.grad_norm))
-        fail(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
-                 ", where the loss is ", digits("%.6g", report.loss)),
-             help);
-    if (s.log) s.log->write(report);
-    s.console.step(report, s.options.steps);
-
+    State::StepInFlight& in_flight = s.in_flight(s.progress.step);
+    copy(in_flight.memory.data() + sizeof(StepScalars), s.scalars(), sizeof(StepScalars), s.stream);
+    s.stream.record(in_flight.arrived);
     ++s.progress.step;
     s.progress.data_position += s.cut.global_rows();
-    if (s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0) s.save_checkpoint();
+    const bool saves = s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0;
+    s.report_steps(saves ? 0 : 1);  // a step whose loss is no number is in no checkpoint
+    if (saves) s.save_checkpoint();
 }
 
 int Trainer::finish() {
     State& s = *state_;
+    s.report_steps(0);
     const int signal = interrupted_by;
     const bool trained = s.progress.step > s.first_step;
     if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
@@ -357,6 +436,7 @@ int Trainer::finish() {
         s.console.line(cat("interrupted after ", count_text(static_cast<std::uint64_t>(s.progress.step), "step")));
         return 128 + signal;
     }
+    if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (!s.options.save.empty()) {
         s.save_parameter_arena(s.options.save, s.arenas.parameters, false);
         s.console.line(cat("parameters in ", s.options.save));

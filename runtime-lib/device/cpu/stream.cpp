@@ -41,13 +41,35 @@ Memory::~Memory() {
     if (data_ != nullptr) munmap(data_, mapped_);
 }
 
-Device::Device(int threads) : threads_(threads > 0 ? threads : omp_get_max_threads()) {
+Device::Device(const DeviceOptions& options) : options_(options) {
     check_cpu();
+    if (options_.threads <= 0) options_.threads = omp_get_max_threads();
     omp_set_dynamic(0);
-    omp_set_num_threads(threads_);
+    omp_set_num_threads(options_.threads);
 }
 
+Device::Device(int threads)
+    : Device([&] {
+          DeviceOptions options;
+          options.threads = threads;
+          return options;
+      }()) {}
 Device::~Device() = default;
+
+// A system may promise more than it has: what is wanted is found out by asking for it.
+void Device::check_room(std::size_t, const std::string&) {}
+
+Memory Device::allocate_staging(std::size_t bytes) {
+    return allocate(bytes);
+}
+
+bool Device::is_gpu() const {
+    return false;
+}
+
+std::string Device::profile_report() const {
+    return "";
+}
 
 Memory Device::allocate(std::size_t bytes) {
     Memory memory;
@@ -72,7 +94,7 @@ Memory Device::allocate(std::size_t bytes) {
 #endif
     // Pages are zero when the system first gives them; who touches a page decides which memory node it lies on.
     const auto pages = static_cast<std::int64_t>(length / page);
-#pragma omp parallel for schedule(static) num_threads(threads_) if (pages > 64)
+#pragma omp parallel for schedule(static) num_threads(options_.threads) if (pages > 64)
     for (std::int64_t i = 0; i < pages; ++i)
         *reinterpret_cast<volatile char*>(base + static_cast<std::size_t>(i) * page) = 0;
     memory.data_ = base;
@@ -83,7 +105,7 @@ Memory Device::allocate(std::size_t bytes) {
 
 std::string Device::describe() const {
     const unsigned features = built_for();
-    std::string text = "cpu, " + std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads");
+    std::string text = "cpu, " + std::to_string(threads()) + (threads() == 1 ? " thread" : " threads");
     if ((features & cpu_avx512f) != 0) {
         text += ", AVX-512";
     } else if ((features & cpu_avx2) != 0) {
@@ -94,41 +116,73 @@ std::string Device::describe() const {
     return text + ", products: " + products_provider();
 }
 
-struct Event::Counters {
+struct Event::Native {
     std::atomic<std::uint64_t> issued{0};
     std::atomic<std::uint64_t> completed{0};
 };
 
-Event::Event() : counters_(new Counters) {}
+Event::Event() : native_(new Native) {}
 Event::~Event() {
-    delete counters_;
+    delete native_;
 }
 
 std::uint64_t Event::issue() {
-    return counters_->issued.fetch_add(1, std::memory_order_relaxed) + 1;
+    return native_->issued.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 std::uint64_t Event::issued() const {
-    return counters_->issued.load(std::memory_order_relaxed);
+    return native_->issued.load(std::memory_order_relaxed);
 }
 
 void Event::complete(std::uint64_t recording) {
-    counters_->completed.store(recording, std::memory_order_release);
-    counters_->completed.notify_all();
+    native_->completed.store(recording, std::memory_order_release);
+    native_->completed.notify_all();
 }
 
 void Event::wait_for(std::uint64_t recording) const {
     for (;;) {
-        const std::uint64_t seen = counters_->completed.load(std::memory_order_acquire);
+        const std::uint64_t seen = native_->completed.load(std::memory_order_acquire);
         if (seen >= recording) return;
-        counters_->completed.wait(seen, std::memory_order_acquire);
+        native_->completed.wait(seen, std::memory_order_acquire);
     }
+}
+
+bool Event::is_complete() const {
+    return native_->completed.load(std::memory_order_acquire) >= issued();
+}
+
+void Event::synchronize() const {
+    wait_for(issued());
 }
 
 Stream::Stream(Device& device) : device_(device) {}
 Stream::~Stream() {
     delete products_;
 }
+
+void Stream::record(Event& event) {
+    event.complete(event.issue());
+}
+
+void Stream::wait(const Event& event) {
+    event.wait_for(event.issued());
+}
+
+void Stream::synchronize() {}
+
+// Issuing is doing: there is nothing to capture.
+Graph::Graph() = default;
+Graph::~Graph() = default;
+bool Graph::replay(Stream&) {
+    return false;
+}
+bool Graph::begin(Stream&) {
+    return false;
+}
+void Graph::end(Stream&) {}
+
+Range::Range(const char*) {}
+Range::~Range() = default;
 
 std::byte* Stream::grow(Memory& memory, std::size_t bytes) {
     if (bytes > memory.bytes()) {

@@ -11,6 +11,7 @@
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
     const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream) {
+    const Range range("decoder_layer_forward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_forward;
 
     // tables
@@ -63,6 +64,7 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
     const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream) {
+    const Range range("decoder_layer_backward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_backward;
 
     // tables
