@@ -1,0 +1,263 @@
+// Attention by cuDNN's fused kernels, through its frontend's headers: a graph for each kind of call, made when it is
+// first met and kept. The headers take a minute to compile: this is the only file that reads them.
+#include <array>
+#include <cstdlib>
+#include <map>
+
+#include "device/cuda/attention.h"
+#include "device/cuda/library.h"
+#include "device/cuda/native.h"
+#include "device/cuda/require.h"
+#include "support/error.h"
+#include "support/text.h"
+
+#ifdef THUNDER_CUDNN_FRONTEND
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#include <cudnn_frontend.h>
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;  // where the headers look for cuDNN's functions
+}
+#endif
+
+namespace thunder {
+
+#ifdef THUNDER_CUDNN_FRONTEND
+
+namespace {
+
+namespace fe = cudnn_frontend;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// The library, opened once.
+struct Cudnn {
+    Cudnn()
+        : runtime("CUDA's runtime", {cat("libcudart.so.", CUDART_VERSION / 1000)}, help()),
+          library("cuDNN", {cat("libcudnn.so.", CUDNN_MAJOR)}, help()) {
+        fe::cudnn_dlhandle = library.handle();
+        // The headers open CUDA's runtime by name, and take an older one where they find it.
+        setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", cat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
+    }
+    static std::string help() {
+        return "it comes as the package libcudnn9-cuda or as the Python wheel nvidia-cudnn; LD_LIBRARY_PATH may name "
+               "its "
+               "folder; a build with -DTHUNDER_CUDNN=OFF computes attention without it";
+    }
+
+    Library runtime, library;
+};
+
+const Cudnn& cudnn() {
+    static const Cudnn opened;
+    return opened;
+}
+
+void check(cudnnStatus_t status, const char* call) {
+    if (status == CUDNN_STATUS_SUCCESS) return;
+    fail(cat(call, " says ", cudnn().library.function<decltype(cudnnGetErrorString)>("cudnnGetErrorString")(status)));
+}
+
+// Names of the graph's tensors.
+enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_stats, uid_dout, uid_dq, uid_dk, uid_dv };
+
+// What a graph depends on.
+struct Key {
+    bool backward, causal;
+    float scale;
+    std::array<std::int64_t, 15> sizes;
+    auto operator<=>(const Key&) const = default;
+};
+
+struct Plan {
+    std::shared_ptr<fe::graph::Graph> graph;  // null: cuDNN does not take it
+    std::int64_t workspace = 0;
+};
+
+struct Cache : ProviderCache {
+    Cache() { check(cudnn().library.function<decltype(cudnnCreate)>("cudnnCreate")(&handle), "cudnnCreate"); }
+    ~Cache() override {
+        plans.clear();
+        cudnn().library.function<decltype(cudnnDestroy)>("cudnnDestroy")(handle);
+    }
+    Cache(const Cache&) = delete;
+    Cache& operator=(const Cache&) = delete;
+
+    cudnnHandle_t handle = nullptr;
+    std::map<Key, Plan> plans;
+};
+
+template <typename Call>
+bool takes(const Call& c) {
+    const auto fits = [](const auto& t, std::int64_t ld) {
+        return t.dtype == DType::bf16 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && ld % 8 == 0;
+    };
+    return !c.padding && c.HS % 8 == 0 && c.HS <= 128 && c.NH % c.KVH == 0 && fits(c.q, c.ld_q) && fits(c.k, c.ld_k) &&
+           fits(c.v, c.ld_v) && fits(c.out, c.ld_out);
+}
+
+// A (B, positions, heads, HS) tensor as cuDNN orders its dimensions.
+fe::graph::Tensor_attributes tensor(const char* name, std::int64_t uid, std::int64_t B, std::int64_t positions,
+                                    std::int64_t heads, std::int64_t HS, std::int64_t ld) {
+    const std::int64_t row = or_dense(ld, heads * HS);
+    return fe::graph::Tensor_attributes()
+        .set_name(name)
+        .set_uid(uid)
+        .set_data_type(fe::DataType_t::BFLOAT16)
+        .set_dim({B, heads, positions, HS})
+        .set_stride({positions * row, HS, row, 1});
+}
+
+template <typename Call>
+fe::graph::Tensor_attributes stats_tensor(const Call& c) {
+    return fe::graph::Tensor_attributes()
+        .set_name("lse")
+        .set_uid(uid_stats)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_dim({c.B, c.NH, c.T, 1})
+        .set_stride({c.NH * c.T, c.T, 1, 1});
+}
+
+// Gives a result of the graph the place that an output of the call has.
+void set_output(const Tensor& result, const fe::graph::Tensor_attributes& as) {
+    result->set_output(true)
+        .set_uid(as.get_uid())
+        .set_data_type(as.get_data_type())
+        .set_dim(as.get_dim())
+        .set_stride(as.get_stride());
+}
+
+template <typename Options, typename Call>
+void set_mask(Options& options, const Call& c) {
+    options.set_attn_scale(c.scale);
+    if (!c.causal) return;
+    options.set_diagonal_alignment(c.T == c.S ? fe::DiagonalAlignment_t::TOP_LEFT
+                                              : fe::DiagonalAlignment_t::BOTTOM_RIGHT);
+    options.set_diagonal_band_right_bound(0);
+    if (c.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(c.window));
+}
+
+std::shared_ptr<fe::graph::Graph> new_graph() {
+    auto graph = std::make_shared<fe::graph::Graph>();
+    graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    return graph;
+}
+
+std::shared_ptr<fe::graph::Graph> graph_of(const AttentionForward& c) {
+    auto graph = new_graph();
+    auto options = fe::graph::SDPA_attributes().set_name("attention_forward").set_generate_stats(true);
+    set_mask(options, c);
+    const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q));
+    const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k));
+    const Tensor v = graph->tensor(tensor("v", uid_v, c.B, c.S, c.KVH, c.HS, c.ld_v));
+    const auto [out, stats] = graph->sdpa(q, k, v, options);
+    set_output(out, tensor("out", uid_out, c.B, c.T, c.NH, c.HS, c.ld_out));
+    set_output(stats, stats_tensor(c));
+    return graph;
+}
+
+std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c) {
+    auto graph = new_graph();
+    // The same bits in every run: no atomic additions.
+    auto options =
+        fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_deterministic_algorithm(true);
+    set_mask(options, c);
+    const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q));
+    const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k));
+    const Tensor v = graph->tensor(tensor("v", uid_v, c.B, c.S, c.KVH, c.HS, c.ld_v));
+    const Tensor out = graph->tensor(tensor("out", uid_out, c.B, c.T, c.NH, c.HS, c.ld_out));
+    const Tensor dout = graph->tensor(tensor("dout", uid_dout, c.B, c.T, c.NH, c.HS, c.ld_dout));
+    const Tensor stats = graph->tensor(stats_tensor(c));
+    const auto [dq, dk, dv] = graph->sdpa_backward(q, k, v, out, dout, stats, options);
+    set_output(dq, tensor("dq", uid_dq, c.B, c.T, c.NH, c.HS, c.ld_dq));
+    set_output(dk, tensor("dk", uid_dk, c.B, c.S, c.KVH, c.HS, c.ld_dk));
+    set_output(dv, tensor("dv", uid_dv, c.B, c.S, c.KVH, c.HS, c.ld_dv));
+    return graph;
+}
+
+// Runs the graph of a call, where cuDNN has one for it.
+template <typename Call>
+bool run(const Call& call, const Key& key, std::unordered_map<std::int64_t, void*> tensors, Stream& stream) {
+    std::unique_ptr<ProviderCache>& kept = stream.native()->attention;
+    const cudaStream_t cuda_stream = stream_of(stream);
+    if (kept == nullptr) kept = std::make_unique<Cache>();
+    auto& cache = static_cast<Cache&>(*kept);
+    check(cudnn().library.function<decltype(cudnnSetStream)>("cudnnSetStream")(cache.handle, cuda_stream),
+          "cudnnSetStream");
+    const auto [found, is_new] = cache.plans.try_emplace(key);
+    Plan& plan = found->second;
+    if (is_new) {
+        auto graph = graph_of(call);
+        if (graph->build(cache.handle, {fe::HeurMode_t::A}).is_good()) {
+            plan.graph = graph;
+            plan.workspace = graph->get_workspace_size();
+        }
+    }
+    if (plan.graph == nullptr) return false;
+    std::byte* const workspace = stream.library_scratch(static_cast<std::size_t>(plan.workspace));
+    const auto status = plan.graph->execute(cache.handle, tensors, workspace);
+    if (!status.is_good()) fail(cat("cuDNN says ", status.get_message()));
+    return true;
+}
+
+void* pointer(const Input& t) {
+    return const_cast<void*>(t.data);
+}
+
+}  // namespace
+
+bool cudnn_attention_forward(const AttentionForward& c, Stream& stream) {
+    if (!takes(c)) return false;
+    const Key key{
+        false, c.causal, c.scale, {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out}};
+    return run(c, key,
+               {{uid_q, pointer(c.q)},
+                {uid_k, pointer(c.k)},
+                {uid_v, pointer(c.v)},
+                {uid_out, c.out.data},
+                {uid_stats, c.lse.data}},
+               stream);
+}
+
+bool cudnn_attention_backward(const AttentionBackward& c, Stream& stream) {
+    if (!takes(c) || c.dout.dtype != DType::bf16 || c.dq.dtype != DType::bf16) return false;
+    const Key key{true,
+                  c.causal,
+                  c.scale,
+                  {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out, c.ld_dout, c.ld_dq,
+                   c.ld_dk, c.ld_dv}};
+    return run(c, key,
+               {{uid_q, pointer(c.q)},
+                {uid_k, pointer(c.k)},
+                {uid_v, pointer(c.v)},
+                {uid_out, pointer(c.out)},
+                {uid_stats, pointer(c.lse)},
+                {uid_dout, pointer(c.dout)},
+                {uid_dq, c.dq.data},
+                {uid_dk, c.dk.data},
+                {uid_dv, c.dv.data}},
+               stream);
+}
+
+std::string attention_provider(int architecture) {
+    return architecture < 80 ? "blocks of our own" : "cuDNN in bf16, else blocks of our own";
+}
+
+#else
+
+bool cudnn_attention_forward(const AttentionForward&, Stream&) {
+    return false;
+}
+
+bool cudnn_attention_backward(const AttentionBackward&, Stream&) {
+    return false;
+}
+
+std::string attention_provider(int) {
+    return "blocks of our own (the build found no cuDNN)";
+}
+
+#endif
+
+}  // namespace thunder

@@ -1,0 +1,343 @@
+#include "device/cuda/cublaslt.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "device/cuda/library.h"
+#include "device/cuda/native.h"
+#include "device/cuda/plan_file.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+// The library's functions that are used here.
+struct CublasLt {
+    CublasLt()
+        : library("cuBLASLt", {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},
+                  cat("it comes with the CUDA toolkit, as the package libcublas-", CUBLAS_VER_MAJOR,
+                      "-0 or as the Python wheel nvidia-cublas; LD_LIBRARY_PATH may name its folder")) {}
+
+    Library library;
+#define THUNDER_FUNCTION(name) decltype(::name)* name = library.function<decltype(::name)>(#name)
+    THUNDER_FUNCTION(cublasLtCreate);
+    THUNDER_FUNCTION(cublasLtDestroy);
+    THUNDER_FUNCTION(cublasLtGetVersion);
+    THUNDER_FUNCTION(cublasLtGetStatusName);
+    THUNDER_FUNCTION(cublasLtMatmul);
+    THUNDER_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+    THUNDER_FUNCTION(cublasLtMatmulDescCreate);
+    THUNDER_FUNCTION(cublasLtMatmulDescDestroy);
+    THUNDER_FUNCTION(cublasLtMatmulDescSetAttribute);
+    THUNDER_FUNCTION(cublasLtMatrixLayoutCreate);
+    THUNDER_FUNCTION(cublasLtMatrixLayoutDestroy);
+    THUNDER_FUNCTION(cublasLtMatrixLayoutSetAttribute);
+    THUNDER_FUNCTION(cublasLtMatmulPreferenceCreate);
+    THUNDER_FUNCTION(cublasLtMatmulPreferenceDestroy);
+    THUNDER_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+#undef THUNDER_FUNCTION
+};
+
+const CublasLt& lt() {
+    static const CublasLt functions;
+    return functions;
+}
+
+void check(cublasStatus_t status, const char* call) {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    fail(cat(call, " says ", lt().cublasLtGetStatusName(status)));
+}
+
+// What a plan depends on.
+struct Key {
+    std::array<std::int64_t, 11> sizes;
+    std::uint32_t flags;
+    bool operator==(const Key&) const = default;
+    std::string text() const {
+        std::string out = cat(flags);
+        for (const std::int64_t size : sizes) out += cat(" ", size);
+        return out;
+    }
+};
+struct Hash {
+    std::size_t operator()(const Key& key) const {
+        std::uint64_t hash = 1469598103934665603ULL ^ key.flags;
+        for (const std::int64_t v : key.sizes) hash = (hash ^ static_cast<std::uint64_t>(v)) * 1099511628211ULL;
+        return hash ^ (hash >> 29);
+    }
+};
+
+// Bytes to which an address is aligned, 256 at most, as a power of two's exponent.
+std::uint32_t alignment_of(const void* p) {
+    const auto address = reinterpret_cast<std::uintptr_t>(p) | 256;
+    return static_cast<std::uint32_t>(__builtin_ctzll(address));
+}
+
+Key key_of(const Product& p, bool tf32) {
+    std::uint32_t flags = 0;
+    int at = 0;
+    const auto put = [&](std::uint32_t value, int bits) {
+        flags |= value << at;
+        at += bits;
+    };
+    put(tf32 ? 1 : 0, 1);
+    put(p.transpose_a ? 1 : 0, 1);
+    put(p.transpose_b ? 1 : 0, 1);
+    put(!p.addend ? 0 : p.addend.data == p.c.data ? 1 : 2, 2);
+    put(p.bias ? 1 : 0, 1);
+    put(p.pre_activation ? 1 : 0, 1);
+    put(static_cast<std::uint32_t>(p.activation), 3);
+    put(p.a.dtype == DType::bf16 ? 1 : 0, 1);
+    put(p.c.dtype == DType::bf16 ? 1 : 0, 1);
+    put(p.bias && p.bias.dtype == DType::bf16 ? 1 : 0, 1);
+    put(alignment_of(p.a.data), 4);
+    put(alignment_of(p.b.data), 4);
+    put(alignment_of(p.c.data), 4);
+    put(p.addend ? alignment_of(p.addend.data) : 8, 4);
+    return {{p.batch, p.m, p.n, p.k, p.ld_a, p.ld_b, p.ld_c, p.addend ? p.ld_addend : 0, p.stride_a, p.stride_b,
+             p.stride_c},
+            flags};
+}
+
+cudaDataType_t type_of(DType dtype) {
+    return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+// The library's objects, which are destroyed with this.
+struct Plan {
+    bool usable = false;
+    cublasLtMatmulDesc_t operation = nullptr;
+    cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, d = nullptr;
+    cublasLtMatmulAlgo_t algorithm{};
+
+    Plan() = default;
+    Plan(const Plan&) = delete;
+    Plan& operator=(const Plan&) = delete;
+    ~Plan() {
+        for (cublasLtMatrixLayout_t layout : {a, b, c, d})
+            if (layout != nullptr) lt().cublasLtMatrixLayoutDestroy(layout);
+        if (operation != nullptr) lt().cublasLtMatmulDescDestroy(operation);
+    }
+};
+
+struct Cache : ProviderCache {
+    Cache(Device& device) {
+        check(lt().cublasLtCreate(&handle), "cublasLtCreate");
+        workspace = device.allocate(product_workspace_bytes);
+        if (device.options().autotune) {
+            const std::string machine = cat(device.native()->gpu.name, ", cuBLASLt ", lt().cublasLtGetVersion());
+            tuned.emplace(device.options().folder, machine);
+        }
+    }
+    ~Cache() override {
+        plans.clear();
+        lt().cublasLtDestroy(handle);
+    }
+    Cache(const Cache&) = delete;
+    Cache& operator=(const Cache&) = delete;
+
+    cublasLtHandle_t handle = nullptr;
+    Memory workspace;
+    std::unordered_map<Key, Plan, Hash> plans;
+    std::optional<PlanFile> tuned;
+};
+
+template <typename T>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, T value, const char* what) {
+    check(lt().cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), what);
+}
+
+// The epilogue that computes it, or nothing. cuBLASLt's GELU is the one with tanh.
+std::optional<cublasLtEpilogue_t> epilogue_of(const Product& p) {
+    const bool bias = static_cast<bool>(p.bias);
+    if (p.pre_activation) {
+        if (p.activation != Activation::gelu_tanh || p.addend) return std::nullopt;
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    }
+    switch (p.activation) {
+        case Activation::none: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+        case Activation::relu:
+            if (p.addend) return std::nullopt;
+            return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+        case Activation::gelu_tanh:
+            if (p.addend) return std::nullopt;
+            return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+        default: return std::nullopt;
+    }
+}
+
+// A row-major (rows, columns) matrix is the column-major (columns, rows) one.
+cublasLtMatrixLayout_t layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t ld, std::int64_t batch,
+                              std::int64_t stride) {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(lt().cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<std::uint64_t>(columns),
+                                          static_cast<std::uint64_t>(rows), ld),
+          "cublasLtMatrixLayoutCreate");
+    if (batch > 1) {
+        const auto count = static_cast<std::int32_t>(batch);
+        check(lt().cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+              "cublasLtMatrixLayoutSetAttribute");
+        check(lt().cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                                    sizeof stride),
+              "cublasLtMatrixLayoutSetAttribute");
+    }
+    return made;
+}
+
+// Pointers that belong to a call and not to its plan.
+void set_pointers(const Plan& plan, const Product& p) {
+    if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data, "cublasLtMatmulDescSetAttribute");
+    if (p.pre_activation) {
+        set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.pre_activation.data,
+            "cublasLtMatmulDescSetAttribute");
+    }
+}
+
+void execute(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Product& p, Cache& cache, Stream& stream) {
+    set_pointers(plan, p);
+    const float one = 1, zero = 0;
+    const void* addend = p.addend ? p.addend.data : p.c.data;
+    // c is column-major (n, m) = op(b)ᵀ op(a)ᵀ: b stands first
+    check(lt().cublasLtMatmul(cache.handle, plan.operation, &one, p.b.data, plan.b, p.a.data, plan.a,
+                              p.addend ? &one : &zero, addend, plan.c, p.c.data, plan.d, &algorithm,
+                              cache.workspace.data(), cache.workspace.bytes(), stream_of(stream)),
+          "cublasLtMatmul");
+}
+
+// The fastest of the candidates, on the tensors of this call, whose result is put back.
+std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> candidates, const Product& p,
+                    Cache& cache, Stream& stream) {
+    const std::int64_t matrices = std::max<std::int64_t>(p.batch, 1);
+    const std::size_t bytes =
+        static_cast<std::size_t>((matrices - 1) * p.stride_c + (p.m - 1) * p.ld_c + p.n) * size_of(p.c.dtype);
+    const Memory before = stream.device().allocate(bytes);
+    copy(before.data(), p.c.data, bytes, stream);
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check(cudaEventCreate(&begin), "cudaEventCreate");
+    check(cudaEventCreate(&end), "cudaEventCreate");
+    std::size_t best = 0;
+    float best_time = 0;
+    constexpr int rounds = 5;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+        try {
+            execute(plan, candidates[i].algo, p, cache, stream);  // the first one loads its code
+        } catch (const Error&) {
+            continue;
+        }
+        check(cudaEventRecord(begin, stream_of(stream)), "cudaEventRecord");
+        for (int round = 0; round < rounds; ++round) execute(plan, candidates[i].algo, p, cache, stream);
+        check(cudaEventRecord(end, stream_of(stream)), "cudaEventRecord");
+        check(cudaEventSynchronize(end), "cudaEventSynchronize");
+        float time = 0;
+        check(cudaEventElapsedTime(&time, begin, end), "cudaEventElapsedTime");
+        if (best_time == 0 || time < best_time) {
+            best = i;
+            best_time = time;
+        }
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    copy(p.c.data, before.data(), bytes, stream);
+    stream.synchronize();
+    return best;
+}
+
+void choose(Plan& plan, const Key& key, const Product& p, Cache& cache, Stream& stream) {
+    const bool plain = !p.bias && !p.pre_activation && p.activation == Activation::none;
+    if (cache.tuned) {
+        if (const std::optional<std::vector<std::uint64_t>> known = cache.tuned->find(key.text());
+            known && known->size() * sizeof(std::uint64_t) == sizeof plan.algorithm) {
+            std::memcpy(&plan.algorithm, known->data(), sizeof plan.algorithm);
+            plan.usable = true;
+            return;
+        }
+    }
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(lt().cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+        check(lt().cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+              "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{product_workspace_bytes});
+    const auto aligned = [&](cublasLtMatmulPreferenceAttributes_t attribute, const void* data) {
+        prefer(attribute, std::uint32_t{1} << alignment_of(data));
+    };
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b.data);
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a.data);
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.addend ? p.addend.data : p.c.data);
+    aligned(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c.data);
+    std::array<cublasLtMatmulHeuristicResult_t, 16> results{};
+    int count = 0;
+    const cublasStatus_t status =
+        lt().cublasLtMatmulAlgoGetHeuristic(cache.handle, plan.operation, plan.b, plan.a, plan.c, plan.d, preference,
+                                            cache.tuned ? static_cast<int>(results.size()) : 1, results.data(), &count);
+    lt().cublasLtMatmulPreferenceDestroy(preference);
+    if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+        if (plain)
+            check(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status,
+                  "cublasLtMatmulAlgoGetHeuristic");
+        return;  // the plain product and a kernel after it
+    }
+    std::size_t chosen = 0;
+    if (cache.tuned) {
+        chosen = fastest(plan, {results.data(), static_cast<std::size_t>(count)}, p, cache, stream);
+        std::vector<std::uint64_t> words(sizeof plan.algorithm / sizeof(std::uint64_t));
+        std::memcpy(words.data(), &results[chosen].algo, sizeof plan.algorithm);
+        cache.tuned->add(key.text(), words);
+    }
+    plan.algorithm = results[chosen].algo;
+    plan.usable = true;
+}
+
+void make_plan(Plan& plan, const Key& key, const Product& p, Cache& cache, Stream& stream) {
+    const std::optional<cublasLtEpilogue_t> epilogue = epilogue_of(p);
+    if (!epilogue) return;
+    const bool tf32 = p.a.dtype == DType::f32 && stream.device().options().tf32;
+    check(lt().cublasLtMatmulDescCreate(&plan.operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                        CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
+    const char* const setting = "cublasLtMatmulDescSetAttribute";
+    set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, setting);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, setting);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, *epilogue, setting);
+    if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype), setting);
+    if (p.pre_activation) {
+        set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n, setting);
+        set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, type_of(p.pre_activation.dtype), setting);
+    }
+    set_pointers(plan, p);
+    plan.a = layout(p.a.dtype, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.ld_a, p.batch, p.stride_a);
+    plan.b = layout(p.b.dtype, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ld_b, p.batch, p.stride_b);
+    plan.c = layout(p.c.dtype, p.m, p.n, p.addend ? p.ld_addend : p.ld_c, p.batch, p.stride_c);
+    plan.d = layout(p.c.dtype, p.m, p.n, p.ld_c, p.batch, p.stride_c);
+    choose(plan, key, p, cache, stream);
+}
+
+}  // namespace
+
+bool product(const Product& call, Stream& stream) {
+    if (stream.products() == nullptr) stream.keep_products(new Cache(stream.device()));
+    auto& cache = static_cast<Cache&>(*stream.products());
+    if (call.a.dtype != call.b.dtype) fail("the factors of a product have different types");
+    const Key key = key_of(call, stream.device().options().tf32);
+    const auto [found, is_new] = cache.plans.try_emplace(key);
+    if (is_new) make_plan(found->second, key, call, cache, stream);
+    if (!found->second.usable) return false;
+    execute(found->second, found->second.algorithm, call, cache, stream);
+    return true;
+}
+
+std::string cublaslt_version() {
+    const std::size_t version = lt().cublasLtGetVersion();
+    return cat("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+}  // namespace thunder

@@ -1,0 +1,261 @@
+// Calls as messages and --profile name them, and what they cost.
+#include <algorithm>
+
+#include "device/cuda/call.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+const char* name_of(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return "f32";
+        case DType::bf16: return "bf16";
+        case DType::i64: return "i64";
+        case DType::i32: return "i32";
+        case DType::boolean: return "bool";
+    }
+    return "?";
+}
+
+// "y f32 (16, 48), x f32 (16, 16)"; what a call does without is not named.
+class TensorList {
+  public:
+    template <typename Tensor>
+    TensorList& add(const char* name, const Tensor& tensor, std::initializer_list<std::int64_t> shape) {
+        if (!tensor) return *this;
+        text_ += cat(text_.empty() ? "" : ", ", name, " ", name_of(tensor.dtype), " (");
+        const char* separator = "";
+        for (const std::int64_t extent : shape) {
+            text_ += cat(separator, extent);
+            separator = ", ";
+        }
+        text_ += ")";
+        return *this;
+    }
+    TensorList& note(const std::string& what) {
+        text_ += ", " + what;
+        return *this;
+    }
+    std::string text() const { return text_; }
+
+  private:
+    std::string text_;
+};
+
+template <typename Tensor>
+double bytes(const Tensor& tensor, std::int64_t elements, int times = 1) {
+    return tensor ? static_cast<double>(elements) * static_cast<double>(size_of(tensor.dtype)) * times : 0;
+}
+
+template <typename Tensor>
+Cost::Arithmetic arithmetic(const Tensor& tensor) {
+    return tensor.dtype == DType::bf16 ? Cost::Arithmetic::bf16 : Cost::Arithmetic::f32;
+}
+
+double product_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
+    return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+template <typename Call>
+double attention_pairs(const Call& call) {
+    double keys = static_cast<double>(call.S);
+    if (call.causal) keys = static_cast<double>(call.S) - static_cast<double>(std::min(call.T, call.S) - 1) / 2;
+    if (call.window > 0) keys = std::min(keys, static_cast<double>(call.window));
+    return static_cast<double>(call.B * call.NH * call.T) * keys;
+}
+
+template <typename Call>
+std::string attention_notes(const Call& call) {
+    return cat(call.causal ? "causal" : "full", call.window > 0 ? cat(", window ", call.window) : std::string());
+}
+
+std::string elements_text(std::span<const ParameterSegment> segments, std::int64_t& elements) {
+    elements = 0;
+    for (const ParameterSegment& s : segments) elements += s.end - s.begin;
+    return cat(count_text(static_cast<std::uint64_t>(elements), "parameter"), " in ",
+               count_text(segments.size(), "segment"));
+}
+
+}  // namespace
+
+std::string describe(const LinearForward& c) {
+    return TensorList()
+        .add("y", c.y, {c.rows, c.out})
+        .add("x", c.x, {c.rows, c.in})
+        .add("weight", c.weight, {c.out, c.in})
+        .add("bias", c.bias, {c.out})
+        .add("residual", c.residual, {c.rows, c.out})
+        .add("pre_activation", c.pre_activation, {c.rows, c.out})
+        .text();
+}
+Cost cost_of(const LinearForward& c) {
+    return {bytes(c.y, c.rows * c.out) + bytes(c.x, c.rows * c.in) + bytes(c.weight, c.out * c.in) +
+                bytes(c.residual, c.rows * c.out) + bytes(c.pre_activation, c.rows * c.out),
+            product_flops(c.rows, c.out, c.in), arithmetic(c.x)};
+}
+
+std::string describe(const LinearBackwardInput& c) {
+    return TensorList()
+        .add("dx", c.dx, {c.rows, c.in})
+        .add("dy", c.dy, {c.rows, c.out})
+        .add("weight", c.weight, {c.out, c.in})
+        .add("residual", c.residual, {c.rows, c.in})
+        .text();
+}
+Cost cost_of(const LinearBackwardInput& c) {
+    return {bytes(c.dx, c.rows * c.in, c.gradient == Gradient::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
+                bytes(c.weight, c.out * c.in) + bytes(c.residual, c.rows * c.in),
+            product_flops(c.rows, c.out, c.in), arithmetic(c.dy)};
+}
+
+std::string describe(const LinearBackwardWeight& c) {
+    return TensorList()
+        .add("dweight", c.dweight, {c.out, c.in})
+        .add("dbias", c.dbias, {c.out})
+        .add("dy", c.dy, {c.rows, c.out})
+        .add("x", c.x, {c.rows, c.in})
+        .text();
+}
+Cost cost_of(const LinearBackwardWeight& c) {
+    return {bytes(c.dweight, c.out * c.in, c.gradient == Gradient::add ? 2 : 1) + bytes(c.dy, c.rows * c.out) +
+                bytes(c.x, c.rows * c.in),
+            c.dweight ? product_flops(c.rows, c.out, c.in) : 0, arithmetic(c.dy)};
+}
+
+std::string describe(const Matmul& c) {
+    return TensorList()
+        .add("c", c.c, {c.batch, c.m, c.n})
+        .add("a", c.a, {c.batch, c.transpose_a ? c.k : c.m, c.transpose_a ? c.m : c.k})
+        .add("b", c.b, {c.batch, c.transpose_b ? c.n : c.k, c.transpose_b ? c.k : c.n})
+        .text();
+}
+Cost cost_of(const Matmul& c) {
+    return {bytes(c.c, c.batch * c.m * c.n) + bytes(c.a, c.batch * c.m * c.k) + bytes(c.b, c.batch * c.k * c.n),
+            static_cast<double>(c.batch) * product_flops(c.m, c.n, c.k), arithmetic(c.a)};
+}
+
+std::string describe(const AttentionForward& c) {
+    return TensorList()
+        .add("out", c.out, {c.B, c.T, c.NH, c.HS})
+        .add("q", c.q, {c.B, c.T, c.NH, c.HS})
+        .add("k", c.k, {c.B, c.S, c.KVH, c.HS})
+        .add("v", c.v, {c.B, c.S, c.KVH, c.HS})
+        .add("padding", c.padding, {c.B, c.S})
+        .note(attention_notes(c))
+        .text();
+}
+Cost cost_of(const AttentionForward& c) {
+    const std::int64_t queries = c.B * c.T * c.NH * c.HS, keys = c.B * c.S * c.KVH * c.HS;
+    return {bytes(c.out, queries) + bytes(c.q, queries) + bytes(c.k, keys) + bytes(c.v, keys),
+            4 * attention_pairs(c) * static_cast<double>(c.HS), arithmetic(c.q)};
+}
+
+std::string describe(const AttentionBackward& c) {
+    return TensorList()
+        .add("dq", c.dq, {c.B, c.T, c.NH, c.HS})
+        .add("dk", c.dk, {c.B, c.S, c.KVH, c.HS})
+        .add("dv", c.dv, {c.B, c.S, c.KVH, c.HS})
+        .add("dout", c.dout, {c.B, c.T, c.NH, c.HS})
+        .add("padding", c.padding, {c.B, c.S})
+        .note(attention_notes(c))
+        .text();
+}
+Cost cost_of(const AttentionBackward& c) {
+    const std::int64_t queries = c.B * c.T * c.NH * c.HS, keys = c.B * c.S * c.KVH * c.HS;
+    return {bytes(c.q, queries, 4) + bytes(c.k, keys, 4), 10 * attention_pairs(c) * static_cast<double>(c.HS),
+            arithmetic(c.q)};
+}
+
+std::string describe(const EmbeddingForward& c) {
+    return TensorList()
+        .add("y", c.y, {c.rows, c.width})
+        .add("weight", c.weight, {c.entries, c.width})
+        .add("ids", c.ids, {c.rows})
+        .text();
+}
+Cost cost_of(const EmbeddingForward& c) {
+    return {bytes(c.y, c.rows * c.width) + bytes(c.weight, c.rows * c.width)};
+}
+
+std::string describe(const EmbeddingBackward& c) {
+    return TensorList()
+        .add("dweight", c.dweight, {c.entries, c.width})
+        .add("dy", c.dy, {c.rows, c.width})
+        .add("ids", c.ids, {c.rows})
+        .text();
+}
+Cost cost_of(const EmbeddingBackward& c) {
+    const std::int64_t written = c.gradient == Gradient::overwrite ? c.entries : 2 * c.rows;
+    return {bytes(c.dweight, written * c.width) + bytes(c.dy, c.rows * c.width)};
+}
+
+std::string describe(const CrossEntropyForward& c) {
+    return TensorList().add("logits", c.logits, {c.rows, c.classes}).add("labels", c.labels, {c.rows}).text();
+}
+Cost cost_of(const CrossEntropyForward& c) {
+    return {bytes(c.logits, c.rows * c.classes)};
+}
+
+std::string describe(const CrossEntropyBackward& c) {
+    return TensorList()
+        .add("dlogits", c.dlogits, {c.rows, c.classes})
+        .add("logits", c.logits, {c.rows, c.classes})
+        .add("labels", c.labels, {c.rows})
+        .text();
+}
+Cost cost_of(const CrossEntropyBackward& c) {
+    return {bytes(c.dlogits, c.rows * c.classes) + bytes(c.logits, c.rows * c.classes)};
+}
+
+std::string describe(const Gather& c) {
+    return TensorList()
+        .add("y", c.y, {c.outer, c.count, c.inner})
+        .add("x", c.x, {c.outer, c.entries, c.inner})
+        .add("index", c.index, {c.count})
+        .text();
+}
+Cost cost_of(const Gather& c) {
+    return {bytes(c.y, c.outer * c.count * c.inner, 2)};
+}
+
+std::string describe(const ScatterAdd& c) {
+    return TensorList()
+        .add("y", c.y, {c.outer, c.entries, c.inner})
+        .add("x", c.x, {c.outer, c.count, c.inner})
+        .add("index", c.index, {c.count})
+        .text();
+}
+Cost cost_of(const ScatterAdd& c) {
+    return {bytes(c.y, c.outer * c.entries * c.inner) + bytes(c.x, c.outer * c.count * c.inner)};
+}
+
+std::string describe(const AdamW& c) {
+    std::int64_t elements = 0;
+    return "of " + elements_text(c.segments, elements);
+}
+Cost cost_of(const AdamW& c) {
+    std::int64_t elements = 0;
+    elements_text(c.segments, elements);
+    return {28.0 * static_cast<double>(elements)};  // p, m, v read and written, g read
+}
+
+std::string describe(const Sgd& c) {
+    std::int64_t elements = 0;
+    return "of " + elements_text(c.segments, elements);
+}
+Cost cost_of(const Sgd& c) {
+    std::int64_t elements = 0;
+    elements_text(c.segments, elements);
+    return {(c.momentum_buffers == nullptr ? 12.0 : 20.0) * static_cast<double>(elements)};
+}
+
+std::string describe(const GlobalNorm& c) {
+    return cat("of ", c.elements, " gradients");
+}
+Cost cost_of(const GlobalNorm& c) {
+    return {4.0 * static_cast<double>(c.elements)};
+}
+
+}  // namespace thunder

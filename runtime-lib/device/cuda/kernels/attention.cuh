@@ -1,0 +1,310 @@
+// Attention in blocks of our own, where cuDNN has none: f32, padding masks, sizes of heads that it does not take.
+// softmax(scale q kᵀ + mask) v, with the online softmax of Milakov and Gimelshein 2018, as Dao et al. 2022 arrange it.
+//
+// One scheme for the way forward and both ways back: a block of four warps owns some rows (queries; or keys, on the way
+// back to k and v), each warp R of them, and walks over tiles of 32 columns (keys; or queries) that lie in shared
+// memory. A lane computes the score of one column of the tile with each row, then owns D / 32 elements of each row's
+// sum. What is added to a row is added in the order of the columns: the same bits in every run.
+#pragma once
+
+#include "device/cuda/kernels/bundled.h"
+
+namespace thunder::bundled {
+
+inline constexpr int attention_threads = 128, attention_warps = 4, tile_columns = 32;
+
+// Tensors are (batch, positions, heads, HS) with ld_... elements from one position to the next.
+struct AttentionSizes {
+    std::int64_t B, T, S, NH, KVH, HS, window;
+    std::int64_t ld_q, ld_k, ld_v, ld_out, ld_dout, ld_dq, ld_dk, ld_dv;
+    float scale;
+    bool causal;
+};
+
+// Whether position t may read key s, but for padding.
+THUNDER_FUNCTION bool may_read(const AttentionSizes& a, std::int64_t t, std::int64_t s) {
+    if (t >= a.T || s >= a.S) return false;
+    const std::int64_t last = t + (a.S - a.T);
+    return !a.causal || (s <= last && (a.window == 0 || s > last - a.window));
+}
+// Whether any of the positions [t, t + rows) may read any of the keys [s, s + columns): decided alike by all threads.
+THUNDER_FUNCTION bool tiles_meet(const AttentionSizes& a, std::int64_t t, std::int64_t rows, std::int64_t s,
+                                 std::int64_t columns) {
+    if (!a.causal) return true;
+    const std::int64_t shift = a.S - a.T;
+    return s <= t + rows - 1 + shift && (a.window == 0 || s + columns - 1 > t + shift - a.window);
+}
+
+// to[i][d] = head h of positions [first, first + count) of batch b, 0 past the end; rows of `stride` elements.
+template <int D, typename Shared, typename T>
+THUNDER_FUNCTION void load_positions(Shared to, int count, int stride, Global<const T> from, std::int64_t b,
+                                     std::int64_t positions, std::int64_t first, std::int64_t h, std::int64_t ld,
+                                     std::int64_t HS) {
+    for (int k = thread_index(); k < count * D; k += attention_threads) {
+        const int i = k / D, d = k % D;
+        const std::int64_t position = first + i;
+        to[i * stride + d] =
+            position < positions && d < HS ? wide(from[(b * positions + position) * ld + h * HS + d]) : 0.0F;
+    }
+}
+
+// Row `row` times column lane() of the tile.
+template <int D, typename Rows, typename Tile>
+THUNDER_FUNCTION float dot(Rows rows, int row, Tile tile) {
+    float sum = 0;
+    THUNDER_UNROLL
+    for (int d = 0; d < D; ++d) sum += rows[row * D + d] * tile[lane() * (D + 1) + d];
+    return sum;
+}
+
+// sums[r][c] += sum over the tile's columns of weights[row][column] * tile[column][32 c + lane()].
+template <int D, int R, typename Weights, typename Tile>
+THUNDER_FUNCTION void add_columns(float (&sums)[R][D / 32], Weights weights, Tile tile) {
+    for (int j = 0; j < tile_columns; ++j) {
+        THUNDER_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const float weight = weights[(warp() * R + r) * tile_columns + j];
+            THUNDER_UNROLL
+            for (int c = 0; c < D / 32; ++c) sums[r][c] += weight * tile[j * (D + 1) + c * 32 + lane()];
+        }
+    }
+}
+
+// The warp's rows of a (batch, positions, heads, HS) tensor.
+template <int D, int R, typename T>
+THUNDER_FUNCTION void store_rows(Global<T> to, const float (&sums)[R][D / 32], const float (&factor)[R], std::int64_t b,
+                                 std::int64_t positions, std::int64_t first, std::int64_t h, std::int64_t ld,
+                                 std::int64_t HS) {
+    THUNDER_UNROLL
+    for (int r = 0; r < R; ++r) {
+        const std::int64_t position = first + warp() * R + r;
+        THUNDER_UNROLL
+        for (int c = 0; c < D / 32; ++c) {
+            const int d = c * 32 + lane();
+            if (position < positions && d < HS)
+                to[(b * positions + position) * ld + h * HS + d] = narrow<T>(sums[r][c] * factor[r]);
+        }
+    }
+}
+
+template <int D, int R, typename T>
+THUNDER_FUNCTION void attention_forward(Global<T> out, Global<float> lse, Global<const T> q, Global<const T> k,
+                                        Global<const T> v, Global<const bool> padding, const AttentionSizes& a) {
+    constexpr int rows = attention_warps * R;
+    THUNDER_SHARED(float, queries, rows* D);
+    THUNDER_SHARED(float, tile, tile_columns*(D + 1));
+    THUNDER_SHARED(float, weights, rows* tile_columns);
+    const std::int64_t blocks = (a.T + rows - 1) / rows;
+    // the last blocks read most keys where the mask is causal: they come first
+    const std::int64_t t0 = (blocks - 1 - block_index() % blocks) * rows;
+    const std::int64_t h = block_index() / blocks % a.NH, b = block_index() / blocks / a.NH;
+    const std::int64_t kv = h / (a.NH / a.KVH);
+    load_positions<D>(queries, rows, D, q, b, a.T, t0, h, a.ld_q, a.HS);
+    float sums[R][D / 32] = {}, largest[R], total[R] = {};
+    THUNDER_UNROLL
+    for (int r = 0; r < R; ++r) largest[r] = math::lowest<float>();
+    for (std::int64_t s0 = 0; s0 < a.S; s0 += tile_columns) {
+        if (!tiles_meet(a, t0, rows, s0, tile_columns)) continue;
+        barrier();
+        load_positions<D>(tile, tile_columns, D + 1, k, b, a.S, s0, kv, a.ld_k, a.HS);
+        barrier();
+        const std::int64_t s = s0 + lane();
+        const bool key = s < a.S && (!padding || padding[b * a.S + s]);
+        THUNDER_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const int row = warp() * R + r;
+            const bool reads = key && may_read(a, t0 + row, s);
+            const float score = reads ? dot<D>(queries, row, tile) * a.scale : math::lowest<float>();
+            const float before = largest[r];
+            largest[r] = math::max(before, warp_max(score));
+            const float weight = reads ? math::exp(score - largest[r]) : 0.0F;
+            const float shrink = math::exp(before - largest[r]);
+            total[r] = total[r] * shrink + warp_sum(weight);
+            THUNDER_UNROLL
+            for (int c = 0; c < D / 32; ++c) sums[r][c] *= shrink;
+            weights[row * tile_columns + lane()] = weight;
+        }
+        barrier();
+        load_positions<D>(tile, tile_columns, D + 1, v, b, a.S, s0, kv, a.ld_v, a.HS);
+        barrier();
+        add_columns<D, R>(sums, weights, tile);
+    }
+    float inverse[R];
+    THUNDER_UNROLL
+    for (int r = 0; r < R; ++r) {
+        const bool empty = total[r] == 0.0F;  // a row that may read nothing gives 0
+        inverse[r] = empty ? 0.0F : 1.0F / total[r];
+        const std::int64_t t = t0 + warp() * R + r;
+        if (lane() == 0 && t < a.T)
+            lse[(b * a.NH + h) * a.T + t] = empty ? -math::infinity() : largest[r] + math::log(total[r]);
+    }
+    store_rows<D, R>(out, sums, inverse, b, a.T, t0, h, a.ld_out, a.HS);
+}
+
+// delta[b][h][t] = dout . out, a warp for each: what the softmax's way back subtracts.
+template <typename T>
+THUNDER_FUNCTION void attention_delta(Global<float> delta, Global<const T> dout, Global<const T> out,
+                                      const AttentionSizes& a) {
+    const std::int64_t at = static_cast<std::int64_t>(block_index()) * attention_warps + warp();
+    const bool inside = at < a.B * a.NH * a.T;
+    const std::int64_t t = at % a.T, h = at / a.T % a.NH, b = at / a.T / a.NH;
+    float sum = 0;
+    for (std::int64_t d = lane(); inside && d < a.HS; d += 32) {
+        sum +=
+            wide(dout[(b * a.T + t) * a.ld_dout + h * a.HS + d]) * wide(out[(b * a.T + t) * a.ld_out + h * a.HS + d]);
+    }
+    sum = warp_sum(sum);
+    if (inside && lane() == 0) delta[at] = sum;
+}
+
+// With p = exp(scale q.k - lse) and ds = p (dout.v - delta) scale: dq = sum over keys of ds k.
+template <int D, int R, typename T>
+THUNDER_FUNCTION void attention_dq(Global<T> dq, Global<const T> dout, Global<const T> q, Global<const T> k,
+                                   Global<const T> v, Global<const float> lse, Global<const float> delta,
+                                   Global<const bool> padding, const AttentionSizes& a) {
+    constexpr int rows = attention_warps * R;
+    THUNDER_SHARED(float, queries, rows* D);
+    THUNDER_SHARED(float, douts, rows* D);
+    THUNDER_SHARED(float, tile, tile_columns*(D + 1));
+    THUNDER_SHARED(float, weights, rows* tile_columns);
+    const std::int64_t blocks = (a.T + rows - 1) / rows;
+    const std::int64_t t0 = (blocks - 1 - block_index() % blocks) * rows;
+    const std::int64_t h = block_index() / blocks % a.NH, b = block_index() / blocks / a.NH;
+    const std::int64_t kv = h / (a.NH / a.KVH);
+    load_positions<D>(queries, rows, D, q, b, a.T, t0, h, a.ld_q, a.HS);
+    load_positions<D>(douts, rows, D, dout, b, a.T, t0, h, a.ld_dout, a.HS);
+    float sums[R][D / 32] = {}, p[R], lse_of[R] = {}, delta_of[R] = {}, one[R];
+    THUNDER_UNROLL
+    for (int r = 0; r < R; ++r) {
+        const std::int64_t t = t0 + warp() * R + r;
+        one[r] = 1.0F;
+        if (t >= a.T) continue;
+        lse_of[r] = lse[(b * a.NH + h) * a.T + t];
+        delta_of[r] = delta[(b * a.NH + h) * a.T + t];
+    }
+    for (std::int64_t s0 = 0; s0 < a.S; s0 += tile_columns) {
+        if (!tiles_meet(a, t0, rows, s0, tile_columns)) continue;
+        barrier();
+        load_positions<D>(tile, tile_columns, D + 1, k, b, a.S, s0, kv, a.ld_k, a.HS);
+        barrier();
+        const std::int64_t s = s0 + lane();
+        const bool key = s < a.S && (!padding || padding[b * a.S + s]);
+        THUNDER_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const int row = warp() * R + r;
+            const bool reads = key && may_read(a, t0 + row, s);
+            p[r] = reads ? math::exp(dot<D>(queries, row, tile) * a.scale - lse_of[r]) : 0.0F;
+        }
+        barrier();
+        load_positions<D>(tile, tile_columns, D + 1, v, b, a.S, s0, kv, a.ld_v, a.HS);
+        barrier();
+        THUNDER_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const int row = warp() * R + r;
+            weights[row * tile_columns + lane()] = p[r] * (dot<D>(douts, row, tile) - delta_of[r]) * a.scale;
+        }
+        barrier();
+        load_positions<D>(tile, tile_columns, D + 1, k, b, a.S, s0, kv, a.ld_k, a.HS);
+        barrier();
+        add_columns<D, R>(sums, weights, tile);
+    }
+    store_rows<D, R>(dq, sums, one, b, a.T, t0, h, a.ld_dq, a.HS);
+}
+
+// dv = sum over queries of p dout, dk = sum over queries of ds q; over all query heads that read the key head, in
+// order.
+template <int D, int R, typename T>
+THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> dout, Global<const T> q,
+                                    Global<const T> k, Global<const T> v, Global<const float> lse,
+                                    Global<const float> delta, Global<const bool> padding, const AttentionSizes& a) {
+    constexpr int rows = attention_warps * R;
+    THUNDER_SHARED(float, keys, rows* D);
+    THUNDER_SHARED(float, values, rows* D);
+    THUNDER_SHARED(float, tile, tile_columns*(D + 1));
+    THUNDER_SHARED(float, weights, rows* tile_columns);
+    const std::int64_t blocks = (a.S + rows - 1) / rows, group = a.NH / a.KVH;
+    const std::int64_t s0 = block_index() % blocks * rows;
+    const std::int64_t kv = block_index() / blocks % a.KVH, b = block_index() / blocks / a.KVH;
+    load_positions<D>(keys, rows, D, k, b, a.S, s0, kv, a.ld_k, a.HS);
+    load_positions<D>(values, rows, D, v, b, a.S, s0, kv, a.ld_v, a.HS);
+    float dk_sums[R][D / 32] = {}, dv_sums[R][D / 32] = {}, p[R], one[R];
+    bool key[R];
+    THUNDER_UNROLL
+    for (int r = 0; r < R; ++r) {
+        const std::int64_t s = s0 + warp() * R + r;
+        one[r] = 1.0F;
+        key[r] = s < a.S && (!padding || padding[b * a.S + s]);
+    }
+    for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+        for (std::int64_t t0 = 0; t0 < a.T; t0 += tile_columns) {
+            if (!tiles_meet(a, t0, tile_columns, s0, rows)) continue;
+            const std::int64_t t = t0 + lane();
+            const float lse_of = t < a.T ? lse[(b * a.NH + h) * a.T + t] : 0.0F;
+            const float delta_of = t < a.T ? delta[(b * a.NH + h) * a.T + t] : 0.0F;
+            barrier();
+            load_positions<D>(tile, tile_columns, D + 1, q, b, a.T, t0, h, a.ld_q, a.HS);
+            barrier();
+            THUNDER_UNROLL
+            for (int r = 0; r < R; ++r) {
+                const int row = warp() * R + r;
+                const bool reads = key[r] && may_read(a, t, s0 + row);
+                p[r] = reads ? math::exp(dot<D>(keys, row, tile) * a.scale - lse_of) : 0.0F;
+                weights[row * tile_columns + lane()] = p[r];
+            }
+            barrier();
+            load_positions<D>(tile, tile_columns, D + 1, dout, b, a.T, t0, h, a.ld_dout, a.HS);
+            barrier();
+            add_columns<D, R>(dv_sums, weights, tile);
+            THUNDER_UNROLL
+            for (int r = 0; r < R; ++r) p[r] *= (dot<D>(values, warp() * R + r, tile) - delta_of) * a.scale;
+            barrier();
+            THUNDER_UNROLL
+            for (int r = 0; r < R; ++r) weights[(warp() * R + r) * tile_columns + lane()] = p[r];
+            load_positions<D>(tile, tile_columns, D + 1, q, b, a.T, t0, h, a.ld_q, a.HS);
+            barrier();
+            add_columns<D, R>(dk_sums, weights, tile);
+        }
+    }
+    store_rows<D, R>(dk, dk_sums, one, b, a.S, s0, kv, a.ld_dk, a.HS);
+    store_rows<D, R>(dv, dv_sums, one, b, a.S, s0, kv, a.ld_dv, a.HS);
+}
+
+// D: sizes of heads up to it; R: rows of a warp, so that the arrays fit into 48 KB.
+#define BUNDLED_ATTENTION(suffix, T, D, R)                                                                        \
+    THUNDER_KERNEL(128)                                                                                           \
+    bundled_attention_forward_##suffix(Global<T> out, Global<float> lse, Global<const T> q, Global<const T> k,    \
+                                       Global<const T> v, Global<const bool> padding, AttentionSizes sizes) {     \
+        attention_forward<D, R, T>(out, lse, q, k, v, padding, sizes);                                            \
+    }                                                                                                             \
+    THUNDER_KERNEL(128)                                                                                           \
+    bundled_attention_dq_##suffix(Global<T> dq, Global<const T> dout, Global<const T> q, Global<const T> k,       \
+                                  Global<const T> v, Global<const float> lse, Global<const float> delta,          \
+                                  Global<const bool> padding, AttentionSizes sizes) {                             \
+        attention_dq<D, R, T>(dq, dout, q, k, v, lse, delta, padding, sizes);                                     \
+    }                                                                                                             \
+    THUNDER_KERNEL(128)                                                                                           \
+    bundled_attention_dkv_##suffix(Global<T> dk, Global<T> dv, Global<const T> dout, Global<const T> q,           \
+                                   Global<const T> k, Global<const T> v, Global<const float> lse,                 \
+                                   Global<const float> delta, Global<const bool> padding, AttentionSizes sizes) { \
+        attention_dkv<D, R, T>(dk, dv, dout, q, k, v, lse, delta, padding, sizes);                                \
+    }
+BUNDLED_ATTENTION(f32_64, float, 64, 4)
+BUNDLED_ATTENTION(f32_128, float, 128, 4)
+BUNDLED_ATTENTION(f32_256, float, 256, 1)
+BUNDLED_ATTENTION(bf16_64, bf16, 64, 4)
+BUNDLED_ATTENTION(bf16_128, bf16, 128, 4)
+BUNDLED_ATTENTION(bf16_256, bf16, 256, 1)
+#undef BUNDLED_ATTENTION
+
+THUNDER_KERNEL(128)
+bundled_attention_delta_f32(Global<float> delta, Global<const float> dout, Global<const float> out,
+                            AttentionSizes sizes) {
+    attention_delta(delta, dout, out, sizes);
+}
+THUNDER_KERNEL(128)
+bundled_attention_delta_bf16(Global<float> delta, Global<const bf16> dout, Global<const bf16> out,
+                             AttentionSizes sizes) {
+    attention_delta(delta, dout, out, sizes);
+}
+
+}  // namespace thunder::bundled

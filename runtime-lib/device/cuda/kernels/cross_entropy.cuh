@@ -1,0 +1,115 @@
+// Cross entropy: a block of 512 threads for a row of logits, read once on the way forward (online softmax: Milakov and
+// Gimelshein 2018) and once on the way back, which may be in place. V adjacent elements a thread at once.
+#pragma once
+
+#include "device/cuda/kernels/bundled.h"
+
+namespace thunder::bundled {
+
+inline constexpr int row_threads = 512;
+
+// Of one thread, then of the block: the largest logit so far, and the sum of exp(logit - largest).
+struct OnlineSum {
+    float largest, sum;
+};
+
+THUNDER_FUNCTION void take(OnlineSum& s, float x) {
+    if (x > s.largest || x != x) {
+        s.sum = s.sum * math::exp(s.largest - x) + 1.0F;
+        s.largest = x;
+    } else {
+        s.sum += math::exp(x - s.largest);
+    }
+}
+
+template <int V, typename T>
+THUNDER_FUNCTION void cross_entropy_forward(Global<double> losses, Global<float> lse, Global<const T> logits,
+                                            Global<const std::int64_t> labels, std::int64_t ignore_index,
+                                            std::int64_t classes) {
+    THUNDER_SHARED(float, shared, row_threads / 32);
+    const std::int64_t i = block_index(), label = labels[i];
+    if (label == ignore_index) {  // for all threads of the block
+        if (thread_index() == 0) {
+            losses[i] = 0;
+            lse[i] = 0;
+        }
+        return;
+    }
+    const auto row = logits + i * classes;
+    OnlineSum mine{math::lowest<float>(), 0.0F};
+    for (std::int64_t j = thread_index() * V; j < classes; j += row_threads * V) {
+        const Vec<T, V> x = load<V>(row + j);
+        THUNDER_UNROLL
+        for (int k = 0; k < V; ++k) take(mine, wide(x[k]));
+    }
+    const float largest = block_max<row_threads>(mine.largest, shared);
+    const float sum = block_sum<row_threads>(mine.sum * math::exp(mine.largest - largest), shared);
+    if (thread_index() == 0) {
+        const float result = largest + math::log(sum);
+        lse[i] = result;
+        losses[i] = static_cast<double>(result) - static_cast<double>(wide(row[label]));
+    }
+}
+
+// The losses of the rows, in double, as a fixed tree.
+THUNDER_KERNEL(512)
+bundled_cross_entropy_sum(Global<float> loss, Global<const double> losses, std::int64_t rows) {
+    THUNDER_SHARED(double, shared, row_threads / 32);
+    double sum = 0;
+    for (std::int64_t i = thread_index(); i < rows; i += row_threads) sum += losses[i];
+    sum = block_sum<row_threads>(sum, shared);
+    if (thread_index() == 0) loss[0] = static_cast<float>(sum);
+}
+
+// Each element is read before it is written, by the thread that writes it: in place is safe.
+template <int V, typename D, typename T>
+THUNDER_FUNCTION void cross_entropy_backward(Aliased<D> dlogits, Aliased<const T> logits,
+                                             Global<const std::int64_t> labels, Global<const float> lse,
+                                             Global<const float> dloss, std::int64_t ignore_index,
+                                             std::int64_t classes) {
+    const std::int64_t i = block_index(), label = labels[i];
+    const bool ignored = label == ignore_index;
+    const float scale = dloss[0], shift = lse[i];
+    for (std::int64_t j = thread_index() * V; j < classes; j += row_threads * V) {
+        Vec<D, V> out{};
+        if (!ignored) {
+            const Vec<T, V> x = load<V>(logits + (i * classes + j));
+            THUNDER_UNROLL
+            for (int k = 0; k < V; ++k) {
+                const float probability = math::exp(wide(x[k]) - shift);
+                out[k] = narrow<D>((j + k == label ? probability - 1.0F : probability) * scale);
+            }
+        } else {
+            THUNDER_UNROLL
+            for (int k = 0; k < V; ++k) out[k] = narrow<D>(0.0F);
+        }
+        store(dlogits + (i * classes + j), out);
+    }
+}
+
+#define BUNDLED_CROSS_ENTROPY_FORWARD(name, V, T)                                                             \
+    THUNDER_KERNEL(512)                                                                                       \
+    name(Global<double> losses, Global<float> lse, Global<const T> logits, Global<const std::int64_t> labels, \
+         std::int64_t ignore_index, std::int64_t classes) {                                                   \
+        cross_entropy_forward<V>(losses, lse, logits, labels, ignore_index, classes);                         \
+    }
+#define BUNDLED_CROSS_ENTROPY_BACKWARD(name, V, D, T)                                                             \
+    THUNDER_KERNEL(512)                                                                                           \
+    name(Aliased<D> dlogits, Aliased<const T> logits, Global<const std::int64_t> labels, Global<const float> lse, \
+         Global<const float> dloss, std::int64_t ignore_index, std::int64_t classes) {                            \
+        cross_entropy_backward<V>(dlogits, logits, labels, lse, dloss, ignore_index, classes);                    \
+    }
+BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_f32, 1, float)
+BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_f32_4, 4, float)
+BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_bf16, 1, bf16)
+BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_bf16_8, 8, bf16)
+BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_f32, 1, float, float)
+BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_f32_4, 4, float, float)
+BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16, 1, bf16, bf16)
+BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_8, 8, bf16, bf16)
+BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_f32, 1, bf16, float)
+BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_f32_4, 4, bf16, float)
+#undef BUNDLED_CROSS_ENTROPY_FORWARD
+#undef BUNDLED_CROSS_ENTROPY_BACKWARD
+
+}  // namespace thunder::bundled

@@ -1,0 +1,107 @@
+// What follows a product: bias, activation, residual; and the sums of columns. One thread for V adjacent elements.
+#pragma once
+
+#include "device/cuda/kernels/bundled.h"
+
+namespace thunder::bundled {
+
+// The order of thunder::Activation.
+THUNDER_FUNCTION float activate(float x, int activation) {
+    switch (activation) {
+        case 1: return x > 0.0F || x != x ? x : 0.0F;
+        case 2: return 0.5F * x * (1.0F + math::erf(x * 0.70710678F));
+        case 3: return x * math::sigmoid(1.5957691F * (x + 0.044715F * x * x * x));
+        case 4: return x * math::sigmoid(x);
+        case 5: return math::tanh(x);
+        default: return x;
+    }
+}
+
+struct EpilogueSizes {
+    std::int64_t rows, columns, ld_y, ld_source, ld_residual;
+    int activation;
+    bool accumulate;
+};
+
+// pre = source + bias; y = activation(pre) + residual + y
+template <int V, typename T, typename B>
+THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const T> source, Global<const B> bias,
+                               Aliased<const T> residual, const EpilogueSizes& s) {
+    const std::int64_t at = global_index<256>() * V;
+    if (at >= s.rows * s.columns) return;
+    const std::int64_t i = at / s.columns, j = at % s.columns;
+    Vec<T, V> x = load<V>(source + (i * s.ld_source + j));
+    Vec<T, V> add{}, before{};
+    if (residual) add = load<V>(residual + (i * s.ld_residual + j));
+    if (s.accumulate) before = load<V>(y + (i * s.ld_y + j));
+    Vec<T, V> out{};
+    THUNDER_UNROLL
+    for (int k = 0; k < V; ++k) {
+        float value = wide(x[k]);
+        if (bias) value += wide(bias[j + k]);
+        x[k] = narrow<T>(value);
+        if (pre) value = wide(x[k]);  // what the way back will read
+        value = activate(value, s.activation);
+        if (residual) value += wide(add[k]);
+        if (s.accumulate) value += wide(before[k]);
+        out[k] = narrow<T>(value);
+    }
+    if (pre) store(pre + at, x);
+    store(y + (i * s.ld_y + j), out);
+}
+
+#define BUNDLED_EPILOGUE(name, V, T, B)                                                                          \
+    THUNDER_KERNEL(256)                                                                                          \
+    name(Aliased<T> y, Aliased<T> pre, Aliased<const T> source, Global<const B> bias, Aliased<const T> residual, \
+         EpilogueSizes sizes) {                                                                                  \
+        epilogue<V>(y, pre, source, bias, residual, sizes);                                                      \
+    }
+BUNDLED_EPILOGUE(bundled_epilogue_f32, 1, float, float)
+BUNDLED_EPILOGUE(bundled_epilogue_f32_4, 4, float, float)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16, 1, bf16, bf16)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16_8, 8, bf16, bf16)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32, 1, bf16, float)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32_8, 8, bf16, float)
+#undef BUNDLED_EPILOGUE
+
+// Sums of columns in two steps: blocks of 128 columns and of `block_rows` rows give partials (blocks of rows, columns),
+// which are added in order. How many there are follows from the number of rows alone.
+template <typename T>
+THUNDER_FUNCTION void column_partials(Global<float> partials, Global<const T> x, std::int64_t rows,
+                                      std::int64_t columns, std::int64_t ld_x, std::int64_t block_rows) {
+    const std::int64_t column_blocks = (columns + 127) / 128;
+    const std::int64_t block = block_index() / column_blocks;
+    const std::int64_t j = block_index() % column_blocks * 128 + thread_index();
+    if (j >= columns) return;
+    const std::int64_t end = block * block_rows + block_rows < rows ? block * block_rows + block_rows : rows;
+    float sum = 0;
+    for (std::int64_t i = block * block_rows; i < end; ++i) sum += wide(x[i * ld_x + j]);
+    partials[block * columns + j] = sum;
+}
+
+template <typename T>
+THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials, std::int64_t blocks,
+                                    std::int64_t columns, bool add) {
+    const std::int64_t j = global_index<128>();
+    if (j >= columns) return;
+    float sum = 0;
+    for (std::int64_t b = 0; b < blocks; ++b) sum += partials[b * columns + j];
+    sums[j] = narrow<T>(add ? wide(sums[j]) + sum : sum);
+}
+
+#define BUNDLED_COLUMNS(suffix, T)                                                                       \
+    THUNDER_KERNEL(128)                                                                                  \
+    bundled_column_partials_##suffix(Global<float> partials, Global<const T> x, std::int64_t rows,       \
+                                     std::int64_t columns, std::int64_t ld_x, std::int64_t block_rows) { \
+        column_partials(partials, x, rows, columns, ld_x, block_rows);                                   \
+    }                                                                                                    \
+    THUNDER_KERNEL(128)                                                                                  \
+    bundled_column_finish_##suffix(Global<T> sums, Global<const float> partials, std::int64_t blocks,    \
+                                   std::int64_t columns, bool add) {                                     \
+        column_finish(sums, partials, blocks, columns, add);                                             \
+    }
+BUNDLED_COLUMNS(f32, float)
+BUNDLED_COLUMNS(bf16, bf16)
+#undef BUNDLED_COLUMNS
+
+}  // namespace thunder::bundled

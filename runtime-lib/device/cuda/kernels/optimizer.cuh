@@ -1,0 +1,146 @@
+// Optimizers and the norm of all gradients, over flat arenas; everything that changes from step to step is read from
+// StepScalars, in device memory.
+#pragma once
+
+#include "device/cuda/kernels/bundled.h"
+#include "optim/step_scalars.h"
+
+namespace thunder::bundled {
+
+// A piece of a segment that one block works on: elements [begin, end) of the arenas.
+struct Piece {
+    std::int64_t begin, end;
+    std::int64_t decays;  // 0 or 1
+};
+inline constexpr std::int64_t piece_elements = 16384;
+
+// Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
+template <typename Four, typename One>
+THUNDER_FUNCTION void walk_piece(const Piece& piece, Four&& four, One&& one) {
+    const std::int64_t aligned = (piece.begin + 3) / 4 * 4 < piece.end ? (piece.begin + 3) / 4 * 4 : piece.end;
+    const std::int64_t groups = (piece.end - aligned) / 4;
+    for (std::int64_t g = thread_index(); g < groups; g += 256) four(aligned + g * 4);
+    for (std::int64_t i = piece.begin + thread_index(); i < aligned; i += 256) one(i);
+    for (std::int64_t i = aligned + groups * 4 + thread_index(); i < piece.end; i += 256) one(i);
+}
+
+struct AdamWStep {
+    float clip, rest1, beta2, rest2, step_size, correction, eps, keep;
+};
+
+// torch.optim.AdamW on g = clip * gradient, as in optim/adamw.h.
+THUNDER_FUNCTION void adamw_element(float& p, float& m, float& v, float gradient, const AdamWStep& s) {
+    const float g = s.clip * gradient;
+    m = m + s.rest1 * (g - m);
+    v = s.beta2 * v + s.rest2 * g * g;
+    p = s.keep * p - s.step_size * (m / (math::sqrt(v) / s.correction + s.eps));
+}
+
+THUNDER_KERNEL(256)
+bundled_adamw(Global<float> parameters, Global<const float> gradients, Global<float> first, Global<float> second,
+              Global<const Piece> pieces, Global<const StepScalars> scalars) {
+    const Piece piece = pieces[block_index()];
+    const StepScalars s = scalars[0];
+    const AdamWStep step{s.clip_factor,
+                         static_cast<float>(1.0 - s.beta1),
+                         static_cast<float>(s.beta2),
+                         static_cast<float>(1.0 - s.beta2),
+                         static_cast<float>(s.learning_rate / s.bias_correction1),
+                         static_cast<float>(s.bias_correction2_sqrt),
+                         static_cast<float>(s.eps),
+                         piece.decays != 0 ? static_cast<float>(1.0 - s.learning_rate * s.weight_decay) : 1.0F};
+    walk_piece(
+        piece,
+        [&](std::int64_t i) {
+            Vec<float, 4> p = load<4>(parameters + i), m = load<4>(first + i), v = load<4>(second + i);
+            const Vec<float, 4> g = load<4>(gradients + i);
+            THUNDER_UNROLL
+            for (int k = 0; k < 4; ++k) adamw_element(p[k], m[k], v[k], g[k], step);
+            store(parameters + i, p);
+            store(first + i, m);
+            store(second + i, v);
+        },
+        [&](std::int64_t i) {
+            float p = parameters[i], m = first[i], v = second[i];
+            adamw_element(p, m, v, gradients[i], step);
+            parameters[i] = p;
+            first[i] = m;
+            second[i] = v;
+        });
+}
+
+// torch.optim.SGD on g = clip * gradient + decay * p, as in optim/sgd.h; momentum: null for none.
+THUNDER_KERNEL(256)
+bundled_sgd(Global<float> parameters, Global<const float> gradients, Global<float> momentum, Global<const Piece> pieces,
+            Global<const StepScalars> scalars) {
+    const Piece piece = pieces[block_index()];
+    const StepScalars s = scalars[0];
+    const float clip = s.clip_factor, rate = static_cast<float>(s.learning_rate);
+    const float keep = static_cast<float>(s.momentum);
+    const float decay = piece.decays != 0 ? static_cast<float>(s.weight_decay) : 0.0F;
+    const auto one = [&](std::int64_t i) {
+        const float p = parameters[i];
+        float step = clip * gradients[i] + decay * p;
+        if (momentum) {
+            step = keep * momentum[i] + step;
+            momentum[i] = step;
+        }
+        parameters[i] = p - rate * step;
+    };
+    walk_piece(
+        piece,
+        [&](std::int64_t i) {
+            THUNDER_UNROLL
+            for (int k = 0; k < 4; ++k) one(i + k);
+        },
+        one);
+}
+
+// Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree.
+THUNDER_KERNEL(256)
+bundled_squares(Global<double> sums, Global<const float> gradients, std::int64_t elements) {
+    THUNDER_SHARED(double, shared, 8);
+    constexpr std::int64_t leaf = 16384;
+    const std::int64_t begin = block_index() * leaf;
+    const std::int64_t end = begin + leaf < elements ? begin + leaf : elements;
+    double sum = 0;
+    for (std::int64_t i = begin + thread_index() * 8; i < end; i += 256 * 8) {
+        float squares = 0;
+        if (i + 8 <= end) {
+            const Vec<float, 8> g = load<8>(gradients + i);
+            THUNDER_UNROLL
+            for (int k = 0; k < 8; ++k) squares += g[k] * g[k];
+        } else {
+            for (std::int64_t k = i; k < end; ++k) squares += gradients[k] * gradients[k];
+        }
+        sum += static_cast<double>(squares);
+    }
+    sum = block_sum<256>(sum, shared);
+    if (thread_index() == 0) sums[block_index()] = sum;
+}
+
+// grad_norm = sqrt(sum of leaves); clip_factor = min(1, max_norm / (grad_norm + 1e-6)), 1 where max_norm is 0.
+THUNDER_KERNEL(512)
+bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<const double> max_norm,
+                    Global<const double> sums, std::int64_t leaves) {
+    THUNDER_SHARED(double, shared, 16);
+    double sum = 0;
+    for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
+    sum = block_sum<512>(sum, shared);
+    if (thread_index() != 0) return;
+    const double norm = sqrt(sum), most = max_norm[0], factor = most / (norm + 1e-6);
+    grad_norm[0] = static_cast<float>(norm);
+    clip_factor[0] = most > 0 ? static_cast<float>(factor > 1.0 ? 1.0 : factor) : 1.0F;
+}
+
+THUNDER_KERNEL(32)
+bundled_begin_micro_step(Global<bool> first_micro_step, bool first) {
+    if (thread_index() == 0) first_micro_step[0] = first;
+}
+
+THUNDER_KERNEL(32)
+bundled_seed_loss(Global<float> dloss, Global<const float> loss_weight) {
+    if (thread_index() == 0) dloss[0] = 1.0F / loss_weight[0];
+}
+
+}  // namespace thunder::bundled

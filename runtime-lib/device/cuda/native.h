@@ -1,0 +1,44 @@
+// What a CUDA device, its streams and events keep, and how what CUDA refuses becomes a message. For files in this
+// folder.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/gpu.h"
+#include "device/cuda/profiler.h"
+#include "device/stream.h"
+
+namespace thunder {
+
+// Fails with the call, its error's name and what CUDA says of it.
+void check(cudaError_t result, const char* call);
+
+struct Device::Native {
+    Gpu gpu;
+    std::unique_ptr<Profiler> profiler;  // with --profile
+    bool opened = false;                 // the runtime was asked for something
+    bool captured = false;               // a graph may hold addresses of a stream's workspace
+
+    // Before the first call of CUDA's runtime: chooses the GPU.
+    void open();
+};
+
+struct Stream::Native {
+    cudaStream_t stream = nullptr;
+    bool capturing = false;
+    std::vector<Memory> retired;  // what workspaces were before they grew: graphs still use it
+    // What providers keep beside cuBLASLt's plans, which are the stream's products().
+    std::unique_ptr<ProviderCache> attention, optimizer;
+};
+
+struct Event::Native {
+    cudaEvent_t event = nullptr;  // null until the first recording
+};
+
+cudaStream_t stream_of(Stream& stream);
+
+}  // namespace thunder

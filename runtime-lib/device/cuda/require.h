@@ -1,0 +1,25 @@
+// One message for types that no provider on a GPU takes.
+#pragma once
+
+#include "device/types.h"
+#include "support/error.h"
+
+namespace thunder {
+
+template <typename Tensor>  // Input or Output; absent ones pass
+void require_dtype(const char* tensor, const Tensor& t, DType expected) {
+    if (t && t.dtype != expected) fail(std::string("no provider on a GPU for ") + tensor + " of that type");
+}
+
+template <typename Tensor>
+void require_float(const char* tensor, const Tensor& t) {
+    if (t && t.dtype != DType::f32 && t.dtype != DType::bf16) {
+        fail(std::string("no provider on a GPU for ") + tensor + " of that type", "f32 and bf16 are computed with");
+    }
+}
+
+inline std::int64_t or_dense(std::int64_t ld, std::int64_t dense) {
+    return ld == 0 ? dense : ld;
+}
+
+}  // namespace thunder
