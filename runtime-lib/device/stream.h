@@ -61,7 +61,7 @@ class Device {
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
-    int threads() const { return options_.threads; }
+    int threads() const { return threads_; }
     const DeviceOptions& options() const { return options_; }
 
     // Fails where the device has less memory than a program of that many bytes takes; `plan` says what they are, on one
@@ -82,6 +82,7 @@ class Device {
     Native* native() const { return native_; }  // what the device's own files keep
 
   private:
+    int threads_ = 1;
     DeviceOptions options_;
     Native* native_ = nullptr;
 };

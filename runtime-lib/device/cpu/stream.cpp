@@ -41,11 +41,11 @@ Memory::~Memory() {
     if (data_ != nullptr) munmap(data_, mapped_);
 }
 
-Device::Device(const DeviceOptions& options) : options_(options) {
+Device::Device(const DeviceOptions& options)
+    : threads_(options.threads > 0 ? options.threads : omp_get_max_threads()), options_(options) {
     check_cpu();
-    if (options_.threads <= 0) options_.threads = omp_get_max_threads();
     omp_set_dynamic(0);
-    omp_set_num_threads(options_.threads);
+    omp_set_num_threads(threads_);
 }
 
 Device::Device(int threads)
@@ -94,7 +94,7 @@ Memory Device::allocate(std::size_t bytes) {
 #endif
     // Pages are zero when the system first gives them; who touches a page decides which memory node it lies on.
     const auto pages = static_cast<std::int64_t>(length / page);
-#pragma omp parallel for schedule(static) num_threads(options_.threads) if (pages > 64)
+#pragma omp parallel for schedule(static) num_threads(threads_) if (pages > 64)
     for (std::int64_t i = 0; i < pages; ++i)
         *reinterpret_cast<volatile char*>(base + static_cast<std::size_t>(i) * page) = 0;
     memory.data_ = base;

@@ -1,5 +1,5 @@
 #include "device/cuda/call.h"
-#include "device/cuda/kernels/cross_entropy.cuh"
+#include "device/cuda/cross_entropy.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/require.h"
 #include "device/menu.h"

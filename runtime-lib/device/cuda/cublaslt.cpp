@@ -51,6 +51,7 @@ const CublasLt& lt() {
     return functions;
 }
 
+using thunder::check;  // of CUDA itself
 void check(cublasStatus_t status, const char* call) {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     fail(cat(call, " says ", lt().cublasLtGetStatusName(status)));

@@ -71,13 +71,6 @@ std::string attention_notes(const Call& call) {
     return cat(call.causal ? "causal" : "full", call.window > 0 ? cat(", window ", call.window) : std::string());
 }
 
-std::string elements_text(std::span<const ParameterSegment> segments, std::int64_t& elements) {
-    elements = 0;
-    for (const ParameterSegment& s : segments) elements += s.end - s.begin;
-    return cat(count_text(static_cast<std::uint64_t>(elements), "parameter"), " in ",
-               count_text(segments.size(), "segment"));
-}
-
 }  // namespace
 
 std::string describe(const LinearForward& c) {
@@ -229,33 +222,6 @@ std::string describe(const ScatterAdd& c) {
 }
 Cost cost_of(const ScatterAdd& c) {
     return {bytes(c.y, c.outer * c.entries * c.inner) + bytes(c.x, c.outer * c.count * c.inner)};
-}
-
-std::string describe(const AdamW& c) {
-    std::int64_t elements = 0;
-    return "of " + elements_text(c.segments, elements);
-}
-Cost cost_of(const AdamW& c) {
-    std::int64_t elements = 0;
-    elements_text(c.segments, elements);
-    return {28.0 * static_cast<double>(elements)};  // p, m, v read and written, g read
-}
-
-std::string describe(const Sgd& c) {
-    std::int64_t elements = 0;
-    return "of " + elements_text(c.segments, elements);
-}
-Cost cost_of(const Sgd& c) {
-    std::int64_t elements = 0;
-    elements_text(c.segments, elements);
-    return {(c.momentum_buffers == nullptr ? 12.0 : 20.0) * static_cast<double>(elements)};
-}
-
-std::string describe(const GlobalNorm& c) {
-    return cat("of ", c.elements, " gradients");
-}
-Cost cost_of(const GlobalNorm& c) {
-    return {4.0 * static_cast<double>(c.elements)};
 }
 
 }  // namespace thunder

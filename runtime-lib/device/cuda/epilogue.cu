@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "device/cuda/call.h"
+#include "device/cuda/epilogue.cuh"
 #include "device/cuda/epilogue.h"
-#include "device/cuda/kernels/epilogue.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/require.h"
 
@@ -14,10 +14,8 @@ bool aligned(const void* p) {
     return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
 }
 
-template <typename T, typename B>
-void launch_epilogue(void (*one)(T*, T*, const T*, const B*, const T*, bundled::EpilogueSizes),
-                     void (*vector)(T*, T*, const T*, const B*, const T*, bundled::EpilogueSizes), const Epilogue& e,
-                     Stream& stream) {
+template <typename T, typename B, typename Kernel>
+void launch_epilogue(Kernel* one, Kernel* vector, const Epilogue& e, Stream& stream) {
     constexpr std::int64_t width = 16 / sizeof(T);
     bool vectors = e.columns % width == 0 && e.ld_y % width == 0 && e.ld_source % width == 0 &&
                    (!e.residual || e.ld_residual % width == 0);
@@ -42,11 +40,11 @@ void epilogue(const Epilogue& e, Stream& stream) {
     require_float("bias", e.bias);
     if (e.y.dtype == DType::f32) {
         require_dtype("bias", e.bias, DType::f32);
-        return launch_epilogue(bundled_epilogue_f32, bundled_epilogue_f32_4, e, stream);
+        return launch_epilogue<float, float>(bundled_epilogue_f32, bundled_epilogue_f32_4, e, stream);
     }
     if (e.bias && e.bias.dtype == DType::f32)
-        return launch_epilogue(bundled_epilogue_bf16_f32, bundled_epilogue_bf16_f32_8, e, stream);
-    launch_epilogue(bundled_epilogue_bf16, bundled_epilogue_bf16_8, e, stream);
+        return launch_epilogue<bf16, float>(bundled_epilogue_bf16_f32, bundled_epilogue_bf16_f32_8, e, stream);
+    launch_epilogue<bf16, bf16>(bundled_epilogue_bf16, bundled_epilogue_bf16_8, e, stream);
 }
 
 void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x,

@@ -24,7 +24,7 @@ std::string version_text(int version) {
 std::string architecture_list(std::string_view architectures) {
     std::string out;
     while (!architectures.empty()) {
-        const std::size_t end = std::min(architectures.find(';'), architectures.size());
+        const std::size_t end = std::min(architectures.find_first_of(";,"), architectures.size());
         const std::string_view entry = architectures.substr(0, end);
         out += cat(out.empty() ? "" : ", ", "sm_", entry.substr(0, entry.find('-')));
         architectures.remove_prefix(std::min(end + 1, architectures.size()));
@@ -50,7 +50,7 @@ bool entry_runs_on(std::string_view entry, int gpu) {
 
 bool runs_on(std::string_view architectures, int gpu) {
     while (!architectures.empty()) {
-        const std::size_t end = std::min(architectures.find(';'), architectures.size());
+        const std::size_t end = std::min(architectures.find_first_of(";,"), architectures.size());
         if (entry_runs_on(architectures.substr(0, end), gpu)) return true;
         architectures.remove_prefix(std::min(end + 1, architectures.size()));
     }

@@ -19,7 +19,7 @@ struct Gpu {
 // What a program was built with.
 struct CudaBuild {
     int version = 0;                 // of the toolkit: 13000
-    std::string_view architectures;  // CMAKE_CUDA_ARCHITECTURES: "90a", "80-real;90a-virtual"
+    std::string_view architectures;  // CMAKE_CUDA_ARCHITECTURES: "90a", "80-real;90a-virtual", or with commas
 };
 
 // The first GPU that this process may use. Fails where there is no driver, the driver is older than the build, there is

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "device/cuda/call.h"
-#include "device/cuda/kernels/indexed.cuh"
+#include "device/cuda/indexed.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/require.h"
 #include "device/menu.h"

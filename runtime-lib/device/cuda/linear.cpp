@@ -29,6 +29,19 @@ void run(Product p, Input residual, std::int64_t ld_residual, bool accumulate, S
         p.addend = accumulate ? before : residual;
         p.ld_addend = accumulate ? p.ld_c : ld_residual;
     }
+    if (accumulate && residual && residual.data == p.c.data) {
+        // c + (product + c): the residual counts twice
+        epilogue({.y = p.c,
+                  .source = before,
+                  .residual = residual,
+                  .rows = p.m,
+                  .columns = p.n,
+                  .ld_y = p.ld_c,
+                  .ld_source = p.ld_c,
+                  .ld_residual = ld_residual},
+                 stream);
+        residual = {};
+    }
     const bool both = accumulate && residual;
     const bool types_fit = !p.addend || p.addend.dtype == p.c.dtype;
     if (types_fit && !both && product(p, stream)) return;

@@ -7,13 +7,16 @@
 #include <utility>
 
 #include "device/check_cpu.h"
-#include "device/cuda/attention.h"
 #include "device/cuda/call.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/native.h"
 #include "support/error.h"
 #include "support/text.h"
 
+#if __has_include("device/cuda/attention/attention.h")  // where the program has attention
+#include "device/cuda/attention/attention.h"
+#define THUNDER_ATTENTION
+#endif
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define THUNDER_NVTX
@@ -105,11 +108,11 @@ Memory Device::allocate_staging(std::size_t bytes) {
 
 // ---- the device ----------------------------------------------------------------------------------------------------
 
-Device::Device(const DeviceOptions& options) : options_(options) {
+Device::Device(const DeviceOptions& options)
+    : threads_(options.threads > 0 ? options.threads : omp_get_max_threads()), options_(options) {
     check_cpu();
-    if (options_.threads <= 0) options_.threads = omp_get_max_threads();
     omp_set_dynamic(0);
-    omp_set_num_threads(options_.threads);
+    omp_set_num_threads(threads_);
     auto native = std::make_unique<Native>();
     native->gpu = find_gpu({CUDART_VERSION, THUNDER_CUDA_ARCHITECTURES});
     if (options_.profile) native->profiler = std::make_unique<Profiler>(roof_of(native->gpu.name));
@@ -147,9 +150,12 @@ bool Device::is_gpu() const {
 }
 
 std::string Device::describe() const {
-    return cat(native_->gpu.name, " (sm_", native_->gpu.architecture, ", ", bytes_text(native_->gpu.memory),
-               "), products: ", cublaslt_version(), options_.tf32 ? ", TF32" : "",
-               ", attention: ", attention_provider(native_->gpu.architecture));
+    std::string text = cat(native_->gpu.name, " (sm_", native_->gpu.architecture, ", ", bytes_text(native_->gpu.memory),
+                           "), products: ", cublaslt_version(), options_.tf32 ? ", TF32" : "");
+#ifdef THUNDER_ATTENTION
+    text += cat(", attention: ", attention_provider());
+#endif
+    return text;
 }
 
 std::string Device::profile_report() const {

@@ -2,7 +2,7 @@
 // Gimelshein 2018) and once on the way back, which may be in place. V adjacent elements a thread at once.
 #pragma once
 
-#include "device/cuda/kernels/bundled.h"
+#include "device/cuda/bundled.h"
 
 namespace thunder::bundled {
 

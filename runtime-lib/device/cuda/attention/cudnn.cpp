@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "device/cuda/attention.h"
+#include "device/cuda/attention/attention.h"
 #include "device/cuda/library.h"
 #include "device/cuda/native.h"
 #include "device/cuda/require.h"
@@ -196,7 +196,7 @@ bool run(const Call& call, const Key& key, std::unordered_map<std::int64_t, void
     }
     if (plan.graph == nullptr) return false;
     std::byte* const workspace = stream.library_scratch(static_cast<std::size_t>(plan.workspace));
-    const auto status = plan.graph->execute(cache.handle, tensors, workspace);
+    auto status = plan.graph->execute(cache.handle, tensors, workspace);
     if (!status.is_good()) fail(cat("cuDNN says ", status.get_message()));
     return true;
 }
@@ -240,8 +240,8 @@ bool cudnn_attention_backward(const AttentionBackward& c, Stream& stream) {
                stream);
 }
 
-std::string attention_provider(int architecture) {
-    return architecture < 80 ? "blocks of our own" : "cuDNN in bf16, else blocks of our own";
+std::string attention_provider() {
+    return "cuDNN in bf16, else blocks of our own";
 }
 
 #else
@@ -254,7 +254,7 @@ bool cudnn_attention_backward(const AttentionBackward&, Stream&) {
     return false;
 }
 
-std::string attention_provider(int) {
+std::string attention_provider() {
     return "blocks of our own (the build found no cuDNN)";
 }
 

@@ -7,7 +7,7 @@
 // sum. What is added to a row is added in the order of the columns: the same bits in every run.
 #pragma once
 
-#include "device/cuda/kernels/bundled.h"
+#include "device/cuda/bundled.h"
 
 namespace thunder::bundled {
 
@@ -52,8 +52,11 @@ THUNDER_FUNCTION void load_positions(Shared to, int count, int stride, Global<co
 template <int D, typename Rows, typename Tile>
 THUNDER_FUNCTION float dot(Rows rows, int row, Tile tile) {
     float sum = 0;
-    THUNDER_UNROLL
-    for (int d = 0; d < D; ++d) sum += rows[row * D + d] * tile[lane() * (D + 1) + d];
+    constexpr int together = D <= 128 ? D : 32;  // what is unrolled: larger ones would not stay in registers
+    for (int first = 0; first < D; first += together) {
+        THUNDER_UNROLL
+        for (int d = first; d < first + together; ++d) sum += rows[row * D + d] * tile[lane() * (D + 1) + d];
+    }
     return sum;
 }
 

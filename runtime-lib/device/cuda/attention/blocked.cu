@@ -1,6 +1,6 @@
-#include "device/cuda/attention.h"
+#include "device/cuda/attention/attention.h"
+#include "device/cuda/attention/blocked.cuh"
 #include "device/cuda/call.h"
-#include "device/cuda/kernels/attention.cuh"
 #include "device/cuda/launch.h"
 #include "device/cuda/require.h"
 #include "support/text.h"

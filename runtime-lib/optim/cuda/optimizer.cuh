@@ -2,17 +2,24 @@
 // StepScalars, in device memory.
 #pragma once
 
-#include "device/cuda/kernels/bundled.h"
-#include "optim/step_scalars.h"
+#include "device/cuda/bundled.h"
+#include "optim/cuda/pieces.h"
 
 namespace thunder::bundled {
 
-// A piece of a segment that one block works on: elements [begin, end) of the arenas.
+// StepScalars begins with numbers in double, in this order.
+inline constexpr int at_learning_rate = 0, at_beta1 = 1, at_beta2 = 2, at_eps = 3, at_weight_decay = 4, at_momentum = 5,
+                     at_bias_correction1 = 6, at_bias_correction2_sqrt = 7, at_max_grad_norm = 8;
+
 struct Piece {
     std::int64_t begin, end;
-    std::int64_t decays;  // 0 or 1
+    bool decays;
 };
-inline constexpr std::int64_t piece_elements = 16384;
+// The piece of this block.
+THUNDER_FUNCTION Piece take_piece(Global<const std::int64_t> pieces) {
+    const std::int64_t at = std::int64_t{block_index()} * numbers_of_piece;
+    return {pieces[at], pieces[at + 1], pieces[at + 2] != 0};
+}
 
 // Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
 template <typename Four, typename One>
@@ -38,17 +45,16 @@ THUNDER_FUNCTION void adamw_element(float& p, float& m, float& v, float gradient
 
 THUNDER_KERNEL(256)
 bundled_adamw(Global<float> parameters, Global<const float> gradients, Global<float> first, Global<float> second,
-              Global<const Piece> pieces, Global<const StepScalars> scalars) {
-    const Piece piece = pieces[block_index()];
-    const StepScalars s = scalars[0];
-    const AdamWStep step{s.clip_factor,
-                         static_cast<float>(1.0 - s.beta1),
-                         static_cast<float>(s.beta2),
-                         static_cast<float>(1.0 - s.beta2),
-                         static_cast<float>(s.learning_rate / s.bias_correction1),
-                         static_cast<float>(s.bias_correction2_sqrt),
-                         static_cast<float>(s.eps),
-                         piece.decays != 0 ? static_cast<float>(1.0 - s.learning_rate * s.weight_decay) : 1.0F};
+              Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) {
+    const Piece piece = take_piece(pieces);
+    const AdamWStep step{clip_factor[0],
+                         static_cast<float>(1.0 - s[at_beta1]),
+                         static_cast<float>(s[at_beta2]),
+                         static_cast<float>(1.0 - s[at_beta2]),
+                         static_cast<float>(s[at_learning_rate] / s[at_bias_correction1]),
+                         static_cast<float>(s[at_bias_correction2_sqrt]),
+                         static_cast<float>(s[at_eps]),
+                         piece.decays ? static_cast<float>(1.0 - s[at_learning_rate] * s[at_weight_decay]) : 1.0F};
     walk_piece(
         piece,
         [&](std::int64_t i) {
@@ -71,13 +77,12 @@ bundled_adamw(Global<float> parameters, Global<const float> gradients, Global<fl
 
 // torch.optim.SGD on g = clip * gradient + decay * p, as in optim/sgd.h; momentum: null for none.
 THUNDER_KERNEL(256)
-bundled_sgd(Global<float> parameters, Global<const float> gradients, Global<float> momentum, Global<const Piece> pieces,
-            Global<const StepScalars> scalars) {
-    const Piece piece = pieces[block_index()];
-    const StepScalars s = scalars[0];
-    const float clip = s.clip_factor, rate = static_cast<float>(s.learning_rate);
-    const float keep = static_cast<float>(s.momentum);
-    const float decay = piece.decays != 0 ? static_cast<float>(s.weight_decay) : 0.0F;
+bundled_sgd(Global<float> parameters, Global<const float> gradients, Global<float> momentum,
+            Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) {
+    const Piece piece = take_piece(pieces);
+    const float clip = clip_factor[0], rate = static_cast<float>(s[at_learning_rate]);
+    const float keep = static_cast<float>(s[at_momentum]);
+    const float decay = piece.decays ? static_cast<float>(s[at_weight_decay]) : 0.0F;
     const auto one = [&](std::int64_t i) {
         const float p = parameters[i];
         float step = clip * gradients[i] + decay * p;

@@ -12,8 +12,8 @@ namespace thunder {
 // build without cuDNN.
 bool cudnn_attention_forward(const AttentionForward& call, Stream& stream);
 bool cudnn_attention_backward(const AttentionBackward& call, Stream& stream);
-// Its version for the log, or why it is not there.
-std::string attention_provider(int architecture);
+// Who it is, for the log.
+std::string attention_provider();
 
 // By kernels/attention.cuh.
 void blocked_attention_forward(const AttentionForward& call, Stream& stream);

@@ -1,0 +1,108 @@
+// AdamW, SGD, the gradient's norm and the step's scalars.
+#include <algorithm>
+#include <cstddef>
+
+#include "device/cuda/call.h"
+#include "device/cuda/launch.h"
+#include "device/menu.h"
+#include "optim/adamw.h"
+#include "optim/cuda/optimizer.cuh"
+#include "optim/cuda/pieces.h"
+#include "optim/global_norm.h"
+#include "optim/sgd.h"
+#include "support/text.h"
+
+namespace thunder {
+
+static std::int64_t elements_of(std::span<const ParameterSegment> segments) {
+    std::int64_t elements = 0;
+    for (const ParameterSegment& s : segments) elements += s.end - s.begin;
+    return elements;
+}
+
+// issue() finds these by the types of the calls.
+[[maybe_unused]] static std::string segments_text(std::span<const ParameterSegment> segments) {
+    return cat("of ", count_text(static_cast<std::uint64_t>(elements_of(segments)), "parameter"), " in ",
+               count_text(segments.size(), "segment"));
+}
+[[maybe_unused]] static std::string describe(const AdamW& c) {
+    return segments_text(c.segments);
+}
+[[maybe_unused]] static std::string describe(const Sgd& c) {
+    return segments_text(c.segments);
+}
+[[maybe_unused]] static std::string describe(const GlobalNorm& c) {
+    return cat("of ", c.elements, " gradients");
+}
+[[maybe_unused]] static Cost cost_of(const AdamW& c) {  // p, m, v read and written, g read
+    return {28.0 * static_cast<double>(elements_of(c.segments))};
+}
+[[maybe_unused]] static Cost cost_of(const Sgd& c) {
+    return {(c.momentum_buffers == nullptr ? 12.0 : 20.0) * static_cast<double>(elements_of(c.segments))};
+}
+[[maybe_unused]] static Cost cost_of(const GlobalNorm& c) {
+    return {4.0 * static_cast<double>(c.elements)};
+}
+
+#define THUNDER_SAME_PLACE(name) \
+    static_assert(offsetof(StepScalars, name) == sizeof(double) * static_cast<std::size_t>(bundled::at_##name))
+THUNDER_SAME_PLACE(learning_rate);
+THUNDER_SAME_PLACE(beta1);
+THUNDER_SAME_PLACE(beta2);
+THUNDER_SAME_PLACE(eps);
+THUNDER_SAME_PLACE(weight_decay);
+THUNDER_SAME_PLACE(momentum);
+THUNDER_SAME_PLACE(bias_correction1);
+THUNDER_SAME_PLACE(bias_correction2_sqrt);
+THUNDER_SAME_PLACE(max_grad_norm);
+#undef THUNDER_SAME_PLACE
+
+std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segments) {
+    std::vector<std::int64_t> numbers;
+    for (const ParameterSegment& s : segments) {
+        for (std::int64_t begin = s.begin; begin < s.end; begin += piece_elements)
+            numbers.insert(numbers.end(), {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0});
+    }
+    return numbers;
+}
+
+void adamw(const AdamW& call, Stream& stream) {
+    issue("adamw", call, stream, [&] {
+        const PieceTable pieces = pieces_of(call.segments, stream);
+        launch("adamw", bundled::bundled_adamw, pieces.count, 256, stream, call.parameters, call.gradients,
+               call.first_moments, call.second_moments, pieces.numbers, &call.scalars->learning_rate,
+               &call.scalars->clip_factor);
+    });
+}
+
+void sgd(const Sgd& call, Stream& stream) {
+    issue("sgd", call, stream, [&] {
+        const PieceTable pieces = pieces_of(call.segments, stream);
+        launch("sgd", bundled::bundled_sgd, pieces.count, 256, stream, call.parameters, call.gradients,
+               call.momentum_buffers, pieces.numbers, &call.scalars->learning_rate, &call.scalars->clip_factor);
+    });
+}
+
+void global_norm(StepScalars* scalars, const float* gradients, std::int64_t elements, Stream& stream) {
+    const GlobalNorm call{scalars, gradients, elements};
+    issue("global_norm", call, stream, [&] {
+        constexpr std::int64_t leaf = 16384;
+        const std::int64_t leaves = (elements + leaf - 1) / leaf;
+        auto* sums = reinterpret_cast<double*>(
+            stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(leaves, 1)) * sizeof(double)));
+        launch("squares", bundled::bundled_squares, leaves, 256, stream, sums, gradients, elements);
+        launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
+               &scalars->max_grad_norm, sums, leaves);
+    });
+}
+
+void begin_micro_step(StepScalars* scalars, Gradient gradient, Stream& stream) {
+    launch("begin_micro_step", bundled::bundled_begin_micro_step, 1, 32, stream, &scalars->first_micro_step,
+           gradient == Gradient::overwrite);
+}
+
+void seed_loss(StepScalars* scalars, Stream& stream) {
+    launch("seed_loss", bundled::bundled_seed_loss, 1, 32, stream, &scalars->dloss, &scalars->loss_weight);
+}
+
+}  // namespace thunder

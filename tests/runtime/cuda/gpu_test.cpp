@@ -1,0 +1,146 @@
+// What a program says on machines that cannot run it: one message, exit status 1. The driver is a stub, so that these
+// machines need not be had.
+#include "device/cuda/gpu.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "device/cuda/plan_file.h"
+
+namespace thunder {
+namespace {
+
+struct Ended {
+    std::string text;
+    int status;
+    bool operator==(const Ended&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Ended& e) {
+    return out << e.text << "(exit " << e.status << ")";
+}
+
+// The probe with those variables and arguments: all that it prints, and its exit status.
+Ended probe(const std::string& variables, const std::string& arguments) {
+    std::FILE* pipe = popen((variables + " " PROBE " " + arguments + " 2>&1").c_str(), "r");
+    Ended ended{"", -1};
+    std::array<char, 256> part{};
+    while (std::fgets(part.data(), part.size(), pipe) != nullptr) ended.text += part.data();
+    ended.status = WEXITSTATUS(pclose(pipe));
+    return ended;
+}
+
+const std::string with_stub = "LD_LIBRARY_PATH=" STUB_FOLDER;
+
+TEST(Gpu, IsDescribedByItsDriver) {
+    EXPECT_EQ(probe(with_stub, "90a 1000"), (Ended{"NVIDIA H100 80GB HBM3, sm_90, 132 multiprocessors\n", 0}));
+}
+
+TEST(Gpu, ItsDriverIsMissing) {
+    if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "this machine has a driver";
+    EXPECT_EQ(probe("LD_LIBRARY_PATH=", "90a 1000"),
+              (Ended{"error: the driver of an NVIDIA GPU is not there: no libcuda.so.1 is found\n"
+                     "help: on a machine without a GPU, build the program for the CPU: cmake -DDEVICE=cpu\n",
+                     1}));
+}
+
+TEST(Gpu, ItsDriverIsTooOld) {
+    EXPECT_EQ(
+        probe(with_stub + " STUB_DRIVER=12080", "90a 1000"),
+        (Ended{"error: the GPU's driver is too old: it knows CUDA up to 12.8, and the program was built with CUDA "
+               "13.0\nhelp: install a newer driver, or build the program with a toolkit of CUDA 12\n",
+               1}));
+    EXPECT_EQ(probe(with_stub + " STUB_DRIVER=14010", "90a 1000").status, 0);
+}
+
+TEST(Gpu, ThereIsNone) {
+    EXPECT_EQ(probe(with_stub + " STUB_INIT=100 CUDA_VISIBLE_DEVICES=7", "90a 1000"),
+              (Ended{"error: the driver sees no GPU, with CUDA_VISIBLE_DEVICES=7\n"
+                     "help: on a machine without a GPU, build the program for the CPU: cmake -DDEVICE=cpu\n",
+                     1}));
+    EXPECT_EQ(probe(with_stub + " STUB_INIT=999", "90a 1000"),
+              (Ended{"error: the GPU's driver fails: cuInit says CUDA_ERROR_UNKNOWN\n"
+                     "help: nvidia-smi shows whether the driver and the GPU work\n",
+                     1}));
+}
+
+TEST(Gpu, HasAnArchitectureThatTheProgramWasNotBuiltFor) {
+    EXPECT_EQ(probe(with_stub + " STUB_ARCHITECTURE=80 STUB_NAME='NVIDIA A100-SXM4-80GB'", "'90a,100f' 1000"),
+              (Ended{"error: the program was built for sm_90a, sm_100f, and NVIDIA A100-SXM4-80GB is sm_80\n"
+                     "help: build it with -DCMAKE_CUDA_ARCHITECTURES=80\n",
+                     1}));
+}
+
+TEST(Gpu, IsTooSmall) {
+    EXPECT_EQ(
+        probe(with_stub + " STUB_GIGABYTES=16", "90a 200000000000"),
+        (Ended{"error: the program wants 200.0 GB, and NVIDIA H100 80GB HBM3 has 16.0 GB: memory 200 GB: parameters "
+               "200 GB\nhelp: a smaller --batch (with --grad-accum), a shorter --seq, --recompute or --dtype bf16 "
+               "need less; thunderc plan shows what takes how much\n",
+               1}));
+}
+
+TEST(Gpu, ALibraryIsMissingOrAnotherOne) {
+    EXPECT_EQ(
+        probe(with_stub, "90a 1000 libcublasLt.so.77"),
+        (Ended{"error: cuBLASLt is not there: no libcublasLt.so.77 is found\nhelp: it comes with the CUDA toolkit\n",
+               1}));
+    EXPECT_EQ(probe(with_stub, "90a 1000 libcuda.so.1"),
+              (Ended{"error: cuBLASLt is another version than the program was built with: it has no cublasLtCreate\n"
+                     "help: build the program on this machine, or install the version that it was built with\n",
+                     1}));
+}
+
+TEST(Gpu, RunsCodeOfItsFamilyAndVirtualCodeOfOlderOnes) {
+    EXPECT_TRUE(runs_on("90a", 90));
+    EXPECT_FALSE(runs_on("90a", 100));  // what has a letter has no virtual code for others
+    EXPECT_TRUE(runs_on("80", 86));
+    EXPECT_TRUE(runs_on("80", 90));        // by its virtual code
+    EXPECT_FALSE(runs_on("80-real", 90));  // without it
+    EXPECT_TRUE(runs_on("80-real", 86));
+    EXPECT_FALSE(runs_on("86-real", 80));
+    EXPECT_TRUE(runs_on("80-virtual", 80));
+    EXPECT_FALSE(runs_on("90", 80));
+    EXPECT_TRUE(runs_on("100f", 103));
+    EXPECT_FALSE(runs_on("100f", 120));
+    EXPECT_TRUE(runs_on("80;90a", 90));
+    EXPECT_FALSE(runs_on("", 90));
+}
+
+TEST(Roof, IsKnownOfDataSheetsAndNotGuessed) {
+    EXPECT_EQ(roof_of("NVIDIA H100 80GB HBM3").bf16_flops, 989.4e12);
+    EXPECT_EQ(roof_of("NVIDIA H100 PCIe").bf16_flops, 756e12);
+    EXPECT_EQ(roof_of("NVIDIA H200").bytes_per_second, 4.8e12);
+    EXPECT_EQ(roof_of("NVIDIA GH200 480GB").bytes_per_second, 4.0e12);
+    EXPECT_EQ(roof_of("Some GPU").bytes_per_second, 0);
+}
+
+TEST(PlanFile, KeepsWhatWasFoundOnThisMachine) {
+    const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "thunder-plans";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    {
+        PlanFile plans(folder.string(), "H100, cuBLASLt 130100");
+        EXPECT_FALSE(plans.find("1 2 3").has_value());
+        plans.add("1 2 3", {0xffffffffffffffffULL, 0, 0x10});
+        plans.add("4", {7});
+    }
+    const PlanFile again(folder.string(), "H100, cuBLASLt 130100");
+    EXPECT_EQ(again.find("1 2 3"), (std::vector<std::uint64_t>{0xffffffffffffffffULL, 0, 0x10}));
+    EXPECT_EQ(again.find("4"), std::vector<std::uint64_t>{7});
+    EXPECT_FALSE(PlanFile(folder.string(), "H200, cuBLASLt 130100").find("4").has_value());
+    // what is no such file counts for nothing
+    std::ofstream(folder / "cublaslt.plans")
+        << "plans of products, found by --autotune on H100, cuBLASLt 130100\n4: xyz\n\n:";
+    EXPECT_FALSE(PlanFile(folder.string(), "H100, cuBLASLt 130100").find("4").has_value());
+    std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace thunder
