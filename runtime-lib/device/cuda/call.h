@@ -6,6 +6,7 @@
 #include "emulation/call.h"  // in the tests
 #else
 
+#include <exception>
 #include <string>
 
 #include "device/cuda/native.h"
@@ -50,7 +51,7 @@ class Timed {
         if (profiler_ != nullptr) profiler_->begin(name, cost, stream_of(stream));
     }
     ~Timed() noexcept(false) {
-        if (profiler_ != nullptr) profiler_->end(stream_of(stream_));
+        if (profiler_ != nullptr && std::uncaught_exceptions() == 0) profiler_->end(stream_of(stream_));
     }
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;

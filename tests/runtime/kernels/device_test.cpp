@@ -1,10 +1,13 @@
 // Arenas, events, loops, reductions, and the check of the CPU.
+#include <atomic>
 #include <bit>
 #include <thread>
 
 #include "check.h"
 #include "device/check_cpu.h"
+#include "device/menu.h"
 #include "device/parallel.h"
+#include "optim/step_scalars.h"
 #include "support/error.h"
 
 namespace thunder {
@@ -66,6 +69,44 @@ TEST(Event, WaitsForTheLastRecordingIssued) {
     event.complete(pending);
     waiting.join();
     EXPECT_TRUE(passed.load());
+}
+
+TEST(Event, SaysWhetherItsStreamHasComeToIt) {
+    Device device(1);
+    Stream stream(device);
+    Event event;
+    EXPECT_TRUE(event.is_complete());  // nothing was recorded
+    stream.record(event);
+    EXPECT_TRUE(event.is_complete());
+    const std::uint64_t pending = event.issue();
+    EXPECT_FALSE(event.is_complete());
+    event.complete(pending);
+    EXPECT_TRUE(event.is_complete());
+    event.synchronize();
+}
+
+TEST(Graph, IssuesItsPartEachTimeWhereIssuingIsDoing) {
+    Device device(1);
+    Stream stream(device);
+    Graph graph;
+    int done = 0;
+    for (int step = 1; step <= 3; ++step) {
+        graph.run(stream, [&] { ++done; });
+        EXPECT_EQ(done, step);
+    }
+}
+
+TEST(StepScalars, AreWrittenByCalls) {
+    Device device(1);
+    Stream stream(device);
+    StepScalars scalars;
+    begin_micro_step(&scalars, Gradient::add, stream);
+    EXPECT_FALSE(scalars.first_micro_step);
+    begin_micro_step(&scalars, Gradient::overwrite, stream);
+    EXPECT_TRUE(scalars.first_micro_step);
+    scalars.loss_weight = 8;
+    seed_loss(&scalars, stream);
+    EXPECT_EQ(scalars.dloss, 0.125F);
 }
 
 TEST(ParallelFor, CoversTheRangeOnceInWholeGrains) {
