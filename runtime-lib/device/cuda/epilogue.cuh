@@ -64,6 +64,27 @@ BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32, 1, bf16, float)
 BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32_8, 8, bf16, float)
 #undef BUNDLED_EPILOGUE
 
+// From one type to the other.
+template <typename D, typename T>
+THUNDER_FUNCTION void convert(Global<D> dst, Global<const T> src, std::int64_t elements) {
+    const std::int64_t at = global_index<256>() * 4;
+    if (at + 4 <= elements) {
+        const Vec<T, 4> x = load<4>(src + at);
+        Vec<D, 4> y{};
+        THUNDER_UNROLL
+        for (int k = 0; k < 4; ++k) y[k] = narrow<D>(wide(x[k]));
+        store(dst + at, y);
+        return;
+    }
+    for (std::int64_t i = at; i < elements; ++i) dst[i] = narrow<D>(wide(src[i]));
+}
+THUNDER_KERNEL(256) bundled_narrow(Global<bf16> dst, Global<const float> src, std::int64_t elements) {
+    convert(dst, src, elements);
+}
+THUNDER_KERNEL(256) bundled_widen(Global<float> dst, Global<const bf16> src, std::int64_t elements) {
+    convert(dst, src, elements);
+}
+
 // Sums of columns in two steps: blocks of 128 columns and of `block_rows` rows give partials (blocks of rows, columns),
 // which are added in order. How many there are follows from the number of rows alone.
 template <typename T>

@@ -4,6 +4,7 @@
 
 #include "device/cuda/call.h"
 #include "device/cuda/launch.h"
+#include "device/cuda/require.h"
 #include "device/menu.h"
 #include "optim/adamw.h"
 #include "optim/cuda/optimizer.cuh"
@@ -38,7 +39,7 @@ static std::int64_t elements_of(std::span<const ParameterSegment> segments) {
     return {28.0 * static_cast<double>(elements_of(c.segments))};
 }
 [[maybe_unused]] static Cost cost_of(const Sgd& c) {
-    return {(c.momentum_buffers == nullptr ? 12.0 : 20.0) * static_cast<double>(elements_of(c.segments))};
+    return {(Output(c.momentum_buffers) ? 20.0 : 12.0) * static_cast<double>(elements_of(c.segments))};
 }
 [[maybe_unused]] static Cost cost_of(const GlobalNorm& c) {
     return {4.0 * static_cast<double>(c.elements)};
@@ -66,20 +67,60 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
     return numbers;
 }
 
+namespace {
+
+// body(a null pointer of the type that is stored)
+template <typename Body>
+void with_type(const char* name, const Input& tensor, Body&& body) {
+    require_float(name, tensor);
+    tensor.dtype == DType::bf16 ? body(static_cast<bf16*>(nullptr)) : body(static_cast<float*>(nullptr));
+}
+Input stored_as(const Output& tensor) {
+    Input in;
+    in.data = tensor.data;
+    in.dtype = tensor.dtype;
+    return in;
+}
+
+// body(parameters, gradients, states) for the types of the three arenas
+template <typename Body>
+void with_types(const Output& parameters, const Input& gradients, const Output& states, Body&& body) {
+    with_type("parameters", stored_as(parameters), [&](auto* p) {
+        with_type("gradients", gradients,
+                  [&](auto* g) { with_type("states", stored_as(states), [&](auto* s) { body(p, g, s); }); });
+    });
+}
+
+}  // namespace
+
 void adamw(const AdamW& call, Stream& stream) {
     issue("adamw", call, stream, [&] {
         const PieceTable pieces = pieces_of(call.segments, stream);
-        launch("adamw", bundled::bundled_adamw, pieces.count, 256, stream, call.parameters, call.gradients,
-               call.first_moments, call.second_moments, pieces.numbers, &call.scalars->learning_rate,
-               &call.scalars->clip_factor);
+        const Output parameters = call.parameters, first = call.first_moments, second = call.second_moments, shadows;
+        const Input gradients = call.gradients;
+        require_dtype("second moments", second, first.dtype);
+        with_types(parameters, gradients, first, [&](auto* p, auto* g, auto* s) {
+            launch("adamw", bundled::adamw_kernel(p, g, s), pieces.count, 256, stream,
+                   static_cast<decltype(p)>(parameters.data),
+                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), static_cast<decltype(s)>(first.data),
+                   static_cast<decltype(s)>(second.data), static_cast<bf16*>(shadows.data), pieces.numbers,
+                   &call.scalars->learning_rate, &call.scalars->clip_factor);
+        });
     });
 }
 
 void sgd(const Sgd& call, Stream& stream) {
     issue("sgd", call, stream, [&] {
         const PieceTable pieces = pieces_of(call.segments, stream);
-        launch("sgd", bundled::bundled_sgd, pieces.count, 256, stream, call.parameters, call.gradients,
-               call.momentum_buffers, pieces.numbers, &call.scalars->learning_rate, &call.scalars->clip_factor);
+        const Output parameters = call.parameters, momentum = call.momentum_buffers, shadows;
+        const Input gradients = call.gradients;
+        with_types(parameters, gradients, momentum, [&](auto* p, auto* g, auto* s) {
+            launch("sgd", bundled::sgd_kernel(p, g, s), pieces.count, 256, stream,
+                   static_cast<decltype(p)>(parameters.data),
+                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), static_cast<decltype(s)>(momentum.data),
+                   static_cast<bf16*>(shadows.data), pieces.numbers, &call.scalars->learning_rate,
+                   &call.scalars->clip_factor);
+        });
     });
 }
 
@@ -90,7 +131,15 @@ void global_norm(StepScalars* scalars, const float* gradients, std::int64_t elem
         const std::int64_t leaves = (elements + leaf - 1) / leaf;
         auto* sums = reinterpret_cast<double*>(
             stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(leaves, 1)) * sizeof(double)));
-        launch("squares", bundled::bundled_squares, leaves, 256, stream, sums, gradients, elements);
+        const Input squared = call.gradients;
+        require_float("gradients", squared);
+        if (squared.dtype == DType::bf16) {
+            launch("squares", bundled::bundled_squares_bf16, leaves, 256, stream, sums,
+                   static_cast<const bf16*>(squared.data), elements);
+        } else {
+            launch("squares", bundled::bundled_squares_f32, leaves, 256, stream, sums,
+                   static_cast<const float*>(squared.data), elements);
+        }
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
                &scalars->max_grad_norm, sums, leaves);
     });

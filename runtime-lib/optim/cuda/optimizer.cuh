@@ -43,9 +43,33 @@ THUNDER_FUNCTION void adamw_element(float& p, float& m, float& v, float gradient
     p = s.keep * p - s.step_size * (m / (math::sqrt(v) / s.correction + s.eps));
 }
 
-THUNDER_KERNEL(256)
-bundled_adamw(Global<float> parameters, Global<const float> gradients, Global<float> first, Global<float> second,
-              Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) {
+// N elements from i on, as they are stored.
+template <int N, typename P, typename G, typename S>
+THUNDER_FUNCTION void adamw_elements(std::int64_t i, Global<P> parameters, Global<const G> gradients, Global<S> first,
+                                     Global<S> second, Global<bf16> shadows, const AdamWStep& step) {
+    Vec<P, N> p = load<N>(parameters + i);
+    const Vec<G, N> g = load<N>(gradients + i);
+    Vec<S, N> m = load<N>(first + i), v = load<N>(second + i);
+    Vec<bf16, N> shadow{};
+    THUNDER_UNROLL
+    for (int k = 0; k < N; ++k) {
+        float parameter = wide(p[k]), moment1 = wide(m[k]), moment2 = wide(v[k]);
+        adamw_element(parameter, moment1, moment2, wide(g[k]), step);
+        p[k] = narrow<P>(parameter);
+        m[k] = narrow<S>(moment1);
+        v[k] = narrow<S>(moment2);
+        shadow[k] = narrow<bf16>(wide(p[k]));
+    }
+    store(parameters + i, p);
+    store(first + i, m);
+    store(second + i, v);
+    if (shadows) store(shadows + i, shadow);
+}
+
+template <typename P, typename G, typename S>
+THUNDER_FUNCTION void adamw(Global<P> parameters, Global<const G> gradients, Global<S> first, Global<S> second,
+                            Global<bf16> shadows, Global<const std::int64_t> pieces, Global<const double> s,
+                            Global<const float> clip_factor) {
     const Piece piece = take_piece(pieces);
     const AdamWStep step{clip_factor[0],
                          static_cast<float>(1.0 - s[at_beta1]),
@@ -57,71 +81,108 @@ bundled_adamw(Global<float> parameters, Global<const float> gradients, Global<fl
                          piece.decays ? static_cast<float>(1.0 - s[at_learning_rate] * s[at_weight_decay]) : 1.0F};
     walk_piece(
         piece,
-        [&](std::int64_t i) {
-            Vec<float, 4> p = load<4>(parameters + i), m = load<4>(first + i), v = load<4>(second + i);
-            const Vec<float, 4> g = load<4>(gradients + i);
-            THUNDER_UNROLL
-            for (int k = 0; k < 4; ++k) adamw_element(p[k], m[k], v[k], g[k], step);
-            store(parameters + i, p);
-            store(first + i, m);
-            store(second + i, v);
-        },
-        [&](std::int64_t i) {
-            float p = parameters[i], m = first[i], v = second[i];
-            adamw_element(p, m, v, gradients[i], step);
-            parameters[i] = p;
-            first[i] = m;
-            second[i] = v;
-        });
+        [&](std::int64_t i) { adamw_elements<4, P, G, S>(i, parameters, gradients, first, second, shadows, step); },
+        [&](std::int64_t i) { adamw_elements<1, P, G, S>(i, parameters, gradients, first, second, shadows, step); });
 }
+
+struct SgdStep {
+    float clip, rate, keep, decay;
+};
 
 // torch.optim.SGD on g = clip * gradient + decay * p, as in optim/sgd.h; momentum: null for none.
-THUNDER_KERNEL(256)
-bundled_sgd(Global<float> parameters, Global<const float> gradients, Global<float> momentum,
-            Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) {
-    const Piece piece = take_piece(pieces);
-    const float clip = clip_factor[0], rate = static_cast<float>(s[at_learning_rate]);
-    const float keep = static_cast<float>(s[at_momentum]);
-    const float decay = piece.decays ? static_cast<float>(s[at_weight_decay]) : 0.0F;
-    const auto one = [&](std::int64_t i) {
-        const float p = parameters[i];
-        float step = clip * gradients[i] + decay * p;
+template <int N, typename P, typename G, typename S>
+THUNDER_FUNCTION void sgd_elements(std::int64_t i, Global<P> parameters, Global<const G> gradients, Global<S> momentum,
+                                   Global<bf16> shadows, const SgdStep& s) {
+    Vec<P, N> p = load<N>(parameters + i);
+    const Vec<G, N> g = load<N>(gradients + i);
+    Vec<S, N> b{};
+    if (momentum) b = load<N>(momentum + i);
+    Vec<bf16, N> shadow{};
+    THUNDER_UNROLL
+    for (int k = 0; k < N; ++k) {
+        const float parameter = wide(p[k]);
+        float step = s.clip * wide(g[k]) + s.decay * parameter;
         if (momentum) {
-            step = keep * momentum[i] + step;
-            momentum[i] = step;
+            step = s.keep * wide(b[k]) + step;
+            b[k] = narrow<S>(step);
         }
-        parameters[i] = p - rate * step;
-    };
-    walk_piece(
-        piece,
-        [&](std::int64_t i) {
-            THUNDER_UNROLL
-            for (int k = 0; k < 4; ++k) one(i + k);
-        },
-        one);
+        p[k] = narrow<P>(parameter - s.rate * step);
+        shadow[k] = narrow<bf16>(wide(p[k]));
+    }
+    store(parameters + i, p);
+    if (momentum) store(momentum + i, b);
+    if (shadows) store(shadows + i, shadow);
 }
 
+template <typename P, typename G, typename S>
+THUNDER_FUNCTION void sgd(Global<P> parameters, Global<const G> gradients, Global<S> momentum, Global<bf16> shadows,
+                          Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) {
+    const Piece piece = take_piece(pieces);
+    const SgdStep step{clip_factor[0], static_cast<float>(s[at_learning_rate]), static_cast<float>(s[at_momentum]),
+                       piece.decays ? static_cast<float>(s[at_weight_decay]) : 0.0F};
+    walk_piece(
+        piece, [&](std::int64_t i) { sgd_elements<4, P, G, S>(i, parameters, gradients, momentum, shadows, step); },
+        [&](std::int64_t i) { sgd_elements<1, P, G, S>(i, parameters, gradients, momentum, shadows, step); });
+}
+
+// The kernels of parameters P, gradients G and states S, and which one it is.
+#define BUNDLED_OPTIMIZERS(suffix, P, G, S)                                                                            \
+    THUNDER_KERNEL(256)                                                                                                \
+    bundled_adamw_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> first, Global<S> second,         \
+                           Global<bf16> shadows, Global<const std::int64_t> pieces, Global<const double> s,            \
+                           Global<const float> clip_factor) {                                                          \
+        adamw<P, G, S>(parameters, gradients, first, second, shadows, pieces, s, clip_factor);                         \
+    }                                                                                                                  \
+    THUNDER_KERNEL(256)                                                                                                \
+    bundled_sgd_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> momentum, Global<bf16> shadows,    \
+                         Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) { \
+        sgd<P, G, S>(parameters, gradients, momentum, shadows, pieces, s, clip_factor);                                \
+    }                                                                                                                  \
+    inline auto* adamw_kernel(P*, G*, S*) {                                                                            \
+        return &bundled_adamw_##suffix;                                                                                \
+    }                                                                                                                  \
+    inline auto* sgd_kernel(P*, G*, S*) {                                                                              \
+        return &bundled_sgd_##suffix;                                                                                  \
+    }
+BUNDLED_OPTIMIZERS(f32_f32_f32, float, float, float)
+BUNDLED_OPTIMIZERS(f32_f32_bf16, float, float, bf16)
+BUNDLED_OPTIMIZERS(f32_bf16_f32, float, bf16, float)
+BUNDLED_OPTIMIZERS(f32_bf16_bf16, float, bf16, bf16)
+BUNDLED_OPTIMIZERS(bf16_f32_f32, bf16, float, float)
+BUNDLED_OPTIMIZERS(bf16_f32_bf16, bf16, float, bf16)
+BUNDLED_OPTIMIZERS(bf16_bf16_f32, bf16, bf16, float)
+BUNDLED_OPTIMIZERS(bf16_bf16_bf16, bf16, bf16, bf16)
+#undef BUNDLED_OPTIMIZERS
+
 // Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree.
-THUNDER_KERNEL(256)
-bundled_squares(Global<double> sums, Global<const float> gradients, std::int64_t elements) {
+template <typename G>
+THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, std::int64_t elements) {
     THUNDER_SHARED(double, shared, 8);
     constexpr std::int64_t leaf = 16384;
     const std::int64_t begin = block_index() * leaf;
     const std::int64_t end = begin + leaf < elements ? begin + leaf : elements;
     double sum = 0;
     for (std::int64_t i = begin + thread_index() * 8; i < end; i += 256 * 8) {
-        float squares = 0;
+        float some = 0;
         if (i + 8 <= end) {
-            const Vec<float, 8> g = load<8>(gradients + i);
+            const Vec<G, 8> g = load<8>(gradients + i);
             THUNDER_UNROLL
-            for (int k = 0; k < 8; ++k) squares += g[k] * g[k];
+            for (int k = 0; k < 8; ++k) some += wide(g[k]) * wide(g[k]);
         } else {
-            for (std::int64_t k = i; k < end; ++k) squares += gradients[k] * gradients[k];
+            for (std::int64_t k = i; k < end; ++k) some += wide(gradients[k]) * wide(gradients[k]);
         }
-        sum += static_cast<double>(squares);
+        sum += static_cast<double>(some);
     }
     sum = block_sum<256>(sum, shared);
     if (thread_index() == 0) sums[block_index()] = sum;
+}
+THUNDER_KERNEL(256)
+bundled_squares_f32(Global<double> sums, Global<const float> gradients, std::int64_t elements) {
+    squares(sums, gradients, elements);
+}
+THUNDER_KERNEL(256)
+bundled_squares_bf16(Global<double> sums, Global<const bf16> gradients, std::int64_t elements) {
+    squares(sums, gradients, elements);
 }
 
 // grad_norm = sqrt(sum of leaves); clip_factor = min(1, max_norm / (grad_norm + 1e-6)), 1 where max_norm is 0.
