@@ -262,7 +262,8 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.line("[[maybe_unused]] Stream& stream = stream_;");
         out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(identifier(f.name))));
         if (step) {
-            out.line("begin_micro_step(arenas_.scalars, gradient, stream);");
+            out.line(
+                "begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts");
             out.comment(fmt::format("The trainer has set arenas_.scalars->dloss: 1 / {}.",
                                     weighted_loss(layout) ? "loss_weight, summed over the step's micro-batches"
                                                           : "the number of micro-batches in the step"));

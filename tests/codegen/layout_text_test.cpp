@@ -10,7 +10,7 @@
 namespace thunderc {
 namespace {
 
-// The statements of each function; a loop is one, with the comment that says what its slots are.
+// The statements of each function, from call 1 on; a loop is one, with the comment that says what its slots are.
 std::map<std::string, std::vector<std::string>> statements_of(const std::string& source) {
     std::map<std::string, std::vector<std::string>> out;
     const std::regex head("void (?:Model::)?(\\w+)\\(");
@@ -32,7 +32,8 @@ std::map<std::string, std::vector<std::string>> statements_of(const std::string&
             out[function].back() += "\n" + line;
         } else if (line.starts_with("    // ") && line.find(": slot 0 is ") != std::string::npos) {
             slots += line + "\n";
-        } else if (line.starts_with("    //") || line.find(" const ") != std::string::npos || function.empty()) {
+        } else if (line.starts_with("    //") || line.find(" const ") != std::string::npos ||
+                   line.find(";  // call 0") != std::string::npos || function.empty()) {
             continue;
         } else if (begun) {
             out[function].back() += "\n" + line;
