@@ -1,0 +1,391 @@
+// The runtime's own kernels for GPUs, with the launchers that start them, on the emulated GPU: against naive twins in
+// double, at sizes that are no multiples of anything.
+#include "emulation/bundled.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/cuda/epilogue.h"
+#include "device/menu.h"
+#include "optim/adamw.h"
+#include "optim/cuda/pieces.h"
+#include "optim/global_norm.h"
+#include "optim/sgd.h"
+
+namespace thunder {
+
+// What the emulated device has of the host's calls.
+void fill_zero(void* dst, std::size_t bytes, Stream&) {
+    std::memset(dst, 0, bytes);
+    emulation::Allocation::find(dst)->set_written(true);
+}
+
+PieceTable pieces_of(std::span<const ParameterSegment> segments, Stream&) {
+    static std::unique_ptr<emulation::Buffer<std::int64_t>> numbers;  // of the call that runs
+    const std::vector<std::int64_t> cut = cut_segments(segments);
+    numbers = std::make_unique<emulation::Buffer<std::int64_t>>("pieces", cut);
+    return {numbers->data(), static_cast<std::int64_t>(cut.size()) / numbers_of_piece};
+}
+
+namespace {
+
+// ---- after a product -----------------------------------------------------------------------------------------------
+
+double activated(double x, Activation activation) {
+    switch (activation) {
+        case Activation::none: return x;
+        case Activation::relu: return x > 0 ? x : 0;
+        case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+        case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+        case Activation::silu: return x / (1 + std::exp(-x));
+        case Activation::tanh: return std::tanh(x);
+    }
+    return 0;
+}
+
+template <typename T>
+void check_epilogue(const std::vector<float>& source, const std::vector<float>& bias,
+                    const std::vector<float>& residual, std::int64_t rows, std::int64_t columns, std::int64_t ld,
+                    Activation activation, bool accumulate, bool keeps, Stream& stream) {
+    // f32: some functions of 2 to 3 ulp; bf16: results are rounded to 8 bits, and so is what the activation reads
+    const double relative = std::is_same_v<T, float> ? 1e-6 : 0x1p-7;
+    Buffer<T> x("source", stored<T>(source)), r("residual", stored<T>(residual)), b("bias", stored<T>(bias));
+    Buffer<T> y("y", stored<T>(residual)), pre("pre", static_cast<std::size_t>(rows * columns));
+    Epilogue call{.y = y.data(),
+                  .source = x.data(),
+                  .bias = b.data(),
+                  .residual = r.data(),
+                  .accumulate = accumulate,
+                  .activation = activation,
+                  .rows = rows,
+                  .columns = columns,
+                  .ld_y = ld,
+                  .ld_source = ld,
+                  .ld_residual = ld};
+    if (keeps) call.pre_activation = pre.data();
+    epilogue(call, stream);
+    const std::vector<T> x0 = stored<T>(source), b0 = stored<T>(bias), r0 = stored<T>(residual);
+    const std::vector<T> got = y.values();
+    std::vector<double> expected;
+    std::vector<T> there;
+    for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+            const auto at = static_cast<std::size_t>(i * ld + j);
+            const double z =
+                static_cast<double>(wide(x0[at])) + static_cast<double>(wide(b0[static_cast<std::size_t>(j)]));
+            expected.push_back(activated(z, activation) + (accumulate ? 2 : 1) * static_cast<double>(wide(r0[at])));
+            there.push_back(got[at]);
+        }
+    }
+    expect_close(there, expected, relative, 4.0, "y");
+    if (!keeps) return;
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+        const auto at = static_cast<std::size_t>(i / columns * ld + i % columns);
+        const double z =
+            static_cast<double>(wide(x0[at])) + static_cast<double>(wide(b0[static_cast<std::size_t>(i % columns)]));
+        ASSERT_NEAR(static_cast<double>(wide(pre[static_cast<std::size_t>(i)])), z, relative * (1 + std::abs(z)));
+    }
+}
+
+TEST_F(Bundled, EpiloguesOfProducts) {
+    for (const std::int64_t columns : {1, 24, 37}) {
+        const std::int64_t rows = 21, ld = columns == 24 ? 32 : columns + 3;
+        const std::vector<float> source = random(rows * ld), bias = random(columns), residual = random(rows * ld);
+        for (int activation = 0; activation <= static_cast<int>(Activation::tanh); ++activation) {
+            for (const bool accumulate : {false, true}) {
+                for (const bool keeps : {false, true}) {
+                    check_epilogue<float>(source, bias, residual, rows, columns, ld,
+                                          static_cast<Activation>(activation), accumulate, keeps, stream);
+                    check_epilogue<bf16>(source, bias, residual, rows, columns, ld, static_cast<Activation>(activation),
+                                         accumulate, keeps, stream);
+                }
+            }
+        }
+    }
+}
+
+TEST_F(Bundled, SumsOfColumns) {
+    for (const std::int64_t rows : {1, 100, 1100}) {
+        const std::int64_t columns = 133, ld = 140;
+        const std::vector<float> x = random(rows * ld), before = random(columns);
+        for (const bool add : {false, true}) {
+            Buffer<float> in("x", x), sums("sums", before);
+            column_sums(sums.data(), in.data(), rows, columns, ld, add ? Gradient::add : Gradient::overwrite, stream);
+            std::vector<double> expected(static_cast<std::size_t>(columns));
+            for (std::int64_t j = 0; j < columns; ++j) {
+                auto& sum = expected[static_cast<std::size_t>(j)];
+                if (add) sum = static_cast<double>(before[static_cast<std::size_t>(j)]);
+                for (std::int64_t i = 0; i < rows; ++i)
+                    sum += static_cast<double>(x[static_cast<std::size_t>(i * ld + j)]);
+            }
+            // as many roundings as a block has rows, of sums of size sqrt(rows)
+            expect_close(sums.values(), expected, 1e-6, std::sqrt(static_cast<double>(rows)), "sums");
+        }
+    }
+}
+
+// ---- cross entropy -------------------------------------------------------------------------------------------------
+
+template <typename T>
+void check_cross_entropy(const std::vector<float>& values, const std::vector<std::int64_t>& labels,
+                         std::int64_t classes, Stream& stream) {
+    const auto rows = static_cast<std::int64_t>(labels.size());
+    const std::vector<T> logits = stored<T>(values);
+    Buffer<T> x("logits", logits);
+    Buffer<std::int64_t> wanted("labels", labels);
+    Buffer<float> loss("loss", 1), lse("lse", labels.size()), dloss("dloss", std::vector<float>{0.25F});
+    cross_entropy_forward({.loss = loss.data(),
+                           .lse = lse.data(),
+                           .logits = x.data(),
+                           .labels = wanted.data(),
+                           .rows = rows,
+                           .classes = classes},
+                          stream);
+    double sum = 0;
+    std::vector<double> dlogits(logits.size());
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const T* row = logits.data() + i * classes;
+        const std::int64_t label = labels[static_cast<std::size_t>(i)];
+        if (label == -100) continue;
+        double total = 0;
+        for (std::int64_t j = 0; j < classes; ++j) total += std::exp(static_cast<double>(wide(row[j])));
+        sum += std::log(total) - static_cast<double>(wide(row[label]));
+        EXPECT_NEAR(lse[static_cast<std::size_t>(i)], std::log(total), 1e-5);
+        for (std::int64_t j = 0; j < classes; ++j)
+            dlogits[static_cast<std::size_t>(i * classes + j)] =
+                0.25 * (std::exp(static_cast<double>(wide(row[j]))) / total - (j == label ? 1 : 0));
+    }
+    EXPECT_NEAR(loss[0], sum, 1e-5 * std::abs(sum));
+    cross_entropy_backward({.dlogits = x.data(),
+                            .logits = x.data(),
+                            .labels = wanted.data(),
+                            .lse = lse.data(),
+                            .dloss = dloss.data(),
+                            .rows = rows,
+                            .classes = classes},
+                           stream);  // in place
+    // exp(x - lse) of an lse of size 10 is as exact as that, and so is its difference to 1, times dloss; bf16 rounds it
+    const bool exact = std::is_same_v<T, float>;
+    expect_close(x.values(), dlogits, exact ? 2e-6 : 0x1p-8, exact ? 0.25 : 1e-3, "dlogits");
+}
+
+TEST_F(Bundled, CrossEntropyForwardAndInPlaceBackward) {
+    for (const std::int64_t classes : {7, 1032, 1100}) {
+        const std::vector<float> logits = random(5 * classes, 3.0F);
+        std::vector<std::int64_t> labels = ids(5, classes);
+        labels[2] = -100;
+        labels[4] = classes - 1;
+        check_cross_entropy<float>(logits, labels, classes, stream);
+        check_cross_entropy<bf16>(logits, labels, classes, stream);
+    }
+}
+
+// ---- tables --------------------------------------------------------------------------------------------------------
+
+TEST_F(Bundled, EmbeddingTakesRows) {
+    for (const std::int64_t width : {1, 5, 64}) {
+        const std::vector<float> table = random(11 * width);
+        const std::vector<std::int64_t> wanted = ids(19, 11);
+        Buffer<float> weight("weight", table), y("y", static_cast<std::size_t>(19 * width));
+        Buffer<bf16> narrow("narrow", static_cast<std::size_t>(19 * width));
+        Buffer<std::int64_t> index("ids", wanted);
+        embedding_forward(
+            {.y = y.data(), .weight = weight.data(), .ids = index.data(), .rows = 19, .entries = 11, .width = width},
+            stream);
+        embedding_forward({.y = narrow.data(),
+                           .weight = weight.data(),
+                           .ids = index.data(),
+                           .rows = 19,
+                           .entries = 11,
+                           .width = width},
+                          stream);
+        for (std::int64_t i = 0; i < 19 * width; ++i) {
+            const float expected =
+                table[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i / width)] * width + i % width)];
+            ASSERT_EQ(y[static_cast<std::size_t>(i)], expected);
+            ASSERT_EQ(to_float(narrow[static_cast<std::size_t>(i)]), to_float(to_bf16(expected)));
+        }
+    }
+}
+
+TEST_F(Bundled, EmbeddingGradientsAreSumsInAnOrderThatTheIdsGive) {
+    // few entries: ids go over several pieces of 64 rows, and pieces hold several ids
+    for (const auto& [rows, entries] :
+         {std::pair<std::int64_t, std::int64_t>{1, 4}, {63, 1}, {64, 2}, {300, 1}, {300, 3}, {333, 150}}) {
+        const std::int64_t width = 7;
+        const std::vector<std::int64_t> wanted = ids(rows, entries);
+        const std::vector<float> dy = random(rows * width), before = random(entries * width);
+        for (const bool add : {false, true}) {
+            Buffer<float> dweight("dweight", before), gradient("dy", dy);
+            Buffer<std::int64_t> index("ids", wanted);
+            embedding_backward({.dweight = dweight.data(),
+                                .dy = gradient.data(),
+                                .ids = index.data(),
+                                .gradient = add ? Gradient::add : Gradient::overwrite,
+                                .rows = rows,
+                                .entries = entries,
+                                .width = width},
+                               stream);
+            std::vector<double> expected(before.size());
+            if (add) expected.assign(before.begin(), before.end());
+            for (std::int64_t i = 0; i < rows * width; ++i)
+                expected[static_cast<std::size_t>(wanted[static_cast<std::size_t>(i / width)] * width + i % width)] +=
+                    static_cast<double>(dy[static_cast<std::size_t>(i)]);
+            expect_close(dweight.values(), expected, 2e-6, std::sqrt(static_cast<double>(rows)), "dweight");
+        }
+    }
+}
+
+TEST_F(Bundled, GatherAndScatterAdd) {
+    const std::int64_t outer = 3, entries = 10, count = 17, inner = 5;
+    const std::vector<float> x = random(outer * entries * inner);
+    const std::vector<std::int64_t> wanted = ids(count, entries);
+    Buffer<float> from("x", x), y("y", static_cast<std::size_t>(outer * count * inner));
+    Buffer<std::int64_t> index("index", wanted);
+    gather({.y = y.data(),
+            .x = from.data(),
+            .index = index.data(),
+            .outer = outer,
+            .entries = entries,
+            .count = count,
+            .inner = inner},
+           stream);
+    Buffer<float> back("back", static_cast<std::size_t>(outer * entries * inner));
+    scatter_add({.y = back.data(),
+                 .x = y.data(),
+                 .index = index.data(),
+                 .outer = outer,
+                 .entries = entries,
+                 .count = count,
+                 .inner = inner},
+                stream);
+    std::vector<double> sums(x.size());
+    for (std::int64_t o = 0; o < outer; ++o) {
+        for (std::int64_t i = 0; i < count; ++i) {
+            for (std::int64_t j = 0; j < inner; ++j) {
+                const auto there =
+                    static_cast<std::size_t>((o * entries + wanted[static_cast<std::size_t>(i)]) * inner + j);
+                ASSERT_EQ(y[static_cast<std::size_t>((o * count + i) * inner + j)], x[there]);
+                sums[there] += static_cast<double>(x[there]);
+            }
+        }
+    }
+    expect_close(back.values(), sums, 1e-6, 1.0, "back");
+}
+
+// ---- optimizers ----------------------------------------------------------------------------------------------------
+
+// StepScalars in the memory of the emulated device.
+struct ScalarsOnDevice {
+    explicit ScalarsOnDevice(const StepScalars& scalars) : bytes("scalars", sizeof scalars / sizeof(float)) {
+        std::memcpy(bytes.data(), &scalars, sizeof scalars);
+        emulation::Allocation::find(bytes.data())->set_written(true);
+    }
+    StepScalars* get() { return reinterpret_cast<StepScalars*>(bytes.data()); }
+    Buffer<float> bytes;
+};
+
+StepScalars some_scalars() {
+    StepScalars s;
+    s.learning_rate = 0.01;
+    s.beta1 = 0.9;
+    s.beta2 = 0.99;
+    s.eps = 1e-6;
+    s.weight_decay = 0.1;
+    s.momentum = 0.8;
+    s.bias_correction1 = 1 - 0.9 * 0.9;
+    s.bias_correction2_sqrt = std::sqrt(1 - 0.99 * 0.99);
+    s.max_grad_norm = 1;
+    s.clip_factor = 0.5F;
+    s.loss_weight = 8;
+    return s;
+}
+
+const ParameterSegment segments[] = {{0, 37, true}, {64, 20000, false}, {20003, 20010, true}};
+
+TEST_F(Bundled, AdamW) {
+    const StepScalars s = some_scalars();
+    ScalarsOnDevice scalars(s);
+    const std::vector<float> p0 = random(20032), g0 = random(20032), m0 = random(20032);
+    std::vector<float> v0 = random(20032);
+    for (float& v : v0) v = std::abs(v);
+    Buffer<float> p("p", p0), g("g", g0), m("m", m0), v("v", v0);
+    adamw({.parameters = p.data(),
+           .gradients = g.data(),
+           .first_moments = m.data(),
+           .second_moments = v.data(),
+           .segments = segments,
+           .scalars = scalars.get()},
+          stream);
+    std::vector<double> p1(p0.begin(), p0.end()), m1(m0.begin(), m0.end()), v1(v0.begin(), v0.end());
+    for (const ParameterSegment& segment : segments) {
+        for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
+            const double gradient = 0.5 * static_cast<double>(g0[i]);
+            m1[i] += (1 - s.beta1) * (gradient - m1[i]);
+            v1[i] = s.beta2 * v1[i] + (1 - s.beta2) * gradient * gradient;
+            if (segment.decay) p1[i] *= 1 - s.learning_rate * s.weight_decay;
+            p1[i] -=
+                s.learning_rate / s.bias_correction1 * m1[i] / (std::sqrt(v1[i]) / s.bias_correction2_sqrt + s.eps);
+        }
+    }
+    // a few roundings of numbers of size 1
+    expect_close(p.values(), p1, 1e-6, 1.0, "p");
+    expect_close(m.values(), m1, 1e-6, 1.0, "m");
+    expect_close(v.values(), v1, 1e-6, 1.0, "v");
+}
+
+TEST_F(Bundled, SgdWithAndWithoutMomentum) {
+    const StepScalars s = some_scalars();
+    const std::vector<float> p0 = random(20032), g0 = random(20032), b0 = random(20032);
+    for (const bool momentum : {false, true}) {
+        ScalarsOnDevice scalars(s);
+        Buffer<float> p("p", p0), g("g", g0), b("b", b0);
+        sgd({.parameters = p.data(),
+             .gradients = g.data(),
+             .momentum_buffers = momentum ? b.data() : nullptr,
+             .segments = segments,
+             .scalars = scalars.get()},
+            stream);
+        std::vector<double> p1(p0.begin(), p0.end());
+        for (const ParameterSegment& segment : segments) {
+            for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
+                double step = 0.5 * static_cast<double>(g0[i]) + (segment.decay ? s.weight_decay * p1[i] : 0);
+                if (momentum) step += s.momentum * static_cast<double>(b0[i]);
+                p1[i] -= s.learning_rate * step;
+            }
+        }
+        expect_close(p.values(), p1, 1e-6, 1.0, "p");
+    }
+}
+
+TEST_F(Bundled, GlobalNormAndClipping) {
+    for (const std::int64_t elements : {5, 16384, 50001}) {
+        const std::vector<float> g0 = random(elements);
+        ScalarsOnDevice scalars(some_scalars());
+        Buffer<float> g("g", g0);
+        global_norm(scalars.get(), g.data(), elements, stream);
+        double sum = 0;
+        for (const float x : g0) sum += static_cast<double>(x) * static_cast<double>(x);
+        EXPECT_NEAR(scalars.get()->grad_norm, std::sqrt(sum), 1e-6 * std::sqrt(sum));
+        EXPECT_NEAR(scalars.get()->clip_factor, std::min(1.0, 1 / (std::sqrt(sum) + 1e-6)), 1e-6);
+    }
+}
+
+TEST_F(Bundled, ScalarsOfAStep) {
+    ScalarsOnDevice scalars(some_scalars());
+    begin_micro_step(scalars.get(), Gradient::add, stream);
+    EXPECT_FALSE(scalars.get()->first_micro_step);
+    begin_micro_step(scalars.get(), Gradient::overwrite, stream);
+    EXPECT_TRUE(scalars.get()->first_micro_step);
+    seed_loss(scalars.get(), stream);
+    EXPECT_EQ(scalars.get()->dloss, 0.125F);
+}
+
+}  // namespace
+}  // namespace thunder
