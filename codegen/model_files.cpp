@@ -6,6 +6,7 @@
 #include <map>
 
 #include "codegen/text.h"
+#include "compiler/analysis/step_costs.h"
 #include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -327,10 +328,10 @@ class SpecPrinter {
             bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
         out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
         out_.line(fmt::format(".batch = {},", batch_));
-        out_.line(fmt::format(".tokens = {},", tokens_));
+        out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
         out_.line(fmt::format(".weighted_loss = {},", weighted_loss(layout_)));
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
-        out_.line(fmt::format(".flops_per_micro_step = {:.9g},", flops(m.main())));
+        out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
     }
 
     void function_fields() {
@@ -401,28 +402,10 @@ class SpecPrinter {
     }
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {
-        if (info.batched && type.rank() > 0) {
-            batch_ = type.dims[0];
-            tokens_ = std::max(tokens_,
-                               type.rank() >= 2 && is_integer(type.dtype) ? type.dims[0] * type.dims[1] : type.dims[0]);
-        }
+        if (info.batched && type.rank() > 0) batch_ = type.dims[0];
         inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]),
                                       spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes(), info.batched,
                                       info.entries, info.ignore_index, quote(info.source)));
-    }
-
-    double flops(const Function& f) const {
-        double sum = 0;
-        for (const Op& op : f.ops) {
-            if (op.name == "repeat")
-                sum += static_cast<double>(op.attributes.integer("n")) *
-                       flops(*layout_.module().find(op.attributes.string("body")));
-            else if (op.name == "call")
-                sum += flops(*layout_.module().find(op.attributes.string("callee")));
-            else if (const OpDef& def = op_def(op.name); def.flops)
-                sum += def.flops(op, f);
-        }
-        return sum;
     }
 
     void array(const char* type, const char* name, const std::vector<std::string>& lines) {
@@ -441,7 +424,7 @@ class SpecPrinter {
     int alias_count_ = 0;
     std::vector<std::pair<std::int64_t, std::string>> parameter_order_;
     std::vector<std::string> parameters_, constants_, inputs_, outputs_;
-    std::int64_t batch_ = 1, tokens_ = 1;
+    std::int64_t batch_ = 1;
 };
 
 }  // namespace

@@ -1,0 +1,142 @@
+#include "cli/step_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "codegen/text.h"
+
+namespace thunderc {
+
+double StepEstimate::seconds(const Reach& reach) const {
+    double sum = 0;
+    for (const KernelCost& kernel : kernels) sum += thunderc::seconds(kernel, *machine, reach);
+    return sum;
+}
+
+bool StepEstimate::bf16() const {
+    return std::any_of(kernels.begin(), kernels.end(),
+                       [](const KernelCost& k) { return k.flops > 0 && k.products == DType::bf16; });
+}
+
+double StepEstimate::share_of_peak(const Reach& reach, double flops) const {
+    return flops / seconds(reach) / (bf16() ? machine->bf16_flops : machine->f32_flops);
+}
+
+namespace {
+
+// "1.25 G": three digits and the unit's prefix.
+std::string short_number(double number) {
+    constexpr const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
+    std::size_t k = 0;
+    for (; number >= 999.5 && k + 1 < std::size(prefixes); ++k) number /= 1000;
+    return fmt::format("{:.{}f}{}{}", number,
+                       number >= 99.95 || k == 0 ? 0
+                       : number >= 9.995         ? 1
+                                                 : 2,
+                       k == 0 ? "" : " ", prefixes[k]);
+}
+
+struct Line {
+    std::string name, bound;
+    std::int64_t calls = 0;
+    double bytes = 0, flops = 0, roof = 0, expected = 0;
+
+    void add(const KernelCost& k, const Machine& machine) {
+        calls += k.calls;
+        bytes += k.bytes;
+        flops += k.flops + k.operations;
+        roof += seconds(k, machine);
+        expected += seconds(k, machine, expected_reach);
+    }
+};
+
+std::string text_of(const Line& line, double roof, const char* emphasis) {
+    const auto field = [&](const std::string& text) {
+        return text.empty() ? " |" : fmt::format(" {0}{1}{0} |", emphasis, text);
+    };
+    return "|" + field(line.name) + field(std::to_string(line.calls)) + field(short_number(line.bytes)) +
+           field(short_number(line.flops)) + field(fmt::format("{:.3f}", 1e3 * line.roof)) +
+           field(fmt::format("{:.1f}%", 100 * line.roof / roof)) + field(fmt::format("{:.3f}", 1e3 * line.expected)) +
+           field(line.bound) + "\n";
+}
+
+}  // namespace
+
+std::string step_table(const StepEstimate& e) {
+    const Machine& m = *e.machine;
+    std::string out = fmt::format(
+        "a step of {} token{} on one {}: {:.2f} TB/s, {:.1f} TFLOP/s in bf16, {:.1f} in f32; {:.1f} GB of memory, of "
+        "which {:.1f} are planned{}\n\n",
+        e.tokens, e.tokens == 1 ? "" : "s", m.title, m.bytes / 1e12, m.bf16_flops / 1e12, m.f32_flops / 1e12,
+        static_cast<double>(m.memory_bytes) / 1e9, static_cast<double>(e.memory_bytes) / 1e9,
+        e.memory_bytes > m.memory_bytes ? ": IT DOES NOT FIT" : "");
+    std::map<std::string, Line> groups;
+    for (const KernelCost& k : e.kernels) {
+        Line& line = groups[k.group];
+        line.name = k.group;
+        line.add(k, m);
+    }
+    std::vector<const Line*> order;
+    for (const auto& [name, line] : groups) order.push_back(&line);
+    std::stable_sort(order.begin(), order.end(), [](const Line* a, const Line* b) { return a->roof > b->roof; });
+    const double roof = e.seconds({});
+    out +=
+        "| kernel | calls | bytes | FLOPs | roof, ms | of it | expected, ms | bound by |\n"
+        "|---|---:|---:|---:|---:|---:|---:|---|\n";
+    for (const Line* group : order) {
+        out += text_of(*group, roof, "**");
+        std::vector<Line> lines;
+        for (const KernelCost& k : e.kernels) {
+            if (k.group != group->name) continue;
+            Line& line = lines.emplace_back();
+            line.name = k.name + (k.flops > 0 ? fmt::format(" ({})", name_of(k.products)) : "");
+            line.bound = bound_by_bytes(k, m) ? "bytes" : "FLOPs";
+            line.add(k, m);
+        }
+        std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.roof > b.roof; });
+        for (const Line& line : lines) out += text_of(line, roof, "");
+    }
+    Line total;
+    total.name = "all";
+    for (const KernelCost& k : e.kernels) total.add(k, m);
+    out += text_of(total, roof, "**");
+    if (e.model_flops <= 0) return out;
+    const auto rate = [&](const char* what, const Reach& reach) {
+        out += fmt::format(
+            "{}: {:.1f} ms, {:.0f} tokens/s, {:.1f}% MFU ({:.1f}% with masked pairs of attention counted)\n", what,
+            1e3 * e.seconds(reach), static_cast<double>(e.tokens) / e.seconds(reach),
+            100 * e.share_of_peak(reach, e.model_flops), 100 * e.share_of_peak(reach, e.full_model_flops));
+    };
+    out += "\n";
+    rate("at the roof", {});
+    rate("expected", expected_reach);
+    out += fmt::format(
+        "expected: products reach {:.0f}% of the peak, attention {:.0f}%, memory {:.0f}%, and {:.1f} us pass between "
+        "two "
+        "kernels\n",
+        100 * expected_reach.products, 100 * expected_reach.attention, 100 * expected_reach.memory,
+        1e6 * expected_reach.seconds_per_call);
+    return out;
+}
+
+std::string step_json(const StepEstimate& e) {
+    const Machine& m = *e.machine;
+    std::string rows;
+    for (const KernelCost& k : e.kernels)
+        rows += fmt::format(
+            "{}    {{\"group\": {}, \"name\": {}, \"products\": {}, \"calls\": {}, \"bytes\": {:.17g}, \"flops\": "
+            "{:.17g}, "
+            "\"operations\": {:.17g}, \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g}}}",
+            rows.empty() ? "" : ",\n", quote(k.group), quote(k.name), quote(std::string(name_of(k.products))), k.calls,
+            k.bytes, k.flops, k.operations, 1e3 * seconds(k, m), 1e3 * seconds(k, m, expected_reach));
+    return fmt::format(
+        "{{\n  \"machine\": {}, \"bytes_per_second\": {:.17g}, \"bf16_flops\": {:.17g}, \"f32_flops\": {:.17g},\n"
+        "  \"tokens\": {}, \"memory_bytes\": {}, \"model_flops\": {:.17g}, \"full_model_flops\": {:.17g},\n"
+        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"kernels\": [\n{}\n  ]\n}}\n",
+        quote(std::string(m.name)), m.bytes, m.bf16_flops, m.f32_flops, e.tokens, e.memory_bytes, e.model_flops,
+        e.full_model_flops, 1e3 * e.seconds({}), 1e3 * e.seconds(expected_reach), rows);
+}
+
+}  // namespace thunderc

@@ -1,0 +1,27 @@
+// The table of `thunderc plan --machine`: what each kernel of a step moves and computes, and how long a machine takes.
+#pragma once
+
+#include <string>
+
+#include "compiler/analysis/step_costs.h"
+
+namespace thunderc {
+
+struct StepEstimate {
+    const Machine* machine = nullptr;  // never null
+    std::vector<KernelCost> kernels;
+    std::int64_t tokens = 0;
+    std::int64_t memory_bytes = 0;  // of all arenas
+    // Of the model: three times the products of its forward pass, whatever the program computes twice. `full`:
+    // attention as if nothing were masked, which is how published shares of the peak count it. 0: no training program.
+    double model_flops = 0, full_model_flops = 0;
+
+    double seconds(const Reach& reach) const;
+    bool bf16() const;  // whether products are in bf16
+    double share_of_peak(const Reach& reach, double flops) const;
+};
+
+std::string step_table(const StepEstimate& estimate);  // Markdown
+std::string step_json(const StepEstimate& estimate);
+
+}  // namespace thunderc

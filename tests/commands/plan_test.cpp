@@ -1,0 +1,153 @@
+// thunderc plan --machine, against bytes and FLOPs counted by hand from the models' shapes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/commands/commands_test.h"
+
+namespace thunderc {
+namespace {
+
+using namespace commands;
+
+class Plan : public Commands {
+  protected:
+    static nlohmann::json estimate(const std::string& arguments) {
+        const Ran ran = run("plan " + fixtures + "/" + arguments + " --json");
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        return nlohmann::json::parse(ran.out);
+    }
+    static nlohmann::json kernel(const nlohmann::json& estimate, const std::string& name) {
+        for (const auto& row : estimate.at("kernels"))
+            if (row.at("name") == name) return row;
+        ADD_FAILURE() << name << " is not among " << estimate.dump(1);
+        return {{"calls", 0}, {"bytes", 0.0}, {"flops", 0.0}};
+    }
+    // Of all calls of one kernel.
+    static void expect(const nlohmann::json& e, const std::string& name, int calls, double bytes, double flops) {
+        const nlohmann::json row = kernel(e, name);
+        EXPECT_EQ(row.at("calls"), calls) << name;
+        EXPECT_EQ(row.at("bytes").get<double>(), bytes) << name;
+        EXPECT_EQ(row.at("flops").get<double>(), flops) << name;
+    }
+};
+
+// f32; 2 x 8 positions, 2 layers, 16 wide, 4 heads of 4 and 2 of keys, 24 inside the MLP, 48 words, an untied head.
+TEST_F(Plan, CountsALlama) {
+    const nlohmann::json e = estimate("llama2/dynamo.logits.onnx --machine h100");
+    const double rows = 16, layers = 2, f32 = 4, ids = rows * 8;
+    // q, k and v are one product, and so are gate and up.
+    const double qkv = 16 * 32, out = 16 * 16, gate_up = 16 * 48, down = 24 * 16, head = 16 * 48;
+    const double forward = 2 * rows * (layers * (qkv + out + gate_up + down) + head);
+    // x, W, y of each; two of a layer's products add the residual, 16 wide.
+    const double x = rows * 16, inner = rows * 24;
+    expect(e, "linear", 9,
+           f32 * (layers *
+                      ((x + qkv + rows * 32) + (x + out + x + x) + (x + gate_up + rows * 48) + (inner + down + x + x)) +
+                  (x + head + rows * 48)),
+           forward);
+    // dy, W, dx; and dy, x, dW with the flag that tells the first micro-step, in which dW is not read.
+    const double way_back =
+        layers * ((rows * 32 + qkv + x) + (x + out + x) + (rows * 48 + gate_up + x) + (x + down + inner)) +
+        (rows * 48 + head + x);
+    expect(e, "linear_backward_input", 9, f32 * way_back, forward);
+    expect(e, "linear_backward_weight", 9, f32 * way_back + 9, forward);
+
+    // 8 * 9 / 2 pairs of positions in each of 2 sequences and 4 heads; 2 products of 4 numbers, and 5 on the way back.
+    const double product = 2 * 2 * 4 * 36 * 4, q = rows * 16, k = rows * 8, lse = rows * 4;
+    expect(e, "sdpa", 2, layers * f32 * (q + k + k + q + lse), layers * 2 * product);
+    expect(e, "sdpa_backward", 2, layers * f32 * (q + q + k + k + q + lse + q + k + k), layers * 5 * product);
+
+    // Of the table as many rows as there are ids; its gradient is written whole.
+    expect(e, "embedding", 1, f32 * (x + x) + ids, 0);
+    expect(e, "embedding_backward", 1, f32 * (x + 48 * 16) + ids + 1, 0);
+    expect(e, "cross_entropy", 1, f32 * (rows * 48 + rows + 1) + ids, 0);
+    expect(e, "cross_entropy_backward", 1, f32 * (2 * rows * 48 + rows + 1) + ids, 0);
+    expect(e, "rms_norm_forward", 1, f32 * (x + 16 + x + rows), 0);
+    expect(e, "swiglu_forward", 2, layers * f32 * (rows * 48 + inner), 0);
+
+    // AdamW reads parameters, gradients and two moments and writes all but the gradients; and some scalars.
+    const double parameters = 48 * 16 + layers * (qkv + out + gate_up + down + 2 * 16) + 16 + head;
+    const double adamw = kernel(e, "adamw").at("bytes").get<double>();
+    EXPECT_GE(adamw, 7 * f32 * parameters);
+    EXPECT_LE(adamw, 7 * f32 * parameters + 64);
+
+    EXPECT_EQ(e.at("tokens"), rows);
+    EXPECT_EQ(e.at("model_flops").get<double>(), 3 * (forward + layers * 2 * product));
+    EXPECT_EQ(e.at("full_model_flops").get<double>(), 3 * (forward + layers * 2 * product / 36 * 64));
+}
+
+// What is computed twice is work of the program, and none of the model.
+TEST_F(Plan, CountsWhatIsRecomputed) {
+    const nlohmann::json kept = estimate("llama2/dynamo.logits.onnx --machine h100");
+    const nlohmann::json twice = estimate("llama2/dynamo.logits.onnx --machine h100 --recompute block");
+    EXPECT_GT(kernel(twice, "linear").at("flops"), kernel(kept, "linear").at("flops"));
+    EXPECT_EQ(twice.at("model_flops"), kept.at("model_flops"));
+    EXPECT_EQ(kernel(twice, "linear_backward_weight"), kernel(kept, "linear_backward_weight"));
+}
+
+// A loop and its layers one by one are the same work.
+TEST_F(Plan, CountsLayersOneByOne) {
+    const nlohmann::json rolled = estimate("llama2/dynamo.logits.onnx --machine h100");
+    const nlohmann::json straight = estimate("llama2/dynamo.logits.onnx --machine h100 --no-roll");
+    for (const char* name : {"linear", "linear_backward_weight", "sdpa", "sdpa_backward"})
+        EXPECT_EQ(kernel(straight, name), kernel(rolled, name));
+}
+
+// 12, 16, 16 and 5 wide; nobody asks for the gradient of what goes in.
+TEST_F(Plan, CountsAnMlp) {
+    const nlohmann::json e = estimate("mlp/dynamo.logits.onnx --machine a100");
+    const auto rows = e.at("tokens").get<double>();
+    EXPECT_GT(rows, 1);
+    const double weights = 12 * 16 + 16 * 16 + 16 * 5;
+    EXPECT_EQ(kernel(e, "linear").at("flops").get<double>(), 2 * rows * weights);
+    EXPECT_EQ(kernel(e, "linear_backward_weight").at("flops").get<double>(), 2 * rows * weights);
+    EXPECT_EQ(kernel(e, "linear_backward_input").at("flops").get<double>(), 2 * rows * (16 * 16 + 16 * 5));
+    EXPECT_EQ(kernel(e, "linear_backward_input").at("calls"), 2);
+    EXPECT_EQ(e.at("model_flops").get<double>(), 3 * 2 * rows * weights);
+    EXPECT_EQ(e.at("full_model_flops"), e.at("model_flops"));  // no attention
+}
+
+TEST_F(Plan, TakesTheLongerOfMovingAndComputing) {
+    const nlohmann::json e = estimate("llama2/dynamo.logits.onnx --machine h200");
+    double roof = 0;
+    for (const auto& row : e.at("kernels")) {
+        const double moving = row.at("bytes").get<double>() / 4.8e12;
+        const double computing = (row.at("flops").get<double>() + row.at("operations").get<double>()) / 66.9e12;  // f32
+        EXPECT_NEAR(row.at("roof_ms").get<double>(), 1e3 * std::max(moving, computing),
+                    1e-5 * row.at("roof_ms").get<double>());  // six digits are printed
+        EXPECT_GT(row.at("expected_ms").get<double>(), row.at("roof_ms").get<double>());
+        roof += row.at("roof_ms").get<double>();
+    }
+    EXPECT_NEAR(e.at("roof_ms").get<double>(), roof, 1e-4 * roof);
+}
+
+TEST_F(Plan, PrintsGroupsAboveTheirKernels) {
+    const Ran ran = run("plan " + fixtures + "/llama2/dynamo.logits.onnx --machine h100");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.out.find("a step of 16 tokens on one H100 SXM: 3.35 TB/s"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\n| **products** | **27** |"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\n| linear (f32) | 9 | 50.2 k | 147 k |"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\nat the roof: "), std::string::npos) << ran.out;
+}
+
+TEST_F(Plan, SaysNothingOfAStepWithoutAMachine) {
+    const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out.find("roof"), std::string::npos) << ran.out;
+    const Ran json = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --json");
+    EXPECT_EQ(json.status, 2);
+    EXPECT_EQ(json.err,
+              "error: --json prints the estimate of a step, which --machine asks for\n  help: add --machine h100\n");
+}
+
+TEST_F(Plan, KnowsMachinesByName) {
+    const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --machine h1000");
+    EXPECT_EQ(ran.status, 2);
+    EXPECT_NE(ran.err.find("h1000 is not among h100, h200"), std::string::npos) << ran.err;
+}
+
+}  // namespace
+}  // namespace thunderc
