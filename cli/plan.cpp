@@ -45,7 +45,11 @@ int plan_command(PlanOptions o) {
     if (!o.machine.empty()) {
         estimate.machine = find_machine(o.machine);
         estimate.kernels = step_costs(compiled.module);
-        estimate.tokens = step_tokens(compiled.module.main());
+        const Function& main = compiled.module.main();
+        estimate.tokens = step_tokens(main);
+        for (std::size_t k = 0; k < main.arguments.size(); ++k)
+            if (const ArgInfo& info = main.argument_info[k]; info.kind == ArgInfo::Kind::input)
+                estimate.inputs.push_back({info.names.front(), main.type(main.arguments[k]), info.entries});
         for (const auto& [arena, bytes] : compiled.module.arena_bytes) estimate.memory_bytes += bytes;
         if (o.model.compile.transform != Transform::train) estimate.model_flops = estimate.full_model_flops = 0;
     }

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-
-#include "codegen/text.h"
 
 namespace thunderc {
 
@@ -121,22 +120,27 @@ std::string step_table(const StepEstimate& e) {
     return out;
 }
 
+// Names are words of the compiler's and of generated code: nothing in them needs an escape.
 std::string step_json(const StepEstimate& e) {
     const Machine& m = *e.machine;
     std::string rows;
     for (const KernelCost& k : e.kernels)
         rows += fmt::format(
-            "{}    {{\"group\": {}, \"name\": {}, \"products\": {}, \"calls\": {}, \"bytes\": {:.17g}, \"flops\": "
-            "{:.17g}, "
-            "\"operations\": {:.17g}, \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g}}}",
-            rows.empty() ? "" : ",\n", quote(k.group), quote(k.name), quote(std::string(name_of(k.products))), k.calls,
-            k.bytes, k.flops, k.operations, 1e3 * seconds(k, m), 1e3 * seconds(k, m, expected_reach));
+            "{}    {{\"group\": \"{}\", \"name\": \"{}\", \"products\": \"{}\", \"calls\": {}, \"bytes\": {:.17g}, "
+            "\"flops\": {:.17g}, \"operations\": {:.17g}, \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g}}}",
+            rows.empty() ? "" : ",\n", k.group, k.name, name_of(k.products), k.calls, k.bytes, k.flops, k.operations,
+            1e3 * seconds(k, m), 1e3 * seconds(k, m, expected_reach));
+    std::string inputs;
+    for (const StepInput& input : e.inputs)
+        inputs += fmt::format("{}{{\"name\": \"{}\", \"type\": \"{}\", \"dims\": [{}], \"entries\": {}}}",
+                              inputs.empty() ? "" : ", ", input.name, name_of(input.type.dtype),
+                              fmt::join(input.type.dims, ", "), input.entries);
     return fmt::format(
-        "{{\n  \"machine\": {}, \"bytes_per_second\": {:.17g}, \"bf16_flops\": {:.17g}, \"f32_flops\": {:.17g},\n"
+        "{{\n  \"machine\": \"{}\", \"bytes_per_second\": {:.17g}, \"bf16_flops\": {:.17g}, \"f32_flops\": {:.17g},\n"
         "  \"tokens\": {}, \"memory_bytes\": {}, \"model_flops\": {:.17g}, \"full_model_flops\": {:.17g},\n"
-        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"kernels\": [\n{}\n  ]\n}}\n",
-        quote(std::string(m.name)), m.bytes, m.bf16_flops, m.f32_flops, e.tokens, e.memory_bytes, e.model_flops,
-        e.full_model_flops, 1e3 * e.seconds({}), 1e3 * e.seconds(expected_reach), rows);
+        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"inputs\": [{}],\n  \"kernels\": [\n{}\n  ]\n}}\n",
+        m.name, m.bytes, m.bf16_flops, m.f32_flops, e.tokens, e.memory_bytes, e.model_flops, e.full_model_flops,
+        1e3 * e.seconds({}), 1e3 * e.seconds(expected_reach), inputs, rows);
 }
 
 }  // namespace thunderc

@@ -7,7 +7,15 @@
 
 namespace thunderc {
 
+// A batch's tensor; of integers, all lie in [0, entries), if that is not negative.
+struct StepInput {
+    std::string name;
+    Type type;
+    std::int64_t entries = -1;
+};
+
 struct StepEstimate {
+    std::vector<StepInput> inputs;
     const Machine* machine = nullptr;  // never null
     std::vector<KernelCost> kernels;
     std::int64_t tokens = 0;

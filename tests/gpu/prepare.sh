@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Puts all that tests/gpu/run.sh needs on a machine with a GPU into one folder: generated programs, the runtime once, header-only
+# dependencies, recorded numbers, and the scripts themselves. The machine needs no thunderc and no network.
+#
+#   tests/gpu/prepare.sh [--thunderc FILE] [--out DIR] [--graphs DIR]... [--include DIR]... [--tiny]
+#
+#   --thunderc FILE   default: build/thunderc
+#   --out DIR         written anew; default: build-gpu, which git ignores
+#   --graphs DIR      where exported graphs lie: llama2-7b.onnx (or llama2-7b.external.onnx), gpt2-124m.onnx, llama-1b.onnx. Graphs
+#                     without weights are enough; tests/gpu/export.py makes them where PyTorch is. What is not there is left out.
+#   --include DIR     where cudnn_frontend.h lies, if in no usual place: unpack the wheel nvidia-cudnn-frontend, and name its include/
+#   --tiny            for a dry run: the small fixtures alone
+set -euo pipefail
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+thunderc=$repository/build/thunderc out=$repository/build-gpu tiny=no graphs=() includes=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --thunderc) thunderc=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --graphs) graphs+=("$2"); shift 2 ;;
+    --include) includes+=("$2"); shift 2 ;;
+    --tiny) tiny=yes; shift ;;
+    *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
+  esac
+done
+[ -x "$thunderc" ] || { echo "there is no $thunderc: build it, or name it with --thunderc"; exit 1; }
+left_out() { echo "left out: $*" | tee -a "$out/left_out"; }
+
+# Only a folder that this script wrote is thrown away.
+if [ -e "$out" ] && [ ! -e "$out/.prepared" ] && [ -n "$(ls -A "$out")" ]; then
+  echo "$out holds something else: name another folder with --out"; exit 1
+fi
+rm -rf "$out"
+mkdir -p "$out/programs" "$out/include"
+touch "$out/.prepared" "$out/left_out"
+
+cp -r "$repository/runtime-lib" "$out/runtime"
+cp "$repository"/tests/gpu/{run.sh,measure.py,peer.py,models.py} "$out"
+
+# ---- header-only dependencies
+find_header() { # HEADER: the folder that holds it
+  local folder
+  for folder in ${includes[@]+"${includes[@]}"} /usr/include /usr/local/include \
+    $(python3 -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' 2>/dev/null |
+      while read -r p; do ls -d "$p"/nvidia/*/include "$p/include" 2>/dev/null; done); do
+    [ -e "$folder/$1" ] && { echo "$folder"; return; }
+  done
+}
+json=$(find_header rapidjson/reader.h)
+if [ -n "$json" ]; then cp -r "$json/rapidjson" "$out/include/"; else left_out "RapidJSON's headers, which the machine must have then"; fi
+frontend=$(find_header cudnn_frontend.h)
+if [ -n "$frontend" ]; then
+  cp -r "$frontend"/cudnn_frontend* "$out/include/"
+elif [ $tiny = no ]; then
+  left_out "the headers of cuDNN's frontend: attention is the program's own kernel unless the machine has them (--include)"
+fi
+
+# ---- programs. Each folder holds program/, case.json, and what a run reads.
+bf16=yes
+"$thunderc" train --help | grep -q -- '--dtype' || { bf16=no; left_out "bf16: this thunderc has no --dtype"; }
+
+program() { # NAME GRAPH OPTIONS...
+  local folder=$out/programs/$1 graph=$2
+  shift 2
+  mkdir -p "$folder"
+  "$thunderc" train "$graph" -o "$folder/program" --quiet "$@" 2>"$folder/messages" || { cat "$folder/messages"; return 1; }
+  rm -rf "$folder/program/runtime"
+  # cmake finds the CUDA parts of the runtime's build beside the program.
+  mkdir -p "$folder/program/runtime" && cp -r "$repository/runtime-lib/cmake" "$folder/program/runtime/"
+}
+parity() { # FIXTURE DTYPE OPTIONS...
+  local fixture=$1 dtype=$2 name=parity-$1-$2
+  shift 2
+  program "$name" "$repository/tests/fixtures/$fixture/dynamo.logits.onnx" "$@"
+  cp "$repository/tests/fixtures/$fixture"/{batch,params}.safetensors "$repository/tests/fixtures/$fixture/reference.json" "$out/programs/$name"
+  echo "{\"kind\": \"parity\", \"model\": \"$fixture\", \"dtype\": \"$dtype\"}" >"$out/programs/$name/case.json"
+}
+for fixture in mlp llama2; do
+  parity $fixture f32
+  [ $bf16 = no ] || parity $fixture bf16 --dtype bf16
+done
+
+speed() { # NAME GRAPH OPTIONS...: what is measured
+  local name=$1 graph=$2 machine
+  shift 2
+  program "$name" "$graph" --no-weights "$@"
+  for machine in h100 h200; do "$thunderc" plan "$graph" "$@" --machine $machine --json >"$out/programs/$name/plan-$machine.json"; done
+  echo "{\"kind\": \"speed\", \"model\": \"$name\", \"options\": \"$*\"}" >"$out/programs/$name/case.json"
+}
+graph() { # NAME: its file
+  local folder file
+  for folder in ${graphs[@]+"${graphs[@]}"}; do
+    for file in "$folder/$1.onnx" "$folder/$1.external.onnx"; do [ -e "$file" ] && { echo "$file"; return; }; done
+  done
+}
+if [ $tiny = yes ]; then
+  speed tiny-llama "$repository/samples/llama_small/model.onnx" --batch 2 --seq 32
+elif [ $bf16 = yes ]; then
+  for name in llama2-7b gpt2-124m llama-1b; do
+    file=$(graph $name)
+    if [ -z "$file" ]; then left_out "$name: no folder of --graphs has $name.onnx (tests/gpu/export.py makes it)"; continue; fi
+    case $name in
+      # As lean as the peers: parameters, gradients and the optimizer's states in bf16 alone.
+      llama2-7b) speed $name "$file" --batch 1 --seq 4096 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16 ;;
+      *) speed $name "$file" --dtype bf16 ;;
+    esac
+  done
+fi
+
+bytes=$(du -sb "$out" | cut -f1)
+echo "$out: $(ls "$out/programs" | wc -l) programs, $((bytes / 1000)) kB"
+[ "$bytes" -lt 50000000 ] || { echo "that is more than the 50 MB that it may have"; exit 1; }
