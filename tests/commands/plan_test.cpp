@@ -140,7 +140,7 @@ TEST_F(Plan, SaysNothingOfAStepWithoutAMachine) {
     const Ran json = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --json");
     EXPECT_EQ(json.status, 2);
     EXPECT_EQ(json.err,
-              "error: --json prints the estimate of a step, which --machine asks for\n  help: add --machine h100\n");
+              "error: --json prints the estimate of a step, which --machine asks for\nhelp: add --machine h100\n");
 }
 
 TEST_F(Plan, KnowsMachinesByName) {

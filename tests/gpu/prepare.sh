@@ -43,7 +43,7 @@ find_header() { # HEADER: the folder that holds it
   for folder in ${includes[@]+"${includes[@]}"} /usr/include /usr/local/include \
     $(python3 -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' 2>/dev/null |
       while read -r p; do ls -d "$p"/nvidia/*/include "$p/include" 2>/dev/null; done); do
-    [ -e "$folder/$1" ] && { echo "$folder"; return; }
+    if [ -e "$folder/$1" ]; then echo "$folder"; return; fi
   done
 }
 json=$(find_header rapidjson/reader.h)
@@ -84,13 +84,15 @@ speed() { # NAME GRAPH OPTIONS...: what is measured
   local name=$1 graph=$2 machine
   shift 2
   program "$name" "$graph" --no-weights "$@"
-  for machine in h100 h200; do "$thunderc" plan "$graph" "$@" --machine $machine --json >"$out/programs/$name/plan-$machine.json"; done
+  for machine in h100 h200; do "$thunderc" plan "$graph" "$@" --machine $machine --json >"$out/programs/$name/plan-$machine.json" 2>"$out/programs/$name/messages"; done
   echo "{\"kind\": \"speed\", \"model\": \"$name\", \"options\": \"$*\"}" >"$out/programs/$name/case.json"
 }
 graph() { # NAME: its file
   local folder file
   for folder in ${graphs[@]+"${graphs[@]}"}; do
-    for file in "$folder/$1.onnx" "$folder/$1.external.onnx"; do [ -e "$file" ] && { echo "$file"; return; }; done
+    for file in "$folder/$1.onnx" "$folder/$1.external.onnx"; do
+      if [ -e "$file" ]; then echo "$file"; return; fi
+    done
   done
 }
 if [ $tiny = yes ]; then
