@@ -18,6 +18,14 @@ MODELS = {
 }
 
 
+def causal_attention(q, k, v, **options):
+    if not torch.compiler.is_exporting():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, **options)
+    # A graph gets the mask as a comparison of positions, as transformers writes it: no (T, T) numbers are folded into it.
+    at = torch.arange(q.shape[-2], device=q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=at[None, :] <= at[:, None], **options)
+
+
 class RMSNorm(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -47,8 +55,7 @@ class LlamaAttention(nn.Module):
         q = self.q_proj(x).view(batch, positions, self.heads, self.size).transpose(1, 2)
         k = self.k_proj(x).view(batch, positions, self.kv_heads, self.size).transpose(1, 2)
         v = self.v_proj(x).view(batch, positions, self.kv_heads, self.size).transpose(1, 2)
-        y = F.scaled_dot_product_attention(rotated(q, cos, sin), rotated(k, cos, sin), v, is_causal=True,
-                                           enable_gqa=self.heads != self.kv_heads)
+        y = causal_attention(rotated(q, cos, sin), rotated(k, cos, sin), v, enable_gqa=self.heads != self.kv_heads)
         return self.o_proj(y.transpose(1, 2).reshape(batch, positions, -1))
 
 
@@ -112,7 +119,7 @@ class GPT2Block(nn.Module):
         batch, positions, width = x.shape
         q, k, v = (part.view(batch, positions, self.heads, -1).transpose(1, 2)
                    for part in self.c_attn(self.ln_1(x)).split(width, -1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = causal_attention(q, k, v)
         x = x + self.c_proj(y.transpose(1, 2).reshape(batch, positions, width))
         return x + self.c_out(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
 
