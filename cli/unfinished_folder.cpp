@@ -45,7 +45,7 @@ void remove_if_left(const fs::path& folder) {
 }  // namespace
 
 UnfinishedFolder::UnfinishedFolder(const fs::path& place) {
-    std::string name = place.string() + part_of_name + "XXXXXX";
+    std::string name = place.string() + part_of_name + std::string(6, 'X');  // which mkdtemp replaces
     if (::mkdtemp(name.data()) == nullptr)
         throw fs::filesystem_error("mkdtemp", name, std::error_code(errno, std::generic_category()));
     path_ = name;

@@ -141,7 +141,7 @@ class Stream {
     // the first step and then stays.
     std::byte* workspace(std::size_t bytes) { return grow(workspace_, bytes); }
     // The same for the library below that call.
-    std::byte* library_scratch(std::size_t bytes) { return grow(library_scratch_, bytes); }
+    std::byte* provider_scratch(std::size_t bytes) { return grow(provider_scratch_, bytes); }
 
     // One provider's cache, null until the provider gives one; the stream deletes it.
     ProviderCache* products() { return products_; }
@@ -154,7 +154,7 @@ class Stream {
     std::byte* grow(Memory& memory, std::size_t bytes);
 
     Device& device_;
-    Memory workspace_, library_scratch_;
+    Memory workspace_, provider_scratch_;
     ProviderCache* products_ = nullptr;
     Native* native_ = nullptr;
 };

@@ -142,7 +142,7 @@ bool execute(const Product& call, Stream& stream) {
     if (call.bias != nullptr) compiled.bias.set_data_handle(const_cast<float*>(call.bias));
     if (call.residual != nullptr) compiled.residual.set_data_handle(const_cast<float*>(call.residual));
     if (compiled.scratchpad_bytes > 0)
-        compiled.scratchpad.set_data_handle(stream.library_scratch(compiled.scratchpad_bytes));
+        compiled.scratchpad.set_data_handle(stream.provider_scratch(compiled.scratchpad_bytes));
     compiled.primitive.execute(cache.stream, compiled.arguments);
     return true;
 }

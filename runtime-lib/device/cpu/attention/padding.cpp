@@ -46,7 +46,7 @@ struct Copies {
 Copies copies(Stream& stream, std::int64_t HS, std::int64_t rows) {
     const std::int64_t wide = tile::padded(HS);
     return {stream, HS, wide,
-            reinterpret_cast<float*>(stream.library_scratch(static_cast<std::size_t>(rows * wide) * sizeof(float)))};
+            reinterpret_cast<float*>(stream.provider_scratch(static_cast<std::size_t>(rows * wide) * sizeof(float)))};
 }
 
 }  // namespace

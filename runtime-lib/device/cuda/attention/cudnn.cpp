@@ -33,8 +33,8 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 struct Cudnn {
     Cudnn()
         : runtime("CUDA's runtime", {cat("libcudart.so.", CUDART_VERSION / 1000)}, help()),
-          library("cuDNN", {cat("libcudnn.so.", CUDNN_MAJOR)}, help()) {
-        fe::cudnn_dlhandle = library.handle();
+          opened("cuDNN", {cat("libcudnn.so.", CUDNN_MAJOR)}, help()) {
+        fe::cudnn_dlhandle = opened.handle();
         // The headers open CUDA's runtime by name, and take an older one where they find it.
         setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", cat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
     }
@@ -44,7 +44,7 @@ struct Cudnn {
                "folder; a build with -DTHUNDER_CUDNN=OFF computes attention without it";
     }
 
-    Library runtime, library;
+    Library runtime, opened;
 };
 
 const Cudnn& cudnn() {
@@ -54,7 +54,7 @@ const Cudnn& cudnn() {
 
 void check(cudnnStatus_t status, const char* call) {
     if (status == CUDNN_STATUS_SUCCESS) return;
-    fail(cat(call, " says ", cudnn().library.function<decltype(cudnnGetErrorString)>("cudnnGetErrorString")(status)));
+    fail(cat(call, " says ", cudnn().opened.function<decltype(cudnnGetErrorString)>("cudnnGetErrorString")(status)));
 }
 
 // Names of the graph's tensors.
@@ -74,10 +74,10 @@ struct Plan {
 };
 
 struct Cache : ProviderCache {
-    Cache() { check(cudnn().library.function<decltype(cudnnCreate)>("cudnnCreate")(&handle), "cudnnCreate"); }
+    Cache() { check(cudnn().opened.function<decltype(cudnnCreate)>("cudnnCreate")(&handle), "cudnnCreate"); }
     ~Cache() override {
         plans.clear();
-        cudnn().library.function<decltype(cudnnDestroy)>("cudnnDestroy")(handle);
+        cudnn().opened.function<decltype(cudnnDestroy)>("cudnnDestroy")(handle);
     }
     Cache(const Cache&) = delete;
     Cache& operator=(const Cache&) = delete;
@@ -183,7 +183,7 @@ bool run(const Call& call, const Key& key, std::unordered_map<std::int64_t, void
     const cudaStream_t cuda_stream = stream_of(stream);
     if (kept == nullptr) kept = std::make_unique<Cache>();
     auto& cache = static_cast<Cache&>(*kept);
-    check(cudnn().library.function<decltype(cudnnSetStream)>("cudnnSetStream")(cache.handle, cuda_stream),
+    check(cudnn().opened.function<decltype(cudnnSetStream)>("cudnnSetStream")(cache.handle, cuda_stream),
           "cudnnSetStream");
     const auto [found, is_new] = cache.plans.try_emplace(key);
     Plan& plan = found->second;
@@ -195,7 +195,7 @@ bool run(const Call& call, const Key& key, std::unordered_map<std::int64_t, void
         }
     }
     if (plan.graph == nullptr) return false;
-    std::byte* const workspace = stream.library_scratch(static_cast<std::size_t>(plan.workspace));
+    std::byte* const workspace = stream.provider_scratch(static_cast<std::size_t>(plan.workspace));
     auto status = plan.graph->execute(cache.handle, tensors, workspace);
     if (!status.is_good()) fail(cat("cuDNN says ", status.get_message()));
     return true;
