@@ -118,8 +118,12 @@ std::set<std::string> menu_calls(const Module& planned) {
     return names;
 }
 
-// What one kind of program has of the runtime and the other has not.
-bool belongs(const std::string& path, bool trains) {
+// What one kind of program has of the runtime and the other has not. What ranks need to work together comes with
+// programs that are sharded.
+bool belongs(const std::string& path, bool trains, bool sharded) {
+    constexpr std::string_view of_one_rank[] = {"comm/communicator.h", "comm/mesh.h", "comm/self/communicator.cpp"};
+    if (trains && path.starts_with("comm/") && !sharded)
+        return std::find(std::begin(of_one_rank), std::end(of_one_rank), path) != std::end(of_one_rank);
     if (trains) return !path.starts_with("run/");
     constexpr const char* training[] = {"train/", "data/", "comm/", "optim/", "checkpoint/checkpoint."};
     return std::none_of(std::begin(training), std::end(training),
@@ -140,11 +144,11 @@ bool belongs(const std::string& path, const std::set<std::string>& calls) {
 }
 
 // The sources of the runtime that a program needs which makes these calls.
-void add_runtime(std::vector<OutputFile>& files, bool trains, const std::set<std::string>& calls) {
+void add_runtime(std::vector<OutputFile>& files, bool trains, bool sharded, const std::set<std::string>& calls) {
     const std::string prefix = "runtime-lib/";
     for (unsigned k = 0; k < bundled_file_count; ++k)
         if (std::string path = bundled_files[k].path; path.starts_with(prefix))
-            if (path = path.substr(prefix.size()); belongs(path, trains) && belongs(path, calls))
+            if (path = path.substr(prefix.size()); belongs(path, trains, sharded) && belongs(path, calls))
                 files.push_back({"runtime/" + path, bundled_files[k].text});
 }
 
@@ -169,7 +173,7 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
         files.push_back({file, bundled_template(file)});
     std::set<std::string> calls = menu_calls(planned);
     calls.merge(menu_calls(twin));
-    add_runtime(files, true, calls);
+    add_runtime(files, true, !planned.streams.empty(), calls);
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }
@@ -180,7 +184,7 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     files.push_back({"emit.json", print_emit_json(options)});
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
-    add_runtime(files, false, menu_calls(planned));
+    add_runtime(files, false, false, menu_calls(planned));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }

@@ -11,10 +11,10 @@ int main(int argc, char** argv) try {
     const auto options = thunder::parse_options(argc, argv, PROGRAM, THUNDERC_PROGRAM_DIR);
     if (!options) return 0;  // --help
     thunder::Trainer trainer(PROGRAM, *options);
-    Model model(trainer.arenas(), trainer.stream());
+    Model model(trainer.arenas(), trainer.streams());
     // On a GPU each part of the step is captured once and replayed.
     thunder::Stream& stream = trainer.stream();
-    thunder::Graph weigh, first, further, update;
+    thunder::Graph weigh, forward_backward[thunder::MicroStep::kinds], update;
 
     while (trainer.begin_step()) {
         // A mean over the step's tokens needs their number before the first backward pass.
@@ -25,11 +25,9 @@ int main(int argc, char** argv) try {
         trainer.set_loss_gradient();
         for (std::int64_t micro = 0; micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
-            if (micro == 0) {
-                first.run(stream, [&] { model.forward_backward(thunder::Gradient::overwrite); });
-            } else {
-                further.run(stream, [&] { model.forward_backward(thunder::Gradient::add); });
-            }
+            // The first overwrites gradients, later ones add to them; after the last they are complete on all ranks.
+            const thunder::MicroStep step = trainer.micro_step(micro);
+            forward_backward[step.kind()].run(stream, [&] { model.forward_backward(step); });
         }
         trainer.gradients_are_ready();
         update.run(stream, [&] { model.update(); });

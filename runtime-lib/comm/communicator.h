@@ -1,12 +1,20 @@
 // The ranks of a training run, as far as the trainer talks to them. Collectives of a step are issued by the generated
-// program on its streams; these here are for the few numbers between steps.
+// program on its streams (comm/collectives.h); these here are for the few numbers between steps, and for what is
+// written.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <vector>
+
+#include "comm/mesh.h"
 
 namespace thunder {
+
+class Device;
+class Stream;
 
 class Communicator {
   public:
@@ -16,11 +24,22 @@ class Communicator {
     virtual int rank() const = 0;
     virtual int ranks_on_this_host() const = 0;
 
-    // Sums over the ranks in rank order, into all of them; host memory.
-    virtual void all_reduce_sum(std::span<float> values) = 0;
-    // What rank `root` has, everywhere; host memory.
-    virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-    virtual void barrier() = 0;
+    // In host memory, on the thread that calls. All ranks call the same, in the same order; `what` is for messages:
+    // "the step's loss".
+    // Sums over the ranks in rank order, into all of them.
+    virtual void all_reduce_sum(std::span<float> values, const char* what) = 0;
+    // What rank `root` has, everywhere.
+    virtual void broadcast(std::span<std::byte> bytes, int root, const char* what) = 0;
+    // What all have, everywhere: as many bytes of each, in rank order.
+    virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, const char* what) = 0;
+    virtual void barrier(const char* what) = 0;
+    // From one rank to another, which receives as much.
+    virtual void send(std::span<const std::byte> bytes, int to, const char* what) = 0;
+    virtual void receive(std::span<std::byte> bytes, int from, const char* what) = 0;
+
+    // Streams of these names, on which the collectives of a step are issued.
+    virtual std::vector<std::unique_ptr<Stream>> make_streams(Device& device, const Mesh& mesh,
+                                                              std::span<const std::string_view> names) = 0;
 };
 
 // The communicator that this program was linked with.

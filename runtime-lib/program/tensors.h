@@ -21,6 +21,9 @@ struct ParameterSpec {
     enum class Init : std::uint8_t { normal, zeros, ones } init;
     std::span<const std::string_view> aliases;  // other names it answers to (tied parameters)
     std::string_view note;  // "" or why it is not the checkpoint's tensor (what an exporter folded into it)
+    // The unit that it is sharded in, of ProgramSpec's: `offset` then counts from where the gathered unit begins. -1:
+    // every rank holds all of it.
+    std::int32_t unit = -1;
 };
 
 // A constant table that the program reads from constants.safetensors at start.

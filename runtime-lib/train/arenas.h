@@ -10,6 +10,8 @@
 
 namespace thunder {
 
+class Stream;
+
 // The optimizer arena holds the states one after the other, each laid out like the parameter arena: AdamW's first
 // moments, then its second moments at half the arena; SGD's momentum buffer, where the arena is not empty.
 struct TrainingArenas : Arenas {
@@ -17,6 +19,29 @@ struct TrainingArenas : Arenas {
     StepScalars* scalars = nullptr;
     // What the optimizer works on: the trainable parameters, with or without weight decay as --decay says.
     std::span<const ParameterSegment> segments;
+};
+
+// The streams of a program: the one that computes, and those that its ranks communicate on, in the order of
+// ProgramSpec::streams.
+struct Streams {
+    Stream& compute;
+    std::span<Stream* const> communication;
+
+    // NOLINTNEXTLINE(google-explicit-constructor): most programs have one alone
+    operator Stream&() const { return compute; }
+};
+
+// What a model is told of a micro-step.
+struct MicroStep {
+    Gradient gradient;  // gradients are overwritten, as in the first, or added to
+    bool last;          // of its step: ranks that add their gradients up once a step do it in this one
+
+    // The kinds that there are, by which a captured one is found again.
+    static constexpr std::size_t kinds = 4;
+    std::size_t kind() const { return 2 * static_cast<std::size_t>(gradient) + (last ? 1 : 0); }
+
+    // NOLINTNEXTLINE(google-explicit-constructor): on one rank the last one is as the others
+    operator Gradient() const { return gradient; }
 };
 
 }  // namespace thunder

@@ -7,11 +7,21 @@
 #include <span>
 #include <string_view>
 
+#include "comm/mesh.h"
 #include "program/tensors.h"
 
 namespace thunder {
 
 enum class Arena : std::uint8_t { parameters, gradients, optimizer, saved, scratch, constants, batch, count };
+
+// A unit of parameters that are sharded together: a flat tensor in which they lie one behind the other, padded to
+// shards of equal length. A rank holds one shard of it; gathered, they are as the model reads them.
+struct UnitSpec {
+    std::string_view name;  // "model.layers.3", for messages
+    std::int64_t elements;  // of one shard
+    std::size_t offset;     // bytes into the parameter arena where this rank's shard lies
+    DType dtype = DType::f32;
+};
 
 struct ProgramSpec {
     std::string_view name;       // of the model, for messages
@@ -25,6 +35,14 @@ struct ProgramSpec {
     bool weighted_loss;   // the loss is a mean with a weight (else: averaged over micro-steps and ranks)
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known
+
+    // of a program for several ranks
+    Mesh mesh{};                                  // that it was generated for
+    std::span<const UnitSpec> units{};            // that parameters are sharded in; one of each layer
+    std::span<const std::string_view> streams{};  // that ranks communicate on, beside the one that computes
+    std::string_view schedule{};                  // a hash of what a step does, in which order: alike on all ranks
+
+    bool is_sharded() const { return !streams.empty(); }
 };
 
 }  // namespace thunder

@@ -150,6 +150,8 @@ struct Trainer::State {
           device(device_options(options, *communicator)),
           stream(device),
           segments(make_segments(program, options.decay)) {
+        streams = communicator->make_streams(device, program.mesh, program.streams);
+        for (const auto& made : streams) communication.push_back(made.get());
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
     }
 
@@ -206,7 +208,7 @@ struct Trainer::State {
         const double now = steady_ms(), since = std::max(step.began, last_report);
         last_report = now;
         check_weight(read);
-        communicator->all_reduce_sum({&read.loss_sum, 1});
+        communicator->all_reduce_sum({&read.loss_sum, 1}, "the step's loss");
         StepReport report;
         report.step = read.step;
         report.loss = static_cast<double>(read.loss_sum) * static_cast<double>(read.dloss);
@@ -300,6 +302,8 @@ struct Trainer::State {
     Console console;
     Device device;
     Stream stream;
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<Stream*> communication;  // these
     std::vector<ParameterSegment> segments;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
@@ -354,8 +358,14 @@ const TrainingArenas& Trainer::arenas() const {
 Stream& Trainer::stream() {
     return state_->stream;
 }
+Streams Trainer::streams() {
+    return {state_->stream, state_->communication};
+}
 std::int64_t Trainer::micro_steps() const {
     return state_->cut.micro_steps;
+}
+MicroStep Trainer::micro_step(std::int64_t micro_step) const {
+    return {micro_step == 0 ? Gradient::overwrite : Gradient::add, micro_step + 1 == state_->cut.micro_steps};
 }
 
 bool Trainer::begin_step() {
@@ -401,7 +411,7 @@ void Trainer::set_loss_gradient() {
     if (!s.program.weighted_loss) return;  // the step began with it
     if (s.communicator->world() > 1) {
         float weight = s.read_scalars().loss_weight;
-        s.communicator->all_reduce_sum({&weight, 1});
+        s.communicator->all_reduce_sum({&weight, 1}, "the weight of the step's loss");
         to_device(reinterpret_cast<std::byte*>(&s.arenas.scalars->loss_weight), &weight, sizeof weight, s.stream);
     }
     seed_loss(s.arenas.scalars, s.stream);

@@ -22,11 +22,13 @@ class Trainer {
     ~Trainer();
 
     const TrainingArenas& arenas() const;
-    Stream& stream();
+    Stream& stream();  // the one that computes
+    Streams streams();
 
     // False when all steps are done, or the run was interrupted. Otherwise sets the step's scalars.
     bool begin_step();
     std::int64_t micro_steps() const;
+    MicroStep micro_step(std::int64_t micro_step) const;
     // Puts a micro-batch of this step, this rank's rows of it, into the batch arena.
     void load_batch(std::int64_t micro_step);
     // The weight of the step's loss is known: seeds the backward pass with its inverse.

@@ -1,6 +1,10 @@
 // One rank alone.
 #include "comm/communicator.h"
 
+#include <algorithm>
+
+#include "device/stream.h"
+
 namespace thunder {
 
 namespace {
@@ -10,9 +14,21 @@ class Self : public Communicator {
     int world() const override { return 1; }
     int rank() const override { return 0; }
     int ranks_on_this_host() const override { return 1; }
-    void all_reduce_sum(std::span<float> /*values*/) override {}
-    void broadcast(std::span<std::byte> /*bytes*/, int /*root*/) override {}
-    void barrier() override {}
+    void all_reduce_sum(std::span<float> /*values*/, const char* /*what*/) override {}
+    void broadcast(std::span<std::byte> /*bytes*/, int /*root*/, const char* /*what*/) override {}
+    void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, const char* /*what*/) override {
+        std::copy(mine.begin(), mine.end(), all.begin());
+    }
+    void barrier(const char* /*what*/) override {}
+    void send(std::span<const std::byte> /*bytes*/, int /*to*/, const char* /*what*/) override {}
+    void receive(std::span<std::byte> /*bytes*/, int /*from*/, const char* /*what*/) override {}
+
+    std::vector<std::unique_ptr<Stream>> make_streams(Device& device, const Mesh& /*mesh*/,
+                                                      std::span<const std::string_view> names) override {
+        std::vector<std::unique_ptr<Stream>> streams;
+        while (streams.size() < names.size()) streams.push_back(std::make_unique<Stream>(device));
+        return streams;
+    }
 };
 
 }  // namespace
