@@ -43,27 +43,48 @@ std::vector<std::string> targets(const std::string& list) {
     return out;
 }
 
-// The program's own runtime where it has one, else the one that this compiler writes beside programs.
-Nvrtc::Source read_source(const fs::path& folder) {
-    Nvrtc::Source source;
-    source.file = folder / "kernels_cuda.cuh";
-    std::ifstream in(source.file, std::ios::binary);
+std::string read_text(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
     std::stringstream text;
     text << in.rdbuf();
     if (!in)
+        fail(fmt::format("{} cannot be read", file.string()), "check says what it compiles; it has to be allowed to");
+    return text.str();
+}
+
+// The program's kernels, then those of its runtime. A program without a runtime of its own, as tests/goldens has them,
+// is compiled with the one that this compiler writes beside programs.
+std::vector<Nvrtc::Source> read_sources(const fs::path& folder) {
+    if (!fs::is_directory(folder))
+        fail(fmt::format("there is no folder {}", folder.string()), "check takes what train or emit was given with -o");
+    const fs::path own = folder / "kernels_cuda.cuh", runtime = folder / "runtime";
+    if (!fs::exists(own)) {
+        const bool program = fs::exists(folder / "kernels_cpu.cpp");
         fail(fmt::format("the folder {} has no kernels_cuda.cuh", folder.string()),
-             "thunderc train MODEL -o DIR, or emit, writes it");
-    source.text = text.str();
-    if (fs::exists(folder / "runtime/device/cuda/device.h")) {
-        source.folders.push_back(folder / "runtime");
+             program ? "the program was written for CPUs alone; --device cpu,cuda writes kernels for both"
+                     : "thunderc train MODEL -o DIR, or emit, writes it");
+    }
+    Nvrtc::Source shared;
+    std::vector<fs::path> files = {own};
+    if (fs::exists(runtime / "device/cuda/device.h")) {
+        shared.folders.push_back(runtime);
+        for (const fs::directory_entry& entry : fs::recursive_directory_iterator(runtime))
+            if (entry.path().extension() == ".cuh") files.push_back(entry.path());
+        std::sort(files.begin() + 1, files.end());
     } else {
         const std::string root = "runtime-lib/";
         for (unsigned k = 0; k < bundled_file_count; ++k)
             if (const std::string path = bundled_files[k].path;
                 path.starts_with(root + "device/cuda/") && path.ends_with(".h"))
-                source.headers.emplace_back(path.substr(root.size()), bundled_files[k].text);
+                shared.headers.emplace_back(path.substr(root.size()), bundled_files[k].text);
     }
-    return source;
+    std::vector<Nvrtc::Source> sources;
+    for (const fs::path& file : files) {
+        sources.push_back(shared);
+        sources.back().file = file;
+        sources.back().text = read_text(file);
+    }
+    return sources;
 }
 
 void print_table(const std::vector<KernelUsage>& kernels, const GpuArchitecture& gpu) {
@@ -80,19 +101,23 @@ void print_table(const std::vector<KernelUsage>& kernels, const GpuArchitecture&
 
 int check_command(const CheckOptions& o) {
     const std::vector<std::string> all = targets(o.arch);
-    const Nvrtc::Source source = read_source(o.folder);
+    const std::vector<Nvrtc::Source> sources = read_sources(o.folder);
     const Nvrtc nvrtc(o.nvrtc);
     std::vector<std::string> spilling;
     for (std::size_t k = 0; k < all.size(); ++k) {
-        const Nvrtc::Compiled compiled = nvrtc.compile(source, all[k]);
-        fmt::print(stderr, "{}", compiled.warnings);
-        if (compiled.kernels.empty())
-            fail(fmt::format("{} has no kernel", source.file.string()), "a kernel begins with THUNDER_KERNEL");
+        std::vector<KernelUsage> kernels;
+        for (const Nvrtc::Source& source : sources) {
+            const Nvrtc::Compiled compiled = nvrtc.compile(source, all[k]);
+            fmt::print(stderr, "{}", compiled.warnings);
+            if (compiled.kernels.empty())
+                fail(fmt::format("{} has no kernel", source.file.string()), "a kernel begins with THUNDER_KERNEL");
+            kernels.insert(kernels.end(), compiled.kernels.begin(), compiled.kernels.end());
+        }
         const GpuArchitecture gpu = *gpu_architecture(all[k]);
         fmt::print("{}{}, by NVRTC {}; stack and spilled: bytes of a thread, shared: bytes of a block\n",
                    k == 0 ? "" : "\n", all[k], nvrtc.version());
-        print_table(compiled.kernels, gpu);
-        for (const KernelUsage& kernel : compiled.kernels) {
+        print_table(kernels, gpu);
+        for (const KernelUsage& kernel : kernels) {
             if (kernel.threads == 0)
                 fail(fmt::format("the kernel {} does not say how many threads a block has", kernel.name),
                      "a kernel begins with THUNDER_KERNEL");
@@ -115,9 +140,9 @@ void add_check(CLI::App& app, Action& action) {
     auto o = std::make_shared<CheckOptions>();
     CLI::App* sub = app.add_subcommand("check", "compile a program's kernels for GPUs and show what they take");
     sub->footer(
-        "It compiles DIR/kernels_cuda.cuh with NVRTC, which needs no GPU: for each kernel the registers, what is\n"
-        "spilled of them, shared memory, and the share of a GPU's threads that can be resident. Exit status 1 where\n"
-        "a kernel spills or does not compile.");
+        "It compiles DIR/kernels_cuda.cuh, and the kernels of DIR/runtime, with NVRTC, which needs no GPU: for each\n"
+        "kernel the registers, what is spilled of them, shared memory, and the share of a GPU's threads that can be\n"
+        "resident. Exit status 1 where a kernel spills or does not compile.");
     sub->add_option("dir", o->folder, "the folder of a program")->required()->type_name("DIR");
     sub->add_option("--arch", o->arch, "what it compiles for: sm_80,sm_90a,...")
         ->check(not_empty())

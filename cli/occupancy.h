@@ -9,7 +9,7 @@
 namespace thunderc {
 
 // One multiprocessor of an architecture. CUDA C++ Programming Guide, appendix "Compute Capabilities", table "Technical
-// Specifications per Compute Capability".
+// Specifications per Compute Capability"; the same numbers stand in libcu++, cuda/__device/arch_traits.h.
 struct GpuArchitecture {
     int capability;  // 90: compute capability 9.0
     int threads;     // resident at once

@@ -165,6 +165,35 @@ TEST_F(Check, GoldensDoNotSpill) {
     EXPECT_GE(programs, 4);
 }
 
+// The runtime's own, of every file that a program may have: attention, optimizers, indexed access.
+TEST_F(Check, TheRuntimesKernelsDoNotSpill) {
+    program(healthy);
+    fs::create_directory_symlink(RUNTIME, "out/runtime");
+    const Ran ran = run("check out --arch sm_80,sm_90a,sm_100");
+    EXPECT_EQ(ran.status, 0) << ran.out << ran.err;
+    EXPECT_EQ(ran.err, "");
+    for (const char* kernel : {"bundled_attention_forward_f32_64 ", "bundled_attention_dkv_bf16_256 ",
+                               "bundled_cross_entropy_backward_bf16_8 ", "bundled_epilogue_f32 ",
+                               "bundled_embedding_parts_f32 ", "bundled_adamw_bf16_bf16_bf16 "})
+        EXPECT_GE(words_of_line(ran.out, kernel).size(), 8U) << kernel;
+    EXPECT_LT(ran.out.find("double_kernel"), ran.out.find("bundled_"));
+}
+
+TEST_F(Check, NamesTheFileOfTheRuntimeThatDoesNotCompile) {
+    program(healthy);
+    fs::create_directories("out/runtime/device/cuda");
+    fs::copy_file(RUNTIME "/device/cuda/device.h", "out/runtime/device/cuda/device.h");
+    fs::copy_file(RUNTIME "/device/cuda/device_math.h", "out/runtime/device/cuda/device_math.h");
+    write("out/runtime/device/cuda/wrong.cuh", "#include \"device/cuda/nowhere.h\"\n");
+    const Ran ran = run("check out");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_TRUE(ran.err.ends_with("error: out/runtime/device/cuda/wrong.cuh does not compile for sm_90a\n"
+                                  "help: the compiler's messages stand above\n") &&
+                ran.err.find("device/cuda/nowhere.h") != std::string::npos)
+        << ran.err;
+}
+
 // ---- without NVRTC ----
 
 TEST_F(Commands, CheckWantsAProgram) {
@@ -174,6 +203,26 @@ TEST_F(Commands, CheckWantsAProgram) {
     EXPECT_EQ(
         ran.err,
         "error: the folder empty has no kernels_cuda.cuh\nhelp: thunderc train MODEL -o DIR, or emit, writes it\n");
+}
+
+TEST_F(Commands, CheckWantsAFolder) {
+    write("text", "");
+    for (const std::string name : {"nowhere", "text"}) {
+        const Ran ran = run("check " + name);
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_EQ(ran.err,
+                  "error: there is no folder " + name + "\nhelp: check takes what train or emit was given with -o\n");
+    }
+}
+
+TEST_F(Commands, CheckSaysThatAProgramIsForCpus) {
+    fs::create_directories("out");
+    write("out/kernels_cpu.cpp", "");
+    const Ran ran = run("check out");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err,
+              "error: the folder out has no kernels_cuda.cuh\nhelp: the program was written for CPUs alone; --device "
+              "cpu,cuda writes kernels for both\n");
 }
 
 TEST_F(Commands, CheckKnowsArchitectures) {
@@ -270,11 +319,17 @@ TEST(Occupancy, LimitedByEachResource) {
 #ifdef HAVE_CUDA_OCCUPANCY
 // NVIDIA's own arithmetic, at every size that a kernel may have.
 TEST(Occupancy, AsTheToolkitComputesIt) {
-    for (const char* target : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"}) {
+    for (const char* target :
+         {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"}) {
         const GpuArchitecture gpu = *gpu_architecture(target);
         cudaOccDeviceProp properties;
         properties.computeMajor = gpu.capability / 10;
         properties.computeMinor = gpu.capability % 10;
+        // the shared memory of the table is the most that the header knows of
+        std::size_t most = static_cast<std::size_t>(gpu.shared_kib) * 1024, more = most + 1;
+        EXPECT_EQ(cudaOccAlignUpShmemSizeVoltaPlus(&most, &properties), CUDA_OCC_SUCCESS) << target;
+        EXPECT_EQ(most, static_cast<std::size_t>(gpu.shared_kib) * 1024) << target;
+        EXPECT_NE(cudaOccAlignUpShmemSizeVoltaPlus(&more, &properties), CUDA_OCC_SUCCESS) << target;
         properties.maxThreadsPerBlock = 1024;
         properties.maxThreadsPerMultiprocessor = gpu.threads;
         properties.regsPerBlock = properties.regsPerMultiprocessor = 65536;

@@ -21,7 +21,7 @@
 #include "emulation/memory.h"
 
 // A kernel is a function that runs once for each thread.
-#define THUNDER_KERNEL(threads) [[maybe_unused]] static void
+#define THUNDER_KERNEL(...) [[maybe_unused]] static void
 #define THUNDER_UNROLL
 #define THUNDER_SHARED(T, name, count) const auto name = ::thunder::emulation::shared_array<T>(#name, count)
 

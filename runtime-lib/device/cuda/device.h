@@ -39,8 +39,10 @@ struct bf16 {  // as in device/types.h
 
 #include "device/cuda/device_math.h"
 
-// A kernel of `threads` threads a block: THUNDER_KERNEL(256) scale_kernel(Global<float> y, Global<const float> x) {...}
-#define THUNDER_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// A kernel of so many threads a block: THUNDER_KERNEL(256) scale_kernel(Global<float> y, Global<const float> x) {...}
+// A second number: blocks that must find room on a multiprocessor together. Where a kernel says so, the assembler gives
+// threads the registers that this leaves, instead of spilling some for blocks that it would rather see.
+#define THUNDER_KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 // Before a loop whose number of rounds is a constant: what it indexes stays in registers.
 #define THUNDER_UNROLL _Pragma("unroll")
 // An array of `count` elements, a constant, that the threads of a block share; not initialised.

@@ -69,6 +69,17 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
 
 namespace {
 
+// The kernels for what is stored as P, G and S.
+#define THUNDER_OPTIMIZERS(suffix, P, G, S)      \
+    auto* adamw_kernel(P*, G*, S*) {             \
+        return &bundled::bundled_adamw_##suffix; \
+    }                                            \
+    auto* sgd_kernel(P*, G*, S*) {               \
+        return &bundled::bundled_sgd_##suffix;   \
+    }
+BUNDLED_STORED_TYPES(THUNDER_OPTIMIZERS)
+#undef THUNDER_OPTIMIZERS
+
 // body(a null pointer of the type that is stored)
 template <typename Body>
 void with_type(const char* name, const Input& tensor, Body&& body) {
@@ -100,8 +111,7 @@ void adamw(const AdamW& call, Stream& stream) {
         const Input gradients = call.gradients;
         require_dtype("second moments", second, first.dtype);
         with_types(parameters, gradients, first, [&](auto* p, auto* g, auto* s) {
-            launch("adamw", bundled::adamw_kernel(p, g, s), pieces.count, 256, stream,
-                   static_cast<decltype(p)>(parameters.data),
+            launch("adamw", adamw_kernel(p, g, s), pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
                    static_cast<decltype(g)>(const_cast<void*>(gradients.data)), static_cast<decltype(s)>(first.data),
                    static_cast<decltype(s)>(second.data), static_cast<bf16*>(shadows.data), pieces.numbers,
                    &call.scalars->learning_rate, &call.scalars->clip_factor);
@@ -115,8 +125,7 @@ void sgd(const Sgd& call, Stream& stream) {
         const Output parameters = call.parameters, momentum = call.momentum_buffers, shadows;
         const Input gradients = call.gradients;
         with_types(parameters, gradients, momentum, [&](auto* p, auto* g, auto* s) {
-            launch("sgd", bundled::sgd_kernel(p, g, s), pieces.count, 256, stream,
-                   static_cast<decltype(p)>(parameters.data),
+            launch("sgd", sgd_kernel(p, g, s), pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
                    static_cast<decltype(g)>(const_cast<void*>(gradients.data)), static_cast<decltype(s)>(momentum.data),
                    static_cast<bf16*>(shadows.data), pieces.numbers, &call.scalars->learning_rate,
                    &call.scalars->clip_factor);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "device/cuda/bundled.h"
-#include "optim/cuda/pieces.h"
+#include "optim/cuda/piece.h"
 
 namespace thunder::bundled {
 
@@ -125,7 +125,17 @@ THUNDER_FUNCTION void sgd(Global<P> parameters, Global<const G> gradients, Globa
         [&](std::int64_t i) { sgd_elements<1, P, G, S>(i, parameters, gradients, momentum, shadows, step); });
 }
 
-// The kernels of parameters P, gradients G and states S, and which one it is.
+// What parameters, gradients and states may be stored as: X(suffix of the kernel's name, types of the three).
+#define BUNDLED_STORED_TYPES(X)         \
+    X(f32_f32_f32, float, float, float) \
+    X(f32_f32_bf16, float, float, bf16) \
+    X(f32_bf16_f32, float, bf16, float) \
+    X(f32_bf16_bf16, float, bf16, bf16) \
+    X(bf16_f32_f32, bf16, float, float) \
+    X(bf16_f32_bf16, bf16, float, bf16) \
+    X(bf16_bf16_f32, bf16, bf16, float) \
+    X(bf16_bf16_bf16, bf16, bf16, bf16)
+
 #define BUNDLED_OPTIMIZERS(suffix, P, G, S)                                                                            \
     THUNDER_KERNEL(256)                                                                                                \
     bundled_adamw_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> first, Global<S> second,         \
@@ -137,21 +147,8 @@ THUNDER_FUNCTION void sgd(Global<P> parameters, Global<const G> gradients, Globa
     bundled_sgd_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> momentum, Global<bf16> shadows,    \
                          Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) { \
         sgd<P, G, S>(parameters, gradients, momentum, shadows, pieces, s, clip_factor);                                \
-    }                                                                                                                  \
-    inline auto* adamw_kernel(P*, G*, S*) {                                                                            \
-        return &bundled_adamw_##suffix;                                                                                \
-    }                                                                                                                  \
-    inline auto* sgd_kernel(P*, G*, S*) {                                                                              \
-        return &bundled_sgd_##suffix;                                                                                  \
     }
-BUNDLED_OPTIMIZERS(f32_f32_f32, float, float, float)
-BUNDLED_OPTIMIZERS(f32_f32_bf16, float, float, bf16)
-BUNDLED_OPTIMIZERS(f32_bf16_f32, float, bf16, float)
-BUNDLED_OPTIMIZERS(f32_bf16_bf16, float, bf16, bf16)
-BUNDLED_OPTIMIZERS(bf16_f32_f32, bf16, float, float)
-BUNDLED_OPTIMIZERS(bf16_f32_bf16, bf16, float, bf16)
-BUNDLED_OPTIMIZERS(bf16_bf16_f32, bf16, bf16, float)
-BUNDLED_OPTIMIZERS(bf16_bf16_bf16, bf16, bf16, bf16)
+BUNDLED_STORED_TYPES(BUNDLED_OPTIMIZERS)
 #undef BUNDLED_OPTIMIZERS
 
 // Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree.

@@ -5,17 +5,14 @@
 #include <span>
 #include <vector>
 
+#include "optim/cuda/piece.h"
 #include "optim/segments.h"
 
 namespace thunder {
 
 class Stream;
 
-// begin and end, in elements of the arenas, and 1 where the piece decays, else 0
-inline constexpr int numbers_of_piece = 3;
-inline constexpr std::int64_t piece_elements = 16384;
-
-// Those numbers for each piece.
+// numbers_of_piece for each piece.
 std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segments);
 
 struct PieceTable {

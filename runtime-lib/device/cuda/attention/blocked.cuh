@@ -48,16 +48,27 @@ THUNDER_FUNCTION void load_positions(Shared to, int count, int stride, Global<co
     }
 }
 
-// Row `row` times column lane() of the tile.
-template <int D, typename Rows, typename Tile>
-THUNDER_FUNCTION float dot(Rows rows, int row, Tile tile) {
-    float sum = 0;
-    constexpr int together = D <= 128 ? D : 32;  // what is unrolled: larger ones would not stay in registers
+// results[r] = row r of the warp's times column lane() of the tile: each element of the tile is read once for all rows,
+// and elements of rows by four.
+template <int D, int R, typename Rows, typename Tile>
+THUNDER_FUNCTION void dots(float (&results)[R], Rows rows, Tile tile) {
+    constexpr int together = 16;  // what is unrolled; more would not stay in registers
+    THUNDER_UNROLL
+    for (int r = 0; r < R; ++r) results[r] = 0.0F;
     for (int first = 0; first < D; first += together) {
         THUNDER_UNROLL
-        for (int d = first; d < first + together; ++d) sum += rows[row * D + d] * tile[lane() * (D + 1) + d];
+        for (int d = first; d < first + together; d += 4) {
+            float column[4];
+            THUNDER_UNROLL
+            for (int e = 0; e < 4; ++e) column[e] = tile[lane() * (D + 1) + d + e];
+            THUNDER_UNROLL
+            for (int r = 0; r < R; ++r) {
+                const Vec<float, 4> row = load<4>(rows + (warp() * R + r) * D + d);
+                THUNDER_UNROLL
+                for (int e = 0; e < 4; ++e) results[r] += row[e] * column[e];
+            }
+        }
     }
-    return sum;
 }
 
 // sums[r][c] += sum over the tile's columns of weights[row][column] * tile[column][32 c + lane()].
@@ -113,11 +124,13 @@ THUNDER_FUNCTION void attention_forward(Global<T> out, Global<float> lse, Global
         barrier();
         const std::int64_t s = s0 + lane();
         const bool key = s < a.S && (!padding || padding[b * a.S + s]);
+        float scores[R];
+        dots<D>(scores, queries, tile);
         THUNDER_UNROLL
         for (int r = 0; r < R; ++r) {
             const int row = warp() * R + r;
             const bool reads = key && may_read(a, t0 + row, s);
-            const float score = reads ? dot<D>(queries, row, tile) * a.scale : math::lowest<float>();
+            const float score = reads ? scores[r] * a.scale : math::lowest<float>();
             const float before = largest[r];
             largest[r] = math::max(before, warp_max(score));
             const float weight = reads ? math::exp(score - largest[r]) : 0.0F;
@@ -192,20 +205,20 @@ THUNDER_FUNCTION void attention_dq(Global<T> dq, Global<const T> dout, Global<co
         barrier();
         const std::int64_t s = s0 + lane();
         const bool key = s < a.S && (!padding || padding[b * a.S + s]);
+        dots<D>(p, queries, tile);
         THUNDER_UNROLL
         for (int r = 0; r < R; ++r) {
-            const int row = warp() * R + r;
-            const bool reads = key && may_read(a, t0 + row, s);
-            p[r] = reads ? math::exp(dot<D>(queries, row, tile) * a.scale - lse_of[r]) : 0.0F;
+            const bool reads = key && may_read(a, t0 + warp() * R + r, s);
+            p[r] = reads ? math::exp(p[r] * a.scale - lse_of[r]) : 0.0F;
         }
         barrier();
         load_positions<D>(tile, tile_columns, D + 1, v, b, a.S, s0, kv, a.ld_v, a.HS);
         barrier();
+        float dp[R];
+        dots<D>(dp, douts, tile);
         THUNDER_UNROLL
-        for (int r = 0; r < R; ++r) {
-            const int row = warp() * R + r;
-            weights[row * tile_columns + lane()] = p[r] * (dot<D>(douts, row, tile) - delta_of[r]) * a.scale;
-        }
+        for (int r = 0; r < R; ++r)
+            weights[(warp() * R + r) * tile_columns + lane()] = p[r] * (dp[r] - delta_of[r]) * a.scale;
         barrier();
         load_positions<D>(tile, tile_columns, D + 1, k, b, a.S, s0, kv, a.ld_k, a.HS);
         barrier();
@@ -247,19 +260,22 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
             barrier();
             load_positions<D>(tile, tile_columns, D + 1, q, b, a.T, t0, h, a.ld_q, a.HS);
             barrier();
+            dots<D>(p, keys, tile);
             THUNDER_UNROLL
             for (int r = 0; r < R; ++r) {
                 const int row = warp() * R + r;
                 const bool reads = key[r] && may_read(a, t, s0 + row);
-                p[r] = reads ? math::exp(dot<D>(keys, row, tile) * a.scale - lse_of) : 0.0F;
+                p[r] = reads ? math::exp(p[r] * a.scale - lse_of) : 0.0F;
                 weights[row * tile_columns + lane()] = p[r];
             }
             barrier();
             load_positions<D>(tile, tile_columns, D + 1, dout, b, a.T, t0, h, a.ld_dout, a.HS);
             barrier();
             add_columns<D, R>(dv_sums, weights, tile);
+            float dp[R];
+            dots<D>(dp, values, tile);
             THUNDER_UNROLL
-            for (int r = 0; r < R; ++r) p[r] *= (dot<D>(values, warp() * R + r, tile) - delta_of) * a.scale;
+            for (int r = 0; r < R; ++r) p[r] *= (dp[r] - delta_of) * a.scale;
             barrier();
             THUNDER_UNROLL
             for (int r = 0; r < R; ++r) weights[(warp() * R + r) * tile_columns + lane()] = p[r];
@@ -274,18 +290,18 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
 
 // D: sizes of heads up to it; R: rows of a warp, so that the arrays fit into 48 KB.
 #define BUNDLED_ATTENTION(suffix, T, D, R)                                                                        \
-    THUNDER_KERNEL(128)                                                                                           \
+    THUNDER_KERNEL(128, 4)                                                                                        \
     bundled_attention_forward_##suffix(Global<T> out, Global<float> lse, Global<const T> q, Global<const T> k,    \
                                        Global<const T> v, Global<const bool> padding, AttentionSizes sizes) {     \
         attention_forward<D, R, T>(out, lse, q, k, v, padding, sizes);                                            \
     }                                                                                                             \
-    THUNDER_KERNEL(128)                                                                                           \
+    THUNDER_KERNEL(128, 4)                                                                                        \
     bundled_attention_dq_##suffix(Global<T> dq, Global<const T> dout, Global<const T> q, Global<const T> k,       \
                                   Global<const T> v, Global<const float> lse, Global<const float> delta,          \
                                   Global<const bool> padding, AttentionSizes sizes) {                             \
         attention_dq<D, R, T>(dq, dout, q, k, v, lse, delta, padding, sizes);                                     \
     }                                                                                                             \
-    THUNDER_KERNEL(128)                                                                                           \
+    THUNDER_KERNEL(128, 3)                                                                                        \
     bundled_attention_dkv_##suffix(Global<T> dk, Global<T> dv, Global<const T> dout, Global<const T> q,           \
                                    Global<const T> k, Global<const T> v, Global<const float> lse,                 \
                                    Global<const float> delta, Global<const bool> padding, AttentionSizes sizes) { \
