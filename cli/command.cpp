@@ -131,6 +131,18 @@ void ModelOptions::add_to(CLI::App& app) {
     app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
         ->check(one_of({"adamw", "sgd"}))
         ->capture_default_str();
+    app.add_option("--dtype", compile.dtype, "of products and activations; auto: bf16 for an export in bf16, else f32")
+        ->check(one_of({"auto", "f32", "bf16"}))
+        ->capture_default_str();
+    app.add_option("--master", compile.master, "with bf16: parameters that the optimizer steps; none: in bf16 as well")
+        ->check(one_of({"f32", "none"}))
+        ->capture_default_str();
+    app.add_option("--grad-dtype", compile.grad_dtype, "with bf16: gradients of parameters")
+        ->check(one_of({"f32", "bf16"}))
+        ->capture_default_str();
+    app.add_option("--optim-dtype", compile.optim_dtype, "with bf16: the optimizer's states")
+        ->check(one_of({"f32", "bf16"}))
+        ->capture_default_str();
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
@@ -177,6 +189,10 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.loss != defaults.loss) add("--loss", c.loss);
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
+    if (c.dtype != defaults.dtype) add("--dtype", c.dtype);
+    if (c.master != defaults.master) add("--master", c.master);
+    if (c.grad_dtype != defaults.grad_dtype) add("--grad-dtype", c.grad_dtype);
+    if (c.optim_dtype != defaults.optim_dtype) add("--optim-dtype", c.optim_dtype);
     if (!c.freeze.empty()) add("--freeze", c.freeze);
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
@@ -348,6 +364,7 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options, c
 Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
     CompileOptions naive = options.compile;
     naive.executors = {"reference"};
+    naive.dtype = "f32";  // what the program rounds, the twin does not
     // A loop's way back is checked against that of calls in a row, as long as somebody could read these.
     constexpr std::int64_t most_in_a_row = 8;
     naive.roll = naive.roll && layers > most_in_a_row;

@@ -36,8 +36,8 @@ std::string_view scalar_type(DType dtype) {
         case DType::i64: return "std::int64_t";
         case DType::i32: return "std::int32_t";
         case DType::boolean: return "bool";
-        case DType::f16:
-        case DType::bf16: break;
+        case DType::bf16: return "bf16";
+        case DType::f16: break;
     }
     throw InternalError(fmt::format("kernels do not compute in {}", name_of(dtype)));
 }
@@ -137,6 +137,10 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
     const Elementwise& rule = *op_def(n.op).elementwise;
     std::vector<ExpressionText> operands;
     for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
+    if (n.op == "cast" && (n.dtype == DType::bf16 || node(n.inputs[0]).dtype == DType::bf16)) {
+        const bool narrows = n.dtype == DType::bf16;
+        return {fmt::format("{}({})", narrows ? "to_bf16" : "to_float", operands[0].text), 4};
+    }
     const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
     const int precedence = call ? 4 : rule.precedence;
     return {fill_template(call ? rule.integer_code : rule.code, precedence, operands, scalar_type(n.dtype)),

@@ -44,6 +44,7 @@ const char* title_of(Arena arena, bool entry, bool trains) {
         case Arena::batch: return trains ? "the micro-batch" : "inputs";
         case Arena::results: return "results";
         case Arena::parameters: return "parameters";
+        case Arena::shadows: return "parameters in bf16";
         case Arena::gradients: return "their gradients";
         case Arena::optimizer: return "optimizer state";
         case Arena::constants: return "tables";
@@ -122,16 +123,16 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         for (Value v : op.results) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
-    constexpr Arena order[] = {Arena::batch,     Arena::results,   Arena::parameters, Arena::gradients,
+    constexpr Arena order[] = {Arena::batch,     Arena::results,   Arena::parameters, Arena::shadows, Arena::gradients,
                                Arena::optimizer, Arena::constants, Arena::saved,      Arena::scratch};
     for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
-            Local local{
-                v,
-                arena == Arena::batch || arena == Arena::constants || (arena == Arena::parameters && !written[v.index]),
-                false};
+            Local local{v,
+                        arena == Arena::batch || arena == Arena::constants ||
+                            ((arena == Arena::parameters || arena == Arena::shadows) && !written[v.index]),
+                        false};
             local.view = p.view_of && declared.contains(frame.names[p.view_of.index]);
             if (declared.insert(frame.names[v.index]).second)
                 out.push_back(local);  // else: a result in the place of an argument
@@ -289,14 +290,16 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
 namespace {
 
 // What a call that works on whole arenas is given.
-std::string whole_arena_expression(const CallField& field) {
+std::string whole_arena_expression(const CallField& field, bool mixed) {
     switch (field.kind) {
         case CallField::Kind::arena: {
             const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
-            return at_arena(DType::f32, arena_of(true, field.arena),
-                            field.index == 0 ? "0" : states + "PARAMETER_BYTES");
+            const std::string bytes =
+                mixed ? fmt::format("PARAMETER_ELEMENTS * {}", size_of(field.dtype)) : "PARAMETER_BYTES";
+            return at_arena(field.dtype, arena_of(true, field.arena), field.index == 0 ? "0" : states + bytes);
         }
-        case CallField::Kind::elements: return "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))";
+        case CallField::Kind::elements:
+            return mixed ? "PARAMETER_ELEMENTS" : "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))";
         case CallField::Kind::segments: return "arenas_.segments";
         default: break;
     }
@@ -327,7 +330,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
             continue;
         }
         if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {
-            add(field.name, whole_arena_expression(field));
+            add(field.name, whole_arena_expression(field, layout_.mixed_precision()));
             continue;
         }
         const Value v =

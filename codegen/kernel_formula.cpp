@@ -79,6 +79,22 @@ class Pieces {
     std::map<std::size_t, std::set<std::vector<std::int64_t>>> seen_;
 };
 
+// Formulas do not speak of the types in which things are stored: casts from and to bf16 are left out.
+KernelDescription without_rounding(KernelDescription kernel) {
+    for (KernelNest& nest : kernel.nests) {
+        std::vector<std::size_t> stands_for(nest.nodes.size());
+        for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+            KernelNode& node = nest.nodes[k];
+            for (std::size_t& input : node.inputs) input = stands_for[input];
+            const bool rounds = node.kind == KernelNode::Kind::apply && node.op == "cast" &&
+                                (node.dtype == DType::bf16 || nest.nodes[node.inputs[0]].dtype == DType::bf16);
+            stands_for[k] = rounds ? node.inputs[0] : k;
+        }
+        for (KernelStore& store : nest.stores) store.node = stands_for[store.node];
+    }
+    return kernel;
+}
+
 class Formula {
   public:
     Formula(const KernelDescription& kernel, const std::vector<std::string>& inputs,
@@ -212,7 +228,7 @@ class Formula {
 
 std::vector<std::string> kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
                                         const std::vector<std::string>& output_names) {
-    return Formula(kernel, input_names, output_names).equations();
+    return Formula(without_rounding(kernel), input_names, output_names).equations();
 }
 
 }  // namespace thunderc

@@ -61,8 +61,8 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     return printed;
 }
 
-std::string kernels_cpu_prologue() {
-    return R"(#include <algorithm>
+std::string kernels_cpu_prologue(bool bf16) {
+    std::string text = R"(#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -74,6 +74,9 @@ std::string kernels_cpu_prologue() {
 
 namespace vec_math = thunder::math;
 )";
+    const std::string before = "#include \"device/cpu/row_reduction.h\"";
+    if (bf16) text.insert(text.find(before), "#include \"device/cpu/bf16.h\"           // to_float, to_bf16\n");
+    return text;
 }
 
 std::string kernels_cpu_epilogue() {

@@ -43,7 +43,7 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
                                const std::string& replaces = {});
 
 // What stands before the kernels in kernels_cpu.cpp: includes and the namespace's opening; and what closes it.
-std::string kernels_cpu_prologue();
+std::string kernels_cpu_prologue(bool bf16 = false);
 std::string kernels_cpu_epilogue();
 
 }  // namespace thunderc

@@ -104,6 +104,17 @@ ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(
     find_structs();
 }
 
+bool ProgramLayout::mixed_precision() const {
+    for (const Function& f : module_->functions)
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo::Kind kind = f.argument_info[k].kind;
+            if ((kind == ArgInfo::Kind::parameter || kind == ArgInfo::Kind::state) &&
+                f.type(f.arguments[k]).dtype == DType::bf16)
+                return true;
+        }
+    return false;
+}
+
 const Op* ProgramLayout::loop_of(const std::string& function) const {
     for (const Function& f : module_->functions)
         for (const Op& op : f.ops)
@@ -170,7 +181,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             const std::size_t dot = pattern.find('.');
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
-            for (std::string& c : candidates) c = (state == "grad" ? "g" : state) + "_" + c;
+            for (std::string& c : candidates) c = (state == "grad" ? "g" : state == "shadow" ? "w" : state) + "_" + c;
             out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);
@@ -218,6 +229,10 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
                 suffix = "weights";
                 variable = "w";
                 break;
+            case Arena::shadows:
+                suffix = "shadows";
+                variable = "s";
+                break;
             case Arena::gradients:
                 suffix = "gradients";
                 variable = "g";
@@ -251,6 +266,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
                 caller.info(caller.arguments[a]).placement == caller.info(v).placement)
                 what = name_pattern(caller.argument_info[a].names);
         if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
+        if (caller.info(v).placement.arena == Arena::shadows && what.starts_with("shadow.")) what = what.substr(7);
         return what;
     };
     for (std::size_t k = carried; k < carried + per_layer; ++k)

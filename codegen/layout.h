@@ -56,6 +56,8 @@ class ProgramLayout {
     const Symbols& symbols() const { return symbols_; }
     // Whether it is a training program; else a function library.
     bool trains() const { return module_->find("update") != nullptr; }
+    // Whether parameters, gradients and states are of more than one type, or none of f32.
+    bool mixed_precision() const;
     const std::vector<LayerStruct>& structs() const { return structs_; }
     // The struct that holds a family at this place; nullptr where none does.
     const LayerStruct* struct_of(const Placement& place) const;

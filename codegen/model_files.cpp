@@ -96,6 +96,15 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
                     : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
 }
 
+std::int64_t parameter_elements(const Module& module) {
+    const Function& main = module.main();
+    for (std::size_t k = 0; k < main.argument_info.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::parameter)
+            return module.arena_bytes.at("parameters") /
+                   static_cast<std::int64_t>(size_of(main.type(main.arguments[k]).dtype));
+    return 0;
+}
+
 std::string quoted_names(const std::vector<std::string>& names) {
     std::string out;
     for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
@@ -163,12 +172,21 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.banner("sizes");
     for (const Symbol& s : layout.symbols().all())
         out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
-    if (trains)
+    if (trains && layout.mixed_precision())
+        out.line(
+            fmt::format("inline constexpr std::int64_t PARAMETER_ELEMENTS = {};  // of the parameter arena; shadows, "
+                        "gradients and each optimizer state have as many, of their types",
+                        parameter_elements(module)));
+    else if (trains)
         out.line(
             fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and "
                         "each optimizer state are as large",
                         module.arena_bytes.at("parameters")));
     out.blank();
+    if (layout.mixed_precision()) {
+        out.line("using thunder::bf16;");
+        out.blank();
+    }
     out.comment("The tensor at a byte offset of an arena.");
     out.line("template <typename T>");
     out.open("inline T* at(std::byte* arena, std::int64_t offset) {");
@@ -321,12 +339,32 @@ class SpecPrinter {
     }
 
   private:
+    // Of the gradients, or of the optimizer's states: those that are neither gradients nor shadows.
+    DType state_dtype(const std::string& prefix) const {
+        const Function& f = *layout_.module().find("update");
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo& info = f.argument_info[k];
+            if (info.kind != ArgInfo::Kind::state) continue;
+            const std::string& name = info.names.front();
+            const bool other = name.starts_with("grad.") || name.starts_with("shadow.");
+            if (prefix.empty() ? !other : name.starts_with(prefix)) return f.type(f.arguments[k]).dtype;
+        }
+        return DType::f32;
+    }
+
     void step_fields() {
         const Module& m = layout_.module();
         std::string bytes;
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
             bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
+        if (const auto at = m.arena_bytes.find("shadows"); at != m.arena_bytes.end())
+            bytes += ", " + std::to_string(at->second);
         out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
+        if (layout_.mixed_precision()) {
+            out_.line(fmt::format(".gradient_dtype = DType::{},", name_of(state_dtype("grad."))));
+            out_.line(fmt::format(".optimizer_dtype = DType::{},", name_of(state_dtype(""))));
+            out_.line(".bf16 = true,");
+        }
         out_.line(fmt::format(".batch = {},", batch_));
         out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
         out_.line(fmt::format(".weighted_loss = {},", weighted_loss(layout_)));

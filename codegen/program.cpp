@@ -35,6 +35,12 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     return out.str();
 }
 
+bool uses_bf16(const KernelTable& kernels) {
+    for (const PrintedKernel& kernel : kernels.all())
+        if (kernel.declaration.find("bf16* ") != std::string::npos) return true;
+    return false;
+}
+
 std::string print_kernels_header(const KernelTable& kernels) {
     SourceText out;
     out.comment(
@@ -45,7 +51,13 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.line("#include <cstdint>");
     out.blank();
     out.line("#include \"device/stream.h\"");
-    out.blank();
+    if (uses_bf16(kernels)) {
+        out.line("#include \"device/types.h\"");
+        out.blank();
+        out.line("using thunder::bf16;");
+    } else {
+        out.blank();
+    }
     out.line("using thunder::Stream;");
     for (const PrintedKernel& kernel : kernels.all()) {
         out.blank();
@@ -59,7 +71,7 @@ std::string print_kernels_cpu(const KernelTable& kernels) {
         "// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of "
         "threads.\n// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
         "micro-step.\n#include \"kernels.h\"\n\n";
-    out += kernels_cpu_prologue() + "\nusing namespace thunder;\n";
+    out += kernels_cpu_prologue(uses_bf16(kernels)) + "\nusing namespace thunder;\n";
     for (const PrintedKernel& kernel : kernels.all()) out += "\n" + kernel.definition;
     return out + kernels_cpu_epilogue();
 }

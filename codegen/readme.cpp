@@ -35,6 +35,7 @@ class SumsTable {
         out_ = "| arena | of it | bytes |\n|---|---|---:|\n";
         tensors("parameters");
         if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
+        if (bytes_of("shadows") > 0) like_parameters("shadows", "shadow");
         if (layout_.trains()) like_parameters("optimizer", "state");
         tensors("saved");
         scratch();
@@ -119,7 +120,10 @@ class SumsTable {
     // `what`: "gradient"
     void like_parameters(const std::string& arena, const std::string& what) {
         const std::int64_t one = bytes_of("parameters"), all = bytes_of(arena);
-        if (all == one)
+        if (layout_.mixed_precision() && all > 0)
+            line(fmt::format("as many elements as `parameters` for each {}: a parameter's begins at its element", what),
+                 all);
+        else if (all == one)
             line(fmt::format("as large as `parameters`: a parameter's {} has the parameter's offset", what), all);
         else if (all > 0)
             line(fmt::format("{} pieces, each laid out like `parameters`: {}", all / one, pieces_of(arena)), all);
@@ -227,8 +231,12 @@ std::string memory_table(const ProgramLayout& layout) {
         const char* what;
     };
     std::vector<Row> rows = {{"parameters", "the model's tensors"}};
-    if (m.arena_bytes.at("gradients") > 0) rows.push_back({"gradients", "at the same offsets"});
-    if (layout.trains()) rows.push_back({"optimizer", "its state, at the same offsets, one after the other"});
+    if (m.arena_bytes.at("gradients") > 0)
+        rows.push_back({"gradients", layout.mixed_precision() ? "at the same elements" : "at the same offsets"});
+    if (m.arena_bytes.contains("shadows")) rows.push_back({"shadows", "parameters once more in bf16, for products"});
+    if (layout.trains())
+        rows.push_back({"optimizer", layout.mixed_precision() ? "its state, at the same elements, one after the other"
+                                                              : "its state, at the same offsets, one after the other"});
     rows.push_back({"saved", "activations that the way back reads, layer after layer"});
     rows.push_back({"scratch", "everything else, reused"});
     rows.push_back({"constants", "tables"});
@@ -322,12 +330,17 @@ std::string print_emit_json(const EmitOptions& options) {
 }
 
 std::string print_train_json(const EmitOptions& options) {
+    const CompileOptions& c = options.compile;
+    std::string precision;
+    if (c.dtype != "auto")
+        precision = fmt::format("\n  \"dtype\": {},\n  \"master\": {},\n  \"grad_dtype\": {},\n  \"optim_dtype\": {},",
+                                quote(c.dtype), quote(c.master), quote(c.grad_dtype), quote(c.optim_dtype));
     return fmt::format(
-        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},\n  "
+        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n  "
         "\"executors\": [{}],\n{},\n"
         "  \"defaults\": {{}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
-        quote(options.compile.recompute), executor_list(options), device_lists(options));
+        quote(options.compile.recompute), precision, executor_list(options), device_lists(options));
 }
 
 }  // namespace thunderc

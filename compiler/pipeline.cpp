@@ -18,6 +18,7 @@
 #include "compiler/transforms/fuse.h"
 #include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
+#include "compiler/transforms/lower_precision.h"
 #include "compiler/transforms/merge_siblings.h"
 #include "compiler/transforms/name_values.h"
 #include "compiler/transforms/outline_blocks.h"
@@ -130,6 +131,15 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     if (!reference_only(o)) list.add("join_pads", join_pads);  // gradients of the merged products, side by side
     list.add("sink_accumulation", sink_accumulation);
     list.add("simplify_step", simplify);
+    // before epilogues: what they add to a product is of the product's type by then
+    list.add("lower_precision", [o](Module m, Report& r) {
+        PrecisionOptions options;
+        options.compute = o.dtype == "auto" ? stored_dtype(m) : parse_dtype(o.dtype).value();
+        options.master = o.master != "none";
+        options.gradient = parse_dtype(o.grad_dtype).value();
+        options.optimizer = parse_dtype(o.optim_dtype).value();
+        return lower_precision(std::move(m), options, r);
+    });
 
     add_emission(list, o);
     return list.take();

@@ -32,8 +32,11 @@ struct CompileOptions {
     std::string optimizer = "adamw";
     // executors, in order; "reference" alone gives the naive program
     std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "optimizer", "fused"};
-    std::string dtype = "f32";
-    bool roll = true;  // --no-roll keeps every layer
+    std::string dtype = "auto";  // of products: auto (that of the export), f32, bf16
+    bool roll = true;            // --no-roll keeps every layer
+    // with bf16
+    std::string master = "f32";                           // f32, none
+    std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, bf16
 };
 
 // From an imported module to a planned one. There are two tables of contents: of a training program, and of a function

@@ -418,7 +418,11 @@ class FunctionChecker {
             // (parameters, gradients, states ..., scalars) -> (parameters, states ...): each state over itself.
             const bool adamw = op.name == "adamw";
             const bool momentum = !adamw && op.attributes.boolean("momentum");
-            const std::size_t count = op.results.size() / (adamw ? 3 : momentum ? 2 : 1);
+            const std::size_t kinds = (adamw      ? 3
+                                       : momentum ? 2
+                                                  : 1) +
+                                      (op.attributes.boolean("shadows", false) ? 1 : 0);
+            const std::size_t count = op.results.size() / kinds;
             return o == (r < count ? r : r + count);
         }
         const Pairs& pairs =

@@ -95,13 +95,20 @@ void PlanChecker::compare_constants() {
 }
 
 void PlanChecker::report_unaligned() {
-    const std::int64_t one_state = std::max<std::int64_t>(arena_bytes(Arena::parameters), 1);
+    // Gradients, shadows and optimizer state lie like the parameters that they belong to: at the same share of the
+    // arena, of which the optimizer's may have two.
+    const auto like_parameter = [this](const Region& region, Arena parameters, std::int64_t copies) {
+        const std::int64_t here = arena_bytes(region.arena) / copies, there = arena_bytes(parameters);
+        return here > 0 && followers.contains({parameters, region.offset % here * there / here});
+    };
     for (const auto& [region, where] : unaligned) {
-        // Gradients and optimizer state lie like the parameters that they belong to.
-        const bool follows =
-            followers.contains({region.arena, region.offset}) ||
-            (region.arena == Arena::gradients && followers.contains({Arena::parameters, region.offset})) ||
-            (region.arena == Arena::optimizer && followers.contains({Arena::parameters, region.offset % one_state}));
+        bool follows = followers.contains({region.arena, region.offset});
+        for (Arena of : {Arena::parameters, Arena::shadows})
+            for (std::int64_t copies : {1, 2})
+                follows = follows ||
+                          ((region.arena == Arena::gradients || region.arena == Arena::optimizer ||
+                            region.arena == Arena::parameters || region.arena == Arena::shadows) &&
+                           (copies == 1 || region.arena == Arena::optimizer) && like_parameter(region, of, copies));
         if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));
     }
 }

@@ -80,23 +80,34 @@ class Dimensions::Finder {
     // place for all functions that read it, and what a function library gives in that of the argument for it.
     void same_places() {
         using Arena = Placement::Arena;
-        const auto bytes = module_.arena_bytes.find("parameters");
-        const std::int64_t parameters = bytes == module_.arena_bytes.end() ? 0 : bytes->second;
+        // How many elements the parameters have, whatever the type in which they lie in an arena.
+        std::int64_t parameters = 0;
+        for (const Function& f : module_.functions)
+            for (const Value v : f.arguments)
+                if (f.info(v).placement.arena == Arena::parameters)
+                    parameters = arena_bytes("parameters") / static_cast<std::int64_t>(size_of(f.type(v).dtype));
         std::map<std::tuple<Arena, std::int64_t, std::int64_t>, std::pair<const Function*, Value>> known;
         for (const Function& f : module_.functions) {
             for (std::uint32_t k = 0; k < f.values.size(); ++k) {
                 const Placement& p = f.values[k].placement;
                 const Value v{k};
                 const bool own = p.arena == Arena::batch || p.arena == Arena::results;
-                const bool parameter =
-                    p.arena == Arena::parameters || p.arena == Arena::gradients || p.arena == Arena::optimizer;
+                const bool parameter = p.arena == Arena::parameters || p.arena == Arena::gradients ||
+                                       p.arena == Arena::optimizer || p.arena == Arena::shadows;
                 if (!own && (!parameter || parameters == 0)) continue;
                 const Arena arena = own ? p.arena : Arena::parameters;
-                const std::int64_t offset = own ? p.offset : p.offset % parameters;
-                const auto [at, is_new] = known.try_emplace({arena, offset, p.layer_stride}, std::pair(&f, v));
+                const auto size = static_cast<std::int64_t>(size_of(f.values[k].type.dtype));
+                const std::int64_t offset = own ? p.offset : p.offset / size % parameters;
+                const std::int64_t stride = own ? p.layer_stride : p.layer_stride / size;
+                const auto [at, is_new] = known.try_emplace({arena, offset, stride}, std::pair(&f, v));
                 if (!is_new) unify_all(f, v, *at->second.first, at->second.second);
             }
         }
+    }
+
+    std::int64_t arena_bytes(const std::string& arena) const {
+        const auto bytes = module_.arena_bytes.find(arena);
+        return bytes == module_.arena_bytes.end() ? 0 : bytes->second;
     }
 
     Id at(const Function& f, Value v, std::size_t axis) const { return d_.of(f, v, axis); }

@@ -15,8 +15,10 @@
 #include "compiler/analysis/constant_value.h"
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/expand_plan.h"
+#include "compiler/ops/dense.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
+#include "compiler/support/half.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc {
@@ -56,7 +58,7 @@ void store_element(std::byte* at, DType dtype, const Tensor& t, std::size_t k) {
         case DType::i64: return put(at, t.i[k]);
         case DType::i32: return put(at, static_cast<std::int32_t>(t.i[k]));
         case DType::boolean: return put(at, static_cast<std::uint8_t>(t.i[k] != 0));
-        case DType::bf16:
+        case DType::bf16: return put(at, bf16_bits(static_cast<float>(convert(t.f[k], DType::bf16))));
         case DType::f16: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
@@ -69,7 +71,7 @@ void load_element(const std::byte* at, DType dtype, Tensor& t, std::size_t k) {
         case DType::i64: t.i[k] = take<std::int64_t>(at); return;
         case DType::i32: t.i[k] = take<std::int32_t>(at); return;
         case DType::boolean: t.i[k] = take<std::uint8_t>(at) == 1 ? 1 : 0; return;
-        case DType::bf16:
+        case DType::bf16: t.f[k] = static_cast<double>(bf16_value(take<std::uint16_t>(at))); return;
         case DType::f16: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
@@ -280,7 +282,7 @@ std::vector<std::string> PlannedProgram::names() const {
 
 const PlannedProgram::Named* PlannedProgram::find(const std::string& name) const {
     if (auto at = named_.find(name); at != named_.end()) return &at->second;
-    for (const char* prefix : {"", "grad.", "first_moment.", "second_moment.", "momentum."}) {
+    for (const char* prefix : {"", "grad.", "first_moment.", "second_moment.", "momentum.", "shadow."}) {
         if (!name.starts_with(prefix)) continue;
         auto alias = aliases_.find(name.substr(std::strlen(prefix)));
         if (alias == aliases_.end()) continue;

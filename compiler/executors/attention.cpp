@@ -7,7 +7,7 @@ Executor attention_executor() {
     return {"attention", "scaled dot-product attention in blocks, forward and backward",
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "sdpa" && op.name != "sdpa_backward") return "";
-                return not_f32(op, function);
+                return not_of_the_menu(op, function);
             }};
 }
 

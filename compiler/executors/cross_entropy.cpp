@@ -8,7 +8,7 @@ Executor cross_entropy_executor() {
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "cross_entropy" && op.name != "cross_entropy_backward") return "";
                 if (function.type(op.operands[1]).dtype != DType::i64) return "labels are i32: the menu reads i64";
-                return not_f32(op, function);
+                return not_of_the_menu(op, function);
             }};
 }
 

@@ -7,7 +7,7 @@ Executor embedding_executor() {
     return {"embedding", "embedding tables, forward and backward",
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "embedding" && op.name != "embedding_backward") return "";
-                return not_f32(op, function);
+                return not_of_the_menu(op, function);
             }};
 }
 

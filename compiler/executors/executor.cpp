@@ -32,13 +32,13 @@ const Executor& executor(const std::string& name) {
     throw UsageError(std::move(d));
 }
 
-std::optional<std::string> not_f32(const Op& op, const Function& function) {
+std::optional<std::string> not_of_the_menu(const Op& op, const Function& function) {
     for (const std::vector<Value>* values : {&op.operands, &op.results})
         for (Value v : *values) {
             if (!v) continue;
             const DType dtype = function.type(v).dtype;
-            if (is_float(dtype) && dtype != DType::f32)
-                return fmt::format("{} operands: the menu's calls are of f32", name_of(dtype));
+            if (dtype == DType::f64 || dtype == DType::f16)
+                return fmt::format("{} operands: the menu's calls are of f32 and bf16", name_of(dtype));
         }
     return std::nullopt;
 }

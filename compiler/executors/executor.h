@@ -41,6 +41,6 @@ const Executor& executor(const std::string& name);
 
 // Whether all floats among the op's operands and results are f32, which is what the menu computes in; the reason where
 // not.
-std::optional<std::string> not_f32(const Op& op, const Function& function);
+std::optional<std::string> not_of_the_menu(const Op& op, const Function& function);
 
 }  // namespace thunderc

@@ -9,7 +9,7 @@ Executor optimizer_executor() {
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "adamw" && op.name != "sgd" && op.name != "global_norm" && op.name != "clip_factor")
                     return "";
-                return not_f32(op, function);
+                return not_of_the_menu(op, function);
             }};
 }
 

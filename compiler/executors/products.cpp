@@ -8,7 +8,7 @@ Executor products_executor() {
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "linear" && op.name != "linear_backward_input" && op.name != "linear_backward_weight")
                     return "";
-                return not_f32(op, function);
+                return not_of_the_menu(op, function);
             }};
 }
 

@@ -10,7 +10,7 @@
 namespace thunderc {
 namespace {
 
-constexpr std::array<std::pair<Placement::Arena, std::string_view>, 11> arena_names = {
+constexpr std::array<std::pair<Placement::Arena, std::string_view>, 12> arena_names = {
     {{Placement::Arena::unplaced, "unplaced"},
      {Placement::Arena::parameters, "parameters"},
      {Placement::Arena::gradients, "gradients"},
@@ -21,7 +21,8 @@ constexpr std::array<std::pair<Placement::Arena, std::string_view>, 11> arena_na
      {Placement::Arena::batch, "batch"},
      {Placement::Arena::results, "results"},
      {Placement::Arena::scalars, "scalars"},
-     {Placement::Arena::caller, "caller"}}};
+     {Placement::Arena::caller, "caller"},
+     {Placement::Arena::shadows, "shadows"}}};
 
 std::string common_scope(const std::string& a, const std::string& b) {
     std::size_t end = 0;  // of the last whole segment that both have

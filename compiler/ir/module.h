@@ -65,7 +65,8 @@ struct Placement {
         batch,
         results,  // what a function library gives beside the gradients of parameters
         scalars,
-        caller,  // an argument or result of a called function: whoever calls places it
+        caller,   // an argument or result of a called function: whoever calls places it
+        shadows,  // parameters once more in bf16, as products read them
     };
     Arena arena = Arena::unplaced;
     std::int64_t offset = 0;        // bytes into the arena; of member 0 for a family
@@ -90,10 +91,11 @@ struct ValueInfo {
 
 // Initial data of a parameter, read only when it is asked for.
 struct WeightSource {
-    Type type;                // as stored
+    Type type;                // as `read` gives it
     bool transposed = false;  // the two dimensions of the stored data are swapped against the parameter
     std::function<std::vector<std::byte>()> read;  // the stored bytes, dense; empty where there are none to be read
     std::string missing;                           // why there are none: the external file's name
+    bool bf16 = false;                             // the file has them in bf16
 };
 
 struct ArgInfo {

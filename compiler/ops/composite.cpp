@@ -22,6 +22,10 @@ std::string dims_text(const Dims& dims) {
     return "(" + to_string(dims) + ")";
 }
 
+DType gradient_dtype(const Attributes& attributes, DType made_of) {
+    return attributes.has("dtype") ? attributes.dtype("dtype") : made_of;
+}
+
 DType statistics_dtype(DType dtype) {
     return dtype == DType::f64 ? DType::f64 : DType::f32;
 }

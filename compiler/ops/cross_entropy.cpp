@@ -106,6 +106,8 @@ void common_fields(MenuCall& call, const Op& op, const Dims& logits) {
 OpDef forward() {
     OpDef def;
     def.name = "cross_entropy";
+    def.precision = {
+        .kind = Precision::Kind::island, .why = "the loss and its log-sum-exp", .low_operands = {0}, .stays = true};
     def.level = OpLevel::composite;
     def.summary =
         "The summed cross entropy (a scalar) of logits (rows, classes) against labels (rows); keeps lse (rows).";
@@ -167,6 +169,7 @@ OpDef forward() {
 OpDef backward() {
     OpDef def;
     def.name = "cross_entropy_backward";
+    def.precision = {.kind = Precision::Kind::island, .why = "probabilities from the log-sum-exp", .low_operands = {0}};
     def.level = OpLevel::composite;
     def.summary =
         "The cotangent of cross_entropy's logits (rows, classes), from labels (rows), the kept lse (rows) and dloss, a "
@@ -224,6 +227,7 @@ OpDef backward() {
 OpDef weight() {
     OpDef def;
     def.name = "cross_entropy_weight";
+    def.precision = {.kind = Precision::Kind::island, .why = "the weight of the loss", .stays = true};
     def.level = OpLevel::composite;
     def.summary = "How many of the labels (...) are not ignore_index, as a scalar f32.";
     def.formula = "weight = sum of 1 over labels other than ignore_index";

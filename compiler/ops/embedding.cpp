@@ -64,6 +64,7 @@ OpDef embedding() {
         emb_fields(call, ids.dims, w.dims[0], w.dims[1]);
         return call;
     };
+    def.precision = {.kind = Precision::Kind::product};
     def.recompute = Recompute::cheap;
     def.samples = {
         {.name = "sequence", .operands = {f32({5, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0})}},
@@ -82,7 +83,7 @@ OpDef embedding_backward() {
     def.level = OpLevel::composite;
     def.summary =
         "The cotangent of an embedding's table (entries, width): rows of dy (..., width) summed by ids (...), "
-        "overwritten or added to.";
+        "overwritten or added to; of the element type `dtype` where that is given.";
     def.formula = "dw[e] = before[e] + sum of dy[i] where ids[i] = e; nothing is before where `first` holds";
     def.source = "the VJP of embedding";
     def.infer = [](const InferInput& in) {
@@ -90,7 +91,8 @@ OpDef embedding_backward() {
         const Type &dy = float_operand(in, 0), &ids = integer_operand(in, 1);
         require(dy.rank() >= 1 && leading_dims(dy.dims) == ids.dims,
                 fmt::format("dy is {}, ids are {}", dims_text(dy.dims), dims_text(ids.dims)));
-        Type dw = Type::tensor(dy.dtype, {in.attributes.integer("entries"), dy.dims.back()});
+        Type dw =
+            Type::tensor(gradient_dtype(in.attributes, dy.dtype), {in.attributes.integer("entries"), dy.dims.back()});
         if (in.has(2))
             require(in.operand(2) == dw,
                     fmt::format("the gradient before is {}, the sum is {}", to_string(in.operand(2)), to_string(dw)));
@@ -111,7 +113,8 @@ OpDef embedding_backward() {
     };
     def.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     def.decompose = [](Builder& b, const Op& op) {
-        Value dw = b.op("scatter_add", {op.operands[1], op.operands[0]},
+        const DType dtype = gradient_dtype(op.attributes, b.type(op.operands[0]).dtype);
+        Value dw = b.op("scatter_add", {op.operands[1], b.cast(op.operands[0], dtype)},
                         {{"axis", std::int64_t{0}}, {"entries", op.attributes.integer("entries")}});
         return std::vector<Value>{has_operand(op, 2) ? add_before(b, op.operands[2], dw, operand_or_none(op, 3)) : dw};
     };
@@ -125,6 +128,7 @@ OpDef embedding_backward() {
         emb_fields(call, ids.dims, op.attributes.integer("entries"), dy.dims.back());
         return call;
     };
+    def.precision = {.kind = Precision::Kind::product, .gradient = true};
     def.recompute = Recompute::expensive;
     def.in_place = {{0, 2}};
     def.samples = {

@@ -100,6 +100,8 @@ OpDef gather() {
 OpDef scatter_add() {
     OpDef def;
     def.name = "scatter_add";
+    def.precision = {
+        .kind = Precision::Kind::island, .why = "a sum of as many terms as rows have one index", .stays = true};
     def.level = OpLevel::primitive;
     def.summary =
         "Sums the slices of the second operand along `axis` into the `entries` that the first, of integers, names; the "

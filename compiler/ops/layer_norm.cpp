@@ -111,7 +111,8 @@ std::vector<Type> infer_backward(const InferInput& in) {
                 fmt::format("a statistic is {}, x is {}", to_string(in.operand(i)), to_string(x)));
     std::vector<Type> results = {x};
     if (in.has(2)) results.push_back(in.operand(2));
-    if (in.attributes.boolean("bias", false)) results.push_back(Type::tensor(x.dtype, {x.dims.back()}));
+    if (in.attributes.boolean("bias", false))
+        results.push_back(Type::tensor(statistics_dtype(x.dtype), {x.dims.back()}));
     return results;
 }
 
@@ -151,7 +152,7 @@ std::vector<Value> decompose_backward(Builder& b, const Op& op) {
     const Dims columns = {last_dim(type.dims)};
     if (has_operand(op, 2))
         results.push_back(b.cast(b.sum_to(b.mul(dy, normed), columns), b.type(op.operands[2]).dtype));
-    if (op.attributes.boolean("bias", false)) results.push_back(b.cast(b.sum_to(dy, columns), type.dtype));
+    if (op.attributes.boolean("bias", false)) results.push_back(b.sum_to(dy, columns));
     return results;
 }
 
@@ -173,6 +174,7 @@ std::vector<OpDef> define_layer_norm() {
     forward.reference = reference_forward;
     forward.vjp = vjp;
     forward.decompose = decompose_forward;
+    forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
     forward.result_names = {"y", "mean", "rstd"};
     forward.operand_names = {"x", "weight", "bias"};
     const Attributes eps{{"eps", 1e-5}};
@@ -203,6 +205,7 @@ std::vector<OpDef> define_layer_norm() {
     backward.reference = reference_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     backward.decompose = decompose_backward;
+    backward.precision = {.kind = Precision::Kind::island, .why = "sums over rows and columns", .low_operands = {0, 1}};
     backward.result_names = {"dx", "dweight", "dbias"};
     backward.operand_names = {"dy", "x", "weight", "mean", "rstd"};
     backward.samples = {

@@ -320,17 +320,19 @@ std::vector<Type> infer_backward_weight(const InferInput& in) {
     const Type& x = in.operand(1);
     require(dy.rank() >= 1 && leading_dims(dy.dims) == leading_dims(x.dims) && dy.rank() == x.rank(),
             mismatch("dy", dy.dims, "x is", x.dims));
+    require(dy.dtype == x.dtype, fmt::format("dy is {}, x is {}", name_of(dy.dtype), name_of(x.dtype)));
+    const DType dtype = gradient_dtype(in.attributes, dy.dtype);
     Dims outs = {dy.dims.back()};
     if (in.attributes.has("outs")) outs = in.attributes.integers("outs");
     std::int64_t sum = 0;
     std::vector<Type> results;
     for (std::int64_t out : outs) {
-        results.push_back(Type::tensor(dy.dtype, {out, x.dims.back()}));
+        results.push_back(Type::tensor(dtype, {out, x.dims.back()}));
         sum += out;
     }
     require(sum == dy.dims.back(), fmt::format("dy has {} columns, the weights have {} rows", dy.dims.back(), sum));
     if (in.attributes.boolean("bias", false))
-        for (std::int64_t out : outs) results.push_back(Type::tensor(dy.dtype, {out}));
+        for (std::int64_t out : outs) results.push_back(Type::tensor(dtype, {out}));
     if (in.operands.size() > backward_weight_before) {
         const std::size_t before = in.operands.size() - backward_weight_before;
         require(before == results.size() || before == results.size() + 1,
@@ -381,9 +383,10 @@ std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
     std::vector<Value> parts = split_columns(b, dy, outs);
     std::vector<Value> results;
     results.reserve(parts.size());
-    for (Value part : parts) results.push_back(matmul(b, part, x, true, false));
+    const DType dtype = gradient_dtype(op.attributes, b.type(dy).dtype);
+    for (Value part : parts) results.push_back(b.cast(matmul(b, part, x, true, false), dtype));
     if (op.attributes.boolean("bias", false))
-        for (Value part : parts) results.push_back(b.reduce_sum(part, {0}));
+        for (Value part : parts) results.push_back(b.reduce_sum(b.cast(part, dtype), {0}));
     Value first = operand_or_none(op, backward_weight_before + results.size());
     for (std::size_t r = 0; r < results.size(); ++r)
         if (Value before = operand_or_none(op, backward_weight_before + r))
@@ -440,6 +443,7 @@ std::vector<OpDef> define_linear() {
     linear.flops = [](const Op& op, const Function& f) {
         return product_flops(op, f, 0, static_cast<std::size_t>(last_dim(f.type(op.results[0]).dims)));
     };
+    linear.precision = {.kind = Precision::Kind::product};
     linear.recompute = Recompute::expensive;
     linear.in_place = {{0, linear_residual}};
     linear.result_names = {"y", "pre_activation"};
@@ -499,6 +503,7 @@ std::vector<OpDef> define_linear() {
     input.flops = [](const Op& op, const Function& f) {
         return product_flops(op, f, 0, static_cast<std::size_t>(last_dim(f.type(op.results[0]).dims)));
     };
+    input.precision = {.kind = Precision::Kind::product};
     input.recompute = Recompute::expensive;
     input.in_place = {{0, backward_input_residual}};
     input.samples = {
@@ -513,7 +518,7 @@ std::vector<OpDef> define_linear() {
     weight.level = OpLevel::composite;
     weight.summary =
         "The cotangents of a linear layer's weights and biases: dy (..., out) and x (..., in) give dW (out, in), "
-        "overwritten or added to.";
+        "overwritten or added to; of the element type `dtype` where that is given.";
     weight.formula = "dW = before + dyᵀ x; dbias = before + column sums of dy; nothing is before where `first` holds";
     weight.source = "the VJP of linear";
     weight.infer = infer_backward_weight;
@@ -524,6 +529,7 @@ std::vector<OpDef> define_linear() {
     weight.flops = [](const Op& op, const Function& f) {
         return product_flops(op, f, 1, static_cast<std::size_t>(last_dim(f.type(op.operands[0]).dims)));
     };
+    weight.precision = {.kind = Precision::Kind::product, .low_operands = {0, 1}, .gradient = true};
     weight.recompute = Recompute::expensive;
     weight.result_names = {"dw"};
     for (std::size_t r = 1; r < 16; ++r) weight.result_names.push_back(std::to_string(r));

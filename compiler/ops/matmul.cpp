@@ -175,6 +175,7 @@ std::vector<OpDef> define_matmul() {
         "transposed where asked.";
     def.formula = "c = a b; da = dc bᵀ, db = aᵀ dc, summed over repeated batches";
     def.source = "ONNX MatMul (operands of two or more dimensions)";
+    def.precision = {.kind = Precision::Kind::product};
     def.recompute = Recompute::expensive;
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);

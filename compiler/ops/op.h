@@ -28,6 +28,22 @@ enum class Recompute : std::uint8_t {
     expensive,  // a matrix product or more: saved unless the whole block is recomputed
 };
 
+// What lower_precision makes of an op in a program of bf16.
+struct Precision {
+    enum class Kind : std::uint8_t {
+        follows,  // bf16 where an operand is: what it computes is computed in f32 and rounded where it is stored
+        product,  // reads and writes bf16, adds up in f32
+        island,   // f32, whatever it reads
+    };
+    Kind kind = Kind::follows;
+    std::string why = {};  // of an island: what it would lose in bf16
+    // Operands that a product reads in bf16 (empty: all of floating point), or that an island takes as bf16 and f32
+    // alike, with a rule that rounds its results itself (empty: it reads and gives f32).
+    std::vector<std::size_t> low_operands = {};
+    bool stays = false;     // of an island: the result is left in f32, as a sum is
+    bool gradient = false;  // of a product: gives gradients of parameters, in the type that the attribute `dtype` names
+};
+
 // ---- what a shape rule sees
 // ----------------------------------------------------------------------------------------------
 
@@ -86,8 +102,8 @@ struct CallField {
         result,
         literal,
         // Calls that work on whole arenas, in which parameters, gradients and states lie at the same places:
-        arena,     // f32 elements of `arena`, from that of the parameter arena's bytes on which `index` says
-        elements,  // how many f32 elements the parameter arena has
+        arena,     // elements of `arena`, behind as many as parameters have for each that `index` counts
+        elements,  // how many elements the parameter arena has
         segments,  // where each parameter lies in it
         scalars,   // the StepScalars
     } kind = Kind::literal;
@@ -100,6 +116,7 @@ struct CallField {
     // For operand and result: its dimensions by the names that the call has for sizes, "... in"; "..." stands for those
     // that the call sees as `rows`. Generated text names sizes by these.
     std::string shape = {};
+    DType dtype = DType::f32;  // of an arena's elements
 
     CallField shaped(std::string text) && {
         shape = std::move(text);
@@ -176,6 +193,8 @@ struct OpDef {
 
     std::vector<Sample> samples;
     std::vector<ShapeErrorSample> errors;
+
+    Precision precision;
 };
 
 // nullptr where there is none of that name.

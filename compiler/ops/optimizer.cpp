@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "compiler/ops/dense.h"
 #include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/rules.h"
 
@@ -25,7 +26,8 @@ Groups sgd_groups(const Attributes& attributes) {
     return attributes.boolean("momentum") ? Groups{3, 5} : Groups{2, 4};
 }
 
-// Tensors of a group have the types of the parameters; the results are parameters and states, in this order.
+// Tensors of a group have the shapes of the parameters; each group has its own type of floating point. The results are
+// parameters and states, in this order, and with `shadows` the parameters once more in bf16.
 std::vector<Type> infer_update(const InferInput& in, const Groups& g, const std::vector<std::string>& group_names,
                                const std::vector<std::string>& scalar_names) {
     const std::size_t operands = in.operands.size();
@@ -37,23 +39,19 @@ std::vector<Type> infer_update(const InferInput& in, const Groups& g, const std:
         for (std::size_t t = 0; t < count; ++t) {
             const Type& parameter = in.operand(t);
             const Type& type = in.operand(group * count + t);
-            require(type == parameter, fmt::format("{} {} is {}, the parameter is {}", group_names[group], t,
-                                                   to_string(type), to_string(parameter)));
-            if (group != 1) results.push_back(parameter);
+            Type expected = parameter;
+            expected.dtype = is_float(type.dtype) ? type.dtype : parameter.dtype;
+            require(type == expected, fmt::format("{} {} is {}, the parameter is {}", group_names[group], t,
+                                                  to_string(type), to_string(parameter)));
+            if (group != 1) results.push_back(type);
         }
+    for (std::size_t t = 0; t < count && in.attributes.boolean("shadows", false); ++t) {
+        results.push_back(in.operand(t));
+        results.back().dtype = DType::bf16;
+    }
     for (std::size_t k = 0; k + 1 < g.scalars; ++k) require_scalar(in, operands - g.scalars + k, scalar_names[k]);
     require_flag(in, operands - 1, "decay_all");
     return results;
-}
-
-// The runtime's loops work on whole arenas. `state`: which of the states, each as large as all parameters.
-CallField whole_arena(std::string name, Placement::Arena arena, std::size_t state = 0) {
-    CallField field;
-    field.name = std::move(name);
-    field.kind = CallField::Kind::arena;
-    field.arena = arena;
-    field.index = state;
-    return field;
 }
 
 CallField named(std::string name, CallField::Kind kind) {
@@ -61,6 +59,49 @@ CallField named(std::string name, CallField::Kind kind) {
     field.name = std::move(name);
     field.kind = kind;
     return field;
+}
+
+// The runtime's loops work on whole arenas. `state`: which of the states, each as large as all parameters.
+CallField whole_arena(std::string name, Placement::Arena arena, DType dtype, std::size_t state = 0) {
+    CallField field;
+    field.name = std::move(name);
+    field.kind = CallField::Kind::arena;
+    field.arena = arena;
+    field.dtype = dtype;
+    field.index = state;
+    return field;
+}
+
+// The call's fields for the groups of an optimizer; `names`: of the states.
+std::vector<CallField> arena_fields(const Op& op, const Function& f, std::size_t count,
+                                    const std::vector<std::string>& names) {
+    auto dtype = [&](std::size_t group) { return f.type(op.operands[group * count]).dtype; };
+    std::vector<CallField> fields = {whole_arena("parameters", Placement::Arena::parameters, dtype(0)),
+                                     whole_arena("gradients", Placement::Arena::gradients, dtype(1))};
+    for (std::size_t k = 0; k < names.size(); ++k)
+        fields.push_back(whole_arena(names[k], Placement::Arena::optimizer, dtype(2 + k), k));
+    if (op.attributes.boolean("shadows", false))
+        fields.push_back(whole_arena("shadows", Placement::Arena::shadows, DType::bf16));
+    fields.push_back(named("segments", CallField::Kind::segments));
+    fields.push_back(named("scalars", CallField::Kind::scalars));
+    return fields;
+}
+
+// What `updated` computes in f32, in the types of the results; with `shadows` the parameter in bf16 as well.
+std::vector<Value> in_result_types(Builder& b, const Op& op, std::size_t groups, std::vector<Value> updated,
+                                   const std::vector<DType>& dtypes) {
+    if (op.attributes.boolean("shadows", false)) updated.push_back(b.cast(updated[0], DType::bf16));
+    for (std::size_t r = 0; r + 1 < groups; ++r) updated[r] = b.cast(updated[r], dtypes[r]);
+    return updated;
+}
+
+// The elements of a parameter as the shadow has them.
+Tensor shadow_of(const Tensor& parameter) {
+    Type type = parameter.type;
+    type.dtype = DType::bf16;
+    Tensor shadow(type);
+    for (std::int64_t k = 0; k < shadow.size(); ++k) shadow.set(k, convert(parameter.at(k), DType::bf16));
+    return shadow;
 }
 
 bool decays(const Type& parameter, bool all) {
@@ -88,7 +129,7 @@ OpDef adamw() {
                             {"learning_rate", "beta1", "beta2", "eps", "weight_decay", "bias_correction1",
                              "bias_correction2_sqrt", "clip_factor"});
     };
-    def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
+    def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
         const std::size_t count = adamw_groups.tensors(operands.size());
         const std::span<const Tensor> s = operands.subspan(4 * count);
         const double lr = s[0].at(0), beta1 = s[1].at(0), beta2 = s[2].at(0), eps = s[3].at(0), decay = s[4].at(0),
@@ -108,9 +149,11 @@ OpDef adamw() {
             out[count + t] = std::move(m);
             out[2 * count + t] = std::move(v);
         }
+        for (std::size_t t = 0; t < count && op.attributes.boolean("shadows", false); ++t)
+            out.push_back(shadow_of(out[t]));
         return out;
     };
-    def.result_names = {"parameter", "first_moment", "second_moment"};
+    def.result_names = {"parameter", "first_moment", "second_moment", "shadow"};
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const std::size_t count = adamw_groups.tensors(op.operands.size());
@@ -118,33 +161,34 @@ OpDef adamw() {
         Value one = b.scalar(DType::f32, 1);
         Value kept = b.sub(one, b.mul(s[0], s[4]));
         Value step_size = b.div(s[0], s[5]);
-        std::vector<Value> out(3 * count);
+        const std::size_t groups = op.attributes.boolean("shadows", false) ? 4 : 3;
+        std::vector<Value> out(groups * count);
         for (std::size_t t = 0; t < count; ++t) {
             const Type type = b.type(op.operands[t]);
             std::vector<Value> operands;
             for (std::size_t group = 0; group < 4; ++group) operands.push_back(op.operands[group * count + t]);
-            std::vector<Value> updated = for_each_member(b, operands, 3, [&](const std::vector<Value>& x) {
+            const std::vector<DType> dtypes = {type.dtype, b.type(operands[2]).dtype, b.type(operands[3]).dtype};
+            std::vector<Value> updated = for_each_member(b, operands, groups, [&](const std::vector<Value>& stored) {
+                std::vector<Value> x;
+                for (Value v : stored) x.push_back(b.cast(v, DType::f32));
                 Value g = b.mul(x[1], s[7]);
                 Value p = b.mul(x[0], type.rank() >= 2 ? kept : b.op("select", {s[8], kept, one}));
                 Value m = b.add(x[2], b.mul(b.sub(g, x[2]), b.sub(one, s[1])));
                 Value v = b.add(b.mul(x[3], s[2]), b.mul(b.mul(g, g), b.sub(one, s[2])));
                 Value divisor = b.add(b.div(b.op("sqrt", {v}), s[6]), s[3]);
-                return std::vector<Value>{b.sub(p, b.div(b.mul(m, step_size), divisor)), m, v};
+                return in_result_types(b, op, 4, {b.sub(p, b.div(b.mul(m, step_size), divisor)), m, v}, dtypes);
             });
-            for (std::size_t r = 0; r < 3; ++r) out[r * count + t] = updated[r];
+            for (std::size_t r = 0; r < groups; ++r) out[r * count + t] = updated[r];
         }
         return out;
     };
-    def.call = [](const Op&, const Function&) {
-        return MenuCall{"adamw",
-                        {whole_arena("parameters", Placement::Arena::parameters),
-                         whole_arena("gradients", Placement::Arena::gradients),
-                         whole_arena("first_moments", Placement::Arena::optimizer),
-                         whole_arena("second_moments", Placement::Arena::optimizer, 1),
-                         named("segments", CallField::Kind::segments), named("scalars", CallField::Kind::scalars)},
-                        "AdamW on all parameters, in one pass over memory",
-                        "optim/adamw.h",
-                        "one pass over all parameters"};
+    def.call = [](const Op& op, const Function& f) {
+        const std::size_t count = adamw_groups.tensors(op.operands.size());
+        const bool shadows = op.attributes.boolean("shadows", false);
+        return MenuCall{
+            "adamw", arena_fields(op, f, count, {"first_moments", "second_moments"}),
+            fmt::format("AdamW on all parameters{}, in one pass over memory", shadows ? " and their bf16 shadows" : ""),
+            "optim/adamw.h", "one pass over all parameters"};
     };
     auto scalars = [](double decay_all) {
         return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}), f32_of({}, {0.999}),
@@ -211,9 +255,11 @@ OpDef sgd() {
             out[t] = std::move(p);
             if (momentum) out[count + t] = std::move(buffer);
         }
+        for (std::size_t t = 0; t < count && op.attributes.boolean("shadows", false); ++t)
+            out.push_back(shadow_of(out[t]));
         return out;
     };
-    def.result_names = {"parameter", "momentum"};
+    def.result_names = {"parameter", "momentum", "shadow"};
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const bool momentum = op.attributes.boolean("momentum");
@@ -222,38 +268,44 @@ OpDef sgd() {
         const std::span<const Value> s(op.operands.data() + groups.groups * count, groups.scalars);
         const std::span<const Value> rest = s.subspan(momentum ? 2 : 1);
         Value zero = b.scalar(DType::f32, 0);
-        std::vector<Value> out((groups.groups - 1) * count);
+        const std::size_t made = groups.groups - 1 + (op.attributes.boolean("shadows", false) ? 1 : 0);
+        std::vector<Value> out(made * count);
         for (std::size_t t = 0; t < count; ++t) {
             const Type type = b.type(op.operands[t]);
             std::vector<Value> operands;
             for (std::size_t group = 0; group < groups.groups; ++group)
                 operands.push_back(op.operands[group * count + t]);
-            std::vector<Value> updated =
-                for_each_member(b, operands, groups.groups - 1, [&](const std::vector<Value>& x) {
-                    Value decay = type.rank() >= 2 ? rest[0] : b.op("select", {rest[2], rest[0], zero});
-                    Value g = b.add(b.mul(x[1], rest[1]), b.mul(x[0], decay));
-                    if (momentum) g = b.add(b.mul(x[2], s[1]), g);
-                    std::vector<Value> result = {b.sub(x[0], b.mul(g, s[0]))};
-                    if (momentum) result.push_back(g);
-                    return result;
-                });
+            std::vector<DType> dtypes = {type.dtype};
+            if (momentum) dtypes.push_back(b.type(operands[2]).dtype);
+            std::vector<Value> updated = for_each_member(b, operands, made, [&](const std::vector<Value>& stored) {
+                std::vector<Value> x;
+                for (Value v : stored) x.push_back(b.cast(v, DType::f32));
+                Value decay = type.rank() >= 2 ? rest[0] : b.op("select", {rest[2], rest[0], zero});
+                Value g = b.add(b.mul(x[1], rest[1]), b.mul(x[0], decay));
+                if (momentum) g = b.add(b.mul(x[2], s[1]), g);
+                std::vector<Value> result = {b.sub(x[0], b.mul(g, s[0]))};
+                if (momentum) result.push_back(g);
+                return in_result_types(b, op, groups.groups, result, dtypes);
+            });
             for (std::size_t r = 0; r < updated.size(); ++r) out[r * count + t] = updated[r];
         }
         return out;
     };
-    def.call = [](const Op& op, const Function&) {
-        CallField momentum = whole_arena("momentum_buffers", Placement::Arena::optimizer);
-        if (!op.attributes.boolean("momentum")) {
-            momentum.kind = CallField::Kind::literal;
-            momentum.literal = "nullptr";
+    def.call = [](const Op& op, const Function& f) {
+        const Groups groups = sgd_groups(op.attributes);
+        const std::size_t count = groups.tensors(op.operands.size());
+        std::vector<CallField> fields =
+            arena_fields(op, f, count, std::vector<std::string>(groups.groups - 2, "momentum_buffers"));
+        if (groups.groups == 2) {
+            CallField none = named("momentum_buffers", CallField::Kind::literal);
+            none.literal = "nullptr";
+            fields.insert(fields.begin() + 2, none);
         }
-        return MenuCall{"sgd",
-                        {whole_arena("parameters", Placement::Arena::parameters),
-                         whole_arena("gradients", Placement::Arena::gradients), momentum,
-                         named("segments", CallField::Kind::segments), named("scalars", CallField::Kind::scalars)},
-                        "SGD on all parameters, in one pass over memory",
-                        "optim/sgd.h",
-                        "one pass over all parameters"};
+        const bool shadows = op.attributes.boolean("shadows", false);
+        return MenuCall{
+            "sgd", fields,
+            fmt::format("SGD on all parameters{}, in one pass over memory", shadows ? " and their bf16 shadows" : ""),
+            "optim/sgd.h", "one pass over all parameters"};
     };
     def.samples = {
         {"plain",
@@ -307,14 +359,14 @@ OpDef global_norm() {
         }
         return std::vector<Value>{b.op("sqrt", {sum})};
     };
-    def.call = [](const Op&, const Function&) {
-        return MenuCall{
-            "global_norm",
-            {named("scalars", CallField::Kind::scalars), whole_arena("gradients", Placement::Arena::gradients),
-             named("elements", CallField::Kind::elements)},
-            "the norm of all gradients, and the factor that clips them",
-            "optim/global_norm.h",
-            "the norm of all gradients"};
+    def.call = [](const Op& op, const Function& f) {
+        return MenuCall{"global_norm",
+                        {named("scalars", CallField::Kind::scalars),
+                         whole_arena("gradients", Placement::Arena::gradients, f.type(op.operands[0]).dtype),
+                         named("elements", CallField::Kind::elements)},
+                        "the norm of all gradients, and the factor that clips them",
+                        "optim/global_norm.h",
+                        "the norm of all gradients"};
     };
     def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
     def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};

@@ -82,6 +82,7 @@ OpDef reduction(std::string name, OpLevel level, std::string summary, std::strin
         return std::vector<Type>{
             reduced(x, require_axes(in.attributes.integers("axes"), x), in.attributes.boolean("keep_dims"))};
     };
+    def.precision = {.kind = Precision::Kind::island, .why = "a reduction of many terms", .stays = true};
     def.samples = {{"rows", {f32({3, 5})}, over({-1}, true)},
                    {"middle", {f32({2, 3, 4})}, over({1}, false)},
                    {"outer", {f32({3, 1, 2})}, over({0, 2}, true)},
@@ -283,6 +284,7 @@ OpDef argmax() {
 OpDef cumsum() {
     OpDef def;
     def.name = "cumsum";
+    def.precision = {.kind = Precision::Kind::island, .why = "a sum of many terms", .stays = true};
     def.level = OpLevel::imported;
     def.summary =
         "Running sum along `axis`; without the element itself where `exclusive`, from the end where `reverse`.";

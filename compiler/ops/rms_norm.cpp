@@ -150,6 +150,7 @@ std::vector<OpDef> define_rms_norm() {
     forward.reference = reference_forward;
     forward.vjp = vjp;
     forward.decompose = decompose_forward;
+    forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
     forward.result_names = {"y", "rstd"};
     forward.operand_names = {"x", "weight"};
     const Attributes eps{{"eps", 1e-5}};
@@ -172,6 +173,7 @@ std::vector<OpDef> define_rms_norm() {
     backward.reference = reference_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     backward.decompose = decompose_backward;
+    backward.precision = {.kind = Precision::Kind::island, .why = "sums over rows and columns", .low_operands = {0, 1}};
     backward.result_names = {"dx", "dweight"};
     backward.operand_names = {"dy", "x", "weight", "rstd"};
     backward.samples = {

@@ -173,6 +173,7 @@ std::vector<OpDef> define_rotary() {
     def.reference = reference;
     def.vjp = vjp;
     def.decompose = decompose;
+    def.precision = {.kind = Precision::Kind::island, .why = "tables of sines and cosines of positions"};
     def.result_names = {"y"};
     def.operand_names = {"x", "cos", "sin"};
     const Attributes pairs{{"style", std::string("interleaved")}};

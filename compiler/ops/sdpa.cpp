@@ -357,6 +357,7 @@ std::vector<OpDef> define_sdpa() {
     forward.flops = [](const Op& op, const Function& f) {
         return 2 * product_flops(Shape(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes));
     };
+    forward.precision = {.kind = Precision::Kind::product};
     forward.recompute = Recompute::expensive;
     forward.result_names = {"out", "lse"};
     forward.operand_names = {"q", "k", "v", "padding"};
@@ -430,6 +431,7 @@ std::vector<OpDef> define_sdpa() {
     backward.flops = [](const Op& op, const Function& f) {
         return 5 * product_flops(Shape(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes));
     };
+    backward.precision = {.kind = Precision::Kind::product, .low_operands = {0, 1, 2, 3, 4}};  // lse stays f32
     backward.recompute = Recompute::expensive;
     backward.result_names = {"dq", "dk", "dv"};
     for (const Sample& sample : forward.samples) {

@@ -57,6 +57,7 @@ OpDef softmax_like(std::string name, bool logarithm) {
         Value sum = b.reduce_sum(e, axes, true);
         return std::vector<Value>{logarithm ? b.sub(shifted, b.op("log", {sum})) : b.div(e, sum)};
     };
+    def.precision = {.kind = Precision::Kind::island, .why = "a sum of exponentials"};
     def.result_names = {"y"};
     def.operand_names = {"x"};
     auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };

@@ -11,6 +11,11 @@ inline float bf16_value(std::uint16_t bits) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
+// The bits of an f32 that a bf16 holds exactly.
+inline std::uint16_t bf16_bits(float value) {
+    return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+}
+
 // IEEE binary16: moved up, exponent and fraction are those of an f32 that is 2^112 times too small, subnormals
 // included.
 inline float f16_value(std::uint16_t bits) {

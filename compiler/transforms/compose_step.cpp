@@ -20,16 +20,6 @@ ArgInfo scalar_info(const std::string& name) {
     return info;
 }
 
-// What belongs to a parameter: its gradient or a state of the optimizer.
-ArgInfo state_info(const ArgInfo& parameter, const std::string& prefix) {
-    ArgInfo info;
-    info.kind = ArgInfo::Kind::state;
-    for (const std::string& name : parameter.names) info.names.push_back(prefix + "." + name);
-    info.aliases.resize(info.names.size());
-    info.sources.resize(info.names.size());
-    return info;
-}
-
 Value scalar_argument(Function& f, const std::string& name, DType dtype = DType::f32) {
     return f.add_argument(Type::tensor(dtype, {}), unique_value_name(f, name), scalar_info(name));
 }
@@ -194,6 +184,15 @@ Function update(const Function& main, const MainResults& results, const StepOpti
 }
 
 }  // namespace
+
+ArgInfo state_info(const ArgInfo& parameter, const std::string& prefix) {
+    ArgInfo info;
+    info.kind = ArgInfo::Kind::state;
+    for (const std::string& name : parameter.names) info.names.push_back(prefix + "." + name);
+    info.aliases.resize(info.names.size());
+    info.sources.resize(info.names.size());
+    return info;
+}
 
 Module compose_step(Module module, const StepOptions& options, Report& report) {
     check(options.optimizer == "adamw" || options.optimizer == "sgd", "there is no optimizer " + options.optimizer);

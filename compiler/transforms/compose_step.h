@@ -28,6 +28,9 @@ struct StepOptions {
     bool momentum = true;             // of sgd: whether there are momentum buffers
 };
 
+// What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".
+ArgInfo state_info(const ArgInfo& parameter, const std::string& prefix);
+
 Module compose_step(Module module, const StepOptions& options, Report& report);
 
 }  // namespace thunderc

@@ -12,6 +12,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/transforms/claim.h"
+#include "compiler/transforms/widen_kernel.h"
 
 namespace thunderc {
 namespace {
@@ -45,11 +46,17 @@ std::string scope_leaf(const std::string& scope) {
     return {};
 }
 
+// To or from bf16, which says nothing of what a kernel computes.
+bool is_rounding(const Function& kernel, const Op& op) {
+    return kernel.ops.size() > 1 && op.name == "cast" &&
+           (is_widening(kernel, op) || kernel.type(op.results[0]).dtype == DType::bf16);
+}
+
 // The ops that say most about a kernel: a reduction, what is costly, what comes last.
 std::string dominant_ops(const Function& kernel) {
     std::string last, costly, reduction;
     for (const Op& op : kernel.ops) {
-        if (op.name == "constant" || is_view(op)) continue;
+        if (op.name == "constant" || is_view(op) || is_rounding(kernel, op)) continue;
         last = op.name;
         if (op.name.starts_with("reduce_")) reduction = op.name.substr(7);
         const auto& rule = op_def(op.name).elementwise;
@@ -79,6 +86,17 @@ std::string what_of(const std::string& kind) {
 class Roles {
   public:
     explicit Roles(const Extracted& kernel) {
+        // What is cast on its way in or out of the kernel has the role of what is computed with.
+        for (const Op& op : kernel.function.ops) {
+            const auto is_argument = [&](Value v) {
+                const std::vector<Value>& all = kernel.function.arguments;
+                return std::find(all.begin(), all.end(), v) != all.end();
+            };
+            if (is_widening(kernel.function, op) && is_argument(op.operands[0]))
+                outside_[op.results[0]] = op.operands[0];
+            else if (op.name == "cast" && kernel.function.type(op.results[0]).dtype == DType::bf16)
+                outside_[op.operands[0]] = op.results[0];
+        }
         for (const Op& op : kernel.function.ops) {
             const std::string whole = op.attributes.string(part_of, "");
             const bool accumulates = whole == "accumulate_gradient";
@@ -129,10 +147,12 @@ class Roles {
             }
             return;
         }
+        if (const auto at = outside_.find(v); at != outside_.end()) v = at->second;
         roles_[v].insert(role);
         holders_[role].insert(v);
     }
 
+    std::map<Value, Value> outside_;  // the argument or result of type bf16 that a value is cast from or to
     std::map<Value, std::set<std::string>> roles_;
     std::map<std::string, std::set<Value>> holders_;
     std::vector<Accumulation> accumulations_;

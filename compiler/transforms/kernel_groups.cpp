@@ -12,6 +12,7 @@
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/claim.h"
+#include "compiler/transforms/widen_kernel.h"
 
 namespace thunderc {
 namespace {
@@ -85,12 +86,24 @@ void KernelGroups::merge_all() {
 void KernelGroups::classify() {
     group_of_.assign(f_.ops.size(), none);
     apart_.assign(f_.ops.size(), false);
+    widens_.assign(f_.ops.size(), false);
+    for (std::size_t k = 0; k < f_.ops.size(); ++k)
+        widens_[k] = is_widening(f_, f_.ops[k]) && read_by_kernels_alone(f_.ops[k].results[0]);
     for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-        const bool work = is_work(f_.ops[k], f_) && !is_free(f_.ops[k]);
+        const bool work = is_work(f_.ops[k], f_) && !is_free(f_.ops[k]) && !widens_[k];
         if (work || must_copy(static_cast<int>(k))) {
             begin_group(static_cast<int>(k));
         }
     }
+}
+
+// Through views as well: nobody needs the value in memory.
+bool KernelGroups::read_by_kernels_alone(Value v) const {
+    if (uses_.is_result[v.index]) return false;
+    return std::all_of(uses_.users[v.index].begin(), uses_.users[v.index].end(), [&](std::int32_t user) {
+        const Op& reader = op(user);
+        return is_work(reader, f_) || (is_view(reader) && read_by_kernels_alone(reader.results[0]));
+    });
 }
 
 void KernelGroups::begin_group(int k) {
@@ -141,7 +154,9 @@ void KernelGroups::keep_views_apart(int g) {
     for (int k : views) {  // in order: what a later one reads has its layout by then
         const Value from = op(k).operands[0];
         const auto layout = layout_of(from);
-        if (!layout || !is_dense(*layout, f_.type(from).dims)) {
+        const bool widened =
+            definition(from) >= 0 && is_transparent(definition(from)) && !is_view(op(definition(from)));
+        if (!layout || !is_dense(*layout, f_.type(from).dims) || widened) {
             const int view = definition(from);
             begin_group(view);
         }
@@ -155,7 +170,7 @@ void KernelGroups::keep_views_apart(int g) {
 
 bool KernelGroups::is_transparent(int k) const {
     const auto index = static_cast<std::size_t>(k);
-    return k >= 0 && group_of_[index] == none && !apart_[index] && is_free(op(k));
+    return k >= 0 && group_of_[index] == none && !apart_[index] && (is_free(op(k)) || widens_[index]);
 }
 
 // The memory that a view reads, and how; none where it needs a copy somewhere on the way.
@@ -241,7 +256,6 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
         out.provenance = first ? op(k).provenance : merge(out.provenance, op(k).provenance);
         first = false;
     }
-    out.function.argument_info.clear();
     const auto most = std::max_element(composites.begin(), composites.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     const bool mostly = most != composites.end() && 2 * most->second >= static_cast<int>(members.size());
@@ -267,6 +281,8 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
         out.function.results.push_back(moved[v]);
         out.results.push_back(v);
     }
+    out.function = widen_kernel(std::move(out.function));
+    out.function.argument_info.clear();
     return out;
 }
 

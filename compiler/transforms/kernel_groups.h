@@ -83,6 +83,7 @@ class KernelGroups {
     void keep_views_apart(int g);
     std::optional<ViewLayout> layout_of(Value v) const;
     bool must_copy(int k) const;
+    bool read_by_kernels_alone(Value v) const;
     Extracted extract(const std::vector<int>& ops, int group) const;
 
     void collect_readers();
@@ -97,6 +98,7 @@ class KernelGroups {
     std::vector<int> group_of_;  // by op
     std::vector<Group> groups_;
     std::vector<bool> apart_;                // by op: a view that kernels do not take in
+    std::vector<bool> widens_;               // by op: a cast to f32 that kernels take in as they do a view
     std::vector<std::int64_t> bytes_apart_;  // by op: what it alone would move
     struct Tried {
         std::pair<int, int> versions;

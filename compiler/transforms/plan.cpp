@@ -58,24 +58,29 @@ Module plan(Module module, Report& report) {
     for (const std::string& name : order) planning::FunctionPlanner(module, *module.find(name), shared).run();
 
     module.phase = Module::Phase::planned;
-    bool gradients = false;
-    std::int64_t optimizer = 0;  // states that lie behind each other
+    // By arena: the bytes of one element for each of the parameters'; a second state lies behind the first.
+    std::map<std::string, std::int64_t> element_bytes;
     for (const Function& f : module.functions)
-        for (const ArgInfo& info : f.argument_info) {
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo& info = f.argument_info[k];
+            const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
+            if (info.kind == ArgInfo::Kind::parameter) element_bytes["parameters"] = size;
             if (info.kind != ArgInfo::Kind::state) continue;
-            if (info.names.front().starts_with("grad.")) {
-                gradients = true;
-                continue;
-            }
-            optimizer = std::max<std::int64_t>(optimizer, info.names.front().starts_with("second_moment.") ? 2 : 1);
+            const std::string what = info.names.front().substr(0, info.names.front().find('.'));
+            std::int64_t& of_arena = element_bytes[what == "grad"     ? "gradients"
+                                                   : what == "shadow" ? "shadows"
+                                                                      : "optimizer"];
+            of_arena = std::max(of_arena, what == "second_moment" ? 2 * size : size);
         }
-    module.arena_bytes = {{"parameters", shared.parameters.bytes},
-                          {"gradients", gradients ? shared.parameters.bytes : 0},
-                          {"optimizer", optimizer * shared.parameters.bytes},
+    const std::int64_t elements = shared.parameters.elements;
+    module.arena_bytes = {{"parameters", elements * element_bytes["parameters"]},
+                          {"gradients", elements * element_bytes["gradients"]},
+                          {"optimizer", elements * element_bytes["optimizer"]},
                           {"saved", shared.saved_bytes},
                           {"scratch", shared.scratch_bytes},
                           {"constants", shared.constant_bytes},
                           {"batch", shared.batch_bytes}};
+    if (element_bytes["shadows"] > 0) module.arena_bytes["shadows"] = elements * element_bytes["shadows"];
     if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;
     for (const auto& [arena, bytes] : module.arena_bytes) report.done(arena, "", fmt::format("{} bytes", bytes));
     return module;

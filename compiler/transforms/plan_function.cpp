@@ -90,18 +90,22 @@ void FunctionPlanner::place_arguments() {
     }
 }
 
-Placement FunctionPlanner::parameter_place(Arena arena, const std::string& name, std::int64_t base) const {
+// `before`: how many elements for each of the parameters' stand before it, in whole arenas.
+Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const std::string& name,
+                                           std::int64_t before) const {
     auto found = shared_.parameters.by_name.find(name);
     check(found != shared_.parameters.by_name.end(), fmt::format("there is no parameter {} to lie beside", name));
-    return {arena, base + found->second.offset, found->second.layer_stride, {}, {}};
+    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
+    const std::int64_t base = before * shared_.parameters.elements;
+    return {arena, (base + found->second.offset) * size, found->second.layer_stride * size, {}, {}};
 }
 
-// "grad.x", "first_moment.x", "second_moment.x", "momentum.x" name what belongs to the parameter x.
+// "grad.x", "shadow.x", "first_moment.x", "second_moment.x", "momentum.x" name what belongs to the parameter x.
 Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info) {
     const std::string& name = info.names.front();
     switch (info.kind) {
-        case ArgInfo::Kind::parameter: return parameter_place(Arena::parameters, name);
-        case ArgInfo::Kind::state: return state_place(name);
+        case ArgInfo::Kind::parameter: return parameter_place(Arena::parameters, type, name);
+        case ArgInfo::Kind::state: return state_place(type, name);
         case ArgInfo::Kind::input: {
             auto [found, is_new] = shared_.batch.emplace(name, shared_.batch_bytes);
             if (is_new) shared_.batch_bytes = aligned(shared_.batch_bytes + bytes_of(type));
@@ -123,13 +127,14 @@ Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info)
     throw InternalError(fmt::format("@{}: the argument {} has no place", f_.name, name));
 }
 
-Placement FunctionPlanner::state_place(const std::string& name) const {
+Placement FunctionPlanner::state_place(const Type& type, const std::string& name) const {
     const std::size_t dot = name.find('.');
     const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
-    if (what == "grad") return parameter_place(Arena::gradients, parameter);
-    if (what == "first_moment" || what == "momentum") return parameter_place(Arena::optimizer, parameter);
+    if (what == "grad") return parameter_place(Arena::gradients, type, parameter);
+    if (what == "shadow") return parameter_place(Arena::shadows, type, parameter);
+    if (what == "first_moment" || what == "momentum") return parameter_place(Arena::optimizer, type, parameter);
     check(what == "second_moment", fmt::format("there is no state {}", name));
-    return parameter_place(Arena::optimizer, parameter, shared_.parameters.bytes);
+    return parameter_place(Arena::optimizer, type, parameter, 1);
 }
 
 // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of

@@ -16,20 +16,36 @@ struct Unit {
     std::vector<std::size_t> arguments;  // of the entry function
 };
 
-// Which of the entry's loops takes a family first.
-std::string unit_key(const Function& entry, Value v) {
+// Which of the entry's loops takes a family, or its shadow, first.
+std::string unit_key(const Function& entry, Value v, Value shadow) {
     if (!entry.type(v).is_family()) return "";
     for (std::size_t k = 0; k < entry.ops.size(); ++k) {
         const std::vector<Value>& operands = entry.ops[k].operands;
-        if (entry.ops[k].name == "repeat" && std::find(operands.begin(), operands.end(), v) != operands.end())
+        const auto reads = [&](Value one) {
+            return one && std::find(operands.begin(), operands.end(), one) != operands.end();
+        };
+        if (entry.ops[k].name == "repeat" && (reads(v) || reads(shadow)))
             return fmt::format("loop {}, {} layers", k, entry.type(v).count);
     }
     return fmt::format("{} members", entry.type(v).count);
 }
 
+// A cache line of each of the arenas in which the parameters' elements lie: of f32 alone, 16 elements.
+std::int64_t aligned_elements(const Module& module) {
+    std::size_t least = 4;
+    for (const Function& f : module.functions)
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo::Kind kind = f.argument_info[k].kind;
+            if (kind == ArgInfo::Kind::parameter || kind == ArgInfo::Kind::state)
+                least = std::min(least, size_of(f.type(f.arguments[k]).dtype));
+        }
+    return alignment / static_cast<std::int64_t>(least);
+}
+
 class ParameterLayout {
   public:
-    ParameterLayout(const Module& module, const Function& entry) : entry_(entry) {
+    ParameterLayout(const Module& module, const Function& entry) : entry_(entry), alignment_(aligned_elements(module)) {
+        find_shadows();
         find_adjacent(module);
         std::vector<Unit> units;
         std::map<std::string, std::size_t> by_key;
@@ -37,7 +53,7 @@ class ParameterLayout {
             const ArgInfo& info = entry.argument_info[k];
             if (info.kind != ArgInfo::Kind::parameter) continue;
             const Type& type = entry.type(entry.arguments[k]);
-            std::string key = unit_key(entry, entry.arguments[k]);
+            std::string key = unit_key(entry, entry.arguments[k], shadow_of(k));
             if (key.empty()) key = fmt::format("#{}", leader(k));
             auto found = by_key.find(key);
             if (found == by_key.end()) {
@@ -54,6 +70,25 @@ class ParameterLayout {
     const ParameterPlaces& places() const { return places_; }
 
   private:
+    void find_shadows() {
+        std::map<std::string, std::size_t> parameters;
+        for (std::size_t k = 0; k < entry_.arguments.size(); ++k)
+            if (entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
+                parameters[entry_.argument_info[k].names.front()] = k;
+        for (std::size_t k = 0; k < entry_.arguments.size(); ++k) {
+            const ArgInfo& info = entry_.argument_info[k];
+            if (info.kind != ArgInfo::Kind::state || !info.names.front().starts_with("shadow.")) continue;
+            shadows_[parameters.at(info.names.front().substr(7))] = entry_.arguments[k];
+        }
+    }
+    Value shadow_of(std::size_t k) const {
+        const auto at = shadows_.find(k);
+        return at == shadows_.end() ? Value{} : at->second;
+    }
+    std::int64_t rounded_up(std::int64_t elements) const {
+        return (elements + alignment_ - 1) / alignment_ * alignment_;
+    }
+
     // Weights of one merged product lie side by side. Seen from the entry: argument indices, in order.
     void find_adjacent(const Module& module) {
         for (const Op& op : entry_.ops) note(module, op, [](Value v) { return v; });
@@ -87,7 +122,8 @@ class ParameterLayout {
             for (Value v : values) {
                 Value at = to_entry(v);
                 for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
-                    if (entry_.arguments[k] == at && entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
+                    if (entry_.argument_info[k].kind == ArgInfo::Kind::parameter &&
+                        (entry_.arguments[k] == at || shadow_of(k) == at))
                         group.push_back(k);
             }
             // Gradients are no parameters; they follow, since they lie like their parameters.
@@ -113,18 +149,20 @@ class ParameterLayout {
         std::int64_t at = 0;
         std::vector<std::int64_t> offsets;
         for (std::size_t k : order) {
-            if (!follows_.contains(k)) at = aligned(at);
+            if (!follows_.contains(k)) at = rounded_up(at);
             offsets.push_back(at);
-            at += bytes_of(entry_.type(entry_.arguments[k]));
+            at += entry_.type(entry_.arguments[k]).elements();
         }
-        const std::int64_t stride = aligned(at);
+        const std::int64_t stride = rounded_up(at);
         for (std::size_t k = 0; k < order.size(); ++k)
-            places_.by_name[entry_.argument_info[order[k]].names.front()] = {places_.bytes + offsets[k],
+            places_.by_name[entry_.argument_info[order[k]].names.front()] = {places_.elements + offsets[k],
                                                                              unit.count > 1 ? stride : 0};
-        places_.bytes += stride * unit.count;
+        places_.elements += stride * unit.count;
     }
 
     const Function& entry_;
+    const std::int64_t alignment_;          // in elements
+    std::map<std::size_t, Value> shadows_;  // by argument: the one that is its shadow
     std::map<std::size_t, std::size_t> follows_;
     ParameterPlaces places_;
 };

@@ -30,13 +30,14 @@ inline std::int64_t bytes_of(const Type& type) {
 
 // ---- arenas of parameters, gradients and optimizer state ----
 
-// Where each parameter lies, by its first framework name; gradients and state lie at the same offsets in their arenas.
+// Where each parameter lies, by its first framework name, in elements: gradients, state and shadows lie at the same
+// elements of their arenas, whatever their types. Of f32 alone, everything is at the same bytes.
 struct ParameterPlace {
     std::int64_t offset = 0, layer_stride = 0;
 };
 struct ParameterPlaces {
     std::map<std::string, ParameterPlace> by_name;
-    std::int64_t bytes = 0;
+    std::int64_t elements = 0;
 };
 
 // Tensors of one layer lie together, layer after layer, and weights that a product takes as one lie side by side.
@@ -98,9 +99,9 @@ class FunctionPlanner {
 
     // ---- arguments and results ----
     void place_arguments();
-    Placement parameter_place(Arena arena, const std::string& name, std::int64_t base = 0) const;
+    Placement parameter_place(Arena arena, const Type& type, const std::string& name, std::int64_t before = 0) const;
     Placement entry_argument(const Type& type, const ArgInfo& info);
-    Placement state_place(const std::string& name) const;
+    Placement state_place(const Type& type, const std::string& name) const;
     void place_results();
     Placement result_place(const std::string& name);
 

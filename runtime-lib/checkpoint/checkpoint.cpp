@@ -23,6 +23,7 @@ constexpr std::int64_t checkpoint_version = 1;
 // What goes into the identity, as text: also what a person sees of it.
 std::string identity_text(const ProgramSpec& program) {
     std::string text = cat(program.optimizer, " ", optimizer_states(program).size(), "\n");
+    if (program.optimizer_dtype != DType::f32) text += cat("states ", stored_name(program.optimizer_dtype), "\n");
     for (const ParameterSpec& parameter : program.parameters) {
         text += cat(parameter.name, " ", stored_name(parameter.dtype), " ", shape_text(parameter.shape), " ",
                     parameter.trainable ? "trained" : "frozen", "\n");
@@ -37,18 +38,18 @@ std::string state_name(const std::string& state, std::string_view parameter) {
 // Every tensor of a checkpoint with its place on the device.
 std::vector<DeviceTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas) {
     std::vector<DeviceTensor> tensors;
-    const auto add = [&](std::string name, const ParameterSpec& parameter, const std::byte* arena) {
-        tensors.push_back({{std::move(name), parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}},
-                           arena + parameter.offset});
+    const auto add = [&](std::string name, const ParameterSpec& parameter, const std::byte* arena, DType dtype) {
+        tensors.push_back({{std::move(name), dtype, {parameter.shape.begin(), parameter.shape.end()}},
+                           arena + offset_in(parameter, dtype)});
     };
     for (const ParameterSpec& parameter : program.parameters)
-        add(std::string(parameter.name), parameter, arenas.parameters);
+        add(std::string(parameter.name), parameter, arenas.parameters, parameter.dtype);
     const std::vector<std::string> states = optimizer_states(program);
     for (std::size_t i = 0; i < states.size(); ++i) {
         for (const ParameterSpec& parameter : program.parameters) {
             if (!parameter.trainable) continue;
-            add(state_name(states[i], parameter.name), parameter,
-                arenas.optimizer + i * optimizer_state_bytes(program));
+            add(state_name(states[i], parameter.name), parameter, arenas.optimizer + i * optimizer_state_bytes(program),
+                program.optimizer_dtype);
         }
     }
     return tensors;

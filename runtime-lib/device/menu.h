@@ -1,6 +1,9 @@
 // The closed menu of calls that a generated program makes, beside its own kernels. One contract, a provider on each
 // device; what is saved and how it is laid out belongs to the contract, workspace and packed weights do not.
 //
+// What computes in floating point takes f32 and bf16: operands of a product, and of attention, are of one type, results
+// and bias of either; sums are taken in f32, and what is bf16 is rounded once. Log-sum-exp, loss and dloss are f32.
+//
 // All tensors are dense and row-major unless a row stride (ld_…, in elements) is given; 0 stands for "dense". Calls
 // are asynchronous on `stream`; on a CPU the compute stream is the calling thread with its OpenMP team.
 #pragma once
@@ -170,5 +173,7 @@ void scatter_add(const ScatterAdd& call, Stream& stream);
 // bytes from src to dst; the two do not overlap.
 void copy(void* dst, const void* src, std::size_t bytes, Stream& stream);
 void fill_zero(void* dst, std::size_t bytes, Stream& stream);
+// dst = src between f32 and bf16, rounded to nearest, ties to even.
+void convert(const Output& dst, const Input& src, std::int64_t elements, Stream& stream);
 
 }  // namespace thunder

@@ -75,6 +75,8 @@ class Device {
     bool is_gpu() const;
     // One line for the log: what computes, with how many threads and whose products.
     std::string describe() const;
+    // The same for products of bf16, decided when the program starts.
+    std::string describe_bf16() const;
     // What --profile found: a table, or "" where calls are not timed on this device.
     std::string profile_report() const;
 

@@ -15,11 +15,13 @@ class Stream;
 //     p *= 1 - lr * weight_decay                    (where the segment decays)
 //     m  = m + (1 - beta1) * (g - m);   v = beta2 * v + (1 - beta2) * g * g
 //     p -= lr / bias_correction1 * m / (sqrt(v) / bias_correction2_sqrt + eps)
+// Each arena is f32 or bf16, the two moments alike; what is computed is f32 and rounded where it is stored.
 struct AdamW {
-    float* parameters = nullptr;
-    const float* gradients = nullptr;
-    float* first_moments = nullptr;   // m
-    float* second_moments = nullptr;  // v
+    Output parameters{};
+    Input gradients{};
+    Output first_moments{};   // m
+    Output second_moments{};  // v
+    Output shadows{};         // the new parameters once more, as bf16 for products to read; null: there are none
     std::span<const ParameterSegment> segments;
     const StepScalars* scalars = nullptr;  // on the device
 };

@@ -3,24 +3,25 @@
 
 #include <cstdint>
 
+#include "device/types.h"
 #include "optim/step_scalars.h"
 
 namespace thunder {
 
 class Stream;
 
-// *sum = sum of gradients[i]^2 over the flat arena (its padding is zero), in double and over a fixed tree: the
-// same bits at any thread count.
-void sum_of_squares(double* sum, const float* gradients, std::int64_t elements, Stream& stream);
+// *sum = sum of gradients[i]^2 over the flat arena of f32 or bf16 (its padding is zero), in double and over a fixed
+// tree: the same bits at any thread count.
+void sum_of_squares(double* sum, const Input& gradients, std::int64_t elements, Stream& stream);
 
 // scalars->grad_norm = sqrt(sum of gradients[i]^2) and scalars->clip_factor = min(1, max_grad_norm / (grad_norm +
 // 1e-6)), as torch's clip_grad_norm_ has it; 1 where max_grad_norm is 0. The gradients are not touched: the optimizer
 // multiplies.
-void global_norm(StepScalars* scalars, const float* gradients, std::int64_t elements, Stream& stream);
+void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream);
 
 struct GlobalNorm {
     StepScalars* scalars = nullptr;
-    const float* gradients = nullptr;
+    Input gradients{};
     std::int64_t elements = 0;
 };
 inline void global_norm(const GlobalNorm& call, Stream& stream) {

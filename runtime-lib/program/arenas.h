@@ -9,6 +9,7 @@ namespace thunder {
 // arena that a program does not need is null.
 struct Arenas {
     std::byte* parameters = nullptr;
+    std::byte* shadows = nullptr;    // the parameters in bf16, as products read them
     std::byte* gradients = nullptr;  // laid out like the parameters
     std::byte* saved = nullptr;      // activations kept from forward to backward
     std::byte* scratch = nullptr;    // reused within forward and backward

@@ -15,9 +15,10 @@ struct ParameterSpec {
     std::string_view name;
     DType dtype;
     std::span<const std::int64_t> shape;
-    std::size_t offset;  // bytes into the parameter arena; gradients and optimizer state lie at the same place
-    std::size_t bytes;   // of the tensor; the next one may begin later (alignment)
-    bool trainable;      // it has a gradient
+    // bytes into the parameter arena; gradients, optimizer state and shadows lie at the same element of their arenas
+    std::size_t offset;
+    std::size_t bytes;  // of the tensor; the next one may begin later (alignment)
+    bool trainable;     // it has a gradient
     enum class Init : std::uint8_t { normal, zeros, ones } init;
     std::span<const std::string_view> aliases;  // other names it answers to (tied parameters)
     std::string_view note;  // "" or why it is not the checkpoint's tensor (what an exporter folded into it)
@@ -25,6 +26,11 @@ struct ParameterSpec {
     // every rank holds all of it.
     std::int32_t unit = -1;
 };
+
+// Where the parameter's gradient or state begins in an arena of this type, in bytes.
+inline std::size_t offset_in(const ParameterSpec& parameter, DType dtype) {
+    return parameter.offset / size_of(parameter.dtype) * size_of(dtype);
+}
 
 // A constant table that the program reads from constants.safetensors at start.
 struct ConstantSpec {

@@ -12,7 +12,7 @@
 
 namespace thunder {
 
-enum class Arena : std::uint8_t { parameters, gradients, optimizer, saved, scratch, constants, batch, count };
+enum class Arena : std::uint8_t { parameters, gradients, optimizer, saved, scratch, constants, batch, shadows, count };
 
 // A unit of parameters that are sharded together: a flat tensor in which they lie one behind the other, padded to
 // shards of equal length. A rank holds one shard of it; gathered, they are as the model reads them.
@@ -30,7 +30,9 @@ struct ProgramSpec {
     std::span<const ConstantSpec> constants;
     std::span<const InputSpec> inputs;
     std::array<std::size_t, static_cast<std::size_t>(Arena::count)> arena_bytes;
-    std::int64_t batch;   // rows of one micro-batch of one rank
+    DType gradient_dtype = DType::f32, optimizer_dtype = DType::f32;  // of the elements of these arenas
+    bool bf16 = false;                                                // products read and write bf16
+    std::int64_t batch;                                               // rows of one micro-batch of one rank
     std::int64_t tokens;  // positions in it (rows where there is no sequence)
     bool weighted_loss;   // the loss is a mean with a weight (else: averaged over micro-steps and ranks)
     std::int64_t default_grad_accum;

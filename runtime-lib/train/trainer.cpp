@@ -16,6 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
+#include "device/menu.h"
 #include "program/transfer.h"
 #include "program/weights.h"
 #include "support/clock.h"
@@ -108,8 +109,8 @@ std::string not_finite(double number) {
 
 // "memory 5.2 GB: parameters 0.4 GB, ..."
 std::string memory_text(const ProgramSpec& program) {
-    const char* const names[] = {"parameters", "gradients", "optimizer state", "saved activations", "scratch",
-                                 "constants",  "batch"};
+    const char* const names[] = {"parameters", "gradients", "optimizer state", "saved activations",
+                                 "scratch",    "constants", "batch",           "bf16 shadows"};
     std::size_t sum = 0;
     std::string parts;
     for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
@@ -159,7 +160,7 @@ struct Trainer::State {
 
     void allocate() {
         std::byte** const places[] = {&arenas.parameters, &arenas.gradients, &arenas.optimizer, &arenas.saved,
-                                      &arenas.scratch,    &arenas.constants, &arenas.batch};
+                                      &arenas.scratch,    &arenas.constants, &arenas.batch,     &arenas.shadows};
         static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
         for (std::size_t i = 0; i < std::size(places); ++i) {
             memory[i] = device.allocate(program.arena_bytes[i]);
@@ -261,6 +262,14 @@ struct Trainer::State {
             console.line(line);
     }
 
+    // Products read the parameters in bf16; from the first step on the optimizer writes these.
+    void make_shadows() {
+        const std::size_t bytes = arena_bytes(program, Arena::shadows);
+        if (bytes == 0) return;
+        convert(reinterpret_cast<bf16*>(arenas.shadows), reinterpret_cast<const float*>(arenas.parameters),
+                static_cast<std::int64_t>(bytes / sizeof(bf16)), stream);
+    }
+
     // Says where the learning rate of the steps to come is another one than the run before would have given them.
     void note_schedule() {
         if (progress.steps < 0 || progress.warmup < 0 || progress.step >= options.steps) return;
@@ -282,14 +291,16 @@ struct Trainer::State {
         saved_step = progress.step;
     }
 
-    void save_parameter_arena(const std::string& path, const std::byte* arena, bool trainable_only) {
+    void save_parameter_arena(const std::string& path, const std::byte* arena, std::optional<DType> dtype,
+                              bool trainable_only) {
         if (!is_first_rank()) return;
         std::vector<DeviceTensor> tensors;
         for (const ParameterSpec& parameter : program.parameters) {
             if (trainable_only && !parameter.trainable) continue;
-            tensors.push_back(
-                {{std::string(parameter.name), parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}},
-                 arena + parameter.offset});
+            tensors.push_back({{std::string(parameter.name),
+                                dtype.value_or(parameter.dtype),
+                                {parameter.shape.begin(), parameter.shape.end()}},
+                               arena + offset_in(parameter, dtype.value_or(parameter.dtype))});
         }
         const std::pair<std::string, std::string> metadata[] = {
             {"format", "pt"}};  // what loaders of Hugging Face look for
@@ -336,11 +347,13 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     if (s.is_first_rank()) {
         for (const std::string& path : {s.options.save, s.options.dump_gradients}) check_writable(path);
     }
+    if (program.bf16) s.console.line(cat("bf16: ", s.device.describe_bf16()));
     s.console.line(memory_text(program));
     const auto& sizes = program.arena_bytes;
     s.device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program));
     s.allocate();
     s.start();
+    s.make_shadows();
     if (s.options.seed != options.seed) s.source = make_batch_source(program, s.options, s.cut);
     s.console.line(cat(s.source->describe(), "; ", s.cut.global_rows(), " rows a step"));
     s.first_step = s.reported = s.progress.step;
@@ -421,7 +434,7 @@ void Trainer::gradients_are_ready() {
     State& s = *state_;
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
     s.check_weight(s.read_scalars());
-    s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, true);
+    s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, true);
 }
 
 void Trainer::end_step() {
@@ -448,7 +461,7 @@ int Trainer::finish() {
     }
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (!s.options.save.empty()) {
-        s.save_parameter_arena(s.options.save, s.arenas.parameters, false);
+        s.save_parameter_arena(s.options.save, s.arenas.parameters, std::nullopt, false);
         s.console.line(cat("parameters in ", s.options.save));
     }
     return 0;

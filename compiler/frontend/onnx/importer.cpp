@@ -108,7 +108,12 @@ DType Importer::dtype(std::int32_t data_type, const std::string& what) {
         const char* stored = data_type == onnx::TensorProto::DOUBLE     ? "float64"
                              : data_type == onnx::TensorProto::BFLOAT16 ? "bfloat16"
                                                                         : "float16";
-        report_.warning("precision", what, fmt::format("is {}: computed in float32", stored));
+        const bool bf16 = data_type == onnx::TensorProto::BFLOAT16 && options_.transform == Transform::train &&
+                          options_.dtype != "f32";
+        if (bf16)
+            report_.done("precision", what, "is bfloat16: so are products, and the parameters once more in float32");
+        else
+            report_.warning("precision", what, fmt::format("is {}: computed in float32", stored));
     }
     return *dtype;
 }

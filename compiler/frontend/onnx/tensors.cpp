@@ -286,6 +286,7 @@ Tensor TensorReader::tensor(const TensorProto& tensor) const {
 std::shared_ptr<const WeightSource> TensorReader::source(const TensorProto& tensor) const {
     auto source = std::make_shared<WeightSource>();
     source->type = type(tensor);
+    source->bf16 = tensor.data_type() == TensorProto::BFLOAT16;
     if (is_external(tensor)) {
         const std::string location = external(tensor).location;
         auto known = exists_.find(location);

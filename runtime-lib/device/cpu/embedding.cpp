@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/cpu/bf16.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/parallel.h"
@@ -26,14 +27,14 @@ std::int64_t column_grain(std::int64_t rows) {
 }
 
 // y[index[i], :] += x[i, :] for rows i in order.
-template <typename Id>
-void scatter_rows(float* y, const float* x, const Id* index, std::int64_t rows, std::int64_t width) {
+template <typename T, typename Id>
+void scatter_rows(float* y, const T* x, const Id* index, std::int64_t rows, std::int64_t width) {
     parallel_for(width, column_grain(rows), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = 0; i < rows; ++i) {
             float* out = y + static_cast<std::int64_t>(index[i]) * width;
-            const float* in = x + i * width;
+            const T* in = x + i * width;
 #pragma omp simd
-            for (std::int64_t c = begin; c < end; ++c) out[c] += in[c];
+            for (std::int64_t c = begin; c < end; ++c) out[c] += to_float(in[c]);
         }
     });
 }
@@ -42,13 +43,16 @@ void scatter_rows(float* y, const float* x, const Id* index, std::int64_t rows, 
 
 void embedding_forward(const EmbeddingForward& call, Stream&) {
     constexpr const char* name = "embedding_forward";
-    float* y = f32(name, "y", call.y);
-    const float* weight = f32(name, "weight", call.weight);
+    require_float(name, "weight", call.weight);
+    require_dtype(name, "y", call.y, call.weight.dtype);
+    const std::size_t bytes = static_cast<std::size_t>(call.width) * size_of(call.y.dtype);
+    auto* y = static_cast<std::byte*>(call.y.data);
+    const auto* weight = static_cast<const std::byte*>(call.weight.data);
     with_ids(name, "ids", call.ids, [&](const auto* ids) {
         parallel_rows(call.rows, call.width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
-                std::memcpy(y + i * call.width, weight + static_cast<std::int64_t>(ids[i]) * call.width,
-                            static_cast<std::size_t>(call.width) * sizeof(float));
+                std::memcpy(y + static_cast<std::size_t>(i) * bytes, weight + static_cast<std::size_t>(ids[i]) * bytes,
+                            bytes);
             }
         });
     });
@@ -56,12 +60,21 @@ void embedding_forward(const EmbeddingForward& call, Stream&) {
 
 void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     constexpr const char* name = "embedding_backward";
-    float* dweight = f32(name, "dweight", call.dweight);
-    const float* dy = f32(name, "dy", call.dy);
+    require_float(name, "dweight", call.dweight);
+    const std::int64_t elements = call.entries * call.width;
+    // A gradient in bf16 is summed in f32 and rounded once.
+    const bool rounded = call.dweight.dtype == DType::bf16;
+    auto* sums = static_cast<float*>(call.dweight.data);
+    if (rounded) sums = reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(elements) * sizeof(float)));
     if (call.gradient == Gradient::overwrite) {
-        fill_zero(dweight, static_cast<std::size_t>(call.entries * call.width) * sizeof(float), stream);
+        fill_zero(sums, static_cast<std::size_t>(elements) * sizeof(float), stream);
+    } else if (rounded) {
+        convert(sums, as_input(call.dweight), elements, stream);
     }
-    with_ids(name, "ids", call.ids, [&](const auto* ids) { scatter_rows(dweight, dy, ids, call.rows, call.width); });
+    with_ids(name, "ids", call.ids, [&](const auto* ids) {
+        with_elements(name, "dy", call.dy, [&](const auto* dy) { scatter_rows(sums, dy, ids, call.rows, call.width); });
+    });
+    if (rounded) convert(call.dweight, sums, elements, stream);
 }
 
 void gather(const Gather& call, Stream&) {

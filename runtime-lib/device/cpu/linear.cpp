@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "device/cpu/activations.h"
+#include "device/cpu/bf16.h"
 #include "device/cpu/products.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
@@ -18,6 +19,14 @@ bool provider_product(const Product& product, Stream& stream) {
     return onednn::product(product, stream);
 #else
     return reference::product(product, stream);
+#endif
+}
+
+bool native_bf16() {
+#ifdef THUNDER_PRODUCTS_ONEDNN
+    return onednn::native_bf16();
+#else
+    return false;
 #endif
 }
 
@@ -47,41 +56,9 @@ void epilogue_rows(float* c, std::int64_t ld_c, const float* source, std::int64_
     });
 }
 
-// The product with whatever epilogue it has, by the provider as a whole or by the provider and a kernel.
-// `residual_in_c`: the residual is what c holds before.
-void run(Product product, bool residual_in_c, Stream& stream) {
-    if (residual_in_c) {
-        // c += act(..) is the same sum
-        product.residual = nullptr;
-        product.accumulate = true;
-    }
-    if (provider_product(product, stream)) return;
-    Product plain = product;
-    plain.bias = nullptr;
-    plain.activation = Activation::none;
-    plain.residual = nullptr;
-    plain.accumulate = false;
-    if (product.accumulate) {
-        // what c holds is still needed: the product goes elsewhere first
-        plain.c =
-            reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(product.m * product.n) * sizeof(float)));
-        plain.ld_c = product.n;
-    }
-    provider_product(plain, stream);
-    apply_epilogue(product.c, product.ld_c, plain.c, plain.ld_c, product.bias, product.activation,
-                   product.accumulate ? product.c : product.residual,
-                   product.accumulate ? product.ld_c : product.ld_residual, product.m, product.n);
-    if (product.accumulate && product.residual != nullptr) {
-        apply_epilogue(product.c, product.ld_c, product.residual, product.ld_residual, nullptr, Activation::none,
-                       product.c, product.ld_c, product.m, product.n);
-    }
-}
-
-}  // namespace
-
-void apply_epilogue(float* c, std::int64_t ld_c, const float* source, std::int64_t ld_source, const float* bias,
-                    Activation activation, const float* residual, std::int64_t ld_residual, std::int64_t rows,
-                    std::int64_t columns) {
+void apply_f32_epilogue(float* c, std::int64_t ld_c, const float* source, std::int64_t ld_source, const float* bias,
+                        Activation activation, const float* residual, std::int64_t ld_residual, std::int64_t rows,
+                        std::int64_t columns) {
     const auto with = [&](auto f) {
         epilogue_rows(c, ld_c, source, ld_source, bias, residual, ld_residual, rows, columns, f);
     };
@@ -95,6 +72,129 @@ void apply_epilogue(float* c, std::int64_t ld_c, const float* source, std::int64
     }
 }
 
+// A matrix of each of the batch, dense, in f32.
+Input widened(const Input& from, std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t ld,
+              std::int64_t stride, float* to) {
+    parallel_rows(batch * rows, columns, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+            load_elements(to + i * columns, from, i / rows * stride + i % rows * ld, columns);
+    });
+    return static_cast<const float*>(to);
+}
+
+// Operands of bf16 where the library has no products for them: their f32 copies are multiplied. The workspace holds
+// these, and c as f32 where it is to be rounded or to get more than the product.
+void run_widened(const Product& product, Stream& stream) {
+    const std::int64_t copies_a = product.stride_a == 0 ? 1 : product.batch;
+    const std::int64_t copies_b = product.stride_b == 0 ? 1 : product.batch;
+    const bool whole = product.c.dtype == DType::f32 && !product.bias && !product.residual &&
+                       product.activation == Activation::none;  // `accumulate` it does itself
+    const std::int64_t a_size = copies_a * product.m * product.k, b_size = copies_b * product.k * product.n;
+    const std::int64_t c_size = whole ? 0 : product.batch * product.m * product.n;
+    auto* memory =
+        reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(a_size + b_size + c_size) * sizeof(float)));
+    Product wide = product;
+    const std::int64_t a_rows = product.transpose_a ? product.k : product.m;
+    const std::int64_t b_rows = product.transpose_b ? product.n : product.k;
+    wide.ld_a = product.m * product.k / a_rows;
+    wide.ld_b = product.k * product.n / b_rows;
+    wide.a = widened(product.a, copies_a, a_rows, wide.ld_a, product.ld_a, product.stride_a, memory);
+    wide.b = widened(product.b, copies_b, b_rows, wide.ld_b, product.ld_b, product.stride_b, memory + a_size);
+    wide.stride_a = copies_a == 1 ? 0 : product.m * product.k;
+    wide.stride_b = copies_b == 1 ? 0 : product.k * product.n;
+    if (whole) {
+        provider_product(wide, stream);
+        return;
+    }
+    float* c = memory + a_size + b_size;
+    wide.c = c;
+    wide.ld_c = product.n;
+    wide.stride_c = product.m * product.n;
+    wide.bias = wide.residual = {};
+    wide.activation = Activation::none;
+    wide.accumulate = false;
+    provider_product(wide, stream);
+    for (std::int64_t i = 0; i < product.batch; ++i) {
+        const Output out = advanced(product.c, i * product.stride_c);
+        const Input before = as_input(out);
+        apply_epilogue(out, product.ld_c, static_cast<const float*>(c + i * wide.stride_c), product.n, product.bias,
+                       product.activation, product.accumulate ? before : product.residual,
+                       product.accumulate ? product.ld_c : product.ld_residual, product.m, product.n);
+    }
+}
+
+void require_floats(const char* call, const Input& a, const Input& b, const Output& c) {
+    require_float(call, "an operand", a);
+    require_dtype(call, "an operand", b, a.dtype);
+    require_float(call, "the result", c);
+}
+
+// The product with whatever epilogue it has, by the provider as a whole or by the provider and a kernel.
+// `residual_in_c`: the residual is what c holds before.
+void run(Product product, bool residual_in_c, Stream& stream) {
+    if (residual_in_c) {
+        // c += act(..) is the same sum
+        product.residual = {};
+        product.accumulate = true;
+    }
+    const Input before = as_input(product.c);
+    if (product.a.dtype == DType::bf16 && !native_bf16()) {
+        run_widened(product, stream);
+    } else if (provider_product(product, stream)) {
+        return;
+    } else {
+        Product plain = product;
+        plain.bias = {};
+        plain.activation = Activation::none;
+        plain.residual = {};
+        plain.accumulate = false;
+        if (product.accumulate || product.c.dtype == DType::bf16) {
+            // what c holds is still needed, or the sum would be rounded twice: the product goes elsewhere first
+            plain.c = reinterpret_cast<float*>(
+                stream.workspace(static_cast<std::size_t>(product.m * product.n) * sizeof(float)));
+            plain.ld_c = product.n;
+        }
+        provider_product(plain, stream);
+        apply_epilogue(product.c, product.ld_c, as_input(plain.c), plain.ld_c, product.bias, product.activation,
+                       product.accumulate ? before : product.residual,
+                       product.accumulate ? product.ld_c : product.ld_residual, product.m, product.n);
+    }
+    if (product.accumulate && product.residual) {
+        apply_epilogue(product.c, product.ld_c, product.residual, product.ld_residual, {}, Activation::none, before,
+                       product.ld_c, product.m, product.n);
+    }
+}
+
+}  // namespace
+
+void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std::int64_t ld_source, const Input& bias,
+                    Activation activation, const Input& residual, std::int64_t ld_residual, std::int64_t rows,
+                    std::int64_t columns) {
+    if (c.dtype == DType::f32 && source.dtype == DType::f32 && bias.dtype == DType::f32 &&
+        residual.dtype == DType::f32) {
+        apply_f32_epilogue(static_cast<float*>(c.data), ld_c, static_cast<const float*>(source.data), ld_source,
+                           static_cast<const float*>(bias.data), activation, static_cast<const float*>(residual.data),
+                           ld_residual, rows, columns);
+        return;
+    }
+    // A piece of a row at a time, as f32.
+    constexpr std::int64_t piece = 256;
+    parallel_rows(rows, columns, [&](std::int64_t begin, std::int64_t end) {
+        float made[piece], added[piece], biases[piece];
+        for (std::int64_t i = begin; i < end; ++i) {
+            for (std::int64_t j = 0; j < columns; j += piece) {
+                const std::int64_t n = std::min(piece, columns - j);
+                load_elements(made, source, i * ld_source + j, n);
+                if (bias) load_elements(biases, bias, j, n);
+                if (residual) load_elements(added, residual, i * ld_residual + j, n);
+                apply_f32_epilogue(made, n, made, n, bias ? biases : nullptr, activation, residual ? added : nullptr, n,
+                                   1, n);
+                store_elements(c, i * ld_c + j, made, n);
+            }
+        }
+    });
+}
+
 std::string products_provider() {
 #ifdef THUNDER_PRODUCTS_ONEDNN
     return onednn::version();
@@ -103,18 +203,24 @@ std::string products_provider() {
 #endif
 }
 
+std::string bf16_provider() {
+    return native_bf16() ? "native products" : "f32 arithmetic, the CPU has no products of bf16";
+}
+
 void linear_forward(const LinearForward& call, Stream& stream) {
     if (call.rows <= 0 || call.out <= 0) return;
     constexpr const char* name = "linear_forward";
-    float* y = f32(name, "y", call.y);
-    float* pre = f32(name, "pre_activation", call.pre_activation);
-    Product product{.c = y,
-                    .a = f32(name, "x", call.x),
-                    .b = f32(name, "weight", call.weight),
+    require_floats(name, call.x, call.weight, call.y);
+    require_float(name, "pre_activation", call.pre_activation);
+    require_float(name, "bias", call.bias);
+    require_float(name, "residual", call.residual);
+    Product product{.c = call.y,
+                    .a = call.x,
+                    .b = call.weight,
                     .transpose_b = true,
-                    .bias = f32(name, "bias", call.bias),
+                    .bias = call.bias,
                     .activation = call.activation,
-                    .residual = f32(name, "residual", call.residual),
+                    .residual = call.residual,
                     .m = call.rows,
                     .n = call.out,
                     .k = call.in,
@@ -122,31 +228,32 @@ void linear_forward(const LinearForward& call, Stream& stream) {
                     .ld_b = call.in,
                     .ld_c = or_dense(call.ld_y, call.out),
                     .ld_residual = or_dense(call.ld_residual, call.out)};
-    if (pre != nullptr) {
+    if (call.pre_activation) {
         // the product ends in pre_activation; one pass over it gives y
-        const float* residual = product.residual;
+        const Input residual = product.residual;
         const std::int64_t ld_y = product.ld_c;
-        product.c = pre;
+        product.c = call.pre_activation;
         product.ld_c = call.out;
         product.activation = Activation::none;
-        product.residual = nullptr;
+        product.residual = {};
         run(product, false, stream);
-        apply_epilogue(y, ld_y, pre, call.out, nullptr, call.activation, residual, product.ld_residual, call.rows,
-                       call.out);
+        apply_epilogue(call.y, ld_y, as_input(call.pre_activation), call.out, {}, call.activation, residual,
+                       product.ld_residual, call.rows, call.out);
         return;
     }
-    run(product, product.residual == y && product.ld_residual == product.ld_c, stream);
+    run(product, product.residual.data == call.y.data && product.ld_residual == product.ld_c, stream);
 }
 
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
     if (call.rows <= 0 || call.in <= 0) return;
     constexpr const char* name = "linear_backward_input";
-    float* dx = f32(name, "dx", call.dx);
-    Product product{.c = dx,
-                    .a = f32(name, "dy", call.dy),
-                    .b = f32(name, "weight", call.weight),
+    require_floats(name, call.dy, call.weight, call.dx);
+    require_float(name, "residual", call.residual);
+    Product product{.c = call.dx,
+                    .a = call.dy,
+                    .b = call.weight,
                     .accumulate = call.gradient == Gradient::add,
-                    .residual = f32(name, "residual", call.residual),
+                    .residual = call.residual,
                     .m = call.rows,
                     .n = call.in,
                     .k = call.out,
@@ -154,10 +261,11 @@ void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
                     .ld_b = call.in,
                     .ld_c = or_dense(call.ld_dx, call.in),
                     .ld_residual = or_dense(call.ld_residual, call.in)};
-    const bool same = product.residual == dx;
+    const bool same = product.residual.data == call.dx.data;
     if (same && product.accumulate) {
         // dx + (dy W + dx): the residual counts twice
-        apply_epilogue(dx, product.ld_c, dx, product.ld_c, nullptr, Activation::none, dx, product.ld_c, call.rows,
+        const Input dx = as_input(call.dx);
+        apply_epilogue(call.dx, product.ld_c, dx, product.ld_c, {}, Activation::none, dx, product.ld_c, call.rows,
                        call.in);
     }
     run(product, same, stream);
@@ -167,12 +275,13 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
     if (call.out <= 0) return;
     constexpr const char* name = "linear_backward_weight";
     const bool add = call.gradient == Gradient::add;
-    const float* dy = f32(name, "dy", call.dy);
+    require_float(name, "dy", call.dy);
     const std::int64_t ld_dy = or_dense(call.ld_dy, call.out);
     if (call.dweight && call.in > 0) {
-        run({.c = f32(name, "dweight", call.dweight),
-             .a = dy,
-             .b = f32(name, "x", call.x),
+        require_floats(name, call.dy, call.x, call.dweight);
+        run({.c = call.dweight,
+             .a = call.dy,
+             .b = call.x,
              .transpose_a = true,
              .accumulate = add,
              .m = call.out,
@@ -183,26 +292,30 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
              .ld_c = call.in},
             false, stream);
     }
-    if (float* dbias = f32(name, "dbias", call.dbias)) {
-        column_reduction(
-            call.rows, call.out, stream,
-            [&](std::int64_t begin, std::int64_t end, float* partial) {
-                for (std::int64_t i = begin; i < end; ++i) {
-                    const float* row = dy + i * ld_dy;
+    if (!call.dbias) return;
+    with_elements(name, "dbias", call.dbias, [&](auto* dbias) {
+        with_elements(name, "dy", call.dy, [&](const auto* dy) {
+            column_reduction(
+                call.rows, call.out, stream,
+                [&](std::int64_t begin, std::int64_t end, float* partial) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                        const auto* row = dy + i * ld_dy;
 #pragma omp simd
-                    for (std::int64_t j = 0; j < call.out; ++j) partial[j] += row[j];
-                }
-            },
-            [&](std::int64_t j, float sum) { dbias[j] = add ? dbias[j] + sum : sum; });
-    }
+                        for (std::int64_t j = 0; j < call.out; ++j) partial[j] += to_float(row[j]);
+                    }
+                },
+                [&](std::int64_t j, float sum) { store(dbias[j], add ? to_float(dbias[j]) + sum : sum); });
+        });
+    });
 }
 
 void matmul(const Matmul& call, Stream& stream) {
     if (call.batch <= 0 || call.m <= 0 || call.n <= 0) return;
     constexpr const char* name = "matmul";
-    run({.c = f32(name, "c", call.c),
-         .a = f32(name, "a", call.a),
-         .b = f32(name, "b", call.b),
+    require_floats(name, call.a, call.b, call.c);
+    run({.c = call.c,
+         .a = call.a,
+         .b = call.b,
          .transpose_a = call.transpose_a,
          .transpose_b = call.transpose_b,
          .accumulate = call.gradient == Gradient::add,

@@ -3,12 +3,17 @@
 #include <algorithm>
 
 #include "device/cpu/products.h"
+#include "device/cpu/require.h"
 #include "device/parallel.h"
 
 namespace thunder::reference {
 
 bool product(const Product& call, Stream&) {
-    if (call.bias != nullptr || call.activation != Activation::none || call.residual != nullptr) return false;
+    if (call.bias || call.activation != Activation::none || call.residual) return false;
+    constexpr const char* name = "a product in plain loops";
+    const float* all_a = f32(name, "a", call.a);
+    const float* all_b = f32(name, "b", call.b);
+    float* all_c = f32(name, "c", call.c);
     // Columns in tiles whose sums fit on the stack: nothing may throw in a parallel region, so nothing is allocated
     // there.
     constexpr std::int64_t tile = 512;
@@ -17,12 +22,12 @@ bool product(const Product& call, Stream&) {
         double sums[tile];
         for (std::int64_t row = begin; row < end; ++row) {
             const std::int64_t batch = row / call.m, i = row % call.m;
-            const float* a = call.a + batch * call.stride_a + i * (call.transpose_a ? 1 : call.ld_a);
+            const float* a = all_a + batch * call.stride_a + i * (call.transpose_a ? 1 : call.ld_a);
             const std::int64_t step = call.transpose_a ? call.ld_a : 1;
             for (std::int64_t first = 0; first < call.n; first += tile) {
                 const std::int64_t n = std::min(tile, call.n - first);
-                const float* b = call.b + batch * call.stride_b + first * (call.transpose_b ? call.ld_b : 1);
-                float* c = call.c + batch * call.stride_c + i * call.ld_c + first;
+                const float* b = all_b + batch * call.stride_b + first * (call.transpose_b ? call.ld_b : 1);
+                float* c = all_c + batch * call.stride_c + i * call.ld_c + first;
                 std::fill(sums, sums + n, 0.0);
                 if (call.transpose_b) {
                     for (std::int64_t j = 0; j < n; ++j) {

@@ -116,6 +116,10 @@ std::string Device::describe() const {
     return text + ", products: " + products_provider();
 }
 
+std::string Device::describe_bf16() const {
+    return bf16_provider();
+}
+
 struct Event::Native {
     std::atomic<std::uint64_t> issued{0};
     std::atomic<std::uint64_t> completed{0};

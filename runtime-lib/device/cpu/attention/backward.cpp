@@ -12,6 +12,7 @@
 
 #include "device/cpu/attention/padding.h"
 #include "device/cpu/attention/scores.h"
+#include "device/cpu/bf16.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/stream.h"
@@ -119,18 +120,19 @@ void zero_position(const Heads<float>& x, std::int64_t position, std::int64_t he
 void attention_backward(const AttentionBackward& call, Stream& stream) {
     if (call.B <= 0 || call.T <= 0) return;
     constexpr const char* name = "attention_backward";
-    for (const auto& [what, tensor] : {std::pair{"dq", call.dq}, {"dk", call.dk}, {"dv", call.dv}})
-        f32(name, what, tensor);
-    for (const auto& [what, tensor] : {std::pair{"dout", call.dout},
-                                       {"q", call.q},
-                                       {"k", call.k},
-                                       {"v", call.v},
-                                       {"out", call.out},
-                                       {"lse", call.lse}}) {
-        f32(name, what, tensor);
+    bool rounded = false;
+    for (const auto& [what, tensor] : {std::pair{"dq", call.dq}, {"dk", call.dk}, {"dv", call.dv}}) {
+        require_float(name, what, tensor);
+        rounded = rounded || tensor.dtype == DType::bf16;
     }
+    for (const auto& [what, tensor] :
+         {std::pair{"dout", call.dout}, {"q", call.q}, {"k", call.k}, {"v", call.v}, {"out", call.out}}) {
+        require_float(name, what, tensor);
+        rounded = rounded || tensor.dtype == DType::bf16;
+    }
+    f32(name, "lse", call.lse);
     require_dtype(name, "padding", call.padding, DType::boolean);
-    if (call.HS % tile::lanes != 0) return attention_backward_padded(call, stream);
+    if (call.HS % tile::lanes != 0 || rounded) return attention_backward_padded(call, stream);
 
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), rows = tile::round_up(B * NH * T, 16),

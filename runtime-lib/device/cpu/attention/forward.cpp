@@ -9,6 +9,7 @@
 
 #include "device/cpu/attention/padding.h"
 #include "device/cpu/attention/scores.h"
+#include "device/cpu/bf16.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/stream.h"
@@ -101,13 +102,15 @@ void query_block_forward(const Problem& p, std::int64_t b, std::int64_t h, std::
 void attention_forward(const AttentionForward& call, Stream& stream) {
     if (call.B <= 0 || call.T <= 0) return;
     constexpr const char* name = "attention_forward";
-    f32(name, "out", call.out);
-    f32(name, "q", call.q);
-    f32(name, "k", call.k);
-    f32(name, "v", call.v);
+    require_float(name, "out", call.out);
+    require_float(name, "q", call.q);
+    require_float(name, "k", call.k);
+    require_float(name, "v", call.v);
     float* lse = f32(name, "lse", call.lse);
     require_dtype(name, "padding", call.padding, DType::boolean);
-    if (call.HS % tile::lanes != 0) return attention_forward_padded(call, stream);
+    const bool rounded = call.out.dtype == DType::bf16 || call.q.dtype == DType::bf16 || call.k.dtype == DType::bf16 ||
+                         call.v.dtype == DType::bf16;
+    if (call.HS % tile::lanes != 0 || rounded) return attention_forward_padded(call, stream);
 
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), own = tile::round_up(own_elements(HS), 16);

@@ -1,8 +1,9 @@
 #include "device/cpu/attention/padding.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "device/cpu/attention/tile.h"
+#include "device/cpu/bf16.h"
 #include "device/cpu/require.h"
 #include "device/parallel.h"
 
@@ -18,10 +19,18 @@ struct Copies {
 
     const float* in(const Input& from, std::int64_t positions, std::int64_t heads, std::int64_t ld) {
         float* to = take(positions * heads);
-        const auto* source = static_cast<const float*>(from.data);
         parallel_rows(positions, heads * wide, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i)
-                tile::pack_rows(to + i * heads * wide, wide, source + i * ld, HS, heads, HS);
+            for (std::int64_t i = begin; i < end; ++i) {
+                float* position = to + i * heads * wide;
+                if (from.dtype == DType::f32) {
+                    tile::pack_rows(position, wide, static_cast<const float*>(from.data) + i * ld, HS, heads, HS);
+                    continue;
+                }
+                for (std::int64_t h = 0; h < heads; ++h) {
+                    load_elements(position + h * wide, from, i * ld + h * HS, HS);
+                    std::fill(position + h * wide + HS, position + (h + 1) * wide, 0.0F);
+                }
+            }
         });
         return to;
     }
@@ -31,12 +40,10 @@ struct Copies {
         return to;
     }
     void out(const Output& to, const float* from, std::int64_t positions, std::int64_t heads, std::int64_t ld) const {
-        auto* target = static_cast<float*>(to.data);
         parallel_rows(positions, heads * wide, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 for (std::int64_t h = 0; h < heads; ++h) {
-                    std::memcpy(target + i * ld + h * HS, from + (i * heads + h) * wide,
-                                static_cast<std::size_t>(HS) * sizeof(float));
+                    store_elements(to, i * ld + h * HS, from + (i * heads + h) * wide, HS);
                 }
             }
         });

@@ -1,0 +1,218 @@
+#include "compiler/transforms/lower_precision.h"
+
+#include "compiler/support/error.h"
+#include "tests/transforms/equal_programs.h"
+
+namespace thunderc {
+namespace {
+
+using testing::functions_of;
+using testing::module_of;
+
+constexpr PrecisionOptions bf16_options = {.compute = DType::bf16};
+
+std::string lowered(const std::string& text, const PrecisionOptions& options = bf16_options, Report* report = nullptr) {
+    Report own;
+    const Module m = lower_precision(module_of(text), options, report == nullptr ? own : *report);
+    verify(m);
+    return functions_of(m);
+}
+
+std::string as_printed(const std::string& text) {
+    return functions_of(module_of(text));
+}
+
+// What follows forward_backward in every test that is not about it.
+const std::string update_before = R"(
+func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %norm "grad_norm") {
+  %norm = global_norm(%g) : f32[]
+  %clip = clip_factor(%norm, %max_grad_norm) : f32[]
+  %w_after = sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {momentum = false} : f32[4,4]
+})";
+const std::string update_after = R"(
+func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all", %shadow_w: bf16[4,4] state "shadow.w") -> (%w_after "w", %norm "grad_norm", %shadow_w_after "shadow_w") {
+  %norm = global_norm(%g) : f32[]
+  %clip = clip_factor(%norm, %max_grad_norm) : f32[]
+  %w_after, %shadow_w_after = sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {momentum = false, shadows = true} : f32[4,4], bf16[4,4]
+})";
+
+const std::string layer = R"(
+func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum") -> (%g_after "g", %loss_sum_after "loss_sum") {
+  %y = linear(%x, %w) : f32[2,4]
+  %a = relu(%y) : f32[2,4]
+  %squares = mul(%a, %a) : f32[2,4]
+  %loss = reduce_sum(%squares) {axes = [0, 1], keep_dims = false} : f32[]
+  %da = mul(%a, %dloss) : f32[2,4]
+  %dw = linear_backward_weight(%da, %x) : f32[4,4]
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
+  %loss_sum_after = add(%loss_sum, %loss) : f32[]
+})";
+
+TEST(LowerPrecision, ProductsReadShadowsAndSumsStayF32) {
+    Report report;
+    EXPECT_EQ(lowered(layer + "\n" + update_before, bf16_options, &report), as_printed(R"(
+func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w") -> (%g_after "g", %loss_sum_after "loss_sum") {
+  %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
+  %y = linear(%x_1, %shadow_w) : bf16[2,4]
+  %a = relu(%y) : bf16[2,4]
+  %squares = mul(%a, %a) : bf16[2,4]
+  %squares_1 = cast(%squares) {dtype = f32} : f32[2,4]
+  %loss = reduce_sum(%squares_1) {axes = [0, 1], keep_dims = false} : f32[]
+  %dloss_1 = cast(%dloss) {dtype = bf16} : bf16[]
+  %da = mul(%a, %dloss_1) : bf16[2,4]
+  %dw = linear_backward_weight(%da, %x_1) {dtype = f32} : f32[4,4]
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
+  %loss_sum_after = add(%loss_sum, %loss) : f32[]
+}
+)" + update_after));
+    std::string said;
+    for (const Note& note : report.notes) said += note.what + ": " + note.text + "\n";
+    EXPECT_EQ(said,
+              "linear: bf16\nreduce_sum: f32: a reduction of many terms\n"
+              "linear_backward_weight: bf16, its result f32: a gradient of parameters\n");
+}
+
+TEST(LowerPrecision, NothingIsChangedInF32) {
+    EXPECT_EQ(lowered(layer + "\n" + update_before, {}), as_printed(layer + "\n" + update_before));
+}
+
+TEST(LowerPrecision, WithoutMastersParametersAreBf16AndSoIsWhatIsAsked) {
+    EXPECT_EQ(lowered(layer + "\n" + update_before,
+                      {.compute = DType::bf16, .master = false, .gradient = DType::bf16, .optimizer = DType::bf16}),
+              as_printed(R"(
+func @forward_backward(%x: f32[2,4] input "x", %w: bf16[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: bf16[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum") -> (%g_after "g", %loss_sum_after "loss_sum") {
+  %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
+  %y = linear(%x_1, %w) : bf16[2,4]
+  %a = relu(%y) : bf16[2,4]
+  %squares = mul(%a, %a) : bf16[2,4]
+  %squares_1 = cast(%squares) {dtype = f32} : f32[2,4]
+  %loss = reduce_sum(%squares_1) {axes = [0, 1], keep_dims = false} : f32[]
+  %dloss_1 = cast(%dloss) {dtype = bf16} : bf16[]
+  %da = mul(%a, %dloss_1) : bf16[2,4]
+  %dw = linear_backward_weight(%da, %x_1) : bf16[4,4]
+  %g_after = accumulate_gradient(%g, %dw, %first) : bf16[4,4]
+  %loss_sum_after = add(%loss_sum, %loss) : f32[]
+}
+
+func @update(%w: bf16[4,4] parameter "w", %g: bf16[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %norm "grad_norm") {
+  %norm = global_norm(%g) : f32[]
+  %clip = clip_factor(%norm, %max_grad_norm) : f32[]
+  %w_after = sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {momentum = false} : bf16[4,4]
+})"));
+}
+
+std::string entry(const std::string& arguments, const std::string& results, const std::string& body,
+                  const std::string& others = "") {
+    return "func @forward_backward(" + arguments + ") -> (" + results + ") {" + body + "}\n" + others;
+}
+
+TEST(LowerPrecision, NormsReadTheirMasterAndKeepTheirStatistics) {
+    const std::string before = entry(
+        R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum")",
+        R"(%rstd "rstd", %p "p", %loss_sum "loss_sum")", R"(
+  %h = linear(%x, %w) : f32[2,4]
+  %y, %rstd = rms_norm(%h, %norm) {eps = 1e-05} : f32[2,4], f32[2]
+  %p = softmax(%y) {axis = 1} : f32[2,4]
+)",
+        update_before);
+    EXPECT_EQ(
+        lowered(before),
+        as_printed(entry(
+            R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w")",
+            R"(%rstd "rstd", %p "p", %loss_sum "loss_sum")", R"(
+  %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
+  %h = linear(%x_1, %shadow_w) : bf16[2,4]
+  %y, %rstd = rms_norm(%h, %norm) {eps = 1e-05} : bf16[2,4], f32[2]
+  %y_1 = cast(%y) {dtype = f32} : f32[2,4]
+  %p_1 = softmax(%y_1) {axis = 1} : f32[2,4]
+  %p = cast(%p_1) {dtype = bf16} : bf16[2,4]
+)",
+            update_after)));
+}
+
+TEST(LowerPrecision, AnglesOfPositionsStayF32) {
+    const std::string text = entry(
+        R"(%positions: f32[8,1] input "positions", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum")",
+        R"(%cos "cos", %loss_sum "loss_sum")", R"(
+  %frequencies = constant() {value = <f32[1,4] splat 0.25>} : f32[1,4]
+  %angles = matmul(%positions, %frequencies) {transpose_a = false, transpose_b = false} : f32[8,4]
+  %cos = cos(%angles) : f32[8,4]
+)");
+    EXPECT_EQ(lowered(text + update_before), as_printed(text + update_after));
+}
+
+TEST(LowerPrecision, ALoopCarriesBf16AndTakesShadowsOfWhatProductsRead) {
+    EXPECT_EQ(
+        lowered(entry(
+            R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum")",
+            R"(%y "y", %loss_sum "loss_sum")", R"(
+  %y, %saved = repeat(%x, %norm, %w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[2,4], 3 x f32[2,4]
+)",
+            R"(
+func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
+  %h = mul(%x, %norm) : f32[2,4]
+  %u = linear(%h, %w) : f32[2,4]
+  %y = add(%x, %u) : f32[2,4]
+}
+)" + update_before)),
+        as_printed(entry(
+            R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum", %shadow_w: 3 x bf16[4,4] state "shadow.w.{0..2}")",
+            R"(%y "y", %loss_sum "loss_sum")", R"(
+  %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
+  %y, %saved = repeat(%x_1, %norm, %shadow_w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : bf16[2,4], 3 x bf16[2,4]
+)",
+            update_after + R"(
+
+func @layer(%x: bf16[2,4], %norm: f32[4], %w: bf16[4,4]) -> (%y, %h) {
+  %norm_1 = cast(%norm) {dtype = bf16} : bf16[4]
+  %h = mul(%x, %norm_1) : bf16[2,4]
+  %u = linear(%h, %w) : bf16[2,4]
+  %y = add(%x, %u) : bf16[2,4]
+})")));
+}
+
+TEST(LowerPrecision, AGradientThatLayersAddUpIsF32AllTheWay) {
+    EXPECT_EQ(
+        lowered(entry(
+            R"(%dx: f32[2,4] input "dx", %w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum")",
+            R"(%g_after "g", %loss_sum "loss_sum")", R"(
+  %zero = constant() {value = <f32[4,4] splat 0.0>} : f32[4,4]
+  %d, %dw = repeat(%dx, %zero, %w) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : f32[2,4], f32[4,4]
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
+)",
+            R"(
+func @layer(%d: f32[2,4], %sum: f32[4,4], %w: f32[4,4]) -> (%dx, %sum_after) {
+  %dx = linear_backward_input(%d, %w) : f32[2,4]
+  %dw = linear_backward_weight(%d, %d) : f32[4,4]
+  %sum_after = add(%sum, %dw) : f32[4,4]
+}
+)" + update_before)),
+        as_printed(entry(
+            R"(%dx: f32[2,4] input "dx", %w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w")",
+            R"(%g_after "g", %loss_sum "loss_sum")", R"(
+  %zero = constant() {value = <f32[4,4] splat 0.0>} : f32[4,4]
+  %dx_1 = cast(%dx) {dtype = bf16} : bf16[2,4]
+  %d, %dw = repeat(%dx_1, %zero, %shadow_w) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : bf16[2,4], f32[4,4]
+  %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
+)",
+            update_after + R"(
+
+func @layer(%d: bf16[2,4], %sum: f32[4,4], %w: bf16[4,4]) -> (%dx, %sum_after) {
+  %dx = linear_backward_input(%d, %w) : bf16[2,4]
+  %dw = linear_backward_weight(%d, %d) {dtype = f32} : f32[4,4]
+  %sum_after = add(%sum, %dw) : f32[4,4]
+})")));
+}
+
+TEST(LowerPrecision, AFunctionLibraryIsNoTrainingStep) {
+    Report report;
+    EXPECT_THROW(lower_precision(module_of(R"(
+func @main(%x: f32[2,4], %w: f32[4,4]) -> (%y) {
+  %y = linear(%x, %w) : f32[2,4]
+})"),
+                                 bf16_options, report),
+                 InternalError);
+}
+
+}  // namespace
+}  // namespace thunderc
