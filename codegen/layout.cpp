@@ -181,7 +181,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             const std::size_t dot = pattern.find('.');
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
-            for (std::string& c : candidates) c = (state == "grad" ? "g" : state == "shadow" ? "w" : state) + "_" + c;
+            for (std::string& c : candidates) c = (state == "grad" ? "g" : state == "shadow" ? "s" : state) + "_" + c;
             out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);

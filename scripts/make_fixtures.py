@@ -246,7 +246,7 @@ def variants(name, model, fresh, folder, wanted, batch, language):
         kind, what = variant.split(".")
         nameless = kind.startswith("nameless")
         kind = kind.removeprefix("nameless").removeprefix("_") or "dynamo" if nameless else kind
-        base = fresh if kind == "fresh" else model
+        base = fresh if kind == "fresh" else copy.deepcopy(model).bfloat16() if kind == "bf16" else model
         wrap = {("logits", True): LanguageLogits, ("logits", False): Logits, ("loss", True): LanguageLoss,
                 ("loss", False): Loss}[what, language](base)
         args, n = (inputs, names) if what == "logits" else (inputs + labels, names + ["labels"])

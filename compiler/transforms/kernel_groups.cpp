@@ -424,6 +424,7 @@ std::string KernelGroups::composite_of(int group) const {
     std::string whole;
     for (int k : groups_[static_cast<std::size_t>(group)].ops) {
         const std::string one = op(k).attributes.string(part_of, "");
+        if (one.empty() && op(k).name == "cast") continue;  // between the types in which it is stored and computed
         if (one.empty() || (!whole.empty() && whole != one)) return {};
         whole = one;
     }

@@ -47,9 +47,19 @@ Function widen_kernel(Function kernel) {
         now[v] = b.cast(now[v], DType::f32);
         out.info(now[v]).name = kernel.info(v).name;
     }
+    // A cast that falls away leaves what it was to a composite to the one at the kernel's edge.
+    auto keep_role = [&](const Op& from, Value edge) {
+        for (Op& op : out.ops)
+            if (op.name == "cast" && op.results[0] == edge && op.attributes.has("dtype"))
+                for (const auto& [name, value] : from.attributes.entries())
+                    if (name != "dtype") op.attributes.set(name, value);
+    };
+    std::map<Value, const Op*> narrowed;
     for (const Op& op : kernel.ops) {
         if (op.name == "cast" && casts_bf16(kernel, op)) {
             now[op.results[0]] = now.at(op.operands[0]);
+            if (is_widening(kernel, op)) keep_role(op, now.at(op.operands[0]));
+            if (is_bf16(kernel, op.results[0])) narrowed[op.results[0]] = &op;
             continue;
         }
         Attributes attributes = op.attributes;
@@ -71,6 +81,7 @@ Function widen_kernel(Function kernel) {
         if (is_bf16(kernel, v)) {
             made = b.cast(made, DType::bf16);
             out.info(made).name = kernel.info(v).name;
+            if (const auto at = narrowed.find(v); at != narrowed.end()) keep_role(*at->second, made);
         }
         out.results.push_back(made);
     }

@@ -239,7 +239,8 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
     const std::string optional =
         "fold_constants, fold_tables, simplify, raise_norm, raise_embedding, raise_linear, raise_rotary, raise_sdpa, "
         "raise_swiglu, raise_gelu, bound_indices, simplify_raised, choose_init, freeze_parameters, merge_siblings, "
-        "name_values, outline_blocks, join_pads, sink_accumulation, simplify_step, attach_epilogues, simplify_claimed, "
+        "name_values, outline_blocks, join_pads, sink_accumulation, simplify_step, lower_precision, attach_epilogues, "
+        "simplify_claimed, "
         "check_plan";
     auto refused = [](const std::string& pass) {
         return "error: " + pass + " cannot be left out: what comes behind it needs what it makes\nhelp: ";

@@ -146,12 +146,28 @@ TEST(Import, HalfPrecisionIsComputedInFloat32) {
     EXPECT_EQ(values, (std::vector<float>{0.5F, -2.0F, 65504.0F}));
 }
 
-TEST(Import, Bfloat16IsComputedInFloat32) {
+TEST(Import, Bfloat16IsToldFromWhatIsOnlyComputedInFloat32) {
+    CompileOptions asked;
+    asked.dtype = "f32";
+    CompileOptions library;
+    library.transform = Transform::forward;
+    for (const CompileOptions& options : {asked, library}) {
+        Report report;
+        import_model(fixture("frontend/bfloat16.onnx"), options, report);
+        ASSERT_EQ(report.notes.size(), 1U);
+        EXPECT_EQ(report.notes[0].kind, Note::Kind::warning);
+        EXPECT_EQ(report.notes[0].text, "is bfloat16: computed in float32");
+    }
+}
+
+TEST(Import, AGraphInBfloat16IsOneOfF32) {
     Report report;
     const Module module = import_model(fixture("frontend/bfloat16.onnx"), {}, report);
     ASSERT_EQ(report.notes.size(), 1U);
     EXPECT_EQ(report.notes[0].where, "the input x");
-    EXPECT_EQ(report.notes[0].text, "is bfloat16: computed in float32");
+    EXPECT_EQ(report.notes[0].kind, Note::Kind::done);
+    EXPECT_EQ(report.notes[0].text, "is bfloat16: so are products, and the parameters once more in float32");
+    EXPECT_TRUE(module.main().argument_info[1].sources.front()->bf16);
     for (const ValueInfo& value : module.main().values) EXPECT_EQ(value.type.dtype, DType::f32);
     const ArgInfo& bias = module.main().argument_info[1];
     EXPECT_EQ(bias.sources.front()->type, Type::tensor(DType::f32, {3}));

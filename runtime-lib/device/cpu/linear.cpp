@@ -204,7 +204,7 @@ std::string products_provider() {
 }
 
 std::string bf16_provider() {
-    return native_bf16() ? "native products" : "f32 arithmetic, the CPU has no products of bf16";
+    return native_bf16() ? "products of the CPU's own" : "products in f32, of operands that are widened first";
 }
 
 void linear_forward(const LinearForward& call, Stream& stream) {

@@ -1,0 +1,150 @@
+// blocks.cpp: one function for each kind of repeated layer, forward and backward.
+// B=2 sequences in a micro-batch, T=8 positions in a sequence, L=2 layers, V=48 entries of the vocabulary, C=16 width
+// of the residual stream, NH=4 query heads, KVH=2 key and value heads, HS=4 size of a head, H=24 width inside the MLP.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
+// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
+// a step's micro-steps, the first of which begins them: Gradient::overwrite.
+#include "kernels.h"
+#include "model.h"
+
+// LlamaDecoderLayer: model.layers.{0..1}
+void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
+    const DecoderLayerWeights& w, const DecoderLayerShadows& s, const DecoderLayerSaved& saved, std::byte* scratch,
+    Stream& stream) {
+    namespace offset = layout::decoder_layer_forward;
+
+    // tables
+    const float* const cos = at<float>(arenas.constants, offset::cos);  // (1,T,HS)
+    const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
+
+    // reused from layer to layer
+    bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
+    bf16* const q = at<bf16>(scratch, offset::q);  // (B,T,NH,HS)
+    bf16* const k = at<bf16>(scratch, offset::k);  // (B,T,KVH,HS)
+    bf16* const post_attention_layernorm = at<bf16>(scratch, offset::post_attention_layernorm);  // (B,T,C)
+    bf16* const swiglu = at<bf16>(scratch, offset::swiglu);  // (B,T,H)
+
+    // input_layernorm:
+    //   saved.input_layernorm_rstd = rsqrt(mean(x^2) + 1e-05)
+    //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
+    input_layernorm_rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
+    // self_attn.{q,k,v}_proj: y = x Wᵀ for 3 weights that lie side by side
+    linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = s.q_proj, .rows = B * T, .in = C,
+        .out = (NH + 2 * KVH) * HS}, stream);
+    // self_attn:
+    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
+    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
+    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
+    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
+    rotary(q, k, saved.qkv_proj, sin, cos, stream);
+    // self_attn: causal attention; keeps the log-sum-exp of each row of scores
+    attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
+        .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
+        .ld_v = (NH + 2 * KVH) * HS}, stream);
+    // self_attn.o_proj: y = x Wᵀ + residual
+    linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = s.o_proj, .residual = x, .rows = B * T,
+        .in = NH * HS, .out = C}, stream);
+    // post_attention_layernorm:
+    //   saved.post_attention_layernorm_rstd = rsqrt(mean(saved.residual^2) + 1e-05)
+    //   post_attention_layernorm = saved.residual * saved.post_attention_layernorm_rstd * w.post_attention_layernorm
+    input_layernorm_rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
+        w.post_attention_layernorm, stream);
+    // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
+    linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = s.gate_proj, .rows = B * T,
+        .in = C, .out = 2 * H}, stream);
+    // mlp: swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
+    swiglu_forward(swiglu, saved.gate_up_proj, stream);
+    // mlp.down_proj: y = x Wᵀ + residual
+    linear_forward({.y = y, .x = swiglu, .weight = s.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
+        .out = C}, stream);
+}
+
+// LlamaDecoderLayer: model.layers.{0..1}
+void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerShadows& s,
+    const DecoderLayerGradients& g, const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient,
+    Stream& stream) {
+    namespace offset = layout::decoder_layer_backward;
+
+    // tables
+    const float* const sin = at<float>(arenas.constants, offset::sin);  // (1,T,HS)
+    const float* const cos = at<float>(arenas.constants, offset::cos);  // (1,T,HS)
+
+    // reused from layer to layer
+    bf16* const dswiglu = at<bf16>(scratch, offset::dswiglu);  // (B,T,H)
+    bf16* const swiglu = at<bf16>(scratch, offset::swiglu);  // (B,T,H)
+    bf16* const dgate_up_proj = at<bf16>(scratch, offset::dgate_up_proj);  // (B,T,2*H)
+    bf16* const dpost_attention_layernorm = at<bf16>(scratch, offset::dpost_attention_layernorm);  // (B,T,C)
+    bf16* const post_attention_layernorm = at<bf16>(scratch, offset::post_attention_layernorm);  // (B,T,C)
+    bf16* const dresidual = at<bf16>(scratch, offset::dresidual);  // (B,T,C)
+    bf16* const dsdpa = at<bf16>(scratch, offset::dsdpa);  // (B,T,NH*HS)
+    bf16* const q = at<bf16>(scratch, offset::q);  // (B,T,NH,HS)
+    bf16* const k = at<bf16>(scratch, offset::k);  // (B,T,KVH,HS)
+    bf16* const dq = at<bf16>(scratch, offset::dq);  // (B,T,NH,HS)
+    bf16* const dk = at<bf16>(scratch, offset::dk);  // (B,T,KVH,HS)
+    bf16* const dv_proj = at<bf16>(scratch, offset::dv_proj);  // (B,T,KVH,HS)
+    bf16* const dqkv_proj = at<bf16>(scratch, offset::dqkv_proj);  // (B,T,(NH+2*KVH)*HS)
+    bf16* const dinput_layernorm = at<bf16>(scratch, offset::dinput_layernorm);  // (B,T,C)
+    bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
+
+    // mlp.down_proj: dx = dy W
+    linear_backward_input({.dx = dswiglu, .dy = dy, .weight = s.down_proj, .rows = B * T, .in = H, .out = C}, stream);
+    // mlp, in the kernel's names:
+    //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+    //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) +
+    //       1))
+    //   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+    swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
+    // mlp.down_proj: dW += dyᵀ x
+    linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .gradient = gradient, .rows = B * T, .in = H,
+        .out = C}, stream);
+    // mlp.{gate,up}_proj: dx = dy W
+    linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = s.gate_proj, .rows = B * T,
+        .in = C, .out = 2 * H}, stream);
+    // post_attention_layernorm, in the kernel's names:
+    //   post_attention_layernorm = x * rstd * weight
+    //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+    //   dweight += sum over rows(dy * (x * rstd))
+    rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm,
+        saved.post_attention_layernorm_rstd, saved.residual, w.post_attention_layernorm, dpost_attention_layernorm, dy,
+        g.post_attention_layernorm, first_micro_step, stream);
+    // mlp.{gate,up}_proj: dW += dyᵀ x
+    linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm,
+        .gradient = gradient, .rows = B * T, .in = C, .out = 2 * H}, stream);
+    // self_attn.o_proj: dx = dy W
+    linear_backward_input({.dx = dsdpa, .dy = dresidual, .weight = s.o_proj, .rows = B * T, .in = NH * HS, .out = C},
+        stream);
+    // self_attn.o_proj: dW += dyᵀ x
+    linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
+        .in = NH * HS, .out = C}, stream);
+    // self_attn:
+    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
+    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
+    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
+    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
+    rotary(q, k, saved.qkv_proj, sin, cos, stream);
+    // self_attn: dq, dk, dv of causal attention
+    attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
+        .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
+        .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
+    // self_attn:
+    //   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
+    //   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
+    //   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
+    //   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
+    //   dqkv_proj5 = dv_proj
+    rotary_inverse(dqkv_proj, dk, sin, cos, dq, dv_proj, stream);
+    // self_attn.{q,k,v}_proj: dx = dy W
+    linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = s.q_proj, .rows = B * T, .in = C,
+        .out = (NH + 2 * KVH) * HS}, stream);
+    // input_layernorm, in the kernel's names:
+    //   post_attention_layernorm = x * rstd * weight
+    //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+    //   dweight += sum over rows(dy * (x * rstd))
+    rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.input_layernorm_rstd, saved.x,
+        w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, first_micro_step, stream);
+    // self_attn.{q,k,v}_proj: dW += dyᵀ x
+    linear_backward_weight({.dweight = g.q_proj, .dy = dqkv_proj, .x = input_layernorm, .gradient = gradient,
+        .rows = B * T, .in = C, .out = (NH + 2 * KVH) * HS}, stream);
+}

@@ -1,0 +1,35 @@
+// kernels.h: what was fused for this model; outputs first, the stream last. Each kernel's text says what it computes.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "device/types.h"
+
+using thunder::bf16;
+using thunder::Stream;
+
+void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream);
+
+void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
+    const float* dweight_before, const bool* first_micro_step, Stream& stream);
+
+void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
+
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& stream);
+
+void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
+
+void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream);
+
+void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream);
+
+void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream);
+
+void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const float* rstd,
+    const bf16* x, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
+    const bool* first_micro_step, Stream& stream);
+
+void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
+    const bf16* dv_proj, Stream& stream);

@@ -1,0 +1,358 @@
+// noopt.logits: sizes, tensors and where they lie; the functions of a training step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/stream.h"    // Stream: where calls run, in order
+#include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
+#include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
+
+// ---- sizes ----------------------------------------------------------------------------------------------------------
+inline constexpr std::int64_t B = 2;  // sequences in a micro-batch
+inline constexpr std::int64_t T = 8;  // positions in a sequence
+inline constexpr std::int64_t L = 2;  // layers
+inline constexpr std::int64_t V = 48;  // entries of the vocabulary
+inline constexpr std::int64_t C = 16;  // width of the residual stream
+inline constexpr std::int64_t NH = 4;  // query heads
+inline constexpr std::int64_t KVH = 2;  // key and value heads
+inline constexpr std::int64_t HS = 4;  // size of a head
+inline constexpr std::int64_t H = 24;  // width inside the MLP
+inline constexpr std::int64_t PARAMETER_ELEMENTS = 5536;  // of the parameter arena; shadows, gradients and each optimizer state have as many, of their types
+
+using thunder::bf16;
+
+// The tensor at a byte offset of an arena.
+template <typename T>
+inline T* at(std::byte* arena, std::int64_t offset) {
+    return reinterpret_cast<T*>(arena + offset);
+}
+
+// ---- DecoderLayerWeights --------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerWeights {
+    float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
+    float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
+};
+inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .input_layernorm = at<float>(arenas.parameters, 3072 + layer * 7936),
+        .post_attention_layernorm = at<float>(arenas.parameters, 6272 + layer * 7936),
+    };
+}
+
+// ---- DecoderLayerShadows --------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerShadows {
+    bf16* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
+    bf16* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
+    bf16* v_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.v_proj.weight
+    bf16* o_proj;  // (C,NH*HS)  model.layers.{0..1}.self_attn.o_proj.weight
+    bf16* gate_proj;  // (H,C)  model.layers.{0..1}.mlp.gate_proj.weight
+    bf16* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
+    bf16* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
+};
+inline DecoderLayerShadows decoder_layer_shadows(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .q_proj = at<bf16>(arenas.shadows, 1600 + layer * 3968),
+        .k_proj = at<bf16>(arenas.shadows, 2112 + layer * 3968),
+        .v_proj = at<bf16>(arenas.shadows, 2368 + layer * 3968),
+        .o_proj = at<bf16>(arenas.shadows, 2624 + layer * 3968),
+        .gate_proj = at<bf16>(arenas.shadows, 3200 + layer * 3968),
+        .up_proj = at<bf16>(arenas.shadows, 3968 + layer * 3968),
+        .down_proj = at<bf16>(arenas.shadows, 4736 + layer * 3968),
+    };
+}
+
+// ---- DecoderLayerSaved ----------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerSaved {
+    bf16* x;  // (B,T,C)
+    float* input_layernorm_rstd;  // (B,T)
+    bf16* qkv_proj;  // (B,T,(NH+2*KVH)*HS)
+    bf16* sdpa;  // (B,T,NH,HS)
+    float* sdpa_lse;  // (B,NH,T)
+    bf16* residual;  // (B,T,C)
+    float* post_attention_layernorm_rstd;  // (B,T)
+    bf16* gate_up_proj;  // (B,T,2*H)
+};
+inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .x = at<bf16>(arenas.saved, 7936 + layer * 512),
+        .input_layernorm_rstd = at<float>(arenas.saved, layer * 3968),
+        .qkv_proj = at<bf16>(arenas.saved, 64 + layer * 3968),
+        .sdpa = at<bf16>(arenas.saved, 1088 + layer * 3968),
+        .sdpa_lse = at<float>(arenas.saved, 1600 + layer * 3968),
+        .residual = at<bf16>(arenas.saved, 1856 + layer * 3968),
+        .post_attention_layernorm_rstd = at<float>(arenas.saved, 2368 + layer * 3968),
+        .gate_up_proj = at<bf16>(arenas.saved, 2432 + layer * 3968),
+    };
+}
+
+// ---- DecoderLayerGradients ------------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers
+struct DecoderLayerGradients {
+    float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
+    float* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
+    float* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
+    float* v_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.v_proj.weight
+    float* o_proj;  // (C,NH*HS)  model.layers.{0..1}.self_attn.o_proj.weight
+    float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
+    float* gate_proj;  // (H,C)  model.layers.{0..1}.mlp.gate_proj.weight
+    float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
+    float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
+};
+inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .input_layernorm = at<float>(arenas.gradients, 3072 + layer * 7936),
+        .q_proj = at<float>(arenas.gradients, 3200 + layer * 7936),
+        .k_proj = at<float>(arenas.gradients, 4224 + layer * 7936),
+        .v_proj = at<float>(arenas.gradients, 4736 + layer * 7936),
+        .o_proj = at<float>(arenas.gradients, 5248 + layer * 7936),
+        .post_attention_layernorm = at<float>(arenas.gradients, 6272 + layer * 7936),
+        .gate_proj = at<float>(arenas.gradients, 6400 + layer * 7936),
+        .up_proj = at<float>(arenas.gradients, 7936 + layer * 7936),
+        .down_proj = at<float>(arenas.gradients, 9472 + layer * 7936),
+    };
+}
+
+// ---- offsets --------------------------------------------------------------------------------------------------------
+// In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
+namespace layout::forward_backward {
+inline constexpr std::int64_t input_ids = 0;
+inline constexpr std::int64_t labels = 128;
+inline constexpr std::int64_t w_norm = 18944;
+inline constexpr std::int64_t s_embed_tokens = 0;
+inline constexpr std::int64_t s_lm_head = 9536;
+inline constexpr std::int64_t g_norm = 18944;
+inline constexpr std::int64_t g_lm_head = 19072;
+inline constexpr std::int64_t g_embed_tokens = 0;
+inline constexpr std::int64_t embed_tokens = 7936;
+inline constexpr std::int64_t residual = 8960;
+inline constexpr std::int64_t rstd = 2560;
+inline constexpr std::int64_t norm = 1536;
+inline constexpr std::int64_t lm_head = 0;
+inline constexpr std::int64_t loss = 4096;
+inline constexpr std::int64_t loss_lse = 2048;
+inline constexpr std::int64_t dlm_head = 0;
+inline constexpr std::int64_t dnorm = 2048;
+inline constexpr std::int64_t dresidual = 3072;
+inline constexpr std::int64_t dembed_tokens = 3072;
+inline constexpr std::int64_t decoder_layer_forward_scratch = 0;  // 768 bytes
+inline constexpr std::int64_t x_slot = 7936, x_slot_stride = 512;  // (B,T,C)
+inline constexpr std::int64_t decoder_layer_backward_scratch = 0;  // 3072 bytes
+inline constexpr std::int64_t dy_slot = 3072, dy_slot_stride = 512;  // (B,T,C)
+}
+namespace layout::loss_weight {
+inline constexpr std::int64_t labels = 128;
+}
+namespace layout::decoder_layer_forward {
+inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t sin = 128;
+inline constexpr std::int64_t input_layernorm = 0;
+inline constexpr std::int64_t q = 0;
+inline constexpr std::int64_t k = 512;
+inline constexpr std::int64_t post_attention_layernorm = 0;
+inline constexpr std::int64_t swiglu = 0;
+}
+namespace layout::decoder_layer_backward {
+inline constexpr std::int64_t sin = 128;
+inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t dswiglu = 1536;
+inline constexpr std::int64_t swiglu = 2304;
+inline constexpr std::int64_t dgate_up_proj = 0;
+inline constexpr std::int64_t dpost_attention_layernorm = 1536;
+inline constexpr std::int64_t post_attention_layernorm = 2048;
+inline constexpr std::int64_t dresidual = 2560;
+inline constexpr std::int64_t dsdpa = 0;
+inline constexpr std::int64_t q = 512;
+inline constexpr std::int64_t k = 1536;
+inline constexpr std::int64_t dq = 1024;
+inline constexpr std::int64_t dk = 1792;
+inline constexpr std::int64_t dv_proj = 2048;
+inline constexpr std::int64_t dqkv_proj = 0;
+inline constexpr std::int64_t dinput_layernorm = 1024;
+inline constexpr std::int64_t input_layernorm = 1536;
+}
+
+// ---- blocks.cpp -----------------------------------------------------------------------------------------------------
+// Outputs first, the stream last.
+using namespace thunder;
+void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
+    const DecoderLayerWeights& w, const DecoderLayerShadows& s, const DecoderLayerSaved& saved, std::byte* scratch,
+    Stream& stream);
+void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerShadows& s,
+    const DecoderLayerGradients& g, const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient,
+    Stream& stream);
+
+// ---- model.cpp ------------------------------------------------------------------------------------------------------
+class Model {
+  public:
+    Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
+
+    // Adds the weight of the micro-batch's loss to the step's.
+    void loss_weight();
+    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
+    void forward_backward(thunder::Gradient gradient);
+    // The norm of the gradients, clipping, and the optimizer's step.
+    void update();
+
+  private:
+    thunder::TrainingArenas arenas_;
+    thunder::Stream& stream_;
+};
+extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
+
+// ---- LAYOUT ---------------------------------------------------------------------------------------------------------
+// Every tensor that the program names; one that is kept in the place of a layer's, as what enters a loop is in that of
+// the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the start of the
+// arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when
+// its bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or
+// model.cpp, whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that have some of
+// the same bytes at other times, those of the same function without its name and first.
+struct LayoutRow {
+    const char *name, *shape, *type, *arena;
+    std::size_t offset, bytes;
+    std::int64_t layers;
+    std::size_t stride;
+    const char *lifetime, *shares;
+};
+inline constexpr LayoutRow LAYOUT[] = {
+    {"w_embed_tokens", "(V,C)", "f32", "parameters", 0, 3072, 1, 0, "always", "-"},
+    {"decoder_layer_weights.input_layernorm", "(C)", "f32", "parameters", 3072, 64, 2, 7936, "always", "-"},
+    {"w_q_proj", "(NH*HS,C)", "f32", "parameters", 3200, 1024, 2, 7936, "always", "-"},
+    {"w_k_proj", "(KVH*HS,C)", "f32", "parameters", 4224, 512, 2, 7936, "always", "-"},
+    {"w_v_proj", "(KVH*HS,C)", "f32", "parameters", 4736, 512, 2, 7936, "always", "-"},
+    {"w_o_proj", "(C,NH*HS)", "f32", "parameters", 5248, 1024, 2, 7936, "always", "-"},
+    {"decoder_layer_weights.post_attention_layernorm", "(C)", "f32", "parameters", 6272, 64, 2, 7936, "always", "-"},
+    {"w_gate_proj", "(H,C)", "f32", "parameters", 6400, 1536, 2, 7936, "always", "-"},
+    {"w_up_proj", "(H,C)", "f32", "parameters", 7936, 1536, 2, 7936, "always", "-"},
+    {"w_down_proj", "(C,H)", "f32", "parameters", 9472, 1536, 2, 7936, "always", "-"},
+    {"w_norm", "(C)", "f32", "parameters", 18944, 64, 1, 0, "always", "-"},
+    {"w_lm_head", "(V,C)", "f32", "parameters", 19072, 3072, 1, 0, "always", "-"},
+    {"g_embed_tokens", "(V,C)", "f32", "gradients", 0, 3072, 1, 0, "always", "-"},
+    {"decoder_layer_gradients.input_layernorm", "(C)", "f32", "gradients", 3072, 64, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.q_proj", "(NH*HS,C)", "f32", "gradients", 3200, 1024, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.k_proj", "(KVH*HS,C)", "f32", "gradients", 4224, 512, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.v_proj", "(KVH*HS,C)", "f32", "gradients", 4736, 512, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.o_proj", "(C,NH*HS)", "f32", "gradients", 5248, 1024, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.post_attention_layernorm", "(C)", "f32", "gradients", 6272, 64, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.gate_proj", "(H,C)", "f32", "gradients", 6400, 1536, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.up_proj", "(H,C)", "f32", "gradients", 7936, 1536, 2, 7936, "always", "-"},
+    {"decoder_layer_gradients.down_proj", "(C,H)", "f32", "gradients", 9472, 1536, 2, 7936, "always", "-"},
+    {"g_norm", "(C)", "f32", "gradients", 18944, 64, 1, 0, "always", "-"},
+    {"g_lm_head", "(V,C)", "f32", "gradients", 19072, 3072, 1, 0, "always", "-"},
+    {"first_moment_embed_tokens", "(V,C)", "f32", "optimizer", 0, 3072, 1, 0, "always", "-"},
+    {"first_moment_input_layernorm", "(C)", "f32", "optimizer", 3072, 64, 2, 7936, "always", "-"},
+    {"first_moment_q_proj", "(NH*HS,C)", "f32", "optimizer", 3200, 1024, 2, 7936, "always", "-"},
+    {"first_moment_k_proj", "(KVH*HS,C)", "f32", "optimizer", 4224, 512, 2, 7936, "always", "-"},
+    {"first_moment_v_proj", "(KVH*HS,C)", "f32", "optimizer", 4736, 512, 2, 7936, "always", "-"},
+    {"first_moment_o_proj", "(C,NH*HS)", "f32", "optimizer", 5248, 1024, 2, 7936, "always", "-"},
+    {"first_moment_post_attention_layernorm", "(C)", "f32", "optimizer", 6272, 64, 2, 7936, "always", "-"},
+    {"first_moment_gate_proj", "(H,C)", "f32", "optimizer", 6400, 1536, 2, 7936, "always", "-"},
+    {"first_moment_up_proj", "(H,C)", "f32", "optimizer", 7936, 1536, 2, 7936, "always", "-"},
+    {"first_moment_down_proj", "(C,H)", "f32", "optimizer", 9472, 1536, 2, 7936, "always", "-"},
+    {"first_moment_norm", "(C)", "f32", "optimizer", 18944, 64, 1, 0, "always", "-"},
+    {"first_moment_lm_head", "(V,C)", "f32", "optimizer", 19072, 3072, 1, 0, "always", "-"},
+    {"second_moment_embed_tokens", "(V,C)", "f32", "optimizer", 22144, 3072, 1, 0, "always", "-"},
+    {"second_moment_input_layernorm", "(C)", "f32", "optimizer", 25216, 64, 2, 7936, "always", "-"},
+    {"second_moment_q_proj", "(NH*HS,C)", "f32", "optimizer", 25344, 1024, 2, 7936, "always", "-"},
+    {"second_moment_k_proj", "(KVH*HS,C)", "f32", "optimizer", 26368, 512, 2, 7936, "always", "-"},
+    {"second_moment_v_proj", "(KVH*HS,C)", "f32", "optimizer", 26880, 512, 2, 7936, "always", "-"},
+    {"second_moment_o_proj", "(C,NH*HS)", "f32", "optimizer", 27392, 1024, 2, 7936, "always", "-"},
+    {"second_moment_post_attention_layernorm", "(C)", "f32", "optimizer", 28416, 64, 2, 7936, "always", "-"},
+    {"second_moment_gate_proj", "(H,C)", "f32", "optimizer", 28544, 1536, 2, 7936, "always", "-"},
+    {"second_moment_up_proj", "(H,C)", "f32", "optimizer", 30080, 1536, 2, 7936, "always", "-"},
+    {"second_moment_down_proj", "(C,H)", "f32", "optimizer", 31616, 1536, 2, 7936, "always", "-"},
+    {"second_moment_norm", "(C)", "f32", "optimizer", 41088, 64, 1, 0, "always", "-"},
+    {"second_moment_lm_head", "(V,C)", "f32", "optimizer", 41216, 3072, 1, 0, "always", "-"},
+    {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 2, 3968, "forward to backward", "-"},
+    {"decoder_layer_saved.qkv_proj", "(B,T,(NH+2*KVH)*HS)", "bf16", "saved", 64, 1024, 2, 3968, "forward to backward",
+    "-"},
+    {"decoder_layer_saved.sdpa", "(B,T,NH,HS)", "bf16", "saved", 1088, 512, 2, 3968, "forward to backward", "-"},
+    {"decoder_layer_saved.sdpa_lse", "(B,NH,T)", "f32", "saved", 1600, 256, 2, 3968, "forward to backward", "-"},
+    {"decoder_layer_saved.residual", "(B,T,C)", "bf16", "saved", 1856, 512, 2, 3968, "forward to backward", "-"},
+    {"decoder_layer_saved.post_attention_layernorm_rstd", "(B,T)", "f32", "saved", 2368, 64, 2, 3968,
+    "forward to backward", "-"},
+    {"decoder_layer_saved.gate_up_proj", "(B,T,2*H)", "bf16", "saved", 2432, 1536, 2, 3968, "forward to backward", "-"},
+    {"decoder_layer_saved.x", "(B,T,C)", "bf16", "saved", 7936, 512, 2, 512, "forward to backward", "-"},
+    {"residual", "(B,T,C)", "bf16", "saved", 8960, 512, 1, 0, "forward to backward", "-"},
+    {"forward_backward.lm_head", "(B,T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 4 to 6",
+    "dlm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    {"forward_backward.dlm_head", "(B*T,V)", "bf16", "scratch", 0, 1536, 1, 0, "forward_backward, calls 6 to 8",
+    "lm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    {"decoder_layer_forward.input_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
+    "decoder_layer_forward, calls 1 to 2", "q, post_attention_layernorm, swiglu and 5 more"},
+    {"decoder_layer_forward.q", "(B,T,NH,HS)", "bf16", "scratch", 0, 512, 1, 0, "decoder_layer_forward, calls 3 to 4",
+    "input_layernorm, post_attention_layernorm, swiglu and 5 more"},
+    {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 0, 512, 1, 0,
+    "decoder_layer_forward, calls 6 to 7", "input_layernorm, q, swiglu and 5 more"},
+    {"decoder_layer_forward.swiglu", "(B,T,H)", "bf16", "scratch", 0, 768, 1, 0, "decoder_layer_forward, calls 8 to 9",
+    "input_layernorm, q, post_attention_layernorm and 7 more"},
+    {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "bf16", "scratch", 0, 1536, 1, 0,
+    "decoder_layer_backward, calls 2 to 6", "dsdpa, dqkv_proj, q and 9 more"},
+    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "bf16", "scratch", 0, 512, 1, 0,
+    "decoder_layer_backward, calls 7 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 5 more"},
+    {"decoder_layer_backward.dqkv_proj", "(B,T,(NH+2*KVH)*HS)", "bf16", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_backward, calls 11 to 14", "dgate_up_proj, dsdpa, q and 7 more"},
+    {"decoder_layer_forward.k", "(B,T,KVH,HS)", "bf16", "scratch", 512, 256, 1, 0,
+    "decoder_layer_forward, calls 3 to 4", "swiglu, forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
+    {"decoder_layer_backward.q", "(B,T,NH,HS)", "bf16", "scratch", 512, 512, 1, 0,
+    "decoder_layer_backward, calls 9 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 3 more"},
+    {"decoder_layer_backward.dq", "(B,T,NH,HS)", "bf16", "scratch", 1024, 512, 1, 0,
+    "decoder_layer_backward, calls 10 to 11", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
+    {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "bf16", "scratch", 1024, 512, 1, 0,
+    "decoder_layer_backward, calls 12 to 13", "dgate_up_proj, dq, forward_backward.lm_head and 1 more"},
+    {"forward_backward.norm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0, "forward_backward, calls 3 to 8",
+    "decoder_layer_backward.dswiglu and 4 more"},
+    {"decoder_layer_backward.dswiglu", "(B,T,H)", "bf16", "scratch", 1536, 768, 1, 0,
+    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, k, input_layernorm and 6 more"},
+    {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0,
+    "decoder_layer_backward, calls 4 to 5", "dswiglu, k, input_layernorm and 2 more"},
+    {"decoder_layer_backward.k", "(B,T,KVH,HS)", "bf16", "scratch", 1536, 256, 1, 0,
+    "decoder_layer_backward, calls 9 to 10", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    {"decoder_layer_backward.input_layernorm", "(B,T,C)", "bf16", "scratch", 1536, 512, 1, 0,
+    "decoder_layer_backward, calls 13 to 14", "dswiglu, dpost_attention_layernorm, k and 2 more"},
+    {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "bf16", "scratch", 1792, 256, 1, 0,
+    "decoder_layer_backward, calls 10 to 11", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 2048, 64, 1, 0, "forward_backward, calls 5 to 6",
+    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
+    {"forward_backward.dnorm", "(B,T,C)", "bf16", "scratch", 2048, 512, 1, 0, "forward_backward, calls 7 to 9",
+    "loss_lse, decoder_layer_backward.dswiglu and 3 more"},
+    {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "bf16", "scratch", 2048, 512, 1, 0,
+    "decoder_layer_backward, calls 5 to 6", "dswiglu, dv_proj, swiglu and 2 more"},
+    {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "bf16", "scratch", 2048, 256, 1, 0,
+    "decoder_layer_backward, calls 10 to 11",
+    "dswiglu, post_attention_layernorm, forward_backward.loss_lse and 1 more"},
+    {"decoder_layer_backward.swiglu", "(B,T,H)", "bf16", "scratch", 2304, 768, 1, 0,
+    "decoder_layer_backward, calls 2 to 3", "post_attention_layernorm, dresidual, forward_backward.dnorm and 1 more"},
+    {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 2560, 64, 1, 0, "forward_backward, calls 3 to 9",
+    "decoder_layer_backward.swiglu, decoder_layer_backward.dresidual"},
+    {"decoder_layer_backward.dresidual", "(B,T,C)", "bf16", "scratch", 2560, 512, 1, 0,
+    "decoder_layer_backward, calls 5 to 13", "swiglu, forward_backward.rstd"},
+    {"forward_backward.dresidual", "(B,T,C)", "bf16", "scratch", 3072, 512, 1, 0, "forward_backward, calls 9 to 10",
+    "dembed_tokens, dy_slot"},
+    {"forward_backward.dembed_tokens", "(B,T,C)", "bf16", "scratch", 3072, 512, 1, 0,
+    "forward_backward, calls 10 to 11", "dresidual, dy_slot"},
+    {"forward_backward.dy_slot", "(B,T,C)", "bf16", "scratch", 3072, 512, 2, 512, "forward_backward, calls 9 to 11",
+    "dresidual, dembed_tokens"},
+    {"forward_backward.loss", "scalar", "f32", "scratch", 4096, 4, 1, 0, "forward_backward, calls 5 to 12", "-"},
+    {"cos", "(1,T,HS)", "f32", "constants", 0, 128, 1, 0, "always", "-"},
+    {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
+    {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch", "-"},
+    {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch", "-"},
+    {"s_embed_tokens", "(V,C)", "bf16", "shadows", 0, 1536, 1, 0, "always", "-"},
+    {"s_input_layernorm", "(C)", "bf16", "shadows", 1536, 32, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.q_proj", "(NH*HS,C)", "bf16", "shadows", 1600, 512, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.k_proj", "(KVH*HS,C)", "bf16", "shadows", 2112, 256, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.v_proj", "(KVH*HS,C)", "bf16", "shadows", 2368, 256, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.o_proj", "(C,NH*HS)", "bf16", "shadows", 2624, 512, 2, 3968, "always", "-"},
+    {"s_post_attention_layernorm", "(C)", "bf16", "shadows", 3136, 32, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.gate_proj", "(H,C)", "bf16", "shadows", 3200, 768, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.up_proj", "(H,C)", "bf16", "shadows", 3968, 768, 2, 3968, "always", "-"},
+    {"decoder_layer_shadows.down_proj", "(C,H)", "bf16", "shadows", 4736, 768, 2, 3968, "always", "-"},
+    {"s_norm", "(C)", "bf16", "shadows", 9472, 32, 1, 0, "always", "-"},
+    {"s_lm_head", "(V,C)", "bf16", "shadows", 9536, 1536, 1, 0, "always", "-"},
+};

@@ -1,0 +1,442 @@
+// Calls on bf16: each against the same call on the same numbers in f32, which other tests hold against fp64. What is
+// stored as bf16 is rounded once, to nearest: by up to 2^-8 of itself.
+#include "device/cpu/bf16.h"
+
+#include <bit>
+
+#include "check.h"
+#include "device/cpu/activations.h"
+#include "device/menu.h"
+#include "optim/adamw.h"
+#include "optim/global_norm.h"
+#include "optim/sgd.h"
+
+namespace thunder {
+namespace {
+
+using testing::random;
+
+std::vector<bf16> rounded(const std::vector<float>& v) {
+    std::vector<bf16> out;
+    for (const float x : v) out.push_back(to_bf16(x));
+    return out;
+}
+
+std::vector<float> widened(const std::vector<bf16>& v) {
+    std::vector<float> out;
+    for (const bf16 x : v) out.push_back(to_float(x));
+    return out;
+}
+
+// Random numbers that bf16 holds, in both types.
+struct Both {
+    std::vector<bf16> low;
+    std::vector<float> high;
+    Both(std::int64_t n, unsigned seed, float scale = 1.0F)
+        : low(rounded(random(n, seed, scale))), high(widened(low)) {}
+};
+
+// `sums`: of what was added up, whose order may differ.
+void expect_rounded(const std::vector<bf16>& got, const std::vector<float>& expected, double sums, const char* what) {
+    ASSERT_EQ(got.size(), expected.size()) << what;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const auto e = static_cast<double>(expected[i]);
+        ASSERT_LE(std::abs(static_cast<double>(to_float(got[i])) - e), 0x1p-8 * 1.0001 * std::abs(e) + 1e-6 * sums)
+            << what << " at " << i;
+    }
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& expected, double sums, const char* what) {
+    ASSERT_EQ(got.size(), expected.size()) << what;
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-6 * sums) << what << " at " << i;
+}
+
+TEST(Bf16, IsRoundedToNearestAndTiesToEven) {
+    // every bf16 is itself; between it and the next one the nearer is taken, at the middle the even one
+    for (std::uint32_t bits = 0; bits < 0x7f80; ++bits) {
+        const float x = to_float(bf16{static_cast<std::uint16_t>(bits)});
+        EXPECT_EQ(to_bf16(x).bits, bits);
+        EXPECT_EQ(to_bf16(-x).bits, bits | 0x8000U);
+        const auto between = [bits](std::uint32_t low) { return math::float_of((bits << 16U) | low); };
+        EXPECT_EQ(to_bf16(between(0x7fff)).bits, bits);
+        EXPECT_EQ(to_bf16(between(0x8001)).bits, bits + 1);
+        EXPECT_EQ(to_bf16(between(0x8000)).bits, bits + bits % 2);
+    }
+    EXPECT_EQ(to_bf16(INFINITY).bits, 0x7f80);
+    EXPECT_EQ(to_bf16(-INFINITY).bits, 0xff80);
+    EXPECT_EQ(to_bf16(3.4028235e38F).bits, 0x7f80);  // the largest float is nearer to 2^128
+    for (const std::uint32_t nan : {0x7fc00000U, 0x7f800001U, 0xffffffffU})
+        EXPECT_TRUE(std::isnan(to_float(to_bf16(math::float_of(nan)))));
+}
+
+struct Shape {
+    std::int64_t rows, in, out;
+};
+constexpr Shape shapes[] = {{1, 1, 1}, {3, 5, 17}, {33, 64, 48}, {40, 129, 24}, {64, 1600, 40}};
+
+TEST(Bf16, LinearForwardRoundsOnce) {
+    Device device(2);
+    Stream stream(device);
+    for (const Shape& s : shapes) {
+        const Both x(s.rows * s.in, 1), w(s.out * s.in, 2), bias(s.out, 3), residual(s.rows * s.out, 4);
+        const auto n = static_cast<std::size_t>(s.rows * s.out);
+        const double sums = 8 * std::sqrt(static_cast<double>(s.in));
+        for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu, Activation::silu}) {
+            for (const bool adds : {false, true}) {
+                std::vector<float> y(n);
+                std::vector<bf16> low(n);
+                LinearForward call{.x = x.high.data(),
+                                   .weight = w.high.data(),
+                                   .activation = activation,
+                                   .rows = s.rows,
+                                   .in = s.in,
+                                   .out = s.out};
+                call.y = y.data();
+                if (adds) call.bias = bias.high.data(), call.residual = residual.high.data();
+                linear_forward(call, stream);
+                call.y = low.data(), call.x = x.low.data(), call.weight = w.low.data();
+                if (adds) call.bias = bias.low.data(), call.residual = residual.low.data();
+                linear_forward(call, stream);
+                expect_rounded(low, y, sums, "y");
+                if (!adds) continue;
+                low = residual.low;  // the residual in the place of y
+                call.residual = low.data(), call.y = low.data();
+                linear_forward(call, stream);
+                expect_rounded(low, y, sums, "y over the residual");
+            }
+        }
+        std::vector<float> y(n), pre(n);
+        std::vector<bf16> low(n), low_pre(n);
+        linear_forward({.y = y.data(),
+                        .x = x.high.data(),
+                        .weight = w.high.data(),
+                        .pre_activation = pre.data(),
+                        .rows = s.rows,
+                        .in = s.in,
+                        .out = s.out},
+                       stream);
+        linear_forward({.y = low.data(),
+                        .x = x.low.data(),
+                        .weight = w.low.data(),
+                        .activation = Activation::gelu,
+                        .pre_activation = low_pre.data(),
+                        .rows = s.rows,
+                        .in = s.in,
+                        .out = s.out},
+                       stream);
+        expect_rounded(low_pre, pre, sums, "pre_activation");
+        std::vector<float> again = widened(low_pre);
+        for (float& v : again) v = math::gelu(v);  // of what is kept
+        expect_rounded(low, again, 0, "y of what is kept");
+    }
+}
+
+TEST(Bf16, LinearBackwardGivesGradientsOfEitherType) {
+    Device device(2);
+    Stream stream(device);
+    for (const Shape& s : shapes) {
+        const Both x(s.rows * s.in, 1), w(s.out * s.in, 2), dy(s.rows * s.out, 3), residual(s.rows * s.in, 4),
+            before(s.out * s.in, 5);
+        std::vector<float> dx(static_cast<std::size_t>(s.rows * s.in));
+        std::vector<bf16> low_dx(dx.size());
+        LinearBackwardInput input{.dx = dx.data(),
+                                  .dy = dy.high.data(),
+                                  .weight = w.high.data(),
+                                  .residual = residual.high.data(),
+                                  .rows = s.rows,
+                                  .in = s.in,
+                                  .out = s.out};
+        linear_backward_input(input, stream);
+        input.dx = low_dx.data(), input.dy = dy.low.data(), input.weight = w.low.data();
+        input.residual = residual.low.data();
+        linear_backward_input(input, stream);
+        expect_rounded(low_dx, dx, 8 * std::sqrt(static_cast<double>(s.out)), "dx");
+
+        for (const Gradient gradient : {Gradient::overwrite, Gradient::add}) {
+            std::vector<float> dw = before.high, f32_dw = before.high, db(static_cast<std::size_t>(s.out)), f32_db = db;
+            std::vector<bf16> low_dw = before.low, low_db(db.size());
+            LinearBackwardWeight call{.dweight = dw.data(),
+                                      .dbias = db.data(),
+                                      .dy = dy.high.data(),
+                                      .x = x.high.data(),
+                                      .gradient = gradient,
+                                      .rows = s.rows,
+                                      .in = s.in,
+                                      .out = s.out};
+            linear_backward_weight(call, stream);
+            call.dweight = f32_dw.data(), call.dbias = f32_db.data(), call.dy = dy.low.data(), call.x = x.low.data();
+            linear_backward_weight(call, stream);
+            const double sums = 8 * std::sqrt(static_cast<double>(s.rows));
+            expect_near(f32_dw, dw, sums, "dweight in f32");
+            expect_near(f32_db, db, sums, "dbias in f32");
+            call.dweight = low_dw.data(), call.dbias = low_db.data();
+            linear_backward_weight(call, stream);
+            expect_rounded(low_dw, dw, sums, "dweight in bf16");
+            expect_rounded(low_db, db, sums, "dbias in bf16");
+        }
+    }
+}
+
+TEST(Bf16, BatchedProductsShareAMatrix) {
+    Device device(2);
+    Stream stream(device);
+    const Both a(3 * 5 * 7, 1), b(7 * 9, 2);
+    std::vector<float> c(3 * 5 * 9);
+    std::vector<bf16> low(c.size());
+    for (const bool transpose_b : {false, true}) {
+        Matmul call{.c = c.data(),
+                    .a = a.high.data(),
+                    .b = b.high.data(),
+                    .transpose_b = transpose_b,
+                    .batch = 3,
+                    .m = 5,
+                    .n = 9,
+                    .k = 7,
+                    .stride_a = 35,
+                    .stride_b = 0,
+                    .stride_c = 45};
+        matmul(call, stream);
+        call.c = low.data(), call.a = a.low.data(), call.b = b.low.data();
+        matmul(call, stream);
+        expect_rounded(low, c, 20, "c");
+    }
+}
+
+TEST(Bf16, AttentionRoundsItsResultsAlone) {
+    Device device(2);
+    Stream stream(device);
+    const std::int64_t B = 2, T = 37, NH = 4, KVH = 2;
+    for (const std::int64_t HS : {std::int64_t{8}, std::int64_t{32}}) {
+        const Both q(B * T * NH * HS, 1), k(B * T * KVH * HS, 2), v(B * T * KVH * HS, 3), dout(B * T * NH * HS, 4);
+        AttentionForward call{.q = q.high.data(),
+                              .k = k.high.data(),
+                              .v = v.high.data(),
+                              .causal = true,
+                              .scale = 0.3F,
+                              .B = B,
+                              .T = T,
+                              .S = T,
+                              .NH = NH,
+                              .KVH = KVH,
+                              .HS = HS};
+        std::vector<float> out(q.high.size()), lse(static_cast<std::size_t>(B * NH * T)), low_lse = lse;
+        std::vector<bf16> low_out(out.size());
+        call.out = out.data(), call.lse = lse.data();
+        attention_forward(call, stream);
+        call.out = low_out.data(), call.lse = low_lse.data();
+        call.q = q.low.data(), call.k = k.low.data(), call.v = v.low.data();
+        attention_forward(call, stream);
+        expect_rounded(low_out, out, 4, "out");
+        expect_near(low_lse, lse, 10, "lse");
+
+        // both from the out that is kept in bf16
+        const std::vector<float> kept = widened(low_out);
+        std::vector<float> dq(q.high.size()), dk(k.high.size()), dv(v.high.size());
+        std::vector<bf16> low_dq(dq.size()), low_dk(dk.size()), low_dv(dv.size());
+        AttentionBackward back{.dq = dq.data(),
+                               .dk = dk.data(),
+                               .dv = dv.data(),
+                               .dout = dout.high.data(),
+                               .q = q.high.data(),
+                               .k = k.high.data(),
+                               .v = v.high.data(),
+                               .out = kept.data(),
+                               .lse = lse.data(),
+                               .causal = true,
+                               .scale = 0.3F,
+                               .B = B,
+                               .T = T,
+                               .S = T,
+                               .NH = NH,
+                               .KVH = KVH,
+                               .HS = HS};
+        attention_backward(back, stream);
+        back.dq = low_dq.data(), back.dk = low_dk.data(), back.dv = low_dv.data(), back.dout = dout.low.data();
+        back.q = q.low.data(), back.k = k.low.data(), back.v = v.low.data(), back.out = low_out.data();
+        attention_backward(back, stream);
+        expect_rounded(low_dq, dq, 60, "dq");
+        expect_rounded(low_dk, dk, 60, "dk");
+        expect_rounded(low_dv, dv, 60, "dv");
+    }
+}
+
+TEST(Bf16, EmbeddingMovesRowsAndSumsInF32) {
+    Device device(2);
+    Stream stream(device);
+    const std::int64_t rows = 500, entries = 11, width = 37;
+    const Both table(entries * width, 1), dy(rows * width, 2), before(entries * width, 3);
+    std::vector<std::int64_t> ids;
+    for (std::int64_t i = 0; i < rows; ++i) ids.push_back(i * i % 7);
+    std::vector<bf16> y(static_cast<std::size_t>(rows * width));
+    embedding_forward({.y = y.data(),
+                       .weight = table.low.data(),
+                       .ids = ids.data(),
+                       .rows = rows,
+                       .entries = entries,
+                       .width = width},
+                      stream);
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t c = 0; c < width; ++c)
+            ASSERT_EQ(y[static_cast<std::size_t>(i * width + c)].bits,
+                      table.low[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)] * width + c)].bits);
+    for (const Gradient gradient : {Gradient::overwrite, Gradient::add}) {
+        std::vector<float> dw = before.high, f32_dw = before.high;
+        std::vector<bf16> low_dw = before.low;
+        EmbeddingBackward call{.dweight = dw.data(),
+                               .dy = dy.high.data(),
+                               .ids = ids.data(),
+                               .gradient = gradient,
+                               .rows = rows,
+                               .entries = entries,
+                               .width = width};
+        embedding_backward(call, stream);
+        call.dweight = f32_dw.data(), call.dy = dy.low.data();
+        embedding_backward(call, stream);
+        EXPECT_EQ(f32_dw, dw);
+        call.dweight = low_dw.data();
+        embedding_backward(call, stream);
+        expect_rounded(low_dw, dw, 0, "dweight");
+    }
+}
+
+TEST(Bf16, CrossEntropyIsF32ButForTheGradient) {
+    Device device(2);
+    Stream stream(device);
+    const std::int64_t rows = 9, classes = 131;
+    Both logits(rows * classes, 1, 4);
+    std::vector<std::int64_t> labels = {0, 130, 7, -100, 64, 64, 3, 99, -100};
+    float loss = 0, low_loss = 0;
+    std::vector<float> lse(rows), low_lse(rows), d(logits.high.size());
+    CrossEntropyForward forward{.loss = &loss,
+                                .lse = lse.data(),
+                                .logits = logits.high.data(),
+                                .labels = labels.data(),
+                                .rows = rows,
+                                .classes = classes};
+    cross_entropy_forward(forward, stream);
+    forward.loss = &low_loss, forward.lse = low_lse.data(), forward.logits = logits.low.data();
+    cross_entropy_forward(forward, stream);
+    EXPECT_EQ(loss, low_loss);
+    EXPECT_EQ(lse, low_lse);
+    const float dloss = 0.125F;
+    CrossEntropyBackward backward{.dlogits = d.data(),
+                                  .logits = logits.high.data(),
+                                  .labels = labels.data(),
+                                  .lse = lse.data(),
+                                  .dloss = &dloss,
+                                  .rows = rows,
+                                  .classes = classes};
+    cross_entropy_backward(backward, stream);
+    backward.dlogits = logits.low.data(), backward.logits = logits.low.data();  // in place
+    cross_entropy_backward(backward, stream);
+    expect_rounded(logits.low, d, 1, "dlogits");
+}
+
+const std::vector<ParameterSegment> segments = {{3, 201, true}, {216, 900, false}};
+
+StepScalars scalars() {
+    StepScalars s;
+    s.learning_rate = 1e-2, s.beta1 = 0.9, s.beta2 = 0.99, s.eps = 1e-8, s.weight_decay = 0.1, s.momentum = 0.9;
+    s.bias_correction1 = 0.1, s.bias_correction2_sqrt = 0.1, s.clip_factor = 0.5F;
+    return s;
+}
+
+TEST(Bf16, AdamWWritesTheShadowsOfWhatItSteps) {
+    Device device(2);
+    Stream stream(device);
+    const std::int64_t n = 1000;
+    const StepScalars s = scalars();
+    const Both g(n, 1), start(n, 2), m(n, 3, 0.1F), v(n, 4, 0.1F);
+    std::vector<float> second = v.high;
+    for (float& x : second) x = std::abs(x);
+    std::vector<float> p = start.high, first = m.high, squares = second;
+    adamw({.parameters = p.data(),
+           .gradients = g.high.data(),
+           .first_moments = first.data(),
+           .second_moments = squares.data(),
+           .segments = segments,
+           .scalars = &s},
+          stream);
+    // masters in f32, gradients in bf16
+    std::vector<float> p2 = start.high, first2 = m.high, squares2 = second;
+    std::vector<bf16> shadows(static_cast<std::size_t>(n), bf16{0x1234});
+    adamw({.parameters = p2.data(),
+           .gradients = g.low.data(),
+           .first_moments = first2.data(),
+           .second_moments = squares2.data(),
+           .shadows = shadows.data(),
+           .segments = segments,
+           .scalars = &s},
+          stream);
+    EXPECT_EQ(p2, p);
+    EXPECT_EQ(squares2, squares);
+    std::vector<bool> stepped(static_cast<std::size_t>(n), false);
+    for (const ParameterSegment& segment : segments)
+        for (std::int64_t i = segment.begin; i < segment.end; ++i) stepped[static_cast<std::size_t>(i)] = true;
+    for (std::size_t i = 0; i < shadows.size(); ++i)
+        ASSERT_EQ(shadows[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
+    // everything in bf16
+    std::vector<bf16> p3 = start.low, first3 = m.low, squares3 = rounded(second);
+    adamw({.parameters = p3.data(),
+           .gradients = g.low.data(),
+           .first_moments = first3.data(),
+           .second_moments = squares3.data(),
+           .segments = segments,
+           .scalars = &s},
+          stream);
+    expect_rounded(p3, p, 0, "parameters");
+    expect_rounded(first3, first, 0, "first moments");
+    expect_rounded(squares3, squares, 0, "second moments");
+}
+
+TEST(Bf16, SgdWritesTheShadowsOfWhatItSteps) {
+    Device device(2);
+    Stream stream(device);
+    const std::int64_t n = 1000;
+    const StepScalars s = scalars();
+    const Both g(n, 1), start(n, 2), buffer(n, 3);
+    for (const bool momentum : {false, true}) {
+        std::vector<float> p = start.high, b = buffer.high, p2 = p, b2 = b;
+        std::vector<bf16> shadows(static_cast<std::size_t>(n)), p3 = start.low, b3 = buffer.low;
+        Sgd call{.parameters = p.data(), .gradients = g.high.data(), .segments = segments, .scalars = &s};
+        if (momentum) call.momentum_buffers = b.data();
+        sgd(call, stream);
+        call.parameters = p2.data(), call.gradients = g.low.data(), call.shadows = shadows.data();
+        if (momentum) call.momentum_buffers = b2.data();
+        sgd(call, stream);
+        EXPECT_EQ(p2, p);
+        EXPECT_EQ(shadows[300].bits, to_bf16(p[300]).bits);
+        call.parameters = p3.data(), call.shadows = {};
+        if (momentum) call.momentum_buffers = b3.data();
+        sgd(call, stream);
+        expect_rounded(p3, p, 0, "parameters");
+        if (momentum) expect_rounded(b3, b, 0, "momentum buffers");
+    }
+}
+
+TEST(Bf16, TheNormOfGradientsIsThatOfTheirValues) {
+    Device device(2);
+    Stream stream(device);
+    const Both g(50001, 1);
+    double high = 0, low = 0;
+    sum_of_squares(&high, g.high.data(), 50001, stream);
+    sum_of_squares(&low, g.low.data(), 50001, stream);
+    EXPECT_EQ(high, low);
+}
+
+TEST(Bf16, ConvertsBothWays) {
+    Device device(2);
+    Stream stream(device);
+    const std::vector<float> x = random(70001, 1);
+    std::vector<bf16> low(x.size());
+    std::vector<float> back(x.size());
+    convert(low.data(), x.data(), 70001, stream);
+    convert(back.data(), low.data(), 70001, stream);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        ASSERT_EQ(low[i].bits, to_bf16(x[i]).bits);
+        ASSERT_EQ(back[i], to_float(low[i]));
+    }
+}
+
+}  // namespace
+}  // namespace thunder
