@@ -606,7 +606,7 @@ def y_named(name):
 MODELS = {
     "mlp": (MLP, False, "dynamo.logits dynamo.loss noopt.loss dyn.logits dyn.loss legacy.logits".split()),
     "llama1": (lambda: llama(1), True, "dynamo.logits noopt.logits".split()),
-    "llama2": (lambda: llama(2), True, "dynamo.logits dynamo.loss dynamo18.logits dynamo23.logits dynamo23.loss dyn.logits dyn.loss "
+    "llama2": (lambda: llama(2), True, "dynamo.logits dynamo.loss bf16.logits dynamo18.logits dynamo23.logits dynamo23.loss dyn.logits dyn.loss "
                                        "fresh.logits noopt.logits noopt.loss stripped.logits nameless.logits nameless_noopt.logits "
                                        "nameless_fresh.logits".split()),
     "llama2_tied": (lambda: llama(2, tied=True), True, "dynamo.logits fresh.logits nameless.logits".split()),
