@@ -1,5 +1,6 @@
 #include "compiler/transforms/lower_precision.h"
 
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "tests/transforms/equal_programs.h"
 
@@ -202,6 +203,19 @@ func @layer(%d: bf16[2,4], %sum: f32[4,4], %w: bf16[4,4]) -> (%dx, %sum_after) {
   %dw = linear_backward_weight(%d, %d) {dtype = f32} : f32[4,4]
   %sum_after = add(%sum, %dw) : f32[4,4]
 })")));
+}
+
+TEST(LowerPrecision, EveryIslandSaysWhyItIsOne) {
+    std::size_t islands = 0, products = 0;
+    for (const OpDef* def : all_ops()) {
+        const bool island = def->precision.kind == Precision::Kind::island;
+        EXPECT_EQ(island, !def->precision.why.empty()) << def->name;
+        EXPECT_TRUE(!def->precision.gradient || def->precision.kind == Precision::Kind::product) << def->name;
+        islands += island ? 1 : 0;
+        products += def->precision.kind == Precision::Kind::product ? 1 : 0;
+    }
+    EXPECT_GT(islands, 0U);
+    EXPECT_GT(products, 0U);
 }
 
 TEST(LowerPrecision, AFunctionLibraryIsNoTrainingStep) {

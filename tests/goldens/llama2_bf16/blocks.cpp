@@ -90,11 +90,11 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
 
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = s.down_proj, .rows = B * T, .in = H, .out = C}, stream);
-    // mlp, in the kernel's names:
-    //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
-    //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) +
-    //       1))
-    //   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+    // mlp:
+    //   swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
+    //   dgate_up_proj1 = dswiglu * saved.gate_up_proj2 * (sigmoid(saved.gate_up_proj1) * (saved.gate_up_proj1 * (1 -
+    //       sigmoid(saved.gate_up_proj1)) + 1))
+    //   dgate_up_proj2 = dswiglu * (saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1))
     swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
     // mlp.down_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .gradient = gradient, .rows = B * T, .in = H,

@@ -198,7 +198,7 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& /*stream*/) {
 //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
 //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
 //   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
-// Replaces Sigmoid, Mul, Transpose, MatMul (model.layers.{0..1}.mlp)
+// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& /*stream*/) {
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
@@ -276,7 +276,7 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 //   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
 //   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
 //   dqkv_proj5 = dv_proj
-// Replaces Mul, Slice, Neg, Concat, Add, Transpose, MatMul (model.layers.{0..1}.self_attn)
+// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& /*stream*/) {
     {
