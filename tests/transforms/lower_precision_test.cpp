@@ -120,13 +120,13 @@ TEST(LowerPrecision, NormsReadTheirMasterAndKeepTheirStatistics) {
         lowered(before),
         as_printed(entry(
             R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w")",
-            R"(%rstd "rstd", %p "p", %loss_sum "loss_sum")", R"(
+            R"(%rstd "rstd", %p_1 "p", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
   %h = linear(%x_1, %shadow_w) : bf16[2,4]
   %y, %rstd = rms_norm(%h, %norm) {eps = 1e-05} : bf16[2,4], f32[2]
   %y_1 = cast(%y) {dtype = f32} : f32[2,4]
-  %p_1 = softmax(%y_1) {axis = 1} : f32[2,4]
-  %p = cast(%p_1) {dtype = bf16} : bf16[2,4]
+  %p = softmax(%y_1) {axis = 1} : f32[2,4]
+  %p_1 = cast(%p) {dtype = bf16} : bf16[2,4]
 )",
             update_after)));
 }
@@ -164,10 +164,10 @@ func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
 )",
             update_after + R"(
 
-func @layer(%x: bf16[2,4], %norm: f32[4], %w: bf16[4,4]) -> (%y, %h) {
+func @layer(%x: bf16[2,4], %norm: f32[4], %shadow_w: bf16[4,4]) -> (%y, %h) {
   %norm_1 = cast(%norm) {dtype = bf16} : bf16[4]
   %h = mul(%x, %norm_1) : bf16[2,4]
-  %u = linear(%h, %w) : bf16[2,4]
+  %u = linear(%h, %shadow_w) : bf16[2,4]
   %y = add(%x, %u) : bf16[2,4]
 })")));
 }
@@ -198,8 +198,8 @@ func @layer(%d: f32[2,4], %sum: f32[4,4], %w: f32[4,4]) -> (%dx, %sum_after) {
 )",
             update_after + R"(
 
-func @layer(%d: bf16[2,4], %sum: f32[4,4], %w: bf16[4,4]) -> (%dx, %sum_after) {
-  %dx = linear_backward_input(%d, %w) : bf16[2,4]
+func @layer(%d: bf16[2,4], %sum: f32[4,4], %shadow_w: bf16[4,4]) -> (%dx, %sum_after) {
+  %dx = linear_backward_input(%d, %shadow_w) : bf16[2,4]
   %dw = linear_backward_weight(%d, %d) {dtype = f32} : f32[4,4]
   %sum_after = add(%sum, %dw) : f32[4,4]
 })")));
