@@ -153,7 +153,7 @@ OpDef adamw() {
             out.push_back(shadow_of(out[t]));
         return out;
     };
-    def.result_names = {"parameter", "first_moment", "second_moment", "shadow"};
+    def.result_names = {"parameter", "first_moment", "second_moment"};
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const std::size_t count = adamw_groups.tensors(op.operands.size());
@@ -259,7 +259,7 @@ OpDef sgd() {
             out.push_back(shadow_of(out[t]));
         return out;
     };
-    def.result_names = {"parameter", "momentum", "shadow"};
+    def.result_names = {"parameter", "momentum"};
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const bool momentum = op.attributes.boolean("momentum");

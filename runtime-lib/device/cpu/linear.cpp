@@ -123,10 +123,16 @@ void run_widened(const Product& product, Stream& stream) {
     }
 }
 
-void require_floats(const char* call, const Input& a, const Input& b, const Output& c) {
-    require_float(call, "an operand", a);
-    require_dtype(call, "an operand", b, a.dtype);
-    require_float(call, "the result", c);
+// The operands of a product and its result, by their names in the call.
+template <typename Tensor>
+struct Named {
+    const char* name;
+    const Tensor& tensor;
+};
+void require_floats(const char* call, Named<Input> a, Named<Input> b, Named<Output> c) {
+    require_float(call, a.name, a.tensor);
+    require_dtype(call, b.name, b.tensor, a.tensor.dtype);
+    require_float(call, c.name, c.tensor);
 }
 
 // The product with whatever epilogue it has, by the provider as a whole or by the provider and a kernel.
@@ -210,7 +216,7 @@ std::string bf16_provider() {
 void linear_forward(const LinearForward& call, Stream& stream) {
     if (call.rows <= 0 || call.out <= 0) return;
     constexpr const char* name = "linear_forward";
-    require_floats(name, call.x, call.weight, call.y);
+    require_floats(name, {"x", call.x}, {"weight", call.weight}, {"y", call.y});
     require_float(name, "pre_activation", call.pre_activation);
     require_float(name, "bias", call.bias);
     require_float(name, "residual", call.residual);
@@ -247,7 +253,7 @@ void linear_forward(const LinearForward& call, Stream& stream) {
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
     if (call.rows <= 0 || call.in <= 0) return;
     constexpr const char* name = "linear_backward_input";
-    require_floats(name, call.dy, call.weight, call.dx);
+    require_floats(name, {"dy", call.dy}, {"weight", call.weight}, {"dx", call.dx});
     require_float(name, "residual", call.residual);
     Product product{.c = call.dx,
                     .a = call.dy,
@@ -278,7 +284,7 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
     require_float(name, "dy", call.dy);
     const std::int64_t ld_dy = or_dense(call.ld_dy, call.out);
     if (call.dweight && call.in > 0) {
-        require_floats(name, call.dy, call.x, call.dweight);
+        require_floats(name, {"dy", call.dy}, {"x", call.x}, {"dweight", call.dweight});
         run({.c = call.dweight,
              .a = call.dy,
              .b = call.x,
@@ -312,7 +318,7 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
 void matmul(const Matmul& call, Stream& stream) {
     if (call.batch <= 0 || call.m <= 0 || call.n <= 0) return;
     constexpr const char* name = "matmul";
-    require_floats(name, call.a, call.b, call.c);
+    require_floats(name, {"a", call.a}, {"b", call.b}, {"c", call.c});
     run({.c = call.c,
          .a = call.a,
          .b = call.b,

@@ -294,7 +294,7 @@ TEST(Linear, ATypeWithoutAProviderIsNamed) {
         linear_forward({.y = y, .x = x, .weight = w, .rows = 1, .in = 1, .out = 1}, stream);
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.message(), "linear_forward on a cpu: no provider for x of type bf16, expected f32");
+        EXPECT_EQ(error.message(), "linear_forward on a cpu: no provider for weight of type f32, expected bf16");
     }
 }
 
