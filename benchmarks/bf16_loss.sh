@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the small Llama of the quickstart on real text in f32 and in bf16, three seeds each, and prints both curves and how far
-# apart they end: the table of docs/numerics.md.
+# apart they end.
 #
 #   benchmarks/bf16_loss.sh [FOLDER]       where programs and logs go; default: build/bf16_loss
 #   THUNDERC=PATH                          default: build/thunderc
