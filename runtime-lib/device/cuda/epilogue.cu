@@ -5,6 +5,7 @@
 #include "device/cuda/epilogue.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/require.h"
+#include "device/menu.h"
 
 namespace thunder {
 
@@ -70,6 +71,22 @@ void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int
     } else {
         launch("column_finish", bundled_column_finish_f32, column_blocks, 128, stream, static_cast<float*>(sums.data),
                partials, blocks, columns, add);
+    }
+}
+
+void convert(const Output& dst, const Input& src, std::int64_t elements, Stream& stream) {
+    require_float("dst", dst);
+    require_float("src", src);
+    if (elements <= 0) return;
+    if (dst.dtype == src.dtype)
+        return copy(dst.data, src.data, static_cast<std::size_t>(elements) * size_of(dst.dtype), stream);
+    const std::int64_t blocks = (elements + 1023) / 1024;  // four elements a thread
+    if (dst.dtype == DType::bf16) {
+        launch("convert", bundled::bundled_narrow, blocks, 256, stream, static_cast<bf16*>(dst.data),
+               static_cast<const float*>(src.data), elements);
+    } else {
+        launch("convert", bundled::bundled_widen, blocks, 256, stream, static_cast<float*>(dst.data),
+               static_cast<const bf16*>(src.data), elements);
     }
 }
 

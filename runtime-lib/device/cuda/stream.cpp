@@ -158,6 +158,10 @@ std::string Device::describe() const {
     return text;
 }
 
+std::string Device::describe_bf16() const {
+    return "products of the GPU's tensor cores, sums in f32";
+}
+
 std::string Device::profile_report() const {
     return native_->profiler ? native_->profiler->report() : "";
 }
