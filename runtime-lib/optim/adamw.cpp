@@ -1,16 +1,18 @@
 #include "optim/adamw.h"
 
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/vec_math.h"
 #include "optim/walk_segments.h"
 
 namespace thunder {
 
-namespace {
-
-template <typename P, typename G, typename S>
-void step(P* __restrict p, const G* __restrict g, S* __restrict m, S* __restrict v, bf16* __restrict shadow,
-          const AdamW& call) {
+void adamw(const AdamW& call, Stream&) {
+    constexpr const char* name = "adamw";
+    require_float(name, "parameters", call.parameters);
+    require_float(name, "gradients", call.gradients);
+    require_float(name, "first_moments", call.first_moments);
+    require_dtype(name, "second_moments", call.second_moments, call.first_moments.dtype);
+    require_dtype(name, "shadows", call.shadows, DType::bf16);
     const StepScalars& s = *call.scalars;
     const auto clip = s.clip_factor;
     const auto beta2 = static_cast<float>(s.beta2);
@@ -21,35 +23,30 @@ void step(P* __restrict p, const G* __restrict g, S* __restrict m, S* __restrict
     const auto kept = static_cast<float>(1.0 - s.learning_rate * s.weight_decay);
     walk_segments(call.segments, [&](std::int64_t begin, std::int64_t end, bool decay) {
         const float keep = decay ? kept : 1.0F;
+        float buffers[4][piece_elements];
+        const std::int64_t piece =
+            piece_of(end - begin, {call.parameters.dtype, call.gradients.dtype, call.first_moments.dtype,
+                                   call.shadows ? DType::bf16 : DType::f32});
+        for (std::int64_t at = begin; at < end; at += piece) {
+            const std::int64_t n = std::min(piece, end - at);
+            float* __restrict p = elements(call.parameters, at, n, buffers[0]);
+            const float* __restrict g = elements(call.gradients, at, n, buffers[1]);
+            float* __restrict m = elements(call.first_moments, at, n, buffers[2]);
+            float* __restrict v = elements(call.second_moments, at, n, buffers[3]);
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-            const float gradient = clip * to_float(g[i]);
-            const float before = to_float(m[i]);
-            const float first = before + rest1 * (gradient - before);
-            const float second = beta2 * to_float(v[i]) + rest2 * gradient * gradient;
-            store(m[i], first);
-            store(v[i], second);
-            store(p[i], keep * to_float(p[i]) - step_size * (first / (math::sqrt(second) / correction + eps)));
+            for (std::int64_t i = 0; i < n; ++i) {
+                const float gradient = clip * g[i];
+                const float first = m[i] + rest1 * (gradient - m[i]);
+                const float second = beta2 * v[i] + rest2 * gradient * gradient;
+                m[i] = first;
+                v[i] = second;
+                p[i] = keep * p[i] - step_size * (first / (math::sqrt(second) / correction + eps));
+            }
+            put_back(call.parameters, at, p, n);
+            put_back(call.first_moments, at, m, n);
+            put_back(call.second_moments, at, v, n);
+            put_back(call.shadows, at, p, n);
         }
-        if (shadow == nullptr) return;
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) shadow[i] = to_bf16(to_float(p[i]));
-    });
-}
-
-}  // namespace
-
-void adamw(const AdamW& call, Stream&) {
-    constexpr const char* name = "adamw";
-    require_dtype(name, "shadows", call.shadows, DType::bf16);
-    require_dtype(name, "second_moments", call.second_moments, call.first_moments.dtype);
-    auto* shadows = static_cast<bf16*>(call.shadows.data);
-    with_elements(name, "parameters", call.parameters, [&](auto* p) {
-        with_elements(name, "gradients", call.gradients, [&](const auto* g) {
-            with_elements(name, "first_moments", call.first_moments, [&](auto* m) {
-                step(p, g, m, static_cast<decltype(m)>(call.second_moments.data), shadows, call);
-            });
-        });
     });
 }
 

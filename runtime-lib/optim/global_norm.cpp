@@ -3,39 +3,38 @@
 #include <algorithm>
 #include <cmath>
 
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/parallel.h"
 
 namespace thunder {
 
-void sum_of_squares(double* sum, const Input& gradients, std::int64_t elements, Stream& stream) {
+void sum_of_squares(double* sum, const Input& gradients, std::int64_t all, Stream& stream) {
+    require_float("sum_of_squares", "gradients", gradients);
     // Leaves of 16 Ki elements, whatever the number of threads; within a leaf each of 16 lanes sums in double.
     constexpr std::int64_t leaf = 16384, lanes = 16;
-    const std::int64_t leaves = (elements + leaf - 1) / leaf;
+    const std::int64_t leaves = (all + leaf - 1) / leaf;
     auto* sums = reinterpret_cast<double*>(stream.workspace(static_cast<std::size_t>(leaves) * sizeof(double)));
-    with_elements("sum_of_squares", "gradients", gradients, [&](const auto* all) {
-        parallel_for(leaves, 1, [&](std::int64_t first, std::int64_t last) {
-            for (std::int64_t l = first; l < last; ++l) {
-                const auto* g = all + l * leaf;
-                const std::int64_t n = std::min(leaf, elements - l * leaf);
-                double lane[lanes] = {};
+    const std::int64_t piece = piece_of(leaf, {gradients.dtype});
+    parallel_for(leaves, 1, [&](std::int64_t first, std::int64_t last) {
+        float buffer[piece_elements];
+        for (std::int64_t l = first; l < last; ++l) {
+            double lane[lanes] = {};
+            const std::int64_t end = std::min((l + 1) * leaf, all);
+            for (std::int64_t at = l * leaf; at < end; at += piece) {
+                const std::int64_t n = std::min(piece, end - at);
+                const float* g = elements(gradients, at, n, buffer);
                 std::int64_t i = 0;
                 for (; i + lanes <= n; i += lanes) {
 #pragma omp simd
-                    for (std::int64_t j = 0; j < lanes; ++j) {
-                        const auto x = static_cast<double>(to_float(g[i + j]));
-                        lane[j] += x * x;
-                    }
+                    for (std::int64_t j = 0; j < lanes; ++j)
+                        lane[j] += static_cast<double>(g[i + j]) * static_cast<double>(g[i + j]);
                 }
-                for (; i < n; ++i) {
-                    const auto x = static_cast<double>(to_float(g[i]));
-                    lane[i % lanes] += x * x;
-                }
-                double total = 0;
-                for (const double x : lane) total += x;
-                sums[l] = total;
+                for (; i < n; ++i) lane[i % lanes] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
             }
-        });
+            double total = 0;
+            for (const double x : lane) total += x;
+            sums[l] = total;
+        }
     });
     double total = 0;
     for (std::int64_t l = 0; l < leaves; ++l) total += sums[l];

@@ -1,14 +1,16 @@
 #include "optim/sgd.h"
 
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "optim/walk_segments.h"
 
 namespace thunder {
 
-namespace {
-
-template <typename P, typename G, typename S>
-void step(P* __restrict p, const G* __restrict g, S* __restrict b, bf16* __restrict shadow, const Sgd& call) {
+void sgd(const Sgd& call, Stream&) {
+    constexpr const char* name = "sgd";
+    require_float(name, "parameters", call.parameters);
+    require_float(name, "gradients", call.gradients);
+    require_float(name, "momentum_buffers", call.momentum_buffers);
+    require_dtype(name, "shadows", call.shadows, DType::bf16);
     const StepScalars& s = *call.scalars;
     const auto clip = s.clip_factor;
     const auto rate = static_cast<float>(s.learning_rate);
@@ -18,38 +20,29 @@ void step(P* __restrict p, const G* __restrict g, S* __restrict b, bf16* __restr
     const auto weight_decay = static_cast<float>(s.weight_decay);
     walk_segments(call.segments, [&](std::int64_t begin, std::int64_t end, bool decays) {
         const float decay = decays ? weight_decay : 0.0F;
-        if (b == nullptr) {
+        float buffers[3][piece_elements];
+        const std::int64_t piece =
+            piece_of(end - begin, {call.parameters.dtype, call.gradients.dtype, call.momentum_buffers.dtype,
+                                   call.shadows ? DType::bf16 : DType::f32});
+        for (std::int64_t at = begin; at < end; at += piece) {
+            const std::int64_t n = std::min(piece, end - at);
+            float* __restrict p = elements(call.parameters, at, n, buffers[0]);
+            const float* __restrict g = elements(call.gradients, at, n, buffers[1]);
+            float* __restrict b = elements(call.momentum_buffers, at, n, buffers[2]);
+            if (b == nullptr) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) {
-                const float before = to_float(p[i]);
-                store(p[i], before - rate * (clip * to_float(g[i]) + decay * before));
-            }
-        } else {
+                for (std::int64_t i = 0; i < n; ++i) p[i] -= rate * (clip * g[i] + decay * p[i]);
+            } else {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) {
-                const float before = to_float(p[i]);
-                const float buffer = momentum * to_float(b[i]) + (clip * to_float(g[i]) + decay * before);
-                store(b[i], buffer);
-                store(p[i], before - rate * buffer);
+                for (std::int64_t i = 0; i < n; ++i) {
+                    b[i] = momentum * b[i] + (clip * g[i] + decay * p[i]);
+                    p[i] -= rate * b[i];
+                }
             }
+            put_back(call.parameters, at, p, n);
+            put_back(call.momentum_buffers, at, b, n);
+            put_back(call.shadows, at, p, n);
         }
-        if (shadow == nullptr) return;
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) shadow[i] = to_bf16(to_float(p[i]));
-    });
-}
-
-}  // namespace
-
-void sgd(const Sgd& call, Stream&) {
-    constexpr const char* name = "sgd";
-    require_dtype(name, "shadows", call.shadows, DType::bf16);
-    auto* shadows = static_cast<bf16*>(call.shadows.data);
-    with_elements(name, "parameters", call.parameters, [&](auto* p) {
-        with_elements(name, "gradients", call.gradients, [&](const auto* g) {
-            with_elements(name, "momentum_buffers", call.momentum_buffers,
-                          [&](auto* b) { step(p, g, b, shadows, call); });
-        });
     });
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/cpu/vec_math.h"
 #include "device/menu.h"
@@ -14,15 +14,24 @@ namespace thunder {
 
 namespace {
 
-// log(sum(exp(row)))
-template <typename T>
-float log_sum_exp(const T* row, std::int64_t n) {
-    float largest = to_float(row[0]);
+// log(sum(exp(x))) over n logits from `first` on.
+float log_sum_exp(const Input& logits, std::int64_t first, std::int64_t n) {
+    float buffer[piece_elements];
+    const std::int64_t piece = piece_of(n, {logits.dtype}), end = first + n;
+    float largest = *elements(logits, first, 1, buffer);
+    for (std::int64_t at = first; at < end; at += piece) {
+        const std::int64_t count = std::min(piece, end - at);
+        const float* x = elements(logits, at, count, buffer);
 #pragma omp simd reduction(max : largest)
-    for (std::int64_t j = 0; j < n; ++j) largest = to_float(row[j]) > largest ? to_float(row[j]) : largest;
+        for (std::int64_t j = 0; j < count; ++j) largest = x[j] > largest ? x[j] : largest;
+    }
     float sum = 0;
+    for (std::int64_t at = first; at < end; at += piece) {
+        const std::int64_t count = std::min(piece, end - at);
+        const float* x = elements(logits, at, count, buffer);
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < n; ++j) sum += math::exp(to_float(row[j]) - largest);
+        for (std::int64_t j = 0; j < count; ++j) sum += math::exp(x[j] - largest);
+    }
     return largest + std::log(sum);
 }
 
@@ -30,22 +39,22 @@ float log_sum_exp(const T* row, std::int64_t n) {
 
 void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
     constexpr const char* name = "cross_entropy_forward";
+    require_float(name, "logits", call.logits);
     float* lse = f32(name, "lse", call.lse);
     float* loss = f32(name, "loss", call.loss);
     require_dtype(name, "labels", call.labels, DType::i64);
     const auto* labels = static_cast<const std::int64_t*>(call.labels.data);
     auto* losses = reinterpret_cast<double*>(stream.workspace(static_cast<std::size_t>(call.rows) * sizeof(double)));
-    with_elements(name, "logits", call.logits, [&](const auto* logits) {
-        parallel_rows(call.rows, call.classes, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i) {
-                losses[i] = 0;
-                lse[i] = 0;
-                if (labels[i] == call.ignore_index) continue;
-                const auto* row = logits + i * call.classes;
-                lse[i] = log_sum_exp(row, call.classes);
-                losses[i] = static_cast<double>(lse[i]) - static_cast<double>(to_float(row[labels[i]]));
-            }
-        });
+    parallel_rows(call.rows, call.classes, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            losses[i] = 0;
+            lse[i] = 0;
+            if (labels[i] == call.ignore_index) continue;
+            lse[i] = log_sum_exp(call.logits, i * call.classes, call.classes);
+            float buffer = 0;
+            const float of_label = *elements(call.logits, i * call.classes + labels[i], 1, &buffer);
+            losses[i] = static_cast<double>(lse[i]) - static_cast<double>(of_label);
+        }
     });
     double sum = 0;  // in row order
     for (std::int64_t i = 0; i < call.rows; ++i) sum += losses[i];
@@ -54,31 +63,34 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
 
 void cross_entropy_backward(const CrossEntropyBackward& call, Stream&) {
     constexpr const char* name = "cross_entropy_backward";
+    require_float(name, "logits", call.logits);
     require_dtype(name, "dlogits", call.dlogits, call.logits.dtype);
     const float* lse = f32(name, "lse", call.lse);
     const float dloss = *f32(name, "dloss", call.dloss);
     require_dtype(name, "labels", call.labels, DType::i64);
     const auto* labels = static_cast<const std::int64_t*>(call.labels.data);
-    with_elements(name, "dlogits", call.dlogits, [&](auto* dlogits) {
-        const auto* logits = static_cast<decltype(dlogits)>(const_cast<void*>(call.logits.data));
-        parallel_rows(call.rows, call.classes, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i) {
-                auto* out = dlogits + i * call.classes;
-                const auto* row = logits + i * call.classes;
-                const std::int64_t label = labels[i];
-                if (label == call.ignore_index) {
-                    std::memset(out, 0, static_cast<std::size_t>(call.classes) * sizeof *out);
-                    continue;
-                }
-                const float shift = lse[i];
-                const float of_label = math::exp(to_float(row[label]) - shift) * dloss - dloss;
+    const std::int64_t piece = piece_of(call.classes, {call.logits.dtype});
+    parallel_rows(call.rows, call.classes, [&](std::int64_t begin, std::int64_t end) {
+        float read[piece_elements], made[piece_elements];
+        for (std::int64_t i = begin; i < end; ++i) {
+            if (labels[i] == call.ignore_index) {
+                const std::size_t size = size_of(call.dlogits.dtype);
+                std::memset(advanced(call.dlogits, i * call.classes).data, 0,
+                            static_cast<std::size_t>(call.classes) * size);
+                continue;
+            }
+            const float shift = lse[i];
+            for (std::int64_t at = 0; at < call.classes; at += piece) {
+                const std::int64_t n = std::min(piece, call.classes - at), first = i * call.classes + at;
+                const float* x = elements(call.logits, first, n, read);
+                float* out = place_of(call.dlogits, first, made);
                 // element j is read before it is written, whatever the vector's width: in place is safe
 #pragma omp simd
-                for (std::int64_t j = 0; j < call.classes; ++j)
-                    store(out[j], math::exp(to_float(row[j]) - shift) * dloss);
-                store(out[label], of_label);
+                for (std::int64_t j = 0; j < n; ++j) out[j] = math::exp(x[j] - shift) * dloss;
+                if (labels[i] >= at && labels[i] < at + n) out[labels[i] - at] -= dloss;
+                put_back(call.dlogits, first, out, n);
             }
-        });
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/parallel.h"
@@ -27,14 +27,19 @@ std::int64_t column_grain(std::int64_t rows) {
 }
 
 // y[index[i], :] += x[i, :] for rows i in order.
-template <typename T, typename Id>
-void scatter_rows(float* y, const T* x, const Id* index, std::int64_t rows, std::int64_t width) {
+template <typename Id>
+void scatter_rows(float* y, const Input& x, const Id* index, std::int64_t rows, std::int64_t width) {
+    const std::int64_t piece = piece_of(width, {x.dtype});
     parallel_for(width, column_grain(rows), [&](std::int64_t begin, std::int64_t end) {
+        float buffer[piece_elements];
         for (std::int64_t i = 0; i < rows; ++i) {
-            float* out = y + static_cast<std::int64_t>(index[i]) * width;
-            const T* in = x + i * width;
+            for (std::int64_t at = begin; at < end; at += piece) {
+                const std::int64_t n = std::min(piece, end - at);
+                float* out = y + static_cast<std::int64_t>(index[i]) * width + at;
+                const float* in = elements(x, i * width + at, n, buffer);
 #pragma omp simd
-            for (std::int64_t c = begin; c < end; ++c) out[c] += to_float(in[c]);
+                for (std::int64_t c = 0; c < n; ++c) out[c] += in[c];
+            }
         }
     });
 }
@@ -61,6 +66,7 @@ void embedding_forward(const EmbeddingForward& call, Stream&) {
 void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     constexpr const char* name = "embedding_backward";
     require_float(name, "dweight", call.dweight);
+    require_float(name, "dy", call.dy);
     const std::int64_t elements = call.entries * call.width;
     // A gradient in bf16 is summed in f32 and rounded once.
     const bool rounded = call.dweight.dtype == DType::bf16;
@@ -71,9 +77,7 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     } else if (rounded) {
         convert(sums, as_input(call.dweight), elements, stream);
     }
-    with_ids(name, "ids", call.ids, [&](const auto* ids) {
-        with_elements(name, "dy", call.dy, [&](const auto* dy) { scatter_rows(sums, dy, ids, call.rows, call.width); });
-    });
+    with_ids(name, "ids", call.ids, [&](const auto* ids) { scatter_rows(sums, call.dy, ids, call.rows, call.width); });
     if (rounded) convert(call.dweight, sums, elements, stream);
 }
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "device/cpu/activations.h"
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/products.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
@@ -30,38 +30,27 @@ bool native_bf16() {
 #endif
 }
 
+// out = f(in + bias) + residual over n elements; bias and residual may be null, out and residual the memory of in.
 template <typename Function>
-void epilogue_rows(float* c, std::int64_t ld_c, const float* source, std::int64_t ld_source, const float* bias,
-                   const float* residual, std::int64_t ld_residual, std::int64_t rows, std::int64_t columns,
-                   Function&& f) {
-    parallel_rows(rows, columns, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-            float* out = c + i * ld_c;
-            const float* in = source + i * ld_source;
-            const float* add = residual == nullptr ? nullptr : residual + i * ld_residual;
-            if (bias != nullptr && add != nullptr) {
+void finish_elements(float* out, const float* in, const float* bias, const float* residual, std::int64_t n,
+                     Function&& f) {
+    if (bias != nullptr && residual != nullptr) {
 #pragma omp simd
-                for (std::int64_t j = 0; j < columns; ++j) out[j] = f(in[j] + bias[j]) + add[j];
-            } else if (bias != nullptr) {
+        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j] + bias[j]) + residual[j];
+    } else if (bias != nullptr) {
 #pragma omp simd
-                for (std::int64_t j = 0; j < columns; ++j) out[j] = f(in[j] + bias[j]);
-            } else if (add != nullptr) {
+        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j] + bias[j]);
+    } else if (residual != nullptr) {
 #pragma omp simd
-                for (std::int64_t j = 0; j < columns; ++j) out[j] = f(in[j]) + add[j];
-            } else {
+        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j]) + residual[j];
+    } else {
 #pragma omp simd
-                for (std::int64_t j = 0; j < columns; ++j) out[j] = f(in[j]);
-            }
-        }
-    });
+        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j]);
+    }
 }
-
-void apply_f32_epilogue(float* c, std::int64_t ld_c, const float* source, std::int64_t ld_source, const float* bias,
-                        Activation activation, const float* residual, std::int64_t ld_residual, std::int64_t rows,
-                        std::int64_t columns) {
-    const auto with = [&](auto f) {
-        epilogue_rows(c, ld_c, source, ld_source, bias, residual, ld_residual, rows, columns, f);
-    };
+void finish_elements(float* out, const float* in, const float* bias, Activation activation, const float* residual,
+                     std::int64_t n) {
+    const auto with = [&](auto f) { finish_elements(out, in, bias, residual, n, f); };
     switch (activation) {
         case Activation::none: return with([](float x) { return x; });
         case Activation::relu: return with([](float x) { return math::relu(x); });
@@ -176,26 +165,16 @@ void run(Product product, bool residual_in_c, Stream& stream) {
 void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std::int64_t ld_source, const Input& bias,
                     Activation activation, const Input& residual, std::int64_t ld_residual, std::int64_t rows,
                     std::int64_t columns) {
-    if (c.dtype == DType::f32 && source.dtype == DType::f32 && bias.dtype == DType::f32 &&
-        residual.dtype == DType::f32) {
-        apply_f32_epilogue(static_cast<float*>(c.data), ld_c, static_cast<const float*>(source.data), ld_source,
-                           static_cast<const float*>(bias.data), activation, static_cast<const float*>(residual.data),
-                           ld_residual, rows, columns);
-        return;
-    }
-    // A piece of a row at a time, as f32.
-    constexpr std::int64_t piece = 256;
+    const std::int64_t piece = piece_of(columns, {c.dtype, source.dtype, bias.dtype, residual.dtype});
     parallel_rows(rows, columns, [&](std::int64_t begin, std::int64_t end) {
-        float made[piece], added[piece], biases[piece];
+        float made[piece_elements], read[piece_elements], biases[piece_elements], added[piece_elements];
         for (std::int64_t i = begin; i < end; ++i) {
             for (std::int64_t j = 0; j < columns; j += piece) {
-                const std::int64_t n = std::min(piece, columns - j);
-                load_elements(made, source, i * ld_source + j, n);
-                if (bias) load_elements(biases, bias, j, n);
-                if (residual) load_elements(added, residual, i * ld_residual + j, n);
-                apply_f32_epilogue(made, n, made, n, bias ? biases : nullptr, activation, residual ? added : nullptr, n,
-                                   1, n);
-                store_elements(c, i * ld_c + j, made, n);
+                const std::int64_t n = std::min(piece, columns - j), at = i * ld_c + j;
+                float* out = place_of(c, at, made);
+                finish_elements(out, elements(source, i * ld_source + j, n, read), elements(bias, j, n, biases),
+                                activation, elements(residual, i * ld_residual + j, n, added), n);
+                put_back(c, at, out, n);
             }
         }
     });
@@ -299,20 +278,28 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
             false, stream);
     }
     if (!call.dbias) return;
-    with_elements(name, "dbias", call.dbias, [&](auto* dbias) {
-        with_elements(name, "dy", call.dy, [&](const auto* dy) {
-            column_reduction(
-                call.rows, call.out, stream,
-                [&](std::int64_t begin, std::int64_t end, float* partial) {
-                    for (std::int64_t i = begin; i < end; ++i) {
-                        const auto* row = dy + i * ld_dy;
+    require_float(name, "dbias", call.dbias);
+    const std::int64_t piece = piece_of(call.out, {call.dy.dtype});
+    column_reduction(
+        call.rows, call.out, stream,
+        [&](std::int64_t begin, std::int64_t end, float* partial) {
+            float buffer[piece_elements];
+            for (std::int64_t i = begin; i < end; ++i) {
+                for (std::int64_t at = 0; at < call.out; at += piece) {
+                    const std::int64_t n = std::min(piece, call.out - at);
+                    const float* row = elements(call.dy, i * ld_dy + at, n, buffer);
+                    float* to = partial + at;
 #pragma omp simd
-                        for (std::int64_t j = 0; j < call.out; ++j) partial[j] += to_float(row[j]);
-                    }
-                },
-                [&](std::int64_t j, float sum) { store(dbias[j], add ? to_float(dbias[j]) + sum : sum); });
+                    for (std::int64_t j = 0; j < n; ++j) to[j] += row[j];
+                }
+            }
+        },
+        [&](std::int64_t j, float sum) {
+            float buffer = 0;
+            float* dbias = elements(call.dbias, j, 1, &buffer);
+            *dbias = add ? *dbias + sum : sum;
+            put_back(call.dbias, j, dbias, 1);
         });
-    });
 }
 
 void matmul(const Matmul& call, Stream& stream) {

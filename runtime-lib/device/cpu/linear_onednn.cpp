@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/products.h"
 #include "device/stream.h"
 

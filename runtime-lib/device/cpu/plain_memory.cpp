@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/menu.h"
 #include "device/parallel.h"
 
@@ -18,29 +19,38 @@ void copy(void* dst, const void* src, std::size_t bytes, Stream&) {
 }
 
 void load_elements(float* to, const Input& from, std::int64_t first, std::int64_t n) {
-    with_elements("load", "a tensor", from, [&](const auto* source) {
-        source += first;
+    if (from.dtype == DType::f32) {
+        std::memcpy(to, static_cast<const float*>(from.data) + first, static_cast<std::size_t>(n) * sizeof(float));
+        return;
+    }
+    const bf16* source = static_cast<const bf16*>(from.data) + first;
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(source[i]);
-    });
+    for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(source[i]);
 }
 
 void store_elements(const Output& to, std::int64_t first, const float* from, std::int64_t n) {
-    with_elements("store", "a tensor", to, [&](auto* target) {
-        target += first;
+    if (to.dtype == DType::f32) {
+        std::memcpy(static_cast<float*>(to.data) + first, from, static_cast<std::size_t>(n) * sizeof(float));
+        return;
+    }
+    bf16* target = static_cast<bf16*>(to.data) + first;
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) store(target[i], from[i]);
-    });
+    for (std::int64_t i = 0; i < n; ++i) target[i] = to_bf16(from[i]);
 }
 
-void convert(const Output& dst, const Input& src, std::int64_t elements, Stream&) {
-    with_elements("convert", "dst", dst, [&](auto* to) {
-        with_elements("convert", "src", src, [&](const auto* from) {
-            parallel_for(elements, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) store(to[i], to_float(from[i]));
-            });
-        });
+void convert(const Output& dst, const Input& src, std::int64_t elements, Stream& stream) {
+    require_float("convert", "dst", dst);
+    require_float("convert", "src", src);
+    if (dst.dtype == src.dtype) {
+        copy(dst.data, src.data, static_cast<std::size_t>(elements) * size_of(dst.dtype), stream);
+        return;
+    }
+    parallel_for(elements, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+        if (dst.dtype == DType::f32) {
+            load_elements(static_cast<float*>(dst.data) + begin, src, begin, end - begin);
+        } else {
+            store_elements(dst, begin, static_cast<const float*>(src.data) + begin, end - begin);
+        }
     });
 }
 

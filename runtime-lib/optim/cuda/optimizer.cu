@@ -107,7 +107,9 @@ void with_types(const Output& parameters, const Input& gradients, const Output& 
 void adamw(const AdamW& call, Stream& stream) {
     issue("adamw", call, stream, [&] {
         const PieceTable pieces = pieces_of(call.segments, stream);
-        const Output parameters = call.parameters, first = call.first_moments, second = call.second_moments, shadows;
+        const Output parameters = call.parameters, first = call.first_moments, second = call.second_moments;
+        const Output shadows = call.shadows;
+        require_dtype("shadows", shadows, DType::bf16);
         const Input gradients = call.gradients;
         require_dtype("second moments", second, first.dtype);
         with_types(parameters, gradients, first, [&](auto* p, auto* g, auto* s) {
@@ -122,7 +124,8 @@ void adamw(const AdamW& call, Stream& stream) {
 void sgd(const Sgd& call, Stream& stream) {
     issue("sgd", call, stream, [&] {
         const PieceTable pieces = pieces_of(call.segments, stream);
-        const Output parameters = call.parameters, momentum = call.momentum_buffers, shadows;
+        const Output parameters = call.parameters, momentum = call.momentum_buffers, shadows = call.shadows;
+        require_dtype("shadows", shadows, DType::bf16);
         const Input gradients = call.gradients;
         with_types(parameters, gradients, momentum, [&](auto* p, auto* g, auto* s) {
             launch("sgd", sgd_kernel(p, g, s), pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
@@ -133,21 +136,20 @@ void sgd(const Sgd& call, Stream& stream) {
     });
 }
 
-void global_norm(StepScalars* scalars, const float* gradients, std::int64_t elements, Stream& stream) {
+void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream) {
     const GlobalNorm call{scalars, gradients, elements};
     issue("global_norm", call, stream, [&] {
         constexpr std::int64_t leaf = 16384;
         const std::int64_t leaves = (elements + leaf - 1) / leaf;
         auto* sums = reinterpret_cast<double*>(
             stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(leaves, 1)) * sizeof(double)));
-        const Input squared = call.gradients;
-        require_float("gradients", squared);
-        if (squared.dtype == DType::bf16) {
+        require_float("gradients", gradients);
+        if (gradients.dtype == DType::bf16) {
             launch("squares", bundled::bundled_squares_bf16, leaves, 256, stream, sums,
-                   static_cast<const bf16*>(squared.data), elements);
+                   static_cast<const bf16*>(gradients.data), elements);
         } else {
             launch("squares", bundled::bundled_squares_f32, leaves, 256, stream, sums,
-                   static_cast<const float*>(squared.data), elements);
+                   static_cast<const float*>(gradients.data), elements);
         }
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
                &scalars->max_grad_norm, sums, leaves);

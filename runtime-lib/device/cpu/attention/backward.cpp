@@ -12,7 +12,7 @@
 
 #include "device/cpu/attention/padding.h"
 #include "device/cpu/attention/scores.h"
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/menu.h"
 #include "device/stream.h"

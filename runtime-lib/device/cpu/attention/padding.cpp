@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "device/cpu/attention/tile.h"
-#include "device/cpu/bf16.h"
+#include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/parallel.h"
 
