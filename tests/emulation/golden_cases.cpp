@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "compiler/analysis/evaluate.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/builder.h"
 #include "compiler/pipeline.h"
@@ -16,6 +17,7 @@ struct Golden {
     std::string name, graph;
     Transform transform = Transform::train;
     std::int64_t batch = 0, seq = 0;  // 0: as exported
+    std::string dtype = "f32";
 };
 
 // The programs of tests/goldens; then the same models where the sizes are odd, so that rows and elements are no
@@ -26,6 +28,8 @@ std::vector<Golden> goldens() {
         {"mlp", "mlp/dynamo.logits.onnx"},
         {"mlp_vjp", "mlp/dynamo.logits.onnx", Transform::vjp},
         {"odd", "odd/tides.loss.onnx"},
+        {"llama2_bf16", "llama2/noopt.logits.onnx", Transform::train, 0, 0, "bf16"},
+        {"llama2_bf16_3_7", "llama2/dyn.logits.onnx", Transform::train, 3, 7, "bf16"},
         {"llama2_3_7", "llama2/dyn.logits.onnx", Transform::train, 3, 7},
         {"llama2_1_1", "llama2/dyn.logits.onnx", Transform::train, 1, 1},
         {"llama2_13_5", "llama2/dyn.loss.onnx", Transform::train, 13, 5},
@@ -43,6 +47,7 @@ Tensor numbers(const Type& type, std::mt19937_64& engine, double low) {
                  : is_float(type.dtype)       ? static_cast<double>(static_cast<float>(value))
                                               : std::floor(value * 4));
     }
+    round_to_dtype(t);
     return t;
 }
 
@@ -61,6 +66,7 @@ std::vector<KernelCase> golden_cases() {
         options.transform = golden.transform;
         options.batch = golden.batch;
         options.seq = golden.seq;
+        options.dtype = golden.dtype;
         std::vector<PassRun> runs;
         const Module module =
             run_passes(import_model(std::string(FIXTURES) + "/" + golden.graph, options), pipeline(options), runs);

@@ -8,6 +8,7 @@
 #include "compiler/analysis/kernel_in_place.h"
 #include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
+#include "device/cuda/device.h"
 #include "emulation/machine.h"
 #include "emulation/memory.h"
 #include "golden_cases.h"
@@ -38,6 +39,7 @@ class Operand {
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
                 case DType::f32: put(k, static_cast<float>(t.at(k))); break;
+                case DType::bf16: put(k, thunder::to_bf16(static_cast<float>(t.at(k)))); break;
                 case DType::i64: put(k, t.i[static_cast<std::size_t>(k)]); break;
                 case DType::i32: put(k, static_cast<std::int32_t>(t.i[static_cast<std::size_t>(k)])); break;
                 case DType::boolean: put(k, t.at(k) != 0); break;
@@ -52,6 +54,7 @@ class Operand {
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
                 case DType::f32: t.set(k, static_cast<double>(get<float>(k))); break;
+                case DType::bf16: t.set(k, static_cast<double>(thunder::to_float(get<thunder::bf16>(k)))); break;
                 case DType::i64: t.i[static_cast<std::size_t>(k)] = get<std::int64_t>(k); break;
                 case DType::i32: t.i[static_cast<std::size_t>(k)] = get<std::int32_t>(k); break;
                 default: t.set(k, get<bool>(k) ? 1 : 0);
@@ -201,8 +204,9 @@ void check(const KernelCase& c, bool has_twin) {
             FAIL() << variant.name << ": " << fault.what();
         }
         if (!has_twin) continue;
-        // Each is within the tolerance of the evaluator.
-        expect_near(first, run(c, module, "cpu", variant, false), 2 * c.tolerance, variant.name + ", the CPU's twin");
+        // Each is within the tolerance of the evaluator; in bf16 they may round to neighbours.
+        expect_near(first, run(c, module, "cpu", variant, false), 2 * c.tolerance, variant.name + ", the CPU's twin",
+                    0x1.01p-7);
     }
 }
 
