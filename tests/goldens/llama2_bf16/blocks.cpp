@@ -12,6 +12,7 @@
 void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
     const DecoderLayerWeights& w, const DecoderLayerShadows& s, const DecoderLayerSaved& saved, std::byte* scratch,
     Stream& stream) {
+    const Range range("decoder_layer_forward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_forward;
 
     // tables
@@ -65,6 +66,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerShadows& s,
     const DecoderLayerGradients& g, const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient,
     Stream& stream) {
+    const Range range("decoder_layer_backward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_backward;
 
     // tables

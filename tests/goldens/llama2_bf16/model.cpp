@@ -8,12 +8,14 @@
 #include "kernels.h"             // the kernels generated for this model
 #include "optim/adamw.h"         // one pass over all parameters
 #include "optim/global_norm.h"   // the norm of all gradients
+#include "optim/step_scalars.h"  // what changes from step to step, on the device
 
 using namespace thunder;
 
 void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     [[maybe_unused]] Stream& stream = stream_;
-    arenas_.scalars->first_micro_step = gradient == Gradient::overwrite;
+    const Range range("forward_backward");  // as a GPU's profilers show it
+    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
 
     namespace offset = layout::forward_backward;
@@ -104,6 +106,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
 
 void Model::loss_weight() {
     [[maybe_unused]] Stream& stream = stream_;
+    const Range range("loss_weight");  // as a GPU's profilers show it
 
     namespace offset = layout::loss_weight;
 
@@ -116,6 +119,7 @@ void Model::loss_weight() {
 
 void Model::update() {
     [[maybe_unused]] Stream& stream = stream_;
+    const Range range("update");  // as a GPU's profilers show it
 
     // the norm of all gradients, and the factor that clips them
     global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),

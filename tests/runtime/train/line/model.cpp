@@ -31,7 +31,18 @@ constexpr thunder::InputSpec inputs[] = {
 }  // namespace
 
 const thunder::ProgramSpec PROGRAM = {
-    "line", "sgd", parameters, {}, inputs, {PARAMETERS, PARAMETERS, PARAMETERS, 0, 0, 0, BATCH}, B, B, false, 1, 0};
+    .name = "line",
+    .optimizer = "sgd",
+    .parameters = parameters,
+    .constants = {},
+    .inputs = inputs,
+    .arena_bytes = {PARAMETERS, PARAMETERS, PARAMETERS, 0, 0, 0, BATCH},
+    .batch = B,
+    .tokens = B,
+    .weighted_loss = false,
+    .default_grad_accum = 1,
+    .flops_per_micro_step = 0,
+};
 
 void Model::forward_backward(thunder::Gradient gradient) {
     const auto input = [&](std::size_t offset) { return reinterpret_cast<const float*>(arenas_.batch + offset); };

@@ -49,8 +49,18 @@ constexpr thunder::InputSpec inputs[] = {
 }  // namespace
 
 const thunder::ProgramSpec PROGRAM = {
-    "words", "adamw", parameters, constants, inputs, {PARAMETERS, PARAMETERS, 2 * PARAMETERS, 0, 0, D * 4, BATCH},
-    B,       B* T,    true,       1,         0};
+    .name = "words",
+    .optimizer = "adamw",
+    .parameters = parameters,
+    .constants = constants,
+    .inputs = inputs,
+    .arena_bytes = {PARAMETERS, PARAMETERS, 2 * PARAMETERS, 0, 0, D * 4, BATCH},
+    .batch = B,
+    .tokens = B * T,
+    .weighted_loss = true,
+    .default_grad_accum = 1,
+    .flops_per_micro_step = 0,
+};
 
 void Model::loss_weight() {
     const auto* labels = reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS);

@@ -1,0 +1,58 @@
+// kernels_cuda.cu: what kernels.h declares, on a GPU: each function launches its kernels of kernels_cuda.cuh.
+#include "kernels_cuda.cuh"
+
+#include "device/cuda/launch.h"
+#include "kernels.h"
+
+void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream) {
+    launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, residual, weight);
+}
+
+void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
+    const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
+    launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
+    launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, dweight_before, first_micro_step,
+        partials);
+}
+
+void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    launch("add_elements", add_elements_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
+}
+
+void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
+    Stream& stream) {
+    launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
+}
+
+void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
+    launch("input_layernorm_rms_norm_forward", input_layernorm_rms_norm_forward_kernel, 2, 256, stream, rstd, y, x,
+        weight);
+}
+
+void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
+    launch("rotary", rotary_kernel, 2, 256, stream, q, k, qkv_proj, sin, cos);
+}
+
+void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
+    launch("swiglu_forward", swiglu_forward_kernel, 1, 256, stream, y, gate_up_proj);
+}
+
+void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
+    launch("swiglu_backward", swiglu_backward_kernel, 1, 256, stream, y, dgate_up_proj, gate_up_proj, dy);
+}
+
+void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const float* rstd,
+    const bf16* x, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
+    const bool* first_micro_step, Stream& stream) {
+    auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
+    launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, post_attention_layernorm, dresidual,
+        rstd, x, weight, dy, dy_2, partials);
+    launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, dweight_before,
+        first_micro_step, partials);
+}
+
+void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
+    const bf16* dv_proj, Stream& stream) {
+    launch("rotary_inverse", rotary_inverse_kernel, 3, 256, stream, dqkv_proj, dk, sin, cos, dq, dv_proj);
+}

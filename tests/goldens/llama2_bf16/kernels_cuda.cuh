@@ -1,0 +1,495 @@
+// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
+// fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+#pragma once
+
+#include "device/cuda/device.h"
+
+using namespace thunder;
+
+// rms_norm_forward:
+//   rstd = rsqrt(mean(residual^2) + 1e-05)
+//   y = residual * rstd * weight
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+// A warp for each row; a row stays in registers.
+THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> residual,
+    Global<const float> weight) {
+    constexpr int width = 16;
+    const int c = lane() * 8;
+    const int row = block_index() * 8 + warp();
+    Vec<bf16, 8> residual_v;
+    float sum = 0.0F;
+    if (c < width) {
+        residual_v = load<8>(residual + row * width + c);
+        THUNDER_UNROLL
+        for (int e = 0; e < 8; ++e) {
+            const float residual_2 = to_float(residual_v[e]);
+            sum += residual_2 * residual_2;
+        }
+    }
+    sum = warp_sum(sum);
+    const float rstd_2 = math::rsqrt(sum * 0.0625F + 1e-05F);
+    if (c < width) {
+        const auto weight_v = load<8>(weight + c);
+        Vec<bf16, 8> y_v;
+        THUNDER_UNROLL
+        for (int e = 0; e < 8; ++e) {
+            y_v[e] = to_bf16(to_float(residual_v[e]) * rstd_2 * weight_v[e]);
+        }
+        store(y + row * width + c, y_v);
+    }
+    if (lane() == 0) {
+        rstd[row] = rstd_2;
+    }
+}
+
+// rms_norm_backward:
+//   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+//   dweight += sum over rows(dy * (x * rstd))
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+// One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
+// each block.
+THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf16> dy, Global<const float> weight,
+    Aliased<const bf16> x, Global<const float> rstd, Global<float> partials) {
+    constexpr int rows = 16, width = 16;
+    Vec<float, 8> column_sum = {};
+    const int c = lane() * 8;
+    Vec<float, 8> weight_v;
+    if (c < width) {
+        weight_v = load<8>(weight + c);
+    }
+    for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        Vec<bf16, 8> dy_v;
+        Vec<bf16, 8> x_v;
+        const float rstd_row = rstd[row];
+        float sum = 0.0F;
+        if (c < width) {
+            dy_v = load<8>(dy + row * width + c);
+            x_v = load<8>(x + row * width + c);
+            THUNDER_UNROLL
+            for (int e = 0; e < 8; ++e) {
+                sum += to_float(dy_v[e]) * weight_v[e] * (to_float(x_v[e]) * rstd_row);
+            }
+        }
+        sum = warp_sum(sum);
+        const float mul = sum * 0.0625F;
+        if (c < width) {
+            Vec<bf16, 8> dx_v;
+            THUNDER_UNROLL
+            for (int e = 0; e < 8; ++e) {
+                const float dnorm = to_float(dy_v[e]);
+                const float mul_2 = to_float(x_v[e]) * rstd_row;
+                column_sum[e] += dnorm * mul_2;
+                dx_v[e] = to_bf16(rstd_row * (dnorm * weight_v[e] - mul_2 * mul));
+            }
+            store(dx + row * width + c, dx_v);
+        }
+    }
+    THUNDER_SHARED(float, totals, width);
+    for (int w = 0; w < 8; ++w) {
+        if (warp() == w) {
+            if (c < width) {
+                THUNDER_UNROLL
+                for (int e = 0; e < 8; ++e) {
+                    totals[c + e] = w == 0 ? column_sum[e] : totals[c + e] + column_sum[e];
+                }
+            }
+        }
+        barrier();
+    }
+    for (int p = thread_index(); p < width; p += 256) {
+        partials[block_index() * 16 + p] = totals[p];
+    }
+}
+
+// Finishes the sums.
+THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
+    Global<const bool> first_micro_step, Global<const float> partials) {
+    constexpr int total = 16;
+    THUNDER_SHARED(float, shared, 256);
+    const int p = block_index() * 32 + lane();
+    float sum = 0.0F;
+    for (int b = warp(); p < total && b < 1; b += 8) {
+        sum += partials[b * 16 + p];
+    }
+    shared[thread_index()] = sum;
+    barrier();
+    if (warp() != 0 || p >= total) return;
+    THUNDER_UNROLL
+    for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
+    const bool first_micro_step_value = first_micro_step[0];
+    dweight[p] = first_micro_step_value ? sum : dweight_before[p] + sum;
+}
+
+// add_elements:
+//   loss_sum_after = loss_sum + loss
+// One thread.
+THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<const float> loss_sum,
+    Aliased<const float> loss) {
+    if (thread_index() != 0) return;
+    const float loss_sum_value = loss_sum[0];
+    const float loss_value = loss[0];
+    loss_sum_after[0] = loss_sum_value + loss_value;
+}
+
+// cross_entropy_weight:
+//   loss_weight_after = loss_weight + sum((labels != -100))
+// One warp.
+THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after, Global<const std::int64_t> labels,
+    Aliased<const float> loss_weight) {
+    constexpr int width = 16;
+    const float loss_weight_value = loss_weight[0];
+    const int c = lane() * 2;
+    float sum = 0.0F;
+    if (c < width) {
+        const auto labels_v = load<2>(labels + c);
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            sum += static_cast<float>(labels_v[e] != -100);
+        }
+    }
+    sum = warp_sum(sum);
+    warp_barrier();
+    if (lane() == 0) {
+        loss_weight_after[0] = loss_weight_value + sum;
+    }
+}
+
+// input_layernorm_rms_norm_forward:
+//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   y = x * rstd * weight
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm,
+// model.layers.{0..1}.post_attention_layernorm)
+// A warp for each row; a row stays in registers.
+THUNDER_KERNEL(256) input_layernorm_rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> x,
+    Global<const float> weight) {
+    constexpr int width = 16;
+    const int c = lane() * 8;
+    const int row = block_index() * 8 + warp();
+    Vec<bf16, 8> x_v;
+    float sum = 0.0F;
+    if (c < width) {
+        x_v = load<8>(x + row * width + c);
+        THUNDER_UNROLL
+        for (int e = 0; e < 8; ++e) {
+            const float x_2 = to_float(x_v[e]);
+            sum += x_2 * x_2;
+        }
+    }
+    sum = warp_sum(sum);
+    const float rstd_2 = math::rsqrt(sum * 0.0625F + 1e-05F);
+    if (c < width) {
+        const auto weight_v = load<8>(weight + c);
+        Vec<bf16, 8> y_v;
+        THUNDER_UNROLL
+        for (int e = 0; e < 8; ++e) {
+            y_v[e] = to_bf16(to_float(x_v[e]) * rstd_2 * weight_v[e]);
+        }
+        store(y + row * width + c, y_v);
+    }
+    if (lane() == 0) {
+        rstd[row] = rstd_2;
+    }
+}
+
+// rotary:
+//   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
+//   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
+//   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
+//   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// A thread for each 2 elements.
+THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const bf16> qkv_proj, Global<const float> sin,
+    Global<const float> cos) {
+    if (block_index() < 1) {
+        // q
+        const int block = block_index();
+        constexpr int rows = 64, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 32;
+        const int i1 = row / 4 % 8;
+        const int i2 = row % 4;
+        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2);
+        const auto sin_v = load<2>(sin + i1 * 4 + c);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
+        Vec<bf16, 2> q_v;
+        Vec<bf16, 2> q_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            const float qkv_proj_2 = to_float(qkv_proj_v[e]);
+            const float qkv_proj_3 = to_float(qkv_proj_v_2[e]);
+            q_v[e] = to_bf16(qkv_proj_2 * cos_v[e] - qkv_proj_3 * sin_v[e]);
+            q_v_2[e] = to_bf16(qkv_proj_3 * cos_v_2[e] + qkv_proj_2 * sin_v_2[e]);
+        }
+        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c, q_v);
+        store(q + i0 * 128 + i1 * 16 + i2 * 4 + c + 2, q_v_2);
+        return;
+    }
+    {
+        // k
+        const int block = block_index() - 1;
+        constexpr int rows = 32, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 16;
+        const int i1 = row / 2 % 8;
+        const int i2 = row % 2;
+        const auto qkv_proj_v = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto qkv_proj_v_2 = load<2>(qkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18);
+        const auto sin_v = load<2>(sin + i1 * 4 + c);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c + 2);
+        Vec<bf16, 2> k_v;
+        Vec<bf16, 2> k_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            const float qkv_proj_2 = to_float(qkv_proj_v[e]);
+            const float qkv_proj_3 = to_float(qkv_proj_v_2[e]);
+            k_v[e] = to_bf16(qkv_proj_2 * cos_v[e] - qkv_proj_3 * sin_v[e]);
+            k_v_2[e] = to_bf16(qkv_proj_3 * cos_v_2[e] + qkv_proj_2 * sin_v_2[e]);
+        }
+        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c, k_v);
+        store(k + i0 * 64 + i1 * 8 + i2 * 4 + c + 2, k_v_2);
+    }
+}
+
+// swiglu_forward:
+//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// A thread for each 8 elements.
+THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gate_up_proj) {
+    constexpr int rows = 16, width = 24;
+    const int i = block_index() * 256 + thread_index();
+    if (i >= rows * (width / 8)) return;
+    const int row = i / (width / 8);
+    const int c = i % (width / 8) * 8;
+    const auto gate_up_proj_v = load<8>(gate_up_proj + row * 48 + c);
+    const auto gate_up_proj_v_2 = load<8>(gate_up_proj + row * 48 + c + 24);
+    Vec<bf16, 8> y_v;
+    THUNDER_UNROLL
+    for (int e = 0; e < 8; ++e) {
+        const float gate_up_proj_2 = to_float(gate_up_proj_v[e]);
+        y_v[e] = to_bf16(gate_up_proj_2 * math::sigmoid(gate_up_proj_2) * to_float(gate_up_proj_v_2[e]));
+    }
+    store(y + row * width + c, y_v);
+}
+
+// swiglu_backward:
+//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+//   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
+//   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+// Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
+// A thread for each 8 elements.
+THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_up_proj,
+    Aliased<const bf16> gate_up_proj, Aliased<const bf16> dy) {
+    constexpr int rows = 16, width = 24;
+    const int i = block_index() * 256 + thread_index();
+    if (i >= rows * (width / 8)) return;
+    const int row = i / (width / 8);
+    const int c = i % (width / 8) * 8;
+    const auto gate_up_proj_v = load<8>(gate_up_proj + row * 48 + c);
+    const auto gate_up_proj_v_2 = load<8>(gate_up_proj + row * 48 + c + 24);
+    const auto dy_v = load<8>(dy + row * width + c);
+    Vec<bf16, 8> y_v;
+    Vec<bf16, 8> dgate_up_proj_v;
+    Vec<bf16, 8> dgate_up_proj_v_2;
+    THUNDER_UNROLL
+    for (int e = 0; e < 8; ++e) {
+        const float gate_up_proj_2 = to_float(gate_up_proj_v[e]);
+        const float sigmoid = math::sigmoid(gate_up_proj_2);
+        const float mul = gate_up_proj_2 * sigmoid;
+        const float gate_up_proj_3 = to_float(gate_up_proj_v_2[e]);
+        const float dswiglu = to_float(dy_v[e]);
+        const float dgate = dswiglu * gate_up_proj_3 * (sigmoid * (gate_up_proj_2 * (1.0F - sigmoid) + 1.0F));
+        y_v[e] = to_bf16(mul * gate_up_proj_3);
+        dgate_up_proj_v[e] = to_bf16(dgate);
+        dgate_up_proj_v_2[e] = to_bf16(dswiglu * mul);
+    }
+    store(y + row * width + c, y_v);
+    store(dgate_up_proj + row * 48 + c, dgate_up_proj_v);
+    store(dgate_up_proj + row * 48 + c + 24, dgate_up_proj_v_2);
+}
+
+// rms_norm_backward_add:
+//   post_attention_layernorm = x * rstd * weight
+//   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
+//   dweight += sum over rows(dy * (x * rstd))
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
+// model.layers.{0..1}.input_layernorm)
+// One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
+// each block.
+THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_layernorm, Aliased<bf16> dresidual,
+    Global<const float> rstd, Aliased<const bf16> x, Global<const float> weight, Aliased<const bf16> dy,
+    Aliased<const bf16> dy_2, Global<float> partials) {
+    constexpr int rows = 16, width = 16;
+    Vec<float, 8> column_sum = {};
+    const int c = lane() * 8;
+    Vec<float, 8> weight_v;
+    if (c < width) {
+        weight_v = load<8>(weight + c);
+    }
+    for (int row = block_index() * 8 + warp(); row < rows; row += 8) {
+        Vec<bf16, 8> x_v;
+        Vec<bf16, 8> dy_v;
+        const float rstd_row = rstd[row];
+        float sum = 0.0F;
+        if (c < width) {
+            x_v = load<8>(x + row * width + c);
+            dy_v = load<8>(dy + row * width + c);
+            THUNDER_UNROLL
+            for (int e = 0; e < 8; ++e) {
+                sum += to_float(dy_v[e]) * weight_v[e] * (to_float(x_v[e]) * rstd_row);
+            }
+        }
+        sum = warp_sum(sum);
+        const float mul = sum * 0.0625F;
+        if (c < width) {
+            const auto dy_2_v = load<8>(dy_2 + row * width + c);
+            Vec<bf16, 8> post_attention_layernorm_v;
+            Vec<bf16, 8> dresidual_v;
+            THUNDER_UNROLL
+            for (int e = 0; e < 8; ++e) {
+                const float mul_2 = to_float(x_v[e]) * rstd_row;
+                const float dpost_attention_layernorm = to_float(dy_v[e]);
+                const float dresidual_2 = to_float(dy_2_v[e]) + rstd_row *
+                    (dpost_attention_layernorm * weight_v[e] - mul_2 * mul);
+                column_sum[e] += dpost_attention_layernorm * mul_2;
+                post_attention_layernorm_v[e] = to_bf16(mul_2 * weight_v[e]);
+                dresidual_v[e] = to_bf16(dresidual_2);
+            }
+            store(post_attention_layernorm + row * width + c, post_attention_layernorm_v);
+            store(dresidual + row * width + c, dresidual_v);
+        }
+    }
+    THUNDER_SHARED(float, totals, width);
+    for (int w = 0; w < 8; ++w) {
+        if (warp() == w) {
+            if (c < width) {
+                THUNDER_UNROLL
+                for (int e = 0; e < 8; ++e) {
+                    totals[c + e] = w == 0 ? column_sum[e] : totals[c + e] + column_sum[e];
+                }
+            }
+        }
+        barrier();
+    }
+    for (int p = thread_index(); p < width; p += 256) {
+        partials[block_index() * 16 + p] = totals[p];
+    }
+}
+
+// Finishes the sums.
+THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
+    Global<const bool> first_micro_step, Global<const float> partials) {
+    constexpr int total = 16;
+    THUNDER_SHARED(float, shared, 256);
+    const int p = block_index() * 32 + lane();
+    float sum = 0.0F;
+    for (int b = warp(); p < total && b < 1; b += 8) {
+        sum += partials[b * 16 + p];
+    }
+    shared[thread_index()] = sum;
+    barrier();
+    if (warp() != 0 || p >= total) return;
+    THUNDER_UNROLL
+    for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
+    const bool first_micro_step_value = first_micro_step[0];
+    dweight[p] = first_micro_step_value ? sum : dweight_before[p] + sum;
+}
+
+// rotary_inverse:
+//   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
+//   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
+//   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
+//   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
+//   dqkv_proj5 = dv_proj
+// Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
+// Blocks of their own for each part: a thread for each 2 elements; a thread for each 8 elements.
+THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const bf16> dk, Global<const float> sin,
+    Global<const float> cos, Global<const bf16> dq, Global<const bf16> dv_proj) {
+    if (block_index() < 1) {
+        // dqkv_proj
+        const int block = block_index();
+        constexpr int rows = 64, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 32;
+        const int i1 = row / 4 % 8;
+        const int i2 = row % 4;
+        const auto dq_v = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto dq_v_2 = load<2>(dq + i0 * 128 + i1 * 16 + i2 * 4 + c + 2);
+        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
+        Vec<bf16, 2> dqkv_proj_v;
+        Vec<bf16, 2> dqkv_proj_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            const float dq_2 = to_float(dq_v[e]);
+            const float dq_3 = to_float(dq_v_2[e]);
+            dqkv_proj_v[e] = to_bf16(dq_2 * cos_v[e] + dq_3 * sin_v[e]);
+            dqkv_proj_v_2[e] = to_bf16(dq_3 * cos_v_2[e] - dq_2 * sin_v_2[e]);
+        }
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c, dqkv_proj_v);
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2, dqkv_proj_v_2);
+        return;
+    }
+    if (block_index() < 2) {
+        // dqkv_proj
+        const int block = block_index() - 1;
+        constexpr int rows = 32, width = 2;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 2)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const int i0 = row / 16;
+        const int i1 = row / 2 % 8;
+        const int i2 = row % 2;
+        const auto dk_v = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c);
+        const auto cos_v = load<2>(cos + i1 * 4 + c);
+        const auto dk_v_2 = load<2>(dk + i0 * 64 + i1 * 8 + i2 * 4 + c + 2);
+        const auto sin_v = load<2>(sin + i1 * 4 + c + 2);
+        const auto cos_v_2 = load<2>(cos + i1 * 4 + c + 2);
+        const auto sin_v_2 = load<2>(sin + i1 * 4 + c);
+        Vec<bf16, 2> dqkv_proj_v;
+        Vec<bf16, 2> dqkv_proj_v_2;
+        THUNDER_UNROLL
+        for (int e = 0; e < 2; ++e) {
+            const float dk_2 = to_float(dk_v[e]);
+            const float dk_3 = to_float(dk_v_2[e]);
+            dqkv_proj_v[e] = to_bf16(dk_2 * cos_v[e] + dk_3 * sin_v[e]);
+            dqkv_proj_v_2[e] = to_bf16(dk_3 * cos_v_2[e] - dk_2 * sin_v_2[e]);
+        }
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16, dqkv_proj_v);
+        store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18, dqkv_proj_v_2);
+        return;
+    }
+    {
+        // dqkv_proj
+        const int block = block_index() - 2;
+        constexpr int rows = 16, width = 8;
+        const int i = block * 256 + thread_index();
+        if (i >= rows * (width / 8)) return;
+        const int row = i;
+        constexpr int c = 0;
+        const auto dv_proj_v = load<8>(dv_proj + row * width + c);
+        Vec<bf16, 8> dqkv_proj_v;
+        THUNDER_UNROLL
+        for (int e = 0; e < 8; ++e) {
+            dqkv_proj_v[e] = dv_proj_v[e];
+        }
+        store(dqkv_proj + row * 32 + c + 24, dqkv_proj_v);
+    }
+}
