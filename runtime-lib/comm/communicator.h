@@ -22,7 +22,8 @@ class Communicator {
 
     virtual int world() const = 0;
     virtual int rank() const = 0;
-    virtual int ranks_on_this_host() const = 0;
+    // Of this host, this one among them: a launcher may have given each rank cores of its own.
+    virtual int ranks_on_these_cores() const = 0;
 
     // In host memory, on the thread that calls. All ranks call the same, in the same order; `what` is for messages:
     // "the step's loss".

@@ -1,7 +1,8 @@
 // The device, its memory, its streams of work and the events between them.
 //
 // On a CPU the compute stream is the calling thread with its OpenMP team: a call has done its work when it returns, and
-// waiting for it costs nothing. On a GPU calls are put into a queue and return at once. The interface is that of the
+// waiting for it costs nothing. Streams on which ranks communicate are threads (comm/). On a GPU calls are put into a
+// queue and return at once. The interface is that of the
 // asynchronous one, so that one host program serves both: memory of the device is reached through streams alone (copy
 // and fill_zero in menu.h), never by following a pointer.
 // Every file of a program reads this header: it includes little, so that programs are built in seconds.
@@ -126,7 +127,11 @@ struct ProviderCache {
 
 class Stream {
   public:
+    struct Native;
+
     explicit Stream(Device& device);
+    // One whose work is done by what is given, which the stream deletes.
+    Stream(Device& device, Native* native) : device_(device), native_(native) {}
     ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -149,7 +154,6 @@ class Stream {
     ProviderCache* products() { return products_; }
     void keep_products(ProviderCache* cache) { products_ = cache; }
 
-    struct Native;
     Native* native() const { return native_; }
 
   private:

@@ -44,7 +44,11 @@ void sum_of_squares(double* sum, const Input& gradients, std::int64_t all, Strea
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream) {
     double sum = 0;
     sum_of_squares(&sum, gradients, elements, stream);
-    const double norm = std::sqrt(sum);
+    set_norm(scalars, sum);
+}
+
+void set_norm(StepScalars* scalars, double squares) {
+    const double norm = std::sqrt(squares);
     scalars->grad_norm = static_cast<float>(norm);
     // a norm that is no number passes on into the factor, and so into the parameters: the step's loss says so
     const double factor = scalars->max_grad_norm / (norm + 1e-6);

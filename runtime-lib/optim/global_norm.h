@@ -19,6 +19,9 @@ void sum_of_squares(double* sum, const Input& gradients, std::int64_t elements, 
 // multiplies.
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream);
 
+// The same, where the sum of the squares is known: on a CPU.
+void set_norm(StepScalars* scalars, double squares);
+
 struct GlobalNorm {
     StepScalars* scalars = nullptr;
     Input gradients{};

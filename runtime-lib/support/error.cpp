@@ -20,19 +20,41 @@ void fail_usage(const std::string& message, const std::string& help) {
     throw Error(message, help, 2);
 }
 
-int report_error() {
+void fail_quietly(int exit_code) {
+    throw Error("", "", exit_code);
+}
+
+namespace {
+
+std::string speaker;
+void (*end_program)(int exit_code) = nullptr;
+
+int print_error() {
     try {
         throw;
     } catch (const Error& error) {
-        std::fprintf(stderr, "%s\n", error.what());
+        if (!error.message().empty()) std::fprintf(stderr, "%s%s\n", speaker.c_str(), error.what());
         return error.exit_code();
     } catch (const std::bad_alloc&) {
-        std::fprintf(stderr, "error: out of memory\n");
+        std::fprintf(stderr, "%serror: out of memory\n", speaker.c_str());
         return 1;
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "error: %s\n", error.what());
+        std::fprintf(stderr, "%serror: %s\n", speaker.c_str(), error.what());
         return 1;
     }
+}
+
+}  // namespace
+
+void set_failure_policy(std::string name, void (*end)(int exit_code)) {
+    speaker = std::move(name);
+    end_program = end;
+}
+
+int report_error() {
+    const int exit_code = print_error();
+    if (end_program != nullptr) end_program(exit_code);
+    return exit_code;
 }
 
 }  // namespace thunder

@@ -26,6 +26,13 @@ class Error : public std::exception {
 [[noreturn]] void fail(const std::string& message, const std::string& help = "");
 [[noreturn]] void fail_usage(const std::string& message, const std::string& help = "");
 
+// A failure that another rank tells of: nothing is printed.
+[[noreturn]] void fail_quietly(int exit_code);
+
+// Of a program of several ranks: what stands before its messages, "rank 3: ", and what report_error does when it has
+// printed, so that the others do not wait for this one.
+void set_failure_policy(std::string speaker, void (*end)(int exit_code));
+
 // Prints the error that is being handled on standard error and returns the program's exit status; for main's catch
 // (...).
 int report_error();

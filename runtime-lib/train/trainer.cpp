@@ -47,11 +47,11 @@ void catch_signals() {
     sigaction(SIGTERM, &action, nullptr);
 }
 
-// Cores that this process may use, shared with the other ranks of its host.
+// Cores that this process may use, shared with other ranks of its host.
 int default_threads(const Communicator& communicator) {
     if (std::getenv("OMP_NUM_THREADS") != nullptr) return 0;
     const auto cores = omp_get_num_procs();
-    return communicator.ranks_on_this_host() == 1 ? 0 : std::max(1, cores / communicator.ranks_on_this_host());
+    return communicator.ranks_on_these_cores() == 1 ? 0 : std::max(1, cores / communicator.ranks_on_these_cores());
 }
 
 DeviceOptions device_options(const Options& options, const Communicator& communicator) {

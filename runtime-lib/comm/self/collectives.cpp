@@ -21,10 +21,7 @@ void reduce_scatter(const ReduceScatter& call, Stream&) {
 }
 
 void sharded_norm(const ShardedNorm& call, Stream& stream) {
-    global_norm({.scalars = call.scalars,
-                 .gradients = static_cast<const float*>(call.gradients.data),
-                 .elements = call.elements},
-                stream);
+    global_norm({.scalars = call.scalars, .gradients = call.gradients, .elements = call.elements}, stream);
 }
 
 }  // namespace thunder

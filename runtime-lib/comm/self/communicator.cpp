@@ -13,7 +13,7 @@ class Self : public Communicator {
   public:
     int world() const override { return 1; }
     int rank() const override { return 0; }
-    int ranks_on_this_host() const override { return 1; }
+    int ranks_on_these_cores() const override { return 1; }
     void all_reduce_sum(std::span<float> /*values*/, const char* /*what*/) override {}
     void broadcast(std::span<std::byte> /*bytes*/, int /*root*/, const char* /*what*/) override {}
     void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, const char* /*what*/) override {

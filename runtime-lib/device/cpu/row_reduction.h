@@ -1,7 +1,8 @@
 // Sums and maxima within one row, by one thread, for generated kernels.
 //
-// 32 lanes take the elements in turn and are added as a tree: the order of the additions follows from the length of the row alone,
-// whatever the width of the machine's vectors, and there are enough lanes to keep several vector additions in flight.
+// 32 lanes take the elements in turn and are added as a tree: the order of the additions follows from the length of the
+// row alone, whatever the width of the machine's vectors, and there are enough lanes to keep several vector additions
+// in flight.
 #pragma once
 
 #include <cstdint>

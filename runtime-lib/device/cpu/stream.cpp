@@ -3,12 +3,12 @@
 #include <omp.h>
 #include <sys/mman.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "device/check_cpu.h"
+#include "device/cpu/native.h"
 #include "device/cpu/products.h"
 #include "support/error.h"
 
@@ -120,14 +120,14 @@ std::string Device::describe_bf16() const {
     return bf16_provider();
 }
 
-struct Event::Native {
-    std::atomic<std::uint64_t> issued{0};
-    std::atomic<std::uint64_t> completed{0};
-};
+// ---- streams and events --------------------------------------------------------------------------------------------
+
+StreamObserver* stream_observer = nullptr;
 
 Event::Event() : native_(new Native) {}
 Event::~Event() {
-    delete native_;
+    // A thread that still has it in its queue is left with it: that is where a run ends early.
+    if (native_->pending.load(std::memory_order_acquire) == 0) delete native_;
 }
 
 std::uint64_t Event::issue() {
@@ -139,20 +139,26 @@ std::uint64_t Event::issued() const {
 }
 
 void Event::complete(std::uint64_t recording) {
-    native_->completed.store(recording, std::memory_order_release);
-    native_->completed.notify_all();
+    native_->complete(recording);
+}
+
+void Event::Native::wait_for(std::uint64_t recording) const {
+    if (has_come_to(recording)) return;
+    if (stream_observer != nullptr) stream_observer->begin("waits");
+    for (;;) {
+        const std::uint64_t seen = completed.load(std::memory_order_acquire);
+        if (seen >= recording) break;
+        completed.wait(seen, std::memory_order_acquire);
+    }
+    if (stream_observer != nullptr) stream_observer->end();
 }
 
 void Event::wait_for(std::uint64_t recording) const {
-    for (;;) {
-        const std::uint64_t seen = native_->completed.load(std::memory_order_acquire);
-        if (seen >= recording) return;
-        native_->completed.wait(seen, std::memory_order_acquire);
-    }
+    native_->wait_for(recording);
 }
 
 bool Event::is_complete() const {
-    return native_->completed.load(std::memory_order_acquire) >= issued();
+    return native_->has_come_to(issued());
 }
 
 void Event::synchronize() const {
@@ -161,18 +167,25 @@ void Event::synchronize() const {
 
 Stream::Stream(Device& device) : device_(device) {}
 Stream::~Stream() {
+    delete native_;
     delete products_;
 }
 
 void Stream::record(Event& event) {
+    if (native_ != nullptr) return native_->record(event);
+    if (stream_observer != nullptr) stream_observer->order();
     event.complete(event.issue());
 }
 
 void Stream::wait(const Event& event) {
+    if (native_ != nullptr) return native_->wait(event);
+    if (stream_observer != nullptr) stream_observer->order();
     event.wait_for(event.issued());
 }
 
-void Stream::synchronize() {}
+void Stream::synchronize() {
+    if (native_ != nullptr) native_->synchronize();
+}
 
 // Issuing is doing: there is nothing to capture.
 Graph::Graph() = default;
@@ -185,8 +198,12 @@ bool Graph::begin(Stream&) {
 }
 void Graph::end(Stream&) {}
 
-Range::Range(const char*) {}
-Range::~Range() = default;
+Range::Range(const char* name) {
+    if (stream_observer != nullptr) stream_observer->begin(name);
+}
+Range::~Range() {
+    if (stream_observer != nullptr) stream_observer->end();
+}
 
 std::byte* Stream::grow(Memory& memory, std::size_t bytes) {
     if (bytes > memory.bytes()) {

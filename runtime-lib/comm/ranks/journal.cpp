@@ -1,0 +1,154 @@
+#include "comm/ranks/journal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "support/philox.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+thread_local Lane* lane_of_thread = nullptr;
+
+void sleep_for(double seconds) {
+    if (seconds > 0) usleep(static_cast<useconds_t>(seconds * 1e6));
+}
+
+std::uint64_t next(std::uint64_t& state) {  // splitmix64
+    std::uint64_t z = state += 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+}
+
+}  // namespace
+
+std::string Activity::text() const {
+    std::string text = cat(kind, " of ", what);
+    if (layer >= 0) text += cat(", layer ", layer);
+    return text;
+}
+
+// ---- a lane --------------------------------------------------------------------------------------------------------
+
+Lane::Position Lane::position() const {
+    const std::lock_guard lock(mutex_);
+    return position_;
+}
+
+void Lane::enter(const Activity& activity) {
+    const std::lock_guard lock(mutex_);
+    ++position_.number;
+    position_.inside = true;
+    position_.activity = activity;
+    position_.since = Journal::now();
+}
+
+void Lane::leave() {
+    const std::lock_guard lock(mutex_);
+    position_.inside = false;
+    position_.since = Journal::now();
+}
+
+void Lane::open(const char* name) {
+    open_.emplace_back(name, Journal::now());
+}
+
+void Lane::close() {
+    if (open_.empty()) return;  // it began before anybody looked
+    const auto [name, began] = open_.back();
+    open_.pop_back();
+    spans_.push_back({name, began * 1e6, Journal::now() * 1e6, 0});
+}
+
+// ---- all of them ---------------------------------------------------------------------------------------------------
+
+Journal::Journal() {
+    add("compute");
+    work_on(main());
+}
+
+Journal::~Journal() {
+    if (stream_observer == this) stream_observer = nullptr;
+}
+
+Lane& Journal::add(std::string name) {
+    lanes_.push_back(std::make_unique<Lane>(std::move(name)));
+    return *lanes_.back();
+}
+
+void Journal::work_on(Lane& lane) {
+    lane_of_thread = &lane;
+}
+
+void Journal::set_chaos(std::uint64_t seed) {
+    // Each lane draws from a sequence of its own: what it draws does not depend on how threads take turns.
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        std::uint64_t mixed = seed * 1000003 + i + 1;
+        lanes_[i]->random_ = next(mixed) | 1U;
+    }
+    stream_observer = this;
+}
+
+void Journal::set_timeline(bool on) {
+    timeline_ = on;
+    if (on) stream_observer = this;
+}
+
+// One time in four, up to 3 ms: about what a step of a small model takes.
+void Journal::disturb(Lane& lane) {
+    if (lane.random_ == 0) return;
+    const std::uint64_t drawn = next(lane.random_);
+    if (drawn % 4 == 0) sleep_for(static_cast<double>(drawn / 4 % 3000) * 1e-6);
+}
+
+void Journal::delay(double began, std::uint64_t bytes) const {
+    double least = slow_.latency;
+    if (slow_.bandwidth > 0) least += static_cast<double>(bytes) / slow_.bandwidth;
+    sleep_for(began + least - now());
+}
+
+void Journal::note(Lane& lane, const Activity& activity, double began) {
+    lane.spans_.push_back({activity.text(), began * 1e6, now() * 1e6, activity.bytes});
+}
+
+void Journal::begin(const char* name) {
+    if (timeline_ && lane_of_thread != nullptr) lane_of_thread->open(name);
+}
+
+void Journal::end() {
+    if (timeline_ && lane_of_thread != nullptr) lane_of_thread->close();
+}
+
+void Journal::order() {
+    if (lane_of_thread != nullptr) disturb(*lane_of_thread);
+}
+
+double Journal::now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format): "X" is a
+// complete event, "M" names processes and threads; times in microseconds.
+std::string Journal::trace_events(int rank, double zero) const {
+    std::string out = cat(R"({"name":"process_name","ph":"M","pid":)", rank, R"(,"args":{"name":"rank )", rank, "\"}}");
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        const Lane& lane = *lanes_[i];
+        out += cat(",\n", R"({"name":"thread_name","ph":"M","pid":)", rank, ",\"tid\":", i, R"(,"args":{"name":")",
+                   lane.name(), "\"}}");
+        for (const Lane::Span& span : lane.spans()) {
+            out += cat(",\n{\"name\":\"", span.name, R"(","ph":"X","pid":)", rank, ",\"tid\":", i,
+                       ",\"ts\":", digits("%.1f", span.begin - zero * 1e6),
+                       ",\"dur\":", digits("%.1f", span.end - span.begin));
+            if (span.bytes > 0) out += cat(",\"args\":{\"bytes\":", span.bytes, "}");
+            out += "}";
+        }
+    }
+    return out;
+}
+
+}  // namespace thunder

@@ -1,0 +1,46 @@
+// Streams of a CPU that are threads, events between them, and who looks on: for what communicates (comm/ranks). Most
+// programs have neither.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "device/stream.h"
+
+namespace thunder {
+
+// What a stream that is a thread does instead of the calling one.
+struct Stream::Native {
+    virtual ~Native() = default;
+    virtual void record(Event& event) = 0;
+    virtual void wait(const Event& event) = 0;
+    virtual void synchronize() = 0;
+};
+
+struct Event::Native {
+    std::atomic<std::uint64_t> issued{0};
+    std::atomic<std::uint64_t> completed{0};
+    // Recordings and waits in queues of threads: what they refer to outlives the event.
+    std::atomic<int> pending{0};
+
+    void complete(std::uint64_t recording) {
+        completed.store(recording, std::memory_order_release);
+        completed.notify_all();
+    }
+    bool has_come_to(std::uint64_t recording) const { return completed.load(std::memory_order_acquire) >= recording; }
+    void wait_for(std::uint64_t recording) const;
+};
+
+// Is told what the streams of this process do, each by the thread that does it.
+class StreamObserver {
+  public:
+    virtual ~StreamObserver() = default;
+    virtual void begin(const char* name) = 0;  // of a Range, or of a wait that has to wait
+    virtual void end() = 0;
+    virtual void order() = 0;  // an event is recorded, or waited for
+};
+
+// Null: nobody looks on.
+extern StreamObserver* stream_observer;
+
+}  // namespace thunder
