@@ -45,9 +45,9 @@ double bytes_of(const Type& type) {
 //   - a gradient that the first micro-step overwrites is not read. Such calls take the flag that says so last;
 //   - of a table that integers index, no more is read than is written. A call that has products, or says that it has
 //     none, is no look-up.
-double bytes_of_call(const Op& op, const Function& f, const OpDef& def) {
-    const bool first_overwrites =
-        !op.operands.empty() && op.operands.back() && f.type(op.operands.back()) == Type::tensor(DType::boolean, {});
+double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool first_micro_step) {
+    const bool first_overwrites = first_micro_step && !op.operands.empty() && op.operands.back() &&
+                                  f.type(op.operands.back()) == Type::tensor(DType::boolean, {});
     const bool looks_up = !def.flops && std::any_of(op.operands.begin(), op.operands.end(),
                                                     [&](Value v) { return v && is_integer(f.type(v).dtype); });
     double written = 0, read = 0;
@@ -67,47 +67,60 @@ double bytes_of_call(const Op& op, const Function& f, const OpDef& def) {
     return read + written;
 }
 
-class Costs {
-  public:
-    explicit Costs(const Module& module) : module_(module) {}
+}  // namespace
 
-    void add(const Function& f, const Op& op, std::int64_t times) {
-        const OpDef& def = op_def(op.name);
+std::optional<KernelCost> op_cost(const Module& planned, const Function& f, const Op& op, bool first_micro_step) {
+    const OpDef& def = op_def(op.name);
+    if (op.name == "fused") {
+        const std::string name = op.attributes.string("kernel");
+        const KernelDescription kernel = describe_kernel(callee(planned, name));
+        return KernelCost{.group = "fused",
+                          .name = name,
+                          .calls = 1,
+                          .bytes = static_cast<double>(bytes_moved(kernel)),
+                          .operations = work(kernel)};
+    }
+    if (op.name == "copy" || op.name == "family")  // a family of tensors that were made one by one
+        return KernelCost{.group = "copy",
+                          .name = op.name,
+                          .calls = static_cast<std::int64_t>(op.operands.size()),
+                          .bytes = bytes_of_call(op, f, def, first_micro_step)};
+    if (!def.call) return std::nullopt;
+    return KernelCost{.group = op.attributes.string("executor", "menu"),
+                      .name = op.name,
+                      .products = def.flops ? multiplied(op, f) : DType::f32,
+                      .calls = 1,
+                      .bytes = bytes_of_call(op, f, def, first_micro_step),
+                      .flops = def.flops ? def.flops(op, f) : 0};
+}
+
+namespace {
+
+// Sums by kernel, in the order of first calls.
+class Sums {
+  public:
+    void add(const KernelCost& one, std::int64_t times) {
         const auto n = static_cast<double>(times);
-        if (op.name == "fused") {
-            const std::string name = op.attributes.string("kernel");
-            const KernelDescription kernel = describe_kernel(callee(module_, name));
-            KernelCost& row = row_of("fused", name, DType::f32);
-            row.calls += times;
-            row.bytes += n * static_cast<double>(bytes_moved(kernel));
-            row.operations += n * work(kernel);
-        } else if (op.name == "copy" || op.name == "family") {  // a family of tensors that were made one by one
-            KernelCost& row = row_of("copy", op.name, DType::f32);
-            row.calls += times * static_cast<std::int64_t>(op.operands.size());
-            row.bytes += n * bytes_of_call(op, f, def);
-        } else if (def.call) {
-            const std::string group = op.attributes.string("executor", "menu");
-            KernelCost& row = row_of(group, op.name, def.flops ? multiplied(op, f) : DType::f32);
-            row.calls += times;
-            row.bytes += n * bytes_of_call(op, f, def);
-            if (def.flops) row.flops += n * def.flops(op, f);
-        }
+        KernelCost& row = row_of(one);
+        row.calls += times * one.calls;
+        row.bytes += n * one.bytes;
+        row.flops += n * one.flops;
+        row.operations += n * one.operations;
     }
 
     std::vector<KernelCost> take() { return std::move(rows_); }
 
   private:
-    KernelCost& row_of(const std::string& group, const std::string& name, DType products) {
+    KernelCost& row_of(const KernelCost& one) {
         const auto same = [&](const KernelCost& row) {
-            return std::tie(row.group, row.name, row.products) == std::tie(group, name, products);
+            return std::tie(row.group, row.name, row.products) == std::tie(one.group, one.name, one.products);
         };
         auto at = std::find_if(rows_.begin(), rows_.end(), same);
         if (at == rows_.end())
-            at = rows_.insert(rows_.end(), KernelCost{.group = group, .name = name, .products = products});
+            at = rows_.insert(rows_.end(), KernelCost{.group = one.group, .name = one.name, .products = one.products});
         return *at;
     }
 
-    const Module& module_;
     std::vector<KernelCost> rows_;
 };
 
@@ -115,12 +128,13 @@ class Costs {
 
 std::vector<KernelCost> step_costs(const Module& planned) {
     check(planned.phase == Module::Phase::planned, "costs are those of a planned module");
-    Costs costs(planned);
+    Sums sums;
     for (const Function& entry : planned.functions)
         if (!entry.argument_info.empty())
-            each_op(planned, entry, 1,
-                    [&costs](const Function& f, const Op& op, std::int64_t times) { costs.add(f, op, times); });
-    return costs.take();
+            each_op(planned, entry, 1, [&](const Function& f, const Op& op, std::int64_t times) {
+                if (const std::optional<KernelCost> cost = op_cost(planned, f, op)) sums.add(*cost, times);
+            });
+    return sums.take();
 }
 
 double product_flops(const Module& module, bool masked) {
@@ -148,29 +162,6 @@ std::int64_t step_tokens(const Function& main) {
         tokens = std::max(tokens, positions ? type.dims[0] * type.dims[1] : type.dims[0]);
     }
     return tokens;
-}
-
-// ---- machines
-// ------------------------------------------------------------------------------------------------------
-
-const std::vector<Machine>& machines() {
-    constexpr std::int64_t GB = 1'000'000'000;
-    // NVIDIA's data sheets: dense rates, without sparsity. f32: on CUDA cores.
-    static const std::vector<Machine> all = {
-        {"h100", "H100 SXM", 3.35e12, 989.4e12, 66.9e12, 80 * GB},
-        {"h200", "H200 SXM", 4.8e12, 989.4e12, 66.9e12, 141 * GB},
-        {"h100-pcie", "H100 PCIe", 2.0e12, 756e12, 51.2e12, 80 * GB},
-        {"a100", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB},
-        {"b200", "B200", 8.0e12, 2250e12, 80e12, 180 * GB},
-        {"rtx4090", "RTX 4090", 1.008e12, 165.2e12, 82.6e12, 24 * GB},
-    };
-    return all;
-}
-
-const Machine* find_machine(std::string_view name) {
-    const auto at =
-        std::find_if(machines().begin(), machines().end(), [&](const Machine& m) { return m.name == name; });
-    return at == machines().end() ? nullptr : &*at;
 }
 
 namespace {

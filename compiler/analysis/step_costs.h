@@ -6,10 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "compiler/analysis/machines.h"
 #include "compiler/ir/module.h"
 
 namespace thunderc {
@@ -22,6 +23,12 @@ struct KernelCost {
     double bytes = 0, flops = 0, operations = 0;  // of all calls
 };
 
+// Of one op of a planned module, run once; none for what moves and computes nothing: views, constants, events,
+// collectives. Loops and calls of functions are not asked for. The first micro-step of a step overwrites gradients,
+// later ones add to them.
+std::optional<KernelCost> op_cost(const Module& planned, const Function& function, const Op& op,
+                                  bool first_micro_step = true);
+
 // Of all entry functions, each run once: for a training program, a step of one micro-step. In the order of first calls,
 // one for each kernel.
 std::vector<KernelCost> step_costs(const Module& planned);
@@ -31,27 +38,6 @@ double product_flops(const Module& module, bool masked);
 
 // Positions of a micro-batch; rows where it has no positions.
 std::int64_t step_tokens(const Function& main);
-
-// ---- machines
-// ------------------------------------------------------------------------------------------------------
-
-// Peaks of the data sheet, dense, per second.
-struct Machine {
-    std::string_view name, title;
-    double bytes = 0, bf16_flops = 0, f32_flops = 0;
-    std::int64_t memory_bytes = 0;
-};
-
-const std::vector<Machine>& machines();
-const Machine* find_machine(std::string_view name);  // null: there is none of that name
-
-// What kernels reach of the peaks. The default is the roof itself.
-struct Reach {
-    double products = 1, attention = 1, memory = 1;
-    double seconds_per_call = 0;  // between two kernels
-};
-// Assumed of good kernels on current GPUs; docs/performance.md says where the numbers come from.
-inline constexpr Reach expected_reach{.products = 0.75, .attention = 0.50, .memory = 0.85, .seconds_per_call = 1.5e-6};
 
 // The longer of moving its bytes and computing, of all calls.
 double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach = {});

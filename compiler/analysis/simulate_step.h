@@ -1,0 +1,75 @@
+// When everything in a planned step happens: its actions on their streams, with records and waits, in time.
+//
+// That is exact with respect to the schedule of the program: what is issued when, how many buffers there are, who waits
+// for whom. Durations are estimates: kernels from their bytes and FLOPs (step_costs), collectives from bytes, group and
+// links (collective_costs). What uses the same link or the same device at once shares it equally. All ranks do the
+// same at the same time, so one of them is simulated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/analysis/expand_plan.h"
+#include "compiler/analysis/machines.h"
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+enum class Resource : std::uint8_t { device, inside, between };  // the device; links inside of nodes and between them
+inline constexpr std::size_t resource_count = 3;
+
+// What an action needs.
+struct Work {
+    double latency = 0;  // seconds that pass before it begins to use the resource
+    double seconds = 0;  // of the resource, all of it
+    Resource resource = Resource::device;
+    std::string kind;       // "products", "all_gather": what times are summed by
+    double sent_bytes = 0;  // of a collective
+    bool collective = false;
+};
+
+struct SimulatedAction {
+    const Function* function = nullptr;
+    const Op* op = nullptr;
+    std::size_t stream = 0;  // 0: compute
+    std::int64_t layer = -1;
+    double begin = 0, end = 0;  // seconds since the step began
+    // What ended when it could begin: the action before it on its stream, or the record that a wait is for; none where
+    // it could begin at once.
+    std::size_t cause = none;
+    std::size_t work = none;  // index into Simulation::works; none: an event, or nothing to do
+
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+    double seconds() const { return end - begin; }
+};
+
+struct Simulation {
+    std::vector<std::string> streams;      // "compute" first
+    std::vector<SimulatedAction> actions;  // in the order of the list
+    std::vector<Work> works;
+    std::vector<double> busy;  // seconds, by stream: while an action of it runs
+    double seconds = 0;
+
+    double exposed() const { return seconds - busy[0]; }  // the device computes nothing
+    double communicating() const;                         // some collective runs
+    // Seconds by kind of work on the longest chain of causes. They add up to all seconds: what binds.
+    std::map<std::string, double> critical() const;
+};
+
+using WorkOf = std::function<Work(const PlannedAction&)>;  // what an action needs; nothing: no seconds at all
+
+// One function, from time 0.
+Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of);
+
+struct StepOptions {
+    std::int64_t micro_steps = 1;
+    Reach reach = expected_reach;
+};
+// A step of a training program: all of its functions, one after the other, those of a micro-step `micro_steps` times.
+Simulation simulate_step(const Module& planned, const Machine& machine, const StepOptions& options = {});
+
+}  // namespace thunderc
