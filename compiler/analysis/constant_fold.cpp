@@ -239,6 +239,8 @@ ConstPtr simplified_select(const ConstPtr& condition, const ConstPtr& then, cons
     if (then->type.dtype == DType::boolean && is_splat(then, 1) && is_splat(otherwise, 0)) return condition;
     if (then->type.dtype == DType::boolean && is_splat(then, 0) && is_splat(otherwise, 1))
         return elementwise_constant("not", {condition}, then->type);
+    if (then->type.dtype == DType::boolean && is_splat(otherwise, 0) && then->kind != Kind::dense)
+        return elementwise_constant("and", {condition, then}, then->type);
     return ConstExpr::select(condition, then, otherwise);
 }
 
@@ -372,6 +374,24 @@ constexpr std::size_t most_nodes = 1000;
 
 }  // namespace
 
+namespace {
+
+// Of what is no table: a predicate over row and column, and what it selects.
+ConstPtr triangle_of(const Op& op, const ConstPtr& x) {
+    const Type predicate = Type::tensor(DType::boolean, x->type.dims),
+               distance = Type::tensor(DType::i64, predicate.dims);
+    std::vector<double> step(x->type.rank(), 0);  // column - row
+    step[step.size() - 2] = -1;
+    step.back() = 1;
+    const auto k = static_cast<double>(op.attributes.integer("k"));
+    ConstPtr inside =
+        elementwise_constant(op.attributes.boolean("upper") ? "ge" : "le",
+                             {ConstExpr::affine(distance, 0, step), ConstExpr::splat(distance, k)}, predicate);
+    return inside ? elementwise_constant("select", {inside, x, ConstExpr::splat(x->type, 0)}, x->type) : nullptr;
+}
+
+}  // namespace
+
 ConstPtr elementwise_constant(const std::string& name, std::vector<ConstPtr> operands, const Type& type) {
     ConstPtr e = elementwise_of(name, std::move(operands), type);
     return e && e->nodes <= most_nodes ? e : nullptr;
@@ -401,6 +421,8 @@ std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, 
             if (operands[k]) e = elementwise_constant(k == 1 ? "max" : "min", {e, operands[k]}, results[0]);
         return one(std::move(e));
     }
+    if (op.name == "trilu" && operands[0]->kind != Kind::dense && results[0].elements() > always_dense)
+        return one(triangle_of(op, operands[0]));
     if (op.name == "concat" && std::all_of(operands.begin(), operands.end(), [&](const ConstPtr& e) {
             return e->kind == Kind::splat && e->value == operands[0]->value;
         }))

@@ -73,6 +73,34 @@ TEST(Mask, PredicatesOfPositions) {
               "window 7");
 }
 
+// What Trilu makes, as expressions and, of a table, as elements.
+TEST(Mask, Triangles) {
+    auto triangle = [](bool upper, std::int64_t k, const ConstPtr& of) {
+        Op op;
+        op.name = "trilu";
+        op.attributes = {{"upper", upper}, {"k", k}};
+        const std::vector<ConstPtr> operands = {of};
+        const std::vector<Type> results = {of->type};
+        const std::vector<ConstPtr> folded = fold_op(op, operands, results);
+        EXPECT_EQ(folded.size(), 1U);
+        return folded.empty() ? of : folded[0];
+    };
+    auto filled = [](DType dtype, std::int64_t T, std::int64_t S, double value) {
+        return ConstExpr::splat(Type::tensor(dtype, {T, S}), value);
+    };
+    for (const std::int64_t T : {12, 1024, 2048, 4096}) {
+        EXPECT_EQ(said(triangle(true, 1, filled(DType::f32, T, T, minus_infinity)), T, T), "causal") << T;
+        EXPECT_EQ(said(triangle(false, 0, filled(DType::boolean, T, T, 1)), T, T), "causal") << T;
+        EXPECT_EQ(said(triangle(true, -5, triangle(false, 0, filled(DType::boolean, T, T, 1))), T, T), "window 6") << T;
+        EXPECT_EQ(said(triangle(false, 5, filled(DType::boolean, T, T + 5, 1)), T, T + 5), "causal") << T;
+        EXPECT_EQ(said(triangle(true, 0, filled(DType::f32, T, T, minus_infinity)), T, T),
+                  "position t reads keys up to t-1, where t+0 is causal");
+    }
+    Tensor ones(Type::tensor(DType::boolean, {12, 12}));
+    for (std::int64_t k = 0; k < ones.size(); ++k) ones.set(k, k == 7 ? 0 : 1);  // hidden anyway
+    EXPECT_EQ(said(triangle(false, 0, ConstExpr::dense(ones)), 12, 12), "causal");
+}
+
 TEST(Mask, MoreKeysThanPositions) {
     EXPECT_EQ(said(compare("le", s_index(3, 5), t_index(3, 5, 2)), 3, 5), "causal");
     EXPECT_EQ(said(compare("le", s_index(3, 5), t_index(3, 5)), 3, 5),

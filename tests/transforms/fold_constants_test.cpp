@@ -32,6 +32,44 @@ func @main(%x: f32[] input "x") -> (%x "y", %d "d") {
 )"));
 }
 
+// torch.full((T, T), -inf).triu(1), and 1 - torch.ones(T, T).tril() times what is added: as other models compare
+// positions. A table, and what is small enough to be read, is written out.
+TEST(FoldConstants, ATriangleIsAPredicate) {
+    EXPECT_EQ(fold(R"(
+func @main(%x: f32[4096,4096] input "x") -> (%a, %b) {
+  %low = constant() {value = <f32[4096,4096] splat -inf>} : f32[4096,4096]
+  %above = trilu(%low) {k = 1, upper = true} : f32[4096,4096]
+  %a = add(%x, %above) : f32[4096,4096]
+  %ones = constant() {value = <f32[1,4096,4096] splat 1.0>} : f32[1,4096,4096]
+  %below = trilu(%ones) {k = 0, upper = false} : f32[1,4096,4096]
+  %one = constant() {value = <f32[] splat 1.0>} : f32[]
+  %rest = sub(%one, %below) : f32[1,4096,4096]
+  %much = constant() {value = <f32[] splat -65536.0>} : f32[]
+  %mask = mul(%rest, %much) : f32[1,4096,4096]
+  %b = add(%x, %mask) : f32[1,4096,4096]
+}
+)"),
+              text(R"(
+func @main(%x: f32[4096,4096] input "x") -> (%a, %b) {
+  %above = constant() {value = <f32[4096,4096] select(bool[4096,4096] ge(i64[4096,4096] affine 0.0 + [-1.0, 1.0], i64[4096,4096] splat 1.0), f32[4096,4096] splat -inf, f32[4096,4096] splat 0.0)>} : f32[4096,4096]
+  %a = add(%x, %above) : f32[4096,4096]
+  %mask = constant() {value = <f32[1,4096,4096] select(bool[1,4096,4096] le(i64[1,4096,4096] affine 0.0 + [0.0, -1.0, 1.0], i64[1,4096,4096] splat 0.0), f32[1,4096,4096] splat -0.0, f32[1,4096,4096] splat -65536.0)>} : f32[1,4096,4096]
+  %b = add(%x, %mask) : f32[1,4096,4096]
+}
+)"));
+    EXPECT_EQ(fold(R"(
+func @main(%x: f32[2,2] input "x") -> (%x, %a) {
+  %t = constant() {value = <f32[2,2] dense [1.0, 2.0, 3.0, 5.0]>} : f32[2,2]
+  %a = trilu(%t) {k = 0, upper = false} : f32[2,2]
+}
+)"),
+              text(R"(
+func @main(%x: f32[2,2] input "x") -> (%x, %a) {
+  %a = constant() {value = <f32[2,2] dense [1.0, 0.0, 3.0, 5.0]>} : f32[2,2]
+}
+)"));
+}
+
 TEST(FoldConstants, ShapeArithmeticBecomesNumbers) {
     EXPECT_EQ(fold(R"(
 func @main(%x: f32[2,3] input "x") -> (%s, %x) {
