@@ -7,11 +7,11 @@
 #include <cstdio>
 
 #include "checkpoint/safetensors.h"
-#include "program/transfer.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
+#include "train/world.h"
 
 namespace thunder {
 
@@ -35,12 +35,12 @@ std::string state_name(const std::string& state, std::string_view parameter) {
     return cat("optimizer.", state, ".", parameter);
 }
 
-// Every tensor of a checkpoint with its place on the device.
-std::vector<DeviceTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas) {
-    std::vector<DeviceTensor> tensors;
-    const auto add = [&](std::string name, const ParameterSpec& parameter, const std::byte* arena, DType dtype) {
-        tensors.push_back({{std::move(name), dtype, {parameter.shape.begin(), parameter.shape.end()}},
-                           arena + offset_in(parameter, dtype)});
+// Every tensor of a checkpoint with the arena that it lies in.
+std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas) {
+    std::vector<HeldTensor> tensors;
+    const auto add = [&](std::string name, const ParameterSpec& parameter, std::byte* arena, DType dtype) {
+        tensors.push_back(
+            {{std::move(name), dtype, {parameter.shape.begin(), parameter.shape.end()}}, &parameter, arena});
     };
     for (const ParameterSpec& parameter : program.parameters)
         add(std::string(parameter.name), parameter, arenas.parameters, parameter.dtype);
@@ -130,8 +130,8 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 }
 
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const Progress& progress, Stream& stream) {
-    make_folders(folder);
+                             const Progress& progress, const World& world, Stream& stream) {
+    if (world.is_first()) make_folders(folder);
     char name[64];
     std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(progress.step));
     char identity[32];
@@ -147,7 +147,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                             {"steps", cat(progress.steps)},
                                                             {"warmup", cat(progress.warmup)}};
     std::string path = join_path(folder, name);
-    save_tensors(path, tensors_of(program, arenas), metadata, stream);
+    world.save(path, tensors_of(program, arenas), metadata, stream);
     return path;
 }
 
@@ -161,7 +161,7 @@ void prune_checkpoints(const std::string& folder, std::int64_t keep) {
 }
 
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
-                         Stream& stream) {
+                         const World& world, Stream& stream) {
     const SafetensorsFile file(path);
     if (entry(file, "format") != format)
         fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
@@ -182,17 +182,15 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                       number<std::uint64_t>(file, "seed")};
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
-    const std::vector<DeviceTensor> tensors = tensors_of(program, arenas);
-    for (const DeviceTensor& tensor : tensors) {
+    const std::vector<HeldTensor> tensors = tensors_of(program, arenas);
+    for (const HeldTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);
         if (stored == nullptr || stored->dtype != stored_name(tensor.as.dtype) || stored->shape != tensor.as.shape) {
             fail(cat(path, ": the checkpoint lacks ", tensor.as.name, " ", shape_text(tensor.as.shape)),
                  "the file is damaged");
         }
     }
-    for (const DeviceTensor& tensor : tensors) {
-        load_tensor(file, *file.find(tensor.as.name), tensor.as.dtype, const_cast<std::byte*>(tensor.device), stream);
-    }
+    for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
     return progress;
 }
 

@@ -14,6 +14,7 @@
 namespace thunder {
 
 class Stream;
+class World;
 
 // What a run needs beside its tensors to go on.
 struct Progress {
@@ -36,15 +37,16 @@ std::size_t optimizer_state_bytes(const ProgramSpec& program);
 // The checkpoints in a folder, the oldest first.
 std::vector<std::string> checkpoints_in(const std::string& folder);
 
-// Writes the next one, atomically, and returns its path.
+// Writes the next one, atomically, and returns its path. On all ranks, of which the first writes.
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const Progress& progress, Stream& stream);
+                             const Progress& progress, const World& world, Stream& stream);
 
 // Removes all but the newest `keep`, and what an interrupted writer left.
 void prune_checkpoints(const std::string& folder, std::int64_t keep);
 
-// Reads one into the arenas. Another program's is refused with what differs; nothing is changed before all was checked.
+// Reads what this rank holds of one into the arenas. Another program's is refused with what differs; nothing is changed
+// before all was checked.
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
-                         Stream& stream);
+                         const World& world, Stream& stream);
 
 }  // namespace thunder

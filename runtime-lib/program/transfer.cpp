@@ -38,8 +38,13 @@ void fill_on_device(std::byte* device, DType dtype, std::size_t count, Stream& s
 
 void load_tensor(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::byte* device,
                  Stream& stream) {
-    fill_on_device(device, dtype, tensor.elements(), stream, [&](std::size_t first, std::size_t n, std::byte* out) {
-        read_elements(tensor, dtype, first, n, out);
+    load_elements(file, tensor, dtype, 0, tensor.elements(), device, stream);
+}
+
+void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
+                   std::size_t count, std::byte* device, Stream& stream) {
+    fill_on_device(device, dtype, count, stream, [&](std::size_t done, std::size_t n, std::byte* out) {
+        read_elements(tensor, dtype, first + done, n, out);
     });
     file.release(tensor);
 }

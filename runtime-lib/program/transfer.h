@@ -27,6 +27,10 @@ void fill_on_device(std::byte* device, DType dtype, std::size_t count, Stream& s
 void load_tensor(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::byte* device,
                  Stream& stream);
 
+// The same for elements [first, first + count) of it.
+void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
+                   std::size_t count, std::byte* device, Stream& stream);
+
 // A tensor on the device, and the name that it gets in a file.
 struct DeviceTensor {
     TensorToWrite as;

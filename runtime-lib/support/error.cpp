@@ -27,33 +27,30 @@ void fail_quietly(int exit_code) {
 namespace {
 
 std::string speaker;
-void (*end_program)(int exit_code) = nullptr;
-
-int print_error() {
-    try {
-        throw;
-    } catch (const Error& error) {
-        if (!error.message().empty()) std::fprintf(stderr, "%s%s\n", speaker.c_str(), error.what());
-        return error.exit_code();
-    } catch (const std::bad_alloc&) {
-        std::fprintf(stderr, "%serror: out of memory\n", speaker.c_str());
-        return 1;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%serror: %s\n", speaker.c_str(), error.what());
-        return 1;
-    }
-}
+void (*end_program)(int exit_code, bool printed) = nullptr;
 
 }  // namespace
 
-void set_failure_policy(std::string name, void (*end)(int exit_code)) {
+void set_failure_policy(std::string name, void (*end)(int exit_code, bool printed)) {
     speaker = std::move(name);
     end_program = end;
 }
 
 int report_error() {
-    const int exit_code = print_error();
-    if (end_program != nullptr) end_program(exit_code);
+    std::string text;
+    int exit_code = 1;
+    try {
+        throw;
+    } catch (const Error& error) {
+        if (!error.message().empty()) text = error.what();
+        exit_code = error.exit_code();
+    } catch (const std::bad_alloc&) {
+        text = "error: out of memory";
+    } catch (const std::exception& error) {
+        text = std::string("error: ") + error.what();
+    }
+    if (!text.empty()) std::fprintf(stderr, "%s%s\n", speaker.c_str(), text.c_str());
+    if (end_program != nullptr) end_program(exit_code, !text.empty());
     return exit_code;
 }
 

@@ -29,9 +29,9 @@ class Error : public std::exception {
 // A failure that another rank tells of: nothing is printed.
 [[noreturn]] void fail_quietly(int exit_code);
 
-// Of a program of several ranks: what stands before its messages, "rank 3: ", and what report_error does when it has
-// printed, so that the others do not wait for this one.
-void set_failure_policy(std::string speaker, void (*end)(int exit_code));
+// Of a program of several ranks: what stands before its messages, "rank 3: ", and what report_error does at last, so
+// that the others do not wait for this one; whether it had something to print is told.
+void set_failure_policy(std::string speaker, void (*end)(int exit_code, bool printed));
 
 // Prints the error that is being handled on standard error and returns the program's exit status; for main's catch
 // (...).

@@ -13,6 +13,7 @@
 #include "program/weights.h"
 #include "support/philox.h"
 #include "support/text.h"
+#include "train/world.h"
 
 namespace thunder {
 
@@ -60,10 +61,12 @@ std::array<float, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
     return {static_cast<float>(radius * cosine), static_cast<float>(radius * sine)};
 }
 
-void draw(const ParameterSpec& parameter, const Options& options, std::byte* arena, Stream& stream) {
-    const std::size_t count = parameter.bytes / size_of(parameter.dtype);
-    fill_on_device(arena + parameter.offset, parameter.dtype, count, stream,
-                   [&](std::size_t first, std::size_t n, std::byte* out) {
+// What a rank holds of the parameter: a number depends on its place in the whole.
+void draw(const ParameterSpec& parameter, const Piece& piece, const Options& options, std::byte* arena,
+          Stream& stream) {
+    fill_on_device(arena + static_cast<std::size_t>(piece.at) * size_of(parameter.dtype), parameter.dtype,
+                   static_cast<std::size_t>(piece.count), stream, [&](std::size_t done, std::size_t n, std::byte* out) {
+                       const std::uint64_t first = static_cast<std::uint64_t>(piece.first) + done;
                        std::vector<float> values(n, parameter.init == ParameterSpec::Init::ones ? 1.0F : 0.0F);
                        if (parameter.init == ParameterSpec::Init::normal) {
                            random_normal(values.data(), first, n, options.seed, parameter.name);
@@ -108,12 +111,14 @@ void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint
     });
 }
 
-std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, std::byte* arena,
-                                               Stream& stream) {
+std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, int rank,
+                                               std::byte* arena, Stream& stream) {
+    const auto piece = [&](const ParameterSpec& parameter) { return piece_of(program, parameter, rank); };
     std::string path = options.init == "random" ? "" : options.init;
     if (options.init.empty()) path = exported_weights(options.program_folder);
     if (path.empty()) {
-        for (const ParameterSpec& parameter : program.parameters) draw(parameter, options, arena, stream);
+        for (const ParameterSpec& parameter : program.parameters)
+            draw(parameter, piece(parameter), options, arena, stream);
         return {drawn_text(program.parameters.size(), options)};
     }
     const Weights weights(path);
@@ -127,10 +132,13 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
         fail_missing(weights, missing, "--init-missing random draws what is missing");
     for (std::size_t i = 0; i < found.size(); ++i) {
         const ParameterSpec& parameter = program.parameters[i];
+        const Piece held = piece(parameter);
         if (found[i].tensor != nullptr)
-            load_tensor(*found[i].file, *found[i].tensor, parameter.dtype, arena + parameter.offset, stream);
+            load_elements(*found[i].file, *found[i].tensor, parameter.dtype, static_cast<std::size_t>(held.first),
+                          static_cast<std::size_t>(held.count),
+                          arena + static_cast<std::size_t>(held.at) * size_of(parameter.dtype), stream);
     }
-    for (const ParameterSpec* parameter : missing) draw(*parameter, options, arena, stream);
+    for (const ParameterSpec* parameter : missing) draw(*parameter, piece(*parameter), options, arena, stream);
 
     std::vector<std::string> lines{cat("parameters from ", path)};
     if (!missing.empty()) lines.push_back(drawn_text(missing.size(), options));

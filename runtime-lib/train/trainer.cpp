@@ -26,6 +26,7 @@
 #include "train/init.h"
 #include "train/log.h"
 #include "train/schedule.h"
+#include "train/world.h"
 
 namespace thunder {
 
@@ -73,30 +74,6 @@ std::string gpu_options(const Options& options) {
     for (const auto& [name, given] : flags)
         if (given) names += cat(names.empty() ? "" : ", ", name);
     return names;
-}
-
-// The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
-std::vector<ParameterSegment> make_segments(const ProgramSpec& program, Decay decay) {
-    std::vector<ParameterSegment> segments;
-    for (const ParameterSpec& parameter : program.parameters) {
-        if (!parameter.trainable) continue;
-        const auto width = size_of(parameter.dtype);
-        ParameterSegment segment{static_cast<std::int64_t>(parameter.offset / width),
-                                 static_cast<std::int64_t>((parameter.offset + parameter.bytes) / width),
-                                 decay == Decay::all || parameter.shape.size() >= 2};
-        segments.push_back(segment);
-    }
-    std::sort(segments.begin(), segments.end(),
-              [](const ParameterSegment& a, const ParameterSegment& b) { return a.begin < b.begin; });
-    std::vector<ParameterSegment> joined;
-    for (const ParameterSegment& segment : segments) {
-        if (!joined.empty() && joined.back().end == segment.begin && joined.back().decay == segment.decay) {
-            joined.back().end = segment.end;
-        } else {
-            joined.push_back(segment);
-        }
-    }
-    return joined;
 }
 
 std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
@@ -150,13 +127,12 @@ struct Trainer::State {
           console(options.quiet || communicator->rank() != 0),
           device(device_options(options, *communicator)),
           stream(device),
-          segments(make_segments(program, options.decay)) {
+          world(program, *communicator),
+          segments(segments_of(program, options.decay, communicator->rank())) {
         streams = communicator->make_streams(device, program.mesh, program.streams);
         for (const auto& made : streams) communication.push_back(made.get());
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
     }
-
-    bool is_first_rank() const { return communicator->rank() == 0; }
 
     void allocate() {
         std::byte** const places[] = {&arenas.parameters, &arenas.gradients, &arenas.optimizer, &arenas.saved,
@@ -185,9 +161,10 @@ struct Trainer::State {
 
     void check_weight(const StepScalars& read) const {
         if (!program.weighted_loss || read.loss_weight > 0) return;
-        fail(cat("the batch of step ", read.step,
-                 " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
-             "look at the labels of this step");
+        world.fail_as_one(
+            cat("the batch of step ", read.step,
+                " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
+            "look at the labels of this step");
     }
 
     // Logs the steps that are done, oldest first, until at most `left` are unfinished. On a device that works while the
@@ -209,7 +186,12 @@ struct Trainer::State {
         const double now = steady_ms(), since = std::max(step.began, last_report);
         last_report = now;
         check_weight(read);
-        communicator->all_reduce_sum({&read.loss_sum, 1}, "the step's loss");
+        // Ranks learn in the same step of a signal that one of them got.
+        const int signal = interrupted_by;
+        float numbers[] = {read.loss_sum, static_cast<float>(signal), signal != 0 ? 1.0F : 0.0F};
+        communicator->all_reduce_sum(numbers, "the step's loss");
+        read.loss_sum = numbers[0];
+        if (numbers[2] > 0) stopped_by = static_cast<int>(numbers[1] / numbers[2]);
         StepReport report;
         report.step = read.step;
         report.loss = static_cast<double>(read.loss_sum) * static_cast<double>(read.dloss);
@@ -220,13 +202,32 @@ struct Trainer::State {
         const std::string help =
             "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
         if (!std::isfinite(report.loss))
-            fail(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
+            world.fail_as_one(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
         if (!std::isfinite(report.grad_norm))
-            fail(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
-                     ", where the loss is ", digits("%.6g", report.loss)),
-                 help);
+            world.fail_as_one(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
+                                  ", where the loss is ", digits("%.6g", report.loss)),
+                              help);
         if (log) log->write(report);
         console.step(report, options.steps);
+    }
+
+    // All that may fail before the first step, which ranks do not need one another for.
+    void prepare() {
+        // What is wrong with the batches or with where results go is said before gigabytes are read.
+        source = make_batch_source(program, options, cut);
+        if (world.is_first())
+            for (const std::string& path : {options.save, options.dump_gradients}) check_writable(path);
+        if (program.bf16) console.line(cat("bf16: ", device.describe_bf16()));
+        console.line(memory_text(program));
+        const auto& sizes = program.arena_bytes;
+        device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program));
+        allocate();
+        const std::uint64_t seed = options.seed;
+        start();
+        make_shadows();
+        if (options.seed != seed) source = make_batch_source(program, options, cut);
+        console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
+                         world.is_alone() ? "" : cat(" of ", cut.world, " ranks")));
     }
 
     // Parameters and optimizer state: from a checkpoint, or from where --init says.
@@ -239,7 +240,7 @@ struct Trainer::State {
                 fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
                      "the first run of a job starts without --resume");
             const bool seed_asked = options.seed_given;
-            progress = read_checkpoint(checkpoints.back(), program, arenas, stream);
+            progress = read_checkpoint(checkpoints.back(), program, arenas, world, stream);
             if (seed_asked && options.seed != progress.seed) {
                 fail(cat(checkpoints.back(), " was begun with --seed ", progress.seed, ", not ", options.seed),
                      "leave --seed away");
@@ -258,7 +259,7 @@ struct Trainer::State {
         progress.seed = options.seed;
         progress.steps = options.steps;
         progress.warmup = options.warmup;
-        for (const std::string& line : initialise_parameters(program, options, arenas.parameters, stream))
+        for (const std::string& line : initialise_parameters(program, options, world.rank(), arenas.parameters, stream))
             console.line(line);
     }
 
@@ -283,29 +284,30 @@ struct Trainer::State {
     }
 
     void save_checkpoint() {
-        if (is_first_rank()) {
-            const std::string path = write_checkpoint(options.checkpoint, program, arenas, progress, stream);
-            prune_checkpoints(options.checkpoint, options.keep);
-            console.line(cat("checkpoint ", path));
-        }
+        const std::string path = write_checkpoint(options.checkpoint, program, arenas, progress, world, stream);
+        if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep);
+        console.line(cat("checkpoint ", path));
         saved_step = progress.step;
     }
 
-    void save_parameter_arena(const std::string& path, const std::byte* arena, std::optional<DType> dtype,
+    void save_parameter_arena(const std::string& path, std::byte* arena, std::optional<DType> dtype,
                               bool trainable_only) {
-        if (!is_first_rank()) return;
-        std::vector<DeviceTensor> tensors;
+        std::vector<HeldTensor> tensors;
         for (const ParameterSpec& parameter : program.parameters) {
             if (trainable_only && !parameter.trainable) continue;
             tensors.push_back({{std::string(parameter.name),
                                 dtype.value_or(parameter.dtype),
                                 {parameter.shape.begin(), parameter.shape.end()}},
-                               arena + offset_in(parameter, dtype.value_or(parameter.dtype))});
+                               &parameter,
+                               arena});
         }
         const std::pair<std::string, std::string> metadata[] = {
             {"format", "pt"}};  // what loaders of Hugging Face look for
-        save_tensors(path, tensors, metadata, stream);
+        world.save(path, tensors, metadata, stream);
     }
+
+    // A signal that all ranks know of.
+    int interrupted() const { return world.is_alone() ? static_cast<int>(interrupted_by) : stopped_by; }
 
     const ProgramSpec& program;
     Options options;
@@ -315,6 +317,7 @@ struct Trainer::State {
     Stream stream;
     std::vector<std::unique_ptr<Stream>> streams;
     std::vector<Stream*> communication;  // these
+    World world;
     std::vector<ParameterSegment> segments;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
@@ -327,6 +330,7 @@ struct Trainer::State {
     std::optional<JsonLog> log;
     Progress progress;
 
+    int stopped_by = 0;                   // a signal that a rank got; 0: none did
     std::int64_t first_step = 0;          // of this process
     std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
     std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
@@ -338,26 +342,16 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     : state_(std::make_unique<State>(program, options)) {
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
+    s.world.check_mesh();
+    s.world.agree_on(s.world.is_alone() ? std::vector<std::pair<std::string, std::string>>{}
+                                        : facts_of(program, s.options));
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
-    // What is wrong with the batches or with where results go is said before gigabytes are read.
-    s.source = make_batch_source(program, s.options, s.cut);
-    if (s.is_first_rank()) {
-        for (const std::string& path : {s.options.save, s.options.dump_gradients}) check_writable(path);
-    }
-    if (program.bf16) s.console.line(cat("bf16: ", s.device.describe_bf16()));
-    s.console.line(memory_text(program));
-    const auto& sizes = program.arena_bytes;
-    s.device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program));
-    s.allocate();
-    s.start();
-    s.make_shadows();
-    if (s.options.seed != options.seed) s.source = make_batch_source(program, s.options, s.cut);
-    s.console.line(cat(s.source->describe(), "; ", s.cut.global_rows(), " rows a step"));
+    s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
-    if (s.is_first_rank() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
+    if (s.world.is_first() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
     if (s.first_step >= s.options.steps)
         s.console.line(cat(s.first_step, " steps are done, --steps is ", s.options.steps, ": nothing to train"));
     catch_signals();
@@ -383,7 +377,7 @@ MicroStep Trainer::micro_step(std::int64_t micro_step) const {
 
 bool Trainer::begin_step() {
     State& s = *state_;
-    if (interrupted_by != 0 || s.progress.step >= s.options.steps) return false;
+    if (s.interrupted() != 0 || s.progress.step >= s.options.steps) return false;
     const std::int64_t step = s.progress.step;
     State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
     in_flight.began = steady_ms();
@@ -433,6 +427,7 @@ void Trainer::set_loss_gradient() {
 void Trainer::gradients_are_ready() {
     State& s = *state_;
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
+    for (Stream* stream : s.communication) stream->synchronize();
     s.check_weight(s.read_scalars());
     s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, true);
 }
@@ -452,7 +447,7 @@ void Trainer::end_step() {
 int Trainer::finish() {
     State& s = *state_;
     s.report_steps(0);
-    const int signal = interrupted_by;
+    const int signal = s.interrupted();
     const bool trained = s.progress.step > s.first_step;
     if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
     if (signal != 0) {

@@ -22,9 +22,11 @@ namespace {
 
 std::vector<std::unique_ptr<Channel>> channels;
 
-// An error of one rank ends it at once: the launcher then ends the others, and they tell where they stand.
-void end_rank(int exit_code) {
+// An error of one rank ends it at once: the launcher then ends the others, and they tell where they stand. One that has
+// nothing to say lets the rank go first that has.
+void end_rank(int exit_code, bool printed) {
     std::fflush(nullptr);
+    if (!printed) sleep(1);
     _exit(exit_code);
 }
 
@@ -38,7 +40,7 @@ class Mpi : public Communicator {
         host_ = copy_of(MPI_COMM_WORLD);
         MPI_Comm_size(host_, &world_);
         MPI_Comm_rank(host_, &rank_);
-        set_failure_policy(world_ > 1 ? cat("rank ", rank_, ": ") : "", end_rank);
+        set_failure_policy(rank_ > 0 ? cat("rank ", rank_, ": ") : "", end_rank);
         if (provided < MPI_THREAD_MULTIPLE) {
             fail("this MPI does not let several threads call it",
                  "Open MPI and MPICH do, where they are built with threads");

@@ -1,0 +1,88 @@
+// One rank of a training run among the others: what it holds of the parameters, what all do as one, and files that one
+// writes for all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "comm/communicator.h"
+#include "optim/segments.h"
+#include "support/error.h"
+#include "train/options.h"
+#include "train/program.h"
+
+namespace thunder {
+
+// What a rank holds of a parameter: elements [first, first + count) of the tensor, from element `at` of the parameter
+// arena on; gradients and optimizer state lie at the same element of their arenas.
+struct Piece {
+    std::int64_t first = 0, count = 0, at = 0;
+};
+Piece piece_of(const ProgramSpec& program, const ParameterSpec& parameter, int rank);
+
+// The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
+std::vector<ParameterSegment> segments_of(const ProgramSpec& program, Decay decay, int rank);
+
+// A tensor of which ranks may hold pieces, and the name that it gets in a file.
+struct HeldTensor {
+    TensorToWrite as;
+    const ParameterSpec* parameter;
+    std::byte* arena;
+};
+
+class World {
+  public:
+    World(const ProgramSpec& program, Communicator& communicator)
+        : program_(program), communicator_(communicator), rank_(communicator.rank()) {}
+
+    int rank() const { return rank_; }
+    bool is_first() const { return rank_ == 0; }
+    bool is_alone() const { return communicator_.world() == 1; }
+
+    // Fails where the program was generated for another number of ranks.
+    void check_mesh() const;
+    // Fails where a rank has another value than rank 0 of something, with what it is: "--lr", "0.1".
+    void agree_on(std::span<const std::pair<std::string, std::string>> facts) const;
+
+    // What all ranks found alike: one tells of it.
+    [[noreturn]] void fail_as_one(const std::string& message, const std::string& help) const;
+    // Runs the body, which fails on all ranks where it does on some: one of these tells of it.
+    template <typename Body>
+    void together(Body&& body) const {
+        if (is_alone()) return body();
+        std::optional<Error> failure;
+        try {
+            body();
+        } catch (const Error& error) {
+            failure = error;
+        }
+        end_together(failure);
+    }
+
+    // Writes a file of all tensors, with what each rank holds of them; some megabytes at a time pass through rank 0,
+    // which writes. On all ranks.
+    void save(const std::string& path, std::span<const HeldTensor> tensors,
+              std::span<const std::pair<std::string, std::string>> metadata, Stream& stream) const;
+    // Reads what this rank holds of a tensor.
+    void load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
+
+  private:
+    void end_together(const std::optional<Error>& failure) const;
+    void read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const;
+
+    const ProgramSpec& program_;
+    Communicator& communicator_;
+    int rank_;
+};
+
+// What ranks must have in common: the program, flags, data.
+std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& program, const Options& options);
+
+}  // namespace thunder
