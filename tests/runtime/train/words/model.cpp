@@ -1,11 +1,11 @@
 #include "model.h"
 
-#include <cmath>
 #include <cstring>
 
 #include "device/stream.h"
 #include "optim/adamw.h"
 #include "optim/global_norm.h"
+#include "words.h"
 
 #ifndef WORDS_BATCH
 #define WORDS_BATCH 4
@@ -16,7 +16,11 @@ namespace {
 using thunder::DType;
 using thunder::ParameterSpec;
 
-constexpr std::int64_t B = WORDS_BATCH, T = 6, V = 11, D = 8;
+using words::D;
+using words::T;
+using words::V;
+
+constexpr std::int64_t B = WORDS_BATCH;
 
 // Parameters begin at multiples of 64 bytes; what lies between is padding.
 constexpr std::size_t EMBED = 0, HEAD = 384, BIAS = 768, SCALE = 832, FROZEN = 896, PARAMETERS = 960;
@@ -63,49 +67,19 @@ const thunder::ProgramSpec PROGRAM = {
 };
 
 void Model::loss_weight() {
-    const auto* labels = reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS);
-    for (std::int64_t i = 0; i < B * T; ++i) arenas_.scalars->loss_weight += labels[i] == -100 ? 0.0F : 1.0F;
+    arenas_.scalars->loss_weight += words::weight(reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS), B);
 }
 
 void Model::forward_backward(thunder::Gradient gradient) {
-    const auto parameter = [&](std::size_t offset) {
-        return reinterpret_cast<const float*>(arenas_.parameters + offset);
-    };
-    const auto grad = [&](std::size_t offset) { return reinterpret_cast<float*>(arenas_.gradients + offset); };
-    const float *embed = parameter(EMBED), *head = parameter(HEAD), *bias = parameter(BIAS), *scale = parameter(SCALE),
-                *frozen = parameter(FROZEN);
-    const auto* table = reinterpret_cast<const float*>(arenas_.constants);
-    const auto* ids = reinterpret_cast<const std::int64_t*>(arenas_.batch + IDS);
-    const auto* labels = reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS);
     if (gradient == thunder::Gradient::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
-
-    // Position after position, each adding to the gradients at once: two half batches give the same bits as a whole
-    // one.
-    for (std::int64_t i = 0; i < B * T; ++i) {
-        if (labels[i] == -100) continue;
-        float x[D], dx[D] = {}, probability[V], largest = -INFINITY, sum = 0;
-        for (std::int64_t d = 0; d < D; ++d) x[d] = embed[ids[i] * D + d] * scale[d] * frozen[d] + table[d];
-        for (std::int64_t v = 0; v < V; ++v) {
-            probability[v] = bias[v];
-            for (std::int64_t d = 0; d < D; ++d) probability[v] += x[d] * head[v * D + d];
-            largest = std::fmax(largest, probability[v]);
-        }
-        const float logit = probability[labels[i]];
-        for (float& p : probability) sum += p = std::exp(p - largest);
-        arenas_.scalars->loss_sum += largest + std::log(sum) - logit;
-        for (std::int64_t v = 0; v < V; ++v) {
-            const float dlogit = (probability[v] / sum - (v == labels[i] ? 1.0F : 0.0F)) * arenas_.scalars->dloss;
-            grad(BIAS)[v] += dlogit;
-            for (std::int64_t d = 0; d < D; ++d) {
-                grad(HEAD)[v * D + d] += dlogit * x[d];
-                dx[d] += dlogit * head[v * D + d];
-            }
-        }
-        for (std::int64_t d = 0; d < D; ++d) {
-            grad(EMBED)[ids[i] * D + d] += dx[d] * scale[d] * frozen[d];
-            grad(SCALE)[d] += dx[d] * embed[ids[i] * D + d] * frozen[d];
-        }
-    }
+    const auto tensors = [](std::byte* arena) {
+        const auto at = [&](std::size_t offset) { return reinterpret_cast<float*>(arena + offset); };
+        return words::Tensors{at(EMBED), at(HEAD), at(BIAS), at(SCALE), at(FROZEN)};
+    };
+    words::forward_backward(tensors(arenas_.parameters), tensors(arenas_.gradients),
+                            reinterpret_cast<const float*>(arenas_.constants),
+                            reinterpret_cast<const std::int64_t*>(arenas_.batch + IDS),
+                            reinterpret_cast<const std::int64_t*>(arenas_.batch + LABELS), B, *arenas_.scalars);
 }
 
 void Model::update() {

@@ -1,0 +1,118 @@
+// Training on ranks is training on one: the same losses, norms, gradients and parameters, whatever is sharded.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ranks_test.h"
+
+namespace thunder {
+namespace {
+
+struct Sharding {
+    const char* program;
+    int ranks;
+    int accumulation;  // so that a step takes four rows
+};
+constexpr Sharding shardings[] = {
+    {"words_dp2", 2, 1}, {"words_fsdp2", 2, 1}, {"words_fsdp4", 4, 1}, {"words_hsdp2x2", 4, 1}};
+
+// Sums of some dozen terms in two orders, in f32: a few units in the last place of their size, which steps pass on.
+constexpr double tolerance = 1e-5;
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b, const std::string& what) {
+    ASSERT_EQ(a.size(), b.size()) << what;
+    double difference = 0, size = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+        size += std::pow(static_cast<double>(b[i]), 2);
+    }
+    EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(size)) << what;
+}
+
+class TrainingTest : public RanksTest {
+  protected:
+    void expect_same_tensors(const std::string& a, const std::string& b) const {
+        const SafetensorsFile ours(path(a)), theirs(path(b));
+        ASSERT_EQ(ours.names(), theirs.names());
+        for (const std::string& name : theirs.names())
+            expect_near(read_floats(path(a), name), read_floats(path(b), name), cat(a, " ", name));
+    }
+    void expect_same_log(const std::string& a, const std::string& b) const {
+        const auto ours = read_log(a), theirs = read_log(b);
+        ASSERT_EQ(ours.size(), theirs.size()) << a;
+        for (std::size_t i = 0; i < theirs.size(); ++i) {
+            for (const char* key : {"loss", "grad_norm"})
+                EXPECT_NEAR(ours[i][key].get<double>(), theirs[i][key].get<double>(),
+                            tolerance * theirs[i][key].get<double>())
+                    << a << " step " << i << " " << key;
+            for (const char* key : {"step", "lr", "tokens"}) EXPECT_EQ(ours[i][key], theirs[i][key]) << key;
+        }
+    }
+
+    const std::string flags = "--feed feed.safetensors --lr 0.05 --grad-clip 0.2 --seed 3 --init-std 0.5 --quiet ";
+};
+
+TEST_F(TrainingTest, EveryShardingIsOneRank) {
+    for (const int accumulation : {1, 3}) {
+        write_feed("feed.safetensors", 3, 4 * accumulation);  // with labels that are ignored, more on one rank
+        const std::string same =
+            cat(flags, "--steps 7 --grad-accum ", accumulation,
+                " --log run.jsonl --save after.safetensors --dump-gradients gradients.safetensors ");
+        expect_success(run("words_train", same));
+        for (const char* name : {"run.jsonl", "after.safetensors", "gradients.safetensors"})
+            std::filesystem::rename(path(name), path(cat("one.", name)));
+        for (const Sharding& sharding : shardings) {
+            expect_success(run_ranks(sharding.ranks, sharding.program, same));
+            expect_same_log("run.jsonl", "one.run.jsonl");
+            expect_same_tensors("after.safetensors", "one.after.safetensors");
+            expect_same_tensors("gradients.safetensors", "one.gradients.safetensors");
+        }
+    }
+}
+
+TEST_F(TrainingTest, DrawsTheSameParametersOnEveryWorld) {
+    write_feed("feed.safetensors", 1, 4);
+    expect_success(run("words_train", flags + "--steps 0 --save one.safetensors"));
+    for (const Sharding& sharding : shardings) {
+        expect_success(run_ranks(sharding.ranks, sharding.program, flags + "--steps 0 --save ranks.safetensors"));
+        EXPECT_EQ(read_file(path("ranks.safetensors")), read_file(path("one.safetensors"))) << sharding.program;
+    }
+}
+
+TEST_F(TrainingTest, ReadsParametersOnEveryWorld) {
+    write_feed("feed.safetensors", 1, 4);
+    expect_success(run("words_train", flags + "--steps 0 --save one.safetensors"));
+    for (const Sharding& sharding : shardings) {
+        expect_success(run_ranks(sharding.ranks, sharding.program,
+                                 "--feed feed.safetensors --quiet --init one.safetensors --steps 0 "
+                                 "--save ranks.safetensors"));
+        EXPECT_EQ(read_file(path("ranks.safetensors")), read_file(path("one.safetensors"))) << sharding.program;
+    }
+}
+
+TEST_F(TrainingTest, ACheckpointOfOneWorldGoesOnAtAnother) {
+    write_feed("feed.safetensors", 5, 4);
+    const std::string whole = flags + "--schedule constant --warmup 0 ";
+    expect_success(run("words_train", whole + "--steps 6 --save one.safetensors --log one.jsonl"));
+    const Sharding one{"words_train", 1, 1};
+    // Each begins where the one before stopped.
+    const Sharding order[] = {one, shardings[1], shardings[2], shardings[0], shardings[3], one};
+    for (int step = 1; step <= 6; ++step) {
+        const Sharding& now = order[step - 1];
+        const std::string arguments =
+            cat(whole, "--steps ", step, " --checkpoint kept --save ranks.safetensors ", step > 1 ? "--resume" : "");
+        expect_success(now.ranks == 1 ? run(now.program, arguments) : run_ranks(now.ranks, now.program, arguments));
+    }
+    expect_same_tensors("ranks.safetensors", "one.safetensors");
+}
+
+TEST_F(TrainingTest, TheSameRunGivesTheSameBits) {
+    write_feed("feed.safetensors", 3, 4);
+    for (const Sharding& sharding : shardings) {
+        for (const char* name : {"a.safetensors", "b.safetensors"})
+            expect_success(run_ranks(sharding.ranks, sharding.program, cat(flags, "--steps 5 --save ", name)));
+        EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors"))) << sharding.program;
+    }
+}
+
+}  // namespace
+}  // namespace thunder

@@ -1,0 +1,28 @@
+// The model `words` (tests/runtime/train/words) as a program of several ranks: WORDS_REPLICAS copies, each in
+// WORDS_SHARDS shards, written by hand as thunderc writes them.
+#pragma once
+
+#include "comm/collectives.h"
+#include "device/menu.h"
+#include "device/stream.h"
+#include "train/arenas.h"
+#include "train/program.h"
+
+extern const thunder::ProgramSpec PROGRAM;
+
+class Model {
+  public:
+    Model(const thunder::TrainingArenas& arenas, const thunder::Streams& streams)
+        : arenas_(arenas),
+          stream_(streams.compute),
+          gather_(*streams.communication[0]),
+          reduce_(*streams.communication[1]) {}
+    void loss_weight();
+    void forward_backward(const thunder::MicroStep& step);
+    void update();
+
+  private:
+    thunder::TrainingArenas arenas_;
+    thunder::Stream &stream_, &gather_, &reduce_;
+    thunder::Event updated_, gathered_, computed_, reduced_;
+};
