@@ -145,6 +145,17 @@ void ModelOptions::add_to(CLI::App& app) {
         ->capture_default_str();
 }
 
+void ModelOptions::add_ranks_to(CLI::App& app) {
+    app.add_option("--dp", dp, "ranks that each hold the whole model and sum their gradients")
+        ->check(between(1, 65536))
+        ->capture_default_str()
+        ->type_name("N");
+    app.add_option("--bucket-mb", bucket_mb, "with --dp: gradients that are summed as one, in MiB")
+        ->check(between(1, 65536))
+        ->capture_default_str()
+        ->type_name("MB");
+}
+
 void DeviceOptions::add_to(CLI::App& app) {
     app.add_option("--device", devices, "what the program can be built for")
         ->delimiter(',')
@@ -197,6 +208,8 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
+    if (c.mesh.replicas > 1) add("--dp", std::to_string(c.mesh.replicas));
+    if (c.bucket_bytes != defaults.bucket_bytes) add("--bucket-mb", std::to_string(c.bucket_bytes >> 20));
     if (!c.roll) text += " --no-roll";
     return text;
 }
@@ -260,6 +273,8 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
 void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
     compile.roll = !no_roll;
+    compile.mesh.replicas = dp;
+    compile.bucket_bytes = bucket_mb << 20;
     if (!executors.empty()) {
         compile.executors.clear();
         for (std::size_t begin = 0; begin <= executors.size();) {
@@ -364,6 +379,7 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options, c
 Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
     CompileOptions naive = options.compile;
     naive.executors = {"reference"};
+    naive.mesh = {};
     naive.dtype = "f32";  // what the program rounds, the twin does not
     // A loop's way back is checked against that of calls in a row, as long as somebody could read these.
     constexpr std::int64_t most_in_a_row = 8;

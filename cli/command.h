@@ -36,9 +36,11 @@ struct ModelOptions {
     std::string fail_in;                   // a pass that fails as if it had a bug
     std::optional<std::string> transform;  // forward,vjp; none: a training program
     bool no_roll = false;
+    std::int64_t dp = 1, bucket_mb = 25;
 
     void add_to(CLI::App& app);
     void add_graph_to(CLI::App& app);  // those that do not take training for granted
+    void add_ranks_to(CLI::App& app);  // those of a program of several ranks
     void add_transform_to(CLI::App& app, const std::string& help);
     // After parsing: splits lists; throws UsageError.
     void finish();

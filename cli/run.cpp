@@ -11,7 +11,7 @@
 #include "cli/tensor_file.h"
 #include "codegen/safetensors.h"
 #include "compiler/analysis/evaluate.h"
-#include "compiler/analysis/run_planned.h"
+#include "compiler/analysis/run_ranks.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/bound_indices.h"
 
@@ -22,7 +22,7 @@ struct RunOptions {
     ModelOptions model;
     std::filesystem::path in, out;
     bool planned = false;
-    std::int64_t ranks = 1;
+    std::int64_t ranks = 0;  // as many as the program is made for
 };
 
 [[noreturn]] void fail(const std::string& message, const std::string& help, const std::string& expected = {},
@@ -106,13 +106,15 @@ void write(const std::filesystem::path& path, const std::vector<std::pair<std::s
     fmt::print("{}", listing);
 }
 
-// One micro-batch through the program as it lies in memory: its loss and its gradients.
+// One micro-batch through the program as it lies in memory: its loss and its gradients. Of several ranks each takes the
+// same one: the mean over all of them is that of one, and so are its gradients.
 int run_planned(const RunOptions& o) {
-    PlannedProgram program(compile(o.model).module);
+    PlannedRanks ranks(compile(o.model).module);
     const std::map<std::string, Tensor> given = read_safetensors(o.in);
     std::vector<std::string> trained;
     MicroBatch batch;
-    const Function& main = program.module().main();
+    const Function& main = ranks.module().main();
+    const std::vector<std::string> names = ranks.names();
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const ArgInfo& info = main.argument_info.at(k);
         if (info.kind != ArgInfo::Kind::input && info.kind != ArgInfo::Kind::parameter) continue;
@@ -122,13 +124,14 @@ int run_planned(const RunOptions& o) {
                 batch[info.names[m]] = std::move(value);
                 continue;
             }
-            program.set(info.names[m], value);
-            if (program.has("grad." + info.names[m])) trained.push_back(info.names[m]);
+            ranks.set(info.names[m], value);
+            if (std::find(names.begin(), names.end(), "grad." + info.names[m]) != names.end())
+                trained.push_back(info.names[m]);
         }
     }
-    const PlannedStep step = planned_gradients(program, {batch});
+    const PlannedStep step = planned_gradients(ranks, {std::vector<MicroBatch>(ranks.size(), batch)});
     std::vector<std::pair<std::string, Tensor>> out = {{"loss", Tensor::scalar(DType::f32, step.loss)}};
-    for (const std::string& name : trained) out.emplace_back("d" + name, program.get("grad." + name));
+    for (const std::string& name : trained) out.emplace_back("d" + name, ranks.get("grad." + name));
     write(o.out, out);
     return 0;
 }
@@ -146,9 +149,10 @@ Module with_ranges(Module module) {
 
 int run_command(RunOptions o) {
     o.model.finish();
-    if (o.ranks != 1) {
+    if (const std::int64_t made_for = o.model.compile.mesh.world(); o.ranks > 0 && o.ranks != made_for) {
         Diagnostic d;
-        d.message = fmt::format("--ranks {}: the program is for 1 rank", o.ranks);
+        d.message =
+            fmt::format("--ranks {}: the program is for {} rank{}", o.ranks, made_for, made_for == 1 ? "" : "s");
         d.help = "leave --ranks out";
         throw UsageError(std::move(d));
     }
@@ -186,13 +190,13 @@ void add_run(CLI::App& app, Action& action) {
         "every parameter are written.\n\n"
         "  thunderc run model.onnx --in inputs.safetensors --out outputs.safetensors");
     o->model.add_to(*sub);
+    o->model.add_ranks_to(*sub);
     sub->add_option("--in", o->in, "tensors by name")->required()->check(not_empty())->type_name("X.safetensors");
     sub->add_option("--out", o->out, "the file to write")->required()->check(not_empty())->type_name("Y.safetensors");
     CLI::Option* planned = sub->add_flag("--planned", o->planned, "execute the planned training program instead");
     sub->add_option("--ranks", o->ranks, "how many ranks the planned program is executed on: those it was made for")
         ->check(at_least_one())
         ->needs(planned)
-        ->capture_default_str()
         ->type_name("N");
     sub->callback([o, &action] { action = [o] { return run_command(*o); }; });
 }

@@ -67,6 +67,7 @@ void add_trace(CLI::App& app, Action& action) {
         "  thunderc trace model.onnx --times                   the passes in order, and what each of them did\n"
         "  thunderc trace model.onnx --after differentiate     the whole program behind one of them");
     o->model.add_to(*sub);
+    o->model.add_ranks_to(*sub);
     o->model.add_transform_to(*sub, "of the function library that emit writes, instead of a training program");
     sub->add_option("--after", o->after, "only after this pass, which is the last one that runs")->type_name("PASS");
     sub->add_flag("--diff", o->diff, "only the lines that the pass changed");

@@ -55,6 +55,12 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
 
 int train(TrainOptions o) {
     o.model.finish();
+    if (const std::int64_t ranks = o.model.compile.mesh.world(); ranks > 1) {
+        Diagnostic d;
+        d.message = fmt::format("a program of {} ranks is executed in process alone", ranks);
+        d.help = "thunderc run --planned executes one, thunderc trace shows its schedule";
+        throw UserError(std::move(d));
+    }
     if (!o.diff) check_output_folder(o.out, o.force);
     // The naive twin, for the program's own tests, is the same up to here.
     constexpr const char* parting = "simplify_raised";
@@ -106,6 +112,7 @@ void add_train(CLI::App& app, Action& action) {
         "  cmake -S out -B out/build && cmake --build out/build\n"
         "  out/build/train --help");
     o->model.add_to(*sub);
+    o->model.add_ranks_to(*sub);
     o->device.add_to(*sub);
     sub->add_option("-o,--out", o->out, "the folder to write; files in it that thunderc did not write stay")
         ->required()

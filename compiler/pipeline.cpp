@@ -13,6 +13,7 @@
 #include "compiler/transforms/compose_function.h"
 #include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/differentiate.h"
+#include "compiler/transforms/distribute.h"
 #include "compiler/transforms/fold_constants.h"
 #include "compiler/transforms/freeze_parameters.h"
 #include "compiler/transforms/fuse.h"
@@ -31,6 +32,7 @@
 #include "compiler/transforms/raise_sdpa.h"
 #include "compiler/transforms/raise_swiglu.h"
 #include "compiler/transforms/roll_repeats.h"
+#include "compiler/transforms/schedule_collectives.h"
 #include "compiler/transforms/simplify.h"
 #include "compiler/transforms/sink_accumulation.h"
 
@@ -104,6 +106,14 @@ void add_emission(PassList& list, const CompileOptions& o) {
     list.require("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
     list.add("simplify_claimed", simplify);
     list.require("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
+
+    // Several ranks: blocks and kernels are done, and collectives stand around their calls.
+    if (o.transform == Transform::train && o.mesh.world() > 1) {
+        list.require("distribute", [o](Module m, Report& r) {
+            return distribute(std::move(m), DistributeOptions{o.mesh, o.bucket_bytes}, r);
+        });
+        list.add("schedule_collectives", schedule_collectives);
+    }
 
     // ---- the boundary: from here on values lie in memory ----
     list.require("plan", plan);

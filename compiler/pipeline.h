@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/ir/module.h"
 #include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
@@ -33,6 +34,9 @@ struct CompileOptions {
     // executors, in order; "reference" alone gives the naive program
     std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "optimizer", "fused"};
     std::string dtype = "auto";  // of products: auto (that of the export), f32, bf16
+    // several ranks
+    Mesh mesh;
+    std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together
     bool roll = true;            // --no-roll keeps every layer
     // with bf16
     std::string master = "f32";                           // f32, none

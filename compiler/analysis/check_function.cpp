@@ -410,6 +410,7 @@ class FunctionChecker {
     static std::size_t carry_count(const Op& op) { return static_cast<std::size_t>(op.attributes.integer("carried")); }
 
     bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
+        if (op.name == "all_reduce") return r == o;
         if (op.name == "call") return true;  // the body was checked with these places
         if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
             return r >= carry_count(op) &&

@@ -37,6 +37,7 @@ struct Binding {
     std::int64_t scratch = 0;
     std::size_t loop = 0;  // which execution of a loop, and which iteration: for events
     std::int64_t step = 0;
+    std::int64_t layer = 0;  // of a loop's body
 };
 
 class Expansion {
@@ -131,7 +132,15 @@ class Expansion {
                                  at.offset,
                                  f.info(v).placement.strides};
         };
-        for (Value v : op.operands) {
+        const bool collective = is_collective(op);
+        const bool whole = layer_group_ends(op, binding);
+        if (!whole && !collective) return;
+        std::vector<Value> operands = op.operands;
+        if (collective) {
+            if (operands.back()) a.enabled = access(operands.back(), 0);
+            operands.pop_back();
+        }
+        for (Value v : operands) {
             if (!v) a.reads.emplace_back();
             for (std::int64_t m = 0; v && m < members_of(f.type(v)); ++m) a.reads.emplace_back(access(v, m));
         }
@@ -144,6 +153,15 @@ class Expansion {
                 plan_.tensors[w.tensor] = {w, w.arena == Arena::scratch || w.arena == Arena::saved};
             }
         }
+        if (collective && op.attributes.integer("layers", 1) > 1) {
+            // With those of the layers before, where these are to be sent together.
+            Together& together = together_[{binding.loop, &op}];
+            together.reads.insert(together.reads.end(), a.reads.begin(), a.reads.end());
+            together.writes.insert(together.writes.end(), a.writes.begin(), a.writes.end());
+            if (!whole) return;
+            a.reads = std::exchange(together.reads, {});
+            a.writes = std::exchange(together.writes, {});
+        }
         if (op.name == "record")
             records_[{binding.loop, binding.step, &f, op.attributes.string("event")}] = plan_.actions.size();
         if (op.name == "wait") {
@@ -153,6 +171,13 @@ class Expansion {
             if (record != records_.end()) a.awaits = record->second;
         }
         plan_.actions.push_back(std::move(a));
+    }
+
+    static bool is_collective(const Op& op) { return op.name == "all_reduce"; }
+
+    // Whether `op`, which may work on several layers at once, runs in this iteration.
+    static bool layer_group_ends(const Op& op, const Binding& binding) {
+        return binding.layer % op.attributes.integer("layers", 1) == 0;
     }
 
     void call(const Op& op, std::vector<Content>& frame, const Binding& binding) {
@@ -192,6 +217,7 @@ class Expansion {
             Binding inner;
             inner.loop = loop;
             inner.step = step;
+            inner.layer = layer;
             inner.scratch =
                 body.scratch_bytes == 0 ? binding.scratch : binding.scratch + op.attributes.integer("scratch");
             for (std::size_t k = 0; k < body.arguments.size(); ++k) {
@@ -218,7 +244,13 @@ class Expansion {
         for (std::size_t k = 0; k < carried; ++k) frame[op.results[k].index].tensors = flowing[k];
     }
 
+    struct Together {
+        std::vector<std::optional<PlannedAccess>> reads;
+        std::vector<PlannedAccess> writes;
+    };
+
     const Module& module_;
+    std::map<std::pair<std::size_t, const Op*>, Together> together_;  // by the execution of a loop
     ExpandedPlan plan_;
     std::size_t loops_ = 0;
     std::map<std::tuple<std::size_t, std::int64_t, const Function*, std::string>, std::size_t> records_;

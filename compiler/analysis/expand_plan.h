@@ -1,8 +1,9 @@
 // A function of a planned module with its loops and calls written out: what runs on which stream, over which bytes.
 //
-// The actions stand in the order of the list, layer after layer, which is one order in which the program may run.
-// Streams and events say which others there are: actions of one stream run in their order, and a wait runs after its
-// record.
+// The actions stand in the order of the list, layer after layer, which is one order in which the program may run. What
+// works on several layers at once (attribute `layers`) stands where the last of them is done: in a loop that runs
+// backwards, at layers that are multiples of it. Streams and events say which others there are: actions of one stream
+// run in their order, and a wait runs after its record.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,8 @@ struct PlannedAction {
     std::vector<std::optional<PlannedAccess>> reads;  // by operand, families member by member; none where absent
     std::vector<PlannedAccess> writes;                // by result, families member by member
     std::optional<std::size_t> awaits;                // of a wait: the action that is the record
+    // Of a collective: the flag that the host knows; where it is there and false, nothing is sent.
+    std::optional<PlannedAccess> enabled;
 };
 
 struct PlannedTensor {

@@ -45,6 +45,8 @@ class PlannedProgram {
     bool has_function(const std::string& name) const { return module_.find(name) != nullptr; }
     // In the order of the list; with a seed, in another order that the module's streams and events permit.
     void run(const std::string& function, std::optional<std::uint64_t> seed = std::nullopt);
+    // What a run begins with: the function is looked for, and memory that lives no longer than it is poisoned.
+    const Function& begin(const std::string& function);
 
     // "@function, op" of the first op that gave a NaN in the last run; "" where none did. A sum that a first micro-step
     // throws away may be one: what it would be added to is poison.
@@ -88,6 +90,10 @@ PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBa
 // The whole step number `step`, from 0; states must be zero before the first.
 PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>& batches,
                          const PlannedOptimizer& optimizer, std::int64_t step);
+// Parts of both, which a step on several ranks is made of as well.
+void load_batch(PlannedProgram& program, const MicroBatch& batch);
+void check_numbers(const PlannedProgram& program);  // the loss and the gradients
+void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& optimizer, std::int64_t step);
 // Sets every optimizer state to zero.
 void clear_states(PlannedProgram& program);
 

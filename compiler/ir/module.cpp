@@ -10,7 +10,7 @@
 namespace thunderc {
 namespace {
 
-constexpr std::array<std::pair<Placement::Arena, std::string_view>, 12> arena_names = {
+constexpr std::array<std::pair<Placement::Arena, std::string_view>, 14> arena_names = {
     {{Placement::Arena::unplaced, "unplaced"},
      {Placement::Arena::parameters, "parameters"},
      {Placement::Arena::gradients, "gradients"},
@@ -22,7 +22,9 @@ constexpr std::array<std::pair<Placement::Arena, std::string_view>, 12> arena_na
      {Placement::Arena::results, "results"},
      {Placement::Arena::scalars, "scalars"},
      {Placement::Arena::caller, "caller"},
-     {Placement::Arena::shadows, "shadows"}}};
+     {Placement::Arena::shadows, "shadows"},
+     {Placement::Arena::gathered, "gathered"},
+     {Placement::Arena::unit_gradients, "unit_gradients"}}};
 
 std::string common_scope(const std::string& a, const std::string& b) {
     std::size_t end = 0;  // of the last whole segment that both have
@@ -154,6 +156,10 @@ Uses::Uses(const Function& function)
     }
     for (Value v : function.results)
         if (v) is_result[v.index] = true;
+}
+
+std::int64_t Mesh::ranks(std::string_view group) const {
+    return group == "world" ? world() : group == "shard" ? shards : group == "replica" ? replicas : 0;
 }
 
 }  // namespace thunderc

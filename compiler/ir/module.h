@@ -65,14 +65,19 @@ struct Placement {
         batch,
         results,  // what a function library gives beside the gradients of parameters
         scalars,
-        caller,   // an argument or result of a called function: whoever calls places it
-        shadows,  // parameters once more in bf16, as products read them
+        caller,          // an argument or result of a called function: whoever calls places it
+        shadows,         // parameters once more in bf16, as products read them
+        gathered,        // the units of a sharded model, each whole
+        unit_gradients,  // their gradients before they are summed over ranks, each whole
     };
     Arena arena = Arena::unplaced;
     std::int64_t offset = 0;        // bytes into the arena; of member 0 for a family
     std::int64_t layer_stride = 0;  // bytes from one member of a family to the next
     Dims strides;                   // elements; empty: dense. A view of another value has the viewed value's
     Value view_of;                  // the value whose bytes these are, where it owns none of its own
+    // Of a tensor in the body of a loop: in the iteration of layer i it lies `i % slots` layer strides behind the
+    // offset.
+    std::int64_t slots = 0;
 
     bool operator==(const Placement&) const = default;
 };
@@ -130,11 +135,14 @@ struct Function {
     std::vector<Op> ops;
     std::vector<Value> results;
     std::vector<std::string> result_names;  // as long as results, or empty
-    std::string kind;                // "" for a function of the program; "kernel:<schedule>" for a kernel function
+    // "" for a function of the program; "kernel:<schedule>" for a kernel function; "loop" for the body of a loop that
+    // calls the function of a layer with collectives around it.
+    std::string kind;
     std::string scope;               // module path pattern it was outlined from: "model.layers.{0..31}"
     std::string module_class;        // "LlamaDecoderLayer"
     std::int64_t scratch_bytes = 0;  // after plan: what a call needs of the scratch arena
 
+    bool is_kernel() const { return kind.starts_with("kernel:"); }
     const Type& type(Value v) const { return values[v.index].type; }
     ValueInfo& info(Value v) { return values[v.index]; }
     const ValueInfo& info(Value v) const { return values[v.index]; }
@@ -143,12 +151,45 @@ struct Function {
     Value add_argument(Type type, std::string name, ArgInfo info = {});
 };
 
+// The ranks that run a program: `replicas` copies of the model, each cut over `shards` ranks. Rank r has shard r %
+// shards of copy r / shards. Collectives are among the ranks of a group: "world", all; "shard", those that share a
+// copy; "replica", those that have the same shard.
+struct Mesh {
+    std::int64_t replicas = 1, shards = 1;
+
+    std::int64_t world() const { return replicas * shards; }
+    std::int64_t ranks(std::string_view group) const;  // of one group; 0 where there is no such group
+    bool operator==(const Mesh&) const = default;
+};
+
+// A flat tensor of parameters that are gathered and reduced as one; each rank of a group has one shard of it, a piece
+// of equal length. A unit of layers is a family: one flat tensor for each layer.
+struct ShardUnit {
+    struct Tensor {
+        // Of the parameter, one for each of its members: member i is in member i of a unit of layers; in a unit of one
+        // flat tensor the members stand `stride` apart.
+        std::vector<std::string> names;
+        Dims dims;
+        std::int64_t offset = 0, stride = 0;  // elements, in the flat tensor
+
+        bool operator==(const Tensor&) const = default;
+    };
+    std::string name;
+    std::int64_t count = 1;     // layers
+    std::int64_t elements = 0;  // of one flat tensor: a multiple of the ranks that share it
+    std::vector<Tensor> tensors;
+
+    bool operator==(const ShardUnit&) const = default;
+};
+
 struct Module {
     enum class Phase : std::uint8_t { values, planned };
 
     std::string name;  // of the model: file stem
     Phase phase = Phase::values;
-    std::vector<Function> functions;                  // the entry first
+    Mesh mesh;
+    std::vector<ShardUnit> units;     // of a sharded model; their shards are the parameters of its functions
+    std::vector<Function> functions;  // the entry first
     std::map<std::string, std::int64_t> arena_bytes;  // after plan, by arena name
     std::vector<std::string> streams;                 // after plan, beside "compute": where ops run at the same time
 

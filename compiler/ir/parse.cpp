@@ -27,16 +27,45 @@ class Parser {
             m.phase = Module::Phase::planned;
         else
             expect("values");
+        if (accept("mesh")) {
+            m.mesh.replicas = integer();
+            expect("replicas");
+            m.mesh.shards = integer();
+            expect("shards");
+        }
         while (accept("arena")) {
             std::string name = word();
             m.arena_bytes[name] = integer();
         }
         while (accept("stream")) m.streams.push_back(word());
+        while (accept("unit")) m.units.push_back(unit());
         while (!at_end()) m.functions.push_back(function());
         return m;
     }
 
   private:
+    ShardUnit unit() {
+        ShardUnit u;
+        u.name = string();
+        u.count = integer();
+        expect("x");
+        u.elements = integer();
+        expect("{");
+        while (!accept("}")) {
+            ShardUnit::Tensor t;
+            if (peek("["))
+                list("[", "]", [&] { t.names.push_back(string()); });
+            else
+                t.names = expand(string());
+            t.dims = dims();
+            expect("+");
+            t.offset = integer();
+            if (accept("every")) t.stride = integer();
+            u.tensors.push_back(std::move(t));
+        }
+        return u;
+    }
+
     // ---- characters and words ----
 
     [[noreturn]] void fail(const std::string& what) const {
@@ -261,6 +290,7 @@ class Parser {
         expect("+");
         p.offset = integer();
         if (accept("layer")) p.layer_stride = integer();
+        if (accept("slots")) p.slots = integer();
         if (accept("strides")) p.strides = dims();
         if (accept("view")) {
             expect("%");

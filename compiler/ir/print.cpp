@@ -26,6 +26,7 @@ std::string placement_text(const Placement& p, const Names& names) {
     if (p.arena == Placement::Arena::unplaced) return "";
     std::string out = fmt::format(" @{}+{}", name_of(p.arena), p.offset);
     if (p.layer_stride != 0) out += fmt::format(" layer {}", p.layer_stride);
+    if (p.slots != 0) out += fmt::format(" slots {}", p.slots);
     if (!p.strides.empty()) out += fmt::format(" strides [{}]", to_string(p.strides));
     if (p.view_of) out += fmt::format(" view %{}", names[p.view_of.index]);
     return out;
@@ -227,8 +228,18 @@ std::string to_string(const Function& function, const PrintOptions& options) {
 std::string to_string(const Module& module, const PrintOptions& options) {
     std::string out =
         fmt::format("module {} {}\n", quote(module.name), module.phase == Module::Phase::values ? "values" : "planned");
+    if (module.mesh.world() > 1)
+        out += fmt::format("mesh {} replicas {} shards\n", module.mesh.replicas, module.mesh.shards);
     for (const auto& [arena, bytes] : module.arena_bytes) out += fmt::format("arena {} {}\n", arena, bytes);
     for (const std::string& stream : module.streams) out += fmt::format("stream {}\n", stream);
+    for (const ShardUnit& unit : module.units) {
+        out += fmt::format("unit {} {} x {} {{\n", quote(unit.name), unit.count, unit.elements);
+        for (const ShardUnit::Tensor& t : unit.tensors) {
+            out += fmt::format("  {} [{}] + {}", names_text(t.names), to_string(t.dims), t.offset);
+            out += t.stride == 0 ? "\n" : fmt::format(" every {}\n", t.stride);
+        }
+        out += "}\n";
+    }
     for (const Function& function : module.functions) out += "\n" + to_string(function, options);
     return out;
 }

@@ -13,12 +13,38 @@
 namespace thunderc {
 namespace {
 
+bool is_start(const Op& op) {
+    return op.name.ends_with("_start");
+}
+
+// By value: the token behind whose await it may be read; none where it may be read at once. A function that a loop or a
+// call names may give a value and its token on to its caller.
+std::vector<Value> tokens_of(const Module& module, const Function& f) {
+    std::vector<Value> out(f.values.size());
+    for (const Op& op : f.ops) {
+        if (is_start(op))
+            for (std::size_t r = 0; r + 1 < op.results.size(); ++r) out[op.results[r].index] = op.results.back();
+        if (op.name != "call" && op.name != "repeat") continue;
+        const Function* g = module.find(op.attributes.string(op.name == "call" ? "callee" : "body"));
+        if (g == nullptr || g->results.size() != op.results.size()) continue;
+        const std::vector<Value> inner = tokens_of(module, *g);
+        for (std::size_t r = 0; r < g->results.size(); ++r) {
+            const Value token = inner[g->results[r].index];
+            const auto at = std::find(g->results.begin(), g->results.end(), token) - g->results.begin();
+            if (token && at < static_cast<std::ptrdiff_t>(op.results.size()))
+                out[op.results[r].index] = op.results[static_cast<std::size_t>(at)];
+        }
+    }
+    return out;
+}
+
 class Verifier {
   public:
     Verifier(const Module& module, const Function& function) : module_(module), f_(function) {}
 
     void run() {
         defined_.assign(f_.values.size(), false);
+        tokens_ = tokens_of(module_, f_);
         require_that(f_.argument_info.empty() || f_.argument_info.size() == f_.arguments.size(),
                      "argument_info is neither empty nor as long as the arguments");
         require_that(f_.result_names.empty() || f_.result_names.size() == f_.results.size(),
@@ -33,6 +59,12 @@ class Verifier {
         events();
         for (Value v : f_.results)
             require_that(v && v.index < f_.values.size() && defined_[v.index], "a result is not defined");
+        for (Value v : f_.results) {
+            const Value token = tokens_[v.index];
+            require_that(!token || (f_.kind == "loop" &&
+                                    std::find(f_.results.begin(), f_.results.end(), token) != f_.results.end()),
+                         fmt::format("%{} is a result, and no await stands before it", f_.info(v).name));
+        }
     }
 
   private:
@@ -49,7 +81,7 @@ class Verifier {
         defined_[v.index] = true;
         const Placement& p = f_.info(v).placement;
         const bool placed = p.arena != Placement::Arena::unplaced;
-        const bool kernel = !f_.kind.empty();  // a kernel's values live in registers
+        const bool kernel = f_.is_kernel();  // a kernel's values live in registers
         if (!kernel && f_.type(v).kind != Type::Kind::token)
             require_that(placed == (module_.phase == Module::Phase::planned),
                          fmt::format("value {} is {} in phase {}", f_.info(v).name, placed ? "placed" : "not placed",
@@ -68,11 +100,35 @@ class Verifier {
                                  info.names.size(), members));
     }
 
+    // ---- collectives ----
+
+    void collective() const {
+        const bool planned = module_.phase == Module::Phase::planned;
+        if (is_start(*op_) || op_->name == "await") require_that(!planned, "there are no tokens after plan");
+        if (op_->name == "all_reduce" || op_->name == "all_gather" || op_->name == "reduce_scatter")
+            require_that(planned, "before plan a collective has a start and an await");
+        if (op_->attributes.has("group")) {
+            const std::string group = op_->attributes.string("group");
+            const std::int64_t ranks = module_.mesh.ranks(group);
+            require_that(ranks > 0, fmt::format("there is no group {}", group));
+            require_that(
+                ranks == op_->attributes.integer("ranks"),
+                fmt::format("the group {} has {} ranks, not {}", group, ranks, op_->attributes.integer("ranks")));
+        }
+        for (Value v : op_->operands) {
+            if (!v || !tokens_[v.index]) continue;
+            const auto& operands = op_->operands;
+            require_that(
+                op_->name == "await" && std::find(operands.begin(), operands.end(), tokens_[v.index]) != operands.end(),
+                fmt::format("%{} is read before it is awaited", f_.info(v).name));
+        }
+    }
+
     // ---- streams and events ----
 
     void on_stream() const {
         const bool event = op_->name == "record" || op_->name == "wait";
-        require_that(!event || (module_.phase == Module::Phase::planned && f_.kind.empty()),
+        require_that(!event || (module_.phase == Module::Phase::planned && !f_.is_kernel()),
                      "there are events only in planned functions");
         if (op_->stream.empty()) return;
         require_that(std::find(module_.streams.begin(), module_.streams.end(), op_->stream) != module_.streams.end(),
@@ -131,6 +187,7 @@ class Verifier {
             operands.push_back(v ? std::optional<Type>(f_.type(v)) : std::nullopt);
         }
         for (Value v : op_->results) define(v);
+        collective();
         const Attributes& a = op_->attributes;
         if (op_->name == "call") return called(a.string("callee"), false);
         if (op_->name == "fused") return called(a.string("kernel"), true);
@@ -179,7 +236,9 @@ class Verifier {
                      fmt::format("@{} takes {} values", g.name, g.arguments.size()));
         require_that(g.results.size() == op_->results.size() && carried <= g.results.size(),
                      fmt::format("@{} gives {} values", g.name, g.results.size()));
-        auto family = [n](const Type& t) { return Type::family(n, t.dtype, t.dims); };
+        auto family = [n](const Type& t) {  // the tokens of all layers are one
+            return t.kind == Type::Kind::token ? t : Type::family(n, t.dtype, t.dims);
+        };
         for (std::size_t k = 0; k < g.arguments.size(); ++k) {
             const Type& t = g.type(g.arguments[k]);
             bool member = k >= carried && k < carried + per_layer;
@@ -195,6 +254,7 @@ class Verifier {
     const Module& module_;
     const Function& f_;
     std::vector<bool> defined_;
+    std::vector<Value> tokens_;  // by value: behind whose await it may be read
     const Op* op_ = nullptr;
 };
 
@@ -202,6 +262,7 @@ class Verifier {
 
 void verify(const Module& module) {
     check(!module.functions.empty(), "a module without functions");
+    check(module.mesh.replicas >= 1 && module.mesh.shards >= 1, "a mesh of no ranks");
     check(module.streams.empty() || module.phase == Module::Phase::planned, "streams in phase values");
     for (std::size_t k = 0; k < module.streams.size(); ++k) {
         const std::string& name = module.streams[k];

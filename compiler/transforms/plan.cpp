@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/transforms/lower_collectives.h"
 #include "compiler/transforms/plan_parts.h"
 
 namespace thunderc {
@@ -25,7 +26,7 @@ void visit(const Module& module, const std::string& name, std::vector<std::strin
 
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
     // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-    constexpr std::array<std::pair<std::string_view, std::int64_t>, 18> fields = {{{"learning_rate", 0},
+    constexpr std::array<std::pair<std::string_view, std::int64_t>, 19> fields = {{{"learning_rate", 0},
                                                                                    {"beta1", 8},
                                                                                    {"beta2", 16},
                                                                                    {"eps", 24},
@@ -42,7 +43,8 @@ std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
                                                                                    {"grad_norm", 100},
                                                                                    {"clip_factor", 104},
                                                                                    {"first_micro_step", 108},
-                                                                                   {"decay_all", 109}}};
+                                                                                   {"decay_all", 109},
+                                                                                   {"last_micro_step", 110}}};
     for (const auto& [field, offset] : fields)
         if (field == name) return offset;
     return std::nullopt;
@@ -50,6 +52,7 @@ std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
 
 Module plan(Module module, Report& report) {
     check(module.phase == Module::Phase::values, "plan runs once");
+    planning::lower_collectives(module);
     planning::Shared shared;
     shared.parameters = planning::place_parameters(module);
     std::vector<std::string> order;

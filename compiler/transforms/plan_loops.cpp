@@ -13,6 +13,8 @@ namespace thunderc::planning {
 std::vector<std::pair<std::size_t, std::size_t>> FunctionPlanner::added_in_place(const Op& op, const Function& f) {
     const OpDef& def = op_def(op.name);
     std::vector<std::pair<std::size_t, std::size_t>> out;
+    if (op.name == "all_reduce")  // each tensor where it is
+        for (std::size_t r = 0; r < op.results.size(); ++r) out.emplace_back(r, r);
     if (!def.call || def.in_place.empty()) return out;
     const MenuCall call = def.call(op, f);
     if (call.function.empty()) return out;

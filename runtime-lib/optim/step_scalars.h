@@ -28,6 +28,7 @@ struct StepScalars {
     // written as the host says
     bool first_micro_step = true;  // gradients are overwritten, not added to
     bool decay_all = false;        // weight decay on vectors as well
+    bool last_micro_step = true;   // of this step: with several ranks, gradients are summed over them behind it
 };
 
 // The host follows no pointer to StepScalars: it writes and reads copies of them, and asks for what stands here.

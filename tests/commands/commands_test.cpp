@@ -184,6 +184,9 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     const std::string one = contents("out.safetensors");
     EXPECT_EQ(run("run --planned " + model).status, 0);
     EXPECT_EQ(contents("out.safetensors"), one);
+    // Two ranks with the same rows: the mean over both is that of one, to the last bit, since 1/32 + 1/32 is 1/16.
+    EXPECT_EQ(run("run --planned --dp 2 --ranks 2 " + model).status, 0);
+    EXPECT_EQ(contents("out.safetensors"), one);
     fs::remove("out.safetensors");
 
     const Ran two = run("run --planned --ranks 2 " + model);

@@ -253,7 +253,8 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
         {"grad_norm", offsetof(StepScalars, grad_norm)},
         {"clip_factor", offsetof(StepScalars, clip_factor)},
         {"first_micro_step", offsetof(StepScalars, first_micro_step)},
-        {"decay_all", offsetof(StepScalars, decay_all)}};
+        {"decay_all", offsetof(StepScalars, decay_all)},
+        {"last_micro_step", offsetof(StepScalars, last_micro_step)}};
     for (const auto& [name, offset] : fields)
         EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;
     EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);

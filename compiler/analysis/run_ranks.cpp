@@ -1,0 +1,236 @@
+#include "compiler/analysis/run_ranks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "compiler/analysis/planned_execution.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+// Sums in f32 and in the order of ranks.
+Tensor sum(const std::vector<const Tensor*>& terms) {
+    Tensor out = *terms.front();
+    for (std::size_t k = 0; k < out.f.size(); ++k) {
+        auto total = static_cast<float>(out.f[k]);
+        for (std::size_t r = 1; r < terms.size(); ++r) total += static_cast<float>(terms[r]->f[k]);
+        out.f[k] = static_cast<double>(total);
+    }
+    return out;
+}
+
+// By rank of the group: what the collective gives from what the ranks have.
+std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vector<std::vector<Tensor>>& operands) {
+    check(op.name == "all_reduce", op.name + " cannot be executed");
+    std::vector<Tensor> sums;
+    for (std::size_t k = 0; k < operands.front().size(); ++k) {
+        std::vector<const Tensor*> terms;
+        for (const std::vector<Tensor>& of_rank : operands) terms.push_back(&of_rank[k]);
+        sums.push_back(sum(terms));
+    }
+    return std::vector<std::vector<Tensor>>(operands.size(), sums);
+}
+
+bool is_collective(const Op& op) {
+    return op.attributes.has("group");
+}
+
+// The ranks of rank r's group, in order.
+std::vector<std::size_t> group_of(const Mesh& mesh, const std::string& group, std::size_t r) {
+    const auto shards = static_cast<std::size_t>(mesh.shards);
+    std::vector<std::size_t> out;
+    for (std::size_t q = 0; q < static_cast<std::size_t>(mesh.world()); ++q)
+        if (group == "world" || (group == "shard" ? q / shards == r / shards : q % shards == r % shards))
+            out.push_back(q);
+    return out;
+}
+
+class RanksExecution {
+  public:
+    RanksExecution(const Module& module, std::vector<PlannedProgram>& ranks, const Function& f)
+        : module_(module), f_(f), plan_(expand_plan(module, f)), queues_(module.streams.size() + 1) {
+        for (std::size_t k = 0; k < plan_.actions.size(); ++k) queues_[plan_.actions[k].stream].push_back(k);
+        for (PlannedProgram& program : ranks) {
+            ranks_.push_back({PlannedExecution(program), std::vector<std::size_t>(queues_.size(), 0),
+                              std::vector<bool>(plan_.actions.size(), false)});
+            ranks_.back().execution.begin(plan_);
+        }
+    }
+
+    void run(std::optional<std::uint64_t> seed) {
+        std::mt19937_64 random(seed.value_or(0));
+        for (std::size_t left = plan_.actions.size() * ranks_.size(); left > 0;) {
+            std::vector<Head> ready;
+            for (std::size_t r = 0; r < ranks_.size(); ++r)
+                for (std::size_t s = 0; s < queues_.size(); ++s)
+                    if (is_ready(r, s)) ready.push_back({r, s});
+            if (ready.empty()) throw InternalError(deadlock());
+            Head next = ready.front();
+            if (seed) next = ready[random() % ready.size()];
+            // In the order of the list: what stands first there, of all ranks.
+            for (const Head& other : ready)
+                if (!seed && head(other) < head(next)) next = other;
+            left -= execute(next);
+        }
+    }
+
+  private:
+    struct Rank {
+        PlannedExecution execution;
+        std::vector<std::size_t> next;  // by stream
+        std::vector<bool> done;         // by action
+    };
+    struct Head {
+        std::size_t rank = 0, stream = 0;
+    };
+
+    bool waits(std::size_t r, std::size_t s) const { return ranks_[r].next[s] < queues_[s].size(); }
+    std::size_t head(const Head& h) const { return queues_[h.stream][ranks_[h.rank].next[h.stream]]; }
+
+    bool enabled(std::size_t r, const PlannedAction& a) {
+        if (!a.enabled) return true;
+        return ranks_[r].execution.load(a.enabled->arena, a.enabled->offset, a.enabled->type, {}).at(0) != 0;
+    }
+
+    bool is_ready(std::size_t r, std::size_t s) {
+        if (!waits(r, s)) return false;
+        const std::size_t k = head({r, s});
+        const PlannedAction& a = plan_.actions[k];
+        if (a.awaits && !ranks_[r].done[*a.awaits]) return false;
+        if (!is_collective(*a.op) || !enabled(r, a)) return true;
+        for (std::size_t q : group_of(module_.mesh, a.op->attributes.string("group"), r))
+            if (!waits(q, s) || head({q, s}) != k || !enabled(q, a)) return false;
+        return true;
+    }
+
+    void advance(std::size_t r, std::size_t s, std::size_t k) {
+        ranks_[r].done[k] = true;
+        ++ranks_[r].next[s];
+    }
+
+    // How many actions that were.
+    std::size_t execute(const Head& h) {
+        const std::size_t k = head(h);
+        const PlannedAction& a = plan_.actions[k];
+        if (!is_collective(*a.op)) {
+            ranks_[h.rank].execution.step(plan_, a);
+            advance(h.rank, h.stream, k);
+            return 1;
+        }
+        if (!enabled(h.rank, a)) {  // nothing is sent: each tensor stays what it is
+            ranks_[h.rank].execution.finish(plan_, a, ranks_[h.rank].execution.operands(a));
+            advance(h.rank, h.stream, k);
+            return 1;
+        }
+        const std::vector<std::size_t> group = group_of(module_.mesh, a.op->attributes.string("group"), h.rank);
+        std::vector<std::vector<Tensor>> operands;
+        for (std::size_t q : group) operands.push_back(ranks_[q].execution.operands(a));
+        const std::vector<std::vector<Tensor>> results = collective_results(*a.op, operands);
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            ranks_[group[i]].execution.finish(plan_, a, results[i]);
+            advance(group[i], h.stream, k);
+        }
+        return group.size();
+    }
+
+    // "rank 0: all_reduce bucket_1 on reduce; rank 1: ..."
+    std::string deadlock() {
+        std::string out = fmt::format("@{}: no rank can go on", f_.name);
+        for (std::size_t r = 0; r < ranks_.size(); ++r)
+            for (std::size_t s = 0; s < queues_.size(); ++s) {
+                if (!waits(r, s)) continue;
+                const Op& op = *plan_.actions[head({r, s})].op;
+                const std::string what = op.attributes.string(op.attributes.has("event") ? "event" : "name", "");
+                out += fmt::format("\n  rank {} stands at {}{} on {}", r, op.name, what.empty() ? "" : " " + what,
+                                   s == 0 ? "compute" : module_.streams[s - 1]);
+            }
+        return out;
+    }
+
+    const Module& module_;
+    const Function& f_;
+    ExpandedPlan plan_;
+    std::vector<std::vector<std::size_t>> queues_;  // by stream, the same on all ranks
+    std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+PlannedRanks::PlannedRanks(const Module& planned) {
+    for (std::int64_t r = 0; r < planned.mesh.world(); ++r) ranks_.emplace_back(planned);
+}
+
+void PlannedRanks::set(const std::string& name, const Tensor& value) {
+    for (PlannedProgram& rank : ranks_) rank.set(name, value);
+}
+
+Tensor PlannedRanks::get(const std::string& name) const {
+    return ranks_.front().get(name);
+}
+
+void PlannedRanks::set_scalar(const std::string& name, double value) {
+    for (PlannedProgram& rank : ranks_) rank.set_scalar(name, value);
+}
+
+void PlannedRanks::run(const std::string& function, std::optional<std::uint64_t> seed) {
+    for (PlannedProgram& rank : ranks_) rank.begin(function);
+    // Every rank has the same module; the actions point into that of the first.
+    RanksExecution(module(), ranks_, *module().find(function)).run(seed);
+}
+
+// ---- steps
+// ---------------------------------------------------------------------------------------------------------------
+
+PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches, std::optional<std::uint64_t> seed) {
+    check(!batches.empty(), "a step has at least one micro-batch");
+    auto next_seed = [&seed] { return seed ? std::optional<std::uint64_t>((*seed)++) : std::nullopt; };
+    auto load = [&](const std::vector<MicroBatch>& micro_step) {
+        check(micro_step.size() == ranks.size(), "a micro-batch for each rank");
+        for (std::size_t r = 0; r < ranks.size(); ++r) load_batch(ranks.rank(r), micro_step[r]);
+    };
+    auto total = [&](const char* scalar) {
+        double out = 0;
+        for (std::size_t r = 0; r < ranks.size(); ++r) out += ranks.rank(r).scalar(scalar);
+        return out;
+    };
+    PlannedStep out;
+    ranks.set_scalar("loss_weight", 0);
+    for (const std::vector<MicroBatch>& micro_step : batches) {
+        load(micro_step);
+        ranks.run("loss_weight", next_seed());
+    }
+    out.loss_weight = total("loss_weight");
+    ranks.set_scalar("loss_weight", out.loss_weight);
+    ranks.set_scalar("dloss", 1 / out.loss_weight);
+    ranks.set_scalar("loss_sum", 0);
+    for (std::size_t m = 0; m < batches.size(); ++m) {
+        load(batches[m]);
+        ranks.set_scalar("first_micro_step", m == 0 ? 1 : 0);
+        ranks.set_scalar("last_micro_step", m + 1 == batches.size() ? 1 : 0);
+        ranks.run("forward_backward", next_seed());
+        for (std::size_t r = 0; r < ranks.size(); ++r) check_numbers(ranks.rank(r));
+    }
+    out.loss = total("loss_sum") / out.loss_weight;
+    return out;
+}
+
+PlannedStep planned_step(PlannedRanks& ranks, const RankBatches& batches, const PlannedOptimizer& optimizer,
+                         std::int64_t step, std::optional<std::uint64_t> seed) {
+    PlannedStep out = planned_gradients(ranks, batches, seed);
+    for (std::size_t r = 0; r < ranks.size(); ++r) set_step_scalars(ranks.rank(r), optimizer, step);
+    ranks.run("update", seed);
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+        check(ranks.rank(r).first_nan().empty(), "a NaN comes first from " + ranks.rank(r).first_nan());
+    out.grad_norm = ranks.rank(0).scalar("grad_norm");
+    return out;
+}
+
+void clear_states(PlannedRanks& ranks) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) clear_states(ranks.rank(r));
+}
+
+}  // namespace thunderc

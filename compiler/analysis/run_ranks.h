@@ -1,0 +1,53 @@
+// Executes a planned module on all ranks of its mesh, in one process: every rank has arenas of its own and runs the
+// same actions, each stream in its order. A collective runs when it is next on all ranks of its group, for all of them
+// at once. Where no stream of any rank can go on and work is left, that is a deadlock: an error that says who waits for
+// what.
+//
+//     PlannedRanks ranks(module);
+//     ranks.set("model.norm.weight", tensor);             // on every rank
+//     ranks.rank(1).set("input_ids", ids);                // what differs
+//     ranks.run("forward_backward", seed);
+//     ranks.get("grad.model.norm.weight");
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/analysis/run_planned.h"
+
+namespace thunderc {
+
+class PlannedRanks {
+  public:
+    explicit PlannedRanks(const Module& planned);
+
+    std::size_t size() const { return ranks_.size(); }
+    const Module& module() const { return ranks_.front().module(); }
+    PlannedProgram& rank(std::size_t r) { return ranks_.at(r); }
+
+    std::vector<std::string> names() const { return ranks_.front().names(); }
+    void set(const std::string& name, const Tensor& value);
+    Tensor get(const std::string& name) const;
+    void set_scalar(const std::string& name, double value);
+
+    // In the order of the list, all ranks side by side; with a seed, in another order that streams, events and
+    // collectives permit. Results do not depend on it.
+    void run(const std::string& function, std::optional<std::uint64_t> seed = std::nullopt);
+
+  private:
+    std::vector<PlannedProgram> ranks_;
+};
+
+// As planned_gradients and planned_step: by micro-step, a micro-batch for each rank. Weights and losses are sums over
+// ranks; a seed draws another order of every part of the step.
+using RankBatches = std::vector<std::vector<MicroBatch>>;
+PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches,
+                              std::optional<std::uint64_t> seed = std::nullopt);
+PlannedStep planned_step(PlannedRanks& ranks, const RankBatches& batches, const PlannedOptimizer& optimizer,
+                         std::int64_t step, std::optional<std::uint64_t> seed = std::nullopt);
+void clear_states(PlannedRanks& ranks);
+
+}  // namespace thunderc
