@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports models of models.py as tests/gpu/prepare.sh takes them: FOLDER/NAME.onnx, whose weights are in no file.
 
-  tests/gpu/export.py FOLDER NAME...       NAME: llama2-7b, llama-1b, gpt2-124m, tiny-llama, tiny-gpt2
+  tests/gpu/export.py FOLDER NAME...       NAME: llama2-7b, llama-1b, gpt2-124m, llama3-70b, tiny-llama, tiny-gpt2
 
 Nothing of a model's size is made: its parameters have shapes and no data (PyTorch's device `meta`), and the graph says of each that
 it lies in a file, NAME.onnx.data, that does not exist. thunderc needs no more: the program starts from random weights or from --init.

@@ -11,6 +11,9 @@ MODELS = {
     "llama-1b": dict(kind="llama", width=2048, layers=22, heads=32, kv_heads=4, inner=5632, vocabulary=32000, batch=2,
                      positions=2048, lean=False),
     "gpt2-124m": dict(kind="gpt2", width=768, layers=12, heads=12, vocabulary=50304, batch=16, positions=1024, lean=False),
+    # of docs/sharding.md: 256 GPUs
+    "llama3-70b": dict(kind="llama", width=8192, layers=80, heads=64, kv_heads=8, inner=28672, vocabulary=128256, batch=1,
+                       positions=2048, lean=False),
     # for dry runs
     "tiny-llama": dict(kind="llama", width=64, layers=2, heads=4, kv_heads=2, inner=172, vocabulary=256, batch=2, positions=32,
                        lean=False),
