@@ -2,8 +2,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
 
 #include "cli/command.h"
+#include "cli/rank_tables.h"
 #include "cli/step_table.h"
 #include "codegen/readme.h"
 #include "compiler/support/error.h"
@@ -15,6 +20,8 @@ struct PlanOptions {
     ModelOptions model;
     bool layout = false, json = false;
     std::string machine;
+    std::int64_t ranks = 0, micro_steps = 1;
+    std::filesystem::path timeline;
 };
 
 std::vector<std::string> machine_names() {
@@ -23,16 +30,35 @@ std::vector<std::string> machine_names() {
     return names;
 }
 
-int plan_command(PlanOptions o) {
-    o.model.finish();
-    if (o.json && o.machine.empty()) {
+void check_options(const PlanOptions& o) {
+    const auto fail = [](const std::string& message, const std::string& help) {
         Diagnostic d;
-        d.message = "--json prints the estimate of a step, which --machine asks for";
-        d.help = "add --machine h100";
+        d.message = message;
+        d.help = help;
         throw UsageError(std::move(d));
-    }
-    // What the model multiplies is read off before there is a way back.
+    };
+    const char* add_machine = "add --machine h100";
+    if (o.json && o.machine.empty())
+        fail("--json prints the estimate of a step, which --machine asks for", add_machine);
+    if (!o.timeline.empty() && o.machine.empty()) fail("--timeline shows a step on a machine", add_machine);
+    if (o.ranks > 0 && o.machine.empty()) fail("--ranks compares steps on a machine", add_machine);
+    if (o.ranks > 0 && o.model.compile.mesh.world() > 1)
+        fail("--ranks compares the modes of sharding, one of which is chosen", "leave --ranks out");
+    if (o.ranks > 0 && (o.layout || !o.timeline.empty()))
+        fail("--ranks compares several programs", "choose one of them, --dp N, for --layout and --timeline");
+}
+
+// A compiled program and what its step costs on one rank.
+struct Planned {
+    Compiled compiled;
     StepEstimate estimate;
+    bool trains = true;
+};
+
+Planned plan_model(const ModelOptions& model, const Machine* machine) {
+    // What the model multiplies is read off before there is a way back.
+    Planned out;
+    StepEstimate& estimate = out.estimate;
     PassOptions passes;
     bool forward = true;
     passes.after = [&](const Module& module, const PassRun& run) {
@@ -41,25 +67,78 @@ int plan_command(PlanOptions o) {
         estimate.model_flops = 3 * product_flops(module, true);
         estimate.full_model_flops = 3 * product_flops(module, false);
     };
-    Compiled compiled = compile(o.model, o.machine.empty() ? PassOptions{} : passes);
-    if (!o.machine.empty()) {
-        estimate.machine = find_machine(o.machine);
-        estimate.kernels = step_costs(compiled.module);
-        const Function& main = compiled.module.main();
-        estimate.tokens = step_tokens(main);
-        for (std::size_t k = 0; k < main.arguments.size(); ++k)
-            if (const ArgInfo& info = main.argument_info[k]; info.kind == ArgInfo::Kind::input)
-                estimate.inputs.push_back({info.names.front(), main.type(main.arguments[k]), info.entries});
-        for (const auto& [arena, bytes] : compiled.module.arena_bytes) estimate.memory_bytes += bytes;
-        if (o.model.compile.transform != Transform::train) estimate.model_flops = estimate.full_model_flops = 0;
+    out.compiled = compile(model, machine == nullptr ? PassOptions{} : passes);
+    out.trains = model.compile.transform == Transform::train;
+    if (machine == nullptr) return out;
+    const Module& module = out.compiled.module;
+    estimate.machine = machine;
+    estimate.kernels = step_costs(module);
+    const Function& main = module.main();
+    estimate.tokens = step_tokens(main);
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (const ArgInfo& info = main.argument_info[k]; info.kind == ArgInfo::Kind::input)
+            estimate.inputs.push_back({info.names.front(), main.type(main.arguments[k]), info.entries});
+    for (const auto& [arena, bytes] : module.arena_bytes) estimate.memory_bytes += bytes;
+    if (!out.trains) estimate.model_flops = estimate.full_model_flops = 0;
+    return out;
+}
+
+RankEstimate on_ranks(const Planned& planned, std::string mode, std::int64_t micro_steps) {
+    const Module& module = planned.compiled.module;
+    const StepEstimate& estimate = planned.estimate;
+    const Machine& machine = *estimate.machine;
+    RankEstimate out;
+    out.mode = std::move(mode);
+    out.mesh = module.mesh;
+    out.arena_bytes = module.arena_bytes;
+    out.step = simulate_step(module, machine, {.micro_steps = micro_steps});
+    out.tokens = micro_steps * estimate.tokens;
+    out.model_flops = static_cast<double>(micro_steps) * estimate.full_model_flops;
+    out.peak_flops = estimate.bf16() ? machine.bf16_flops : machine.f32_flops;
+    return out;
+}
+
+void write_timeline(const std::filesystem::path& path, const Simulation& step) {
+    std::ofstream file(path, std::ios::binary);
+    file << timeline(step);
+    file.close();
+    if (file) return;
+    Diagnostic d;
+    d.message = fmt::format("{} cannot be written", path.string());
+    throw UserError(std::move(d));
+}
+
+int compare_modes(const PlanOptions& o, const Machine& machine) {
+    std::vector<RankEstimate> estimates;
+    for (const auto& [name, mesh] :
+         std::vector<std::pair<std::string, Mesh>>{{fmt::format("--dp {}", o.ranks), {o.ranks, 1}}}) {
+        ModelOptions model = o.model;
+        model.compile.mesh = mesh;
+        estimates.push_back(on_ranks(plan_model(model, &machine), name, o.micro_steps));
     }
+    fmt::print("{}", mode_table(estimates, machine));
+    return 0;
+}
+
+int plan_command(PlanOptions o) {
+    o.model.finish();
+    check_options(o);
+    const Machine* machine = o.machine.empty() ? nullptr : find_machine(o.machine);
+    if (o.ranks > 0) return compare_modes(o, *machine);
+    const Planned planned = plan_model(o.model, machine);
+    const Module& module = planned.compiled.module;
+    std::optional<RankEstimate> ranks;
+    if (machine != nullptr && planned.trains && (module.mesh.world() > 1 || !o.timeline.empty()))
+        ranks = on_ranks(planned, "", o.micro_steps);
+    if (!o.timeline.empty()) write_timeline(o.timeline, ranks->step);
     if (o.json) {
-        fmt::print("{}", step_json(estimate));
+        fmt::print("{}", step_json(planned.estimate, ranks ? rank_json(*ranks, *machine) : ""));
         return 0;
     }
-    ProgramLayout layout(compiled.module);
+    ProgramLayout layout(module);
     fmt::print("{}", memory_table(layout));
-    if (estimate.machine != nullptr) fmt::print("\n{}", step_table(estimate));
+    if (machine != nullptr) fmt::print("\n{}", step_table(planned.estimate));
+    if (machine != nullptr && module.mesh.world() > 1) fmt::print("\n{}", rank_table(*ranks, *machine));
     if (!o.layout) return 0;
     fmt::print("\n{:<48} {:<20} {:<5} {:<11} {:>14} {:>12} {:>6} {:>12}  {:<40} shares bytes with\n", "tensor", "shape",
                "type", "arena", "offset", "bytes", "layers", "stride", "lifetime");
@@ -76,6 +155,7 @@ void add_plan(CLI::App& app, Action& action) {
     auto o = std::make_shared<PlanOptions>();
     CLI::App* sub = app.add_subcommand("plan", "show the memory that a program takes, and how long a step could take");
     o->model.add_to(*sub);
+    o->model.add_ranks_to(*sub);
     o->model.add_transform_to(*sub, "of the function library that emit writes, instead of a training program");
     sub->add_flag("--layout", o->layout,
                   "every tensor: name, shape, type, offset, bytes, lifetime, what it shares with");
@@ -83,6 +163,20 @@ void add_plan(CLI::App& app, Action& action) {
                     "estimate a step: bytes, FLOPs and the least time of each kernel, tokens a second")
         ->check(one_of(machine_names()))
         ->type_name(fmt::format("{}", fmt::join(machine_names(), "|")));
+    sub->add_option("--ranks", o->ranks,
+                    "the ways to train on so many ranks, side by side, and which one is recommended")
+        ->check(at_least(2))
+        ->type_name("N");
+    sub->add_option("--grad-accum", o->micro_steps,
+                    "of the step that is estimated: micro-steps, whose gradients add up")
+        ->check(at_least_one())
+        ->capture_default_str()
+        ->type_name("K");
+    sub->add_option(
+           "--timeline", o->timeline,
+           "write when each kernel and each collective of a step runs, for chrome://tracing or ui.perfetto.dev")
+        ->check(not_empty())
+        ->type_name("FILE");
     sub->add_flag("--json", o->json, "that estimate alone, as JSON");
     sub->callback([o, &action] { action = [o] { return plan_command(*o); }; });
 }

@@ -121,7 +121,7 @@ std::string step_table(const StepEstimate& e) {
 }
 
 // Names are words of the compiler's and of generated code: nothing in them needs an escape.
-std::string step_json(const StepEstimate& e) {
+std::string step_json(const StepEstimate& e, const std::string& ranks) {
     const Machine& m = *e.machine;
     std::string rows;
     for (const KernelCost& k : e.kernels)
@@ -138,9 +138,10 @@ std::string step_json(const StepEstimate& e) {
     return fmt::format(
         "{{\n  \"machine\": \"{}\", \"bytes_per_second\": {:.17g}, \"bf16_flops\": {:.17g}, \"f32_flops\": {:.17g},\n"
         "  \"tokens\": {}, \"memory_bytes\": {}, \"model_flops\": {:.17g}, \"full_model_flops\": {:.17g},\n"
-        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"inputs\": [{}],\n  \"kernels\": [\n{}\n  ]\n}}\n",
+        "  \"roof_ms\": {:.6g}, \"expected_ms\": {:.6g},\n  \"inputs\": [{}],\n  \"kernels\": [\n{}\n  ]{}\n}}\n",
         m.name, m.bytes, m.bf16_flops, m.f32_flops, e.tokens, e.memory_bytes, e.model_flops, e.full_model_flops,
-        1e3 * e.seconds({}), 1e3 * e.seconds(expected_reach), inputs, rows);
+        1e3 * e.seconds({}), 1e3 * e.seconds(expected_reach), inputs, rows,
+        ranks.empty() ? "" : ",\n  \"ranks\": " + ranks);
 }
 
 }  // namespace thunderc

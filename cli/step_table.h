@@ -29,7 +29,7 @@ struct StepEstimate {
     double share_of_peak(const Reach& reach, double flops) const;
 };
 
-std::string step_table(const StepEstimate& estimate);  // Markdown
-std::string step_json(const StepEstimate& estimate);
+std::string step_table(const StepEstimate& estimate);                                // Markdown
+std::string step_json(const StepEstimate& estimate, const std::string& ranks = {});  // `ranks`: of rank_json
 
 }  // namespace thunderc

@@ -181,18 +181,64 @@ std::map<std::string, double> Simulation::critical() const {
     return sums;
 }
 
+std::map<std::string, CollectiveUse> Simulation::collectives() const {
+    std::map<std::string, CollectiveUse> uses;
+    for (const SimulatedAction& a : actions) {
+        if (a.work == none || !works[a.work].collective) continue;
+        const Work& work = works[a.work];
+        CollectiveUse& use = uses[work.kind];
+        ++use.calls;
+        use.bytes += work.bytes;
+        use.sent_bytes += work.sent_bytes;
+        use.alone += work.latency + work.seconds;
+        use.running += a.seconds();
+        use.resource = work.resource;
+    }
+    // Where the device computes nothing, it waits for an event: what came last before the event is what it waits for.
+    double free = 0;  // when the action before ended on compute
+    for (const SimulatedAction& a : actions) {
+        if (a.stream != 0) continue;
+        if (a.begin > free) {
+            std::size_t k = a.cause;
+            while (k != none && actions[k].work == none) k = actions[k].cause;
+            if (k != none && works[actions[k].work].collective)
+                uses[works[actions[k].work].kind].exposed += a.begin - free;
+        }
+        free = a.end;
+    }
+    return uses;
+}
+
 Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of) {
     return Run(plan, streams, work_of).take();
 }
 
 namespace {
 
-// What the actions of a module need, on one machine.
+// What the actions of one function of a module need, on one machine.
 class Works {
   public:
-    Works(const Module& module, const Machine& machine, const Reach& reach)
-        : module_(module), machine_(machine), reach_(reach) {}
+    Works(const Module& module, const Function& function, const Machine& machine, const Reach& reach)
+        : module_(module), machine_(machine), reach_(reach) {
+        for (std::size_t k = 0; k < function.arguments.size(); ++k)
+            if (function.argument_info[k].kind == ArgInfo::Kind::scalar)
+                scalars_[function.info(function.arguments[k]).placement.offset] =
+                    function.argument_info[k].names.front();
+    }
 
+    Work of(const PlannedAction& action, bool first_micro_step, bool last_micro_step) {
+        const auto kind = collective_kind(action.op->name);
+        if (!kind) return kernel(action, first_micro_step);
+        if (action.enabled) {
+            const auto flag = scalars_.find(action.enabled->offset);
+            check(flag != scalars_.end(), action.op->name + " has a flag that the host does not know");
+            if (flag->second == "first_micro_step" && !first_micro_step) return {};
+            if (flag->second == "last_micro_step" && !last_micro_step) return {};
+        }
+        return collective(action, *kind);
+    }
+
+  private:
     Work kernel(const PlannedAction& action, bool first_micro_step) {
         auto [at, fresh] = kernels_.try_emplace({action.op, first_micro_step});
         if (!fresh) return at->second;
@@ -201,26 +247,62 @@ class Works {
         return at->second;
     }
 
-  private:
+    static std::optional<Collective> collective_kind(const std::string& op) {
+        if (op == "all_reduce") return Collective::all_reduce;
+        if (op == "all_gather") return Collective::all_gather;
+        if (op == "reduce_scatter") return Collective::reduce_scatter;
+        return std::nullopt;
+    }
+
+    Work collective(const PlannedAction& action, Collective kind) {
+        const std::string group = action.op->attributes.string("group");
+        double bytes = 0;  // of the whole tensors: what is summed, or what is there afterwards
+        if (kind == Collective::reduce_scatter)
+            bytes = static_cast<double>(action.reads.at(0).value().bytes());
+        else
+            for (const PlannedAccess& w : action.writes) bytes += static_cast<double>(w.bytes());
+        const CollectiveCost cost = collective_cost(kind, bytes, shape(group), machine_);
+        return {.latency = cost.latency,
+                .seconds = cost.bandwidth,
+                .resource = cost.between ? Resource::between : Resource::inside,
+                .kind = action.op->name + " (" + group + ")",
+                .bytes = bytes,
+                .sent_bytes = cost.sent_bytes,
+                .collective = true};
+    }
+
+    const GroupShape& shape(const std::string& group) {
+        auto [at, fresh] = shapes_.try_emplace(group);
+        const Mesh& mesh = module_.mesh;
+        const std::int64_t ranks = mesh.ranks(group);
+        check(ranks > 0, "there is no group " + group);
+        if (fresh)
+            at->second = shape_of({ranks, group == "replica" ? mesh.shards : 1, mesh.world() / ranks}, machine_.node);
+        return at->second;
+    }
+
     const Module& module_;
     const Machine& machine_;
     const Reach reach_;
+    std::map<std::int64_t, std::string> scalars_;  // by their place in the arena of scalars
     std::map<std::pair<const Op*, bool>, Work> kernels_;
+    std::map<std::string, GroupShape> shapes_;
 };
 
 }  // namespace
 
 Simulation simulate_step(const Module& planned, const Machine& machine, const StepOptions& options) {
     check(options.micro_steps >= 1, "a step has a micro-step");
-    Works works(planned, machine, options.reach);
     Simulation step;
     const auto run = [&](const char* name, std::int64_t times) {
         const Function* f = planned.find(name);
         if (f == nullptr) return;
         const ExpandedPlan plan = expand_plan(planned, *f);
+        Works works(planned, *f, machine, options.reach);
         for (std::int64_t m = 0; m < times; ++m)
-            append(step, simulate(plan, planned.streams,
-                                  [&](const PlannedAction& action) { return works.kernel(action, m == 0); }));
+            append(step, simulate(plan, planned.streams, [&](const PlannedAction& action) {
+                       return works.of(action, m == 0, m + 1 == times);
+                   }));
     };
     // As train.cpp calls them.
     run("loss_weight", options.micro_steps);

@@ -27,8 +27,8 @@ struct Work {
     double latency = 0;  // seconds that pass before it begins to use the resource
     double seconds = 0;  // of the resource, all of it
     Resource resource = Resource::device;
-    std::string kind;       // "products", "all_gather": what times are summed by
-    double sent_bytes = 0;  // of a collective
+    std::string kind;                  // "products", "all_gather (shard)": what times are summed by
+    double bytes = 0, sent_bytes = 0;  // of a collective: the whole tensor, and what this rank sends
     bool collective = false;
 };
 
@@ -47,6 +47,16 @@ struct SimulatedAction {
     double seconds() const { return end - begin; }
 };
 
+// The collectives of one kind in a step.
+struct CollectiveUse {
+    std::int64_t calls = 0;
+    double bytes = 0, sent_bytes = 0;
+    double alone = 0;    // seconds, if each had its link for itself
+    double running = 0;  // seconds, as it is
+    double exposed = 0;  // seconds in which the device waits for one of them
+    Resource resource = Resource::inside;
+};
+
 struct Simulation {
     std::vector<std::string> streams;      // "compute" first
     std::vector<SimulatedAction> actions;  // in the order of the list
@@ -54,8 +64,9 @@ struct Simulation {
     std::vector<double> busy;  // seconds, by stream: while an action of it runs
     double seconds = 0;
 
-    double exposed() const { return seconds - busy[0]; }  // the device computes nothing
-    double communicating() const;                         // some collective runs
+    double exposed() const { return seconds - busy[0]; }       // the device computes nothing
+    double communicating() const;                              // some collective runs
+    std::map<std::string, CollectiveUse> collectives() const;  // by kind
     // Seconds by kind of work on the longest chain of causes. They add up to all seconds: what binds.
     std::map<std::string, double> critical() const;
 };

@@ -143,6 +143,88 @@ TEST_F(Plan, SaysNothingOfAStepWithoutAMachine) {
               "error: --json prints the estimate of a step, which --machine asks for\nhelp: add --machine h100\n");
 }
 
+// Each rank sends twice 3/4 of the gradients to the next one, in buckets, once a step.
+TEST_F(Plan, CountsWhatDataParallelRanksSend) {
+    const std::string model = "llama2/dynamo.logits.onnx --machine h100";
+    const nlohmann::json alone = estimate(model);
+    EXPECT_FALSE(alone.contains("ranks"));
+    const nlohmann::json e = estimate(model + " --dp 4");
+    EXPECT_EQ(e.at("kernels"), alone.at("kernels"));
+    const nlohmann::json& ranks = e.at("ranks");
+    const double parameters = 2 * 48 * 16 + 2 * (16 * 32 + 16 * 16 + 16 * 48 + 24 * 16 + 2 * 16) + 16;
+    const nlohmann::json& sums = ranks.at("collectives").at(0);
+    EXPECT_EQ(sums.at("kind"), "all_reduce (world)");
+    EXPECT_EQ(sums.at("link"), "NVLink");
+    EXPECT_EQ(sums.at("bytes").get<double>(), 4 * parameters);
+    EXPECT_EQ(sums.at("sent_bytes").get<double>(), 2 * 3.0 / 4 * 4 * parameters);
+    // The device computes or waits, and what it computes is what one rank computes alone.
+    const double step = ranks.at("step_ms"), compute = ranks.at("compute_ms"), exposed = ranks.at("exposed_ms");
+    EXPECT_NEAR(step, compute + exposed, 1e-5 * step);  // six digits are printed
+    EXPECT_NEAR(exposed, sums.at("exposed_ms").get<double>(), 1e-5 * step);
+    EXPECT_NEAR(compute, alone.at("expected_ms").get<double>(),
+                1e-2 * compute);  // sums of rows, each bound by one thing
+    double critical = 0;
+    for (const auto& [kind, ms] : ranks.at("critical_ms").items()) critical += ms.get<double>();
+    EXPECT_NEAR(critical, step, 1e-5 * step);
+    EXPECT_NEAR(ranks.at("tokens_per_second").get<double>(), 4 * 16 / (step / 1e3), 1);
+
+    // Only the last micro-step sends.
+    const nlohmann::json three = estimate(model + " --dp 4 --grad-accum 3").at("ranks");
+    EXPECT_EQ(three.at("collectives").at(0).at("bytes"), sums.at("bytes"));
+    EXPECT_EQ(three.at("tokens").get<int>(), 3 * ranks.at("tokens").get<int>());
+    EXPECT_GT(three.at("compute_ms").get<double>(), 2 * compute);
+}
+
+TEST_F(Plan, SlowLinksExposeMore) {
+    const std::string model = "llama2/dynamo.logits.onnx --dp 16 --machine ";
+    const nlohmann::json fast = estimate(model + "a100-ib").at("ranks"), slow = estimate(model + "a100").at("ranks");
+    EXPECT_EQ(fast.at("collectives").at(0).at("link"), "InfiniBand HDR");
+    EXPECT_EQ(slow.at("collectives").at(0).at("link"), "Ethernet");
+    EXPECT_EQ(fast.at("compute_ms"), slow.at("compute_ms"));
+    EXPECT_LT(fast.at("exposed_ms").get<double>(), slow.at("exposed_ms").get<double>());
+}
+
+TEST_F(Plan, WritesATimeline) {
+    const nlohmann::json e = estimate("llama2/dynamo.logits.onnx --machine h100 --dp 4 --timeline t.json").at("ranks");
+    const nlohmann::json trace = nlohmann::json::parse(contents("t.json"));
+    double end = 0, compute = 0;
+    int collectives = 0;
+    for (const auto& event : trace.at("traceEvents")) {
+        if (event.at("ph") != "X") continue;
+        const double begin = event.at("ts"), seconds = event.at("dur");
+        if (event.at("tid") == 0) {
+            EXPECT_GE(begin, compute - 0.002);  // one kernel after the other; microseconds with three digits
+            compute = begin + seconds;
+        } else {
+            ++collectives;
+        }
+        end = std::max(end, begin + seconds);
+    }
+    EXPECT_EQ(collectives, e.at("collectives").at(0).at("calls").get<int>());
+    EXPECT_NEAR(end, 1e3 * e.at("step_ms").get<double>(), 0.01);
+}
+
+TEST_F(Plan, ComparesModes) {
+    const Ran ran = run("plan " + fixtures + "/llama2/dynamo.logits.onnx --machine h100 --ranks 4");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.out.find("4 ranks of H100 SXM, 8 to a node: NVLink of 450 GB/s a rank"), std::string::npos)
+        << ran.out;
+    EXPECT_NE(ran.out.find("\n| --dp 4 | "), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\nrecommended: --"), std::string::npos) << ran.out;
+}
+
+TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
+    const auto refused = [](const std::string& options, const std::string& message) {
+        const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx " + options);
+        EXPECT_EQ(ran.status, 2) << options;
+        EXPECT_EQ(ran.err.substr(0, ran.err.find('\n')), "error: " + message);
+    };
+    refused("--ranks 4", "--ranks compares steps on a machine");
+    refused("--timeline t.json", "--timeline shows a step on a machine");
+    refused("--ranks 4 --dp 2 --machine h100", "--ranks compares the modes of sharding, one of which is chosen");
+    refused("--ranks 4 --layout --machine h100", "--ranks compares several programs");
+}
+
 TEST_F(Plan, KnowsMachinesByName) {
     const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --machine h1000");
     EXPECT_EQ(ran.status, 2);
