@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,14 @@ namespace thunder {
 
 class Device;
 class Stream;
+
+// What the command line says of how ranks work together.
+struct WatchOptions {
+    double hang_timeout = 1800;      // seconds
+    std::uint64_t chaos = 0;         // a seed; 0: off
+    std::string timeline{};          // a file; "": none
+    int (*interrupted)() = nullptr;  // the signal that this process got, or 0
+};
 
 class Communicator {
   public:
@@ -41,6 +51,13 @@ class Communicator {
     // Streams of these names, on which the collectives of a step are issued.
     virtual std::vector<std::unique_ptr<Stream>> make_streams(Device& device, const Mesh& mesh,
                                                               std::span<const std::string_view> names) = 0;
+
+    // From here on it is seen to that no rank waits for ever for one that does not come. Behind make_streams.
+    virtual void watch(const WatchOptions& options) = 0;
+    // This rank is in that step, and has got on.
+    virtual void note_progress(std::int64_t step) = 0;
+    // All is done: writes the timeline. All ranks come here, or none.
+    virtual void finish() = 0;
 };
 
 // The communicator that this program was linked with.

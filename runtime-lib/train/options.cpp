@@ -63,7 +63,7 @@ T choice(const std::string& value, const Place& place, std::span<const std::pair
 constexpr std::string_view any_real = "a number";
 constexpr std::string_view not_negative = "a number of 0 or more";
 
-std::vector<Flag> make_flags() {
+std::vector<Flag> make_flags(const ProgramSpec& program) {
     std::vector<Flag> flags;
     std::string group;
     const auto add = [&](std::string name, std::string argument, std::string help, auto set) {
@@ -189,6 +189,21 @@ std::vector<Flag> make_flags() {
         flag(&Options::no_cuda_graph));
     add("profile", "", "time each call, and print a table at the end", flag(&Options::profile));
 
+    if (program.is_sharded()) {
+        group = "Ranks";
+        add("hang-timeout", "SECONDS", "end the run when its ranks wait that long for one that does not get on",
+            [](Options& o, const std::string& value, const Place& place) {
+                const std::int64_t seconds = integer(value, place, 1, "a whole number of 1 or more");
+                o.hang_timeout = static_cast<double>(seconds);
+            });
+        add("timeline", "FILE", "write what each stream of each rank did, for chrome://tracing or ui.perfetto.dev",
+            text(&Options::timeline));
+        add("chaos", "SEED", "sleep at random places of each stream: results must not change",
+            [](Options& o, const std::string& value, const Place& place) {
+                o.chaos = static_cast<std::uint64_t>(integer(value, place, 1, "a whole number of 1 or more"));
+            });
+    }
+
     group = "Other";
     add("threads", "N", "threads of this process (default: the cores of this host, divided by the ranks on it)",
         [](Options& o, const std::string& value, const Place& place) {
@@ -250,7 +265,7 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
 // Nothing is written over what is read, nor over something else that is written.
 void check_files(const Options& o) {
     const std::pair<const char*, const std::string*> written[] = {
-        {"--log", &o.log}, {"--save", &o.save}, {"--dump-gradients", &o.dump_gradients}};
+        {"--log", &o.log}, {"--save", &o.save}, {"--dump-gradients", &o.dump_gradients}, {"--timeline", &o.timeline}};
     const std::pair<const char*, const std::string*> read[] = {
         {"--data", &o.data}, {"--feed", &o.feed}, {"--init", &o.init}};
     const auto differ = [](const auto& a, const auto& b) {
@@ -297,7 +312,7 @@ void check(const Options& o, const ProgramSpec& program) {
 
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder) {
-    const std::vector<Flag> flags = make_flags();
+    const std::vector<Flag> flags = make_flags(program);
     Options options;
     options.program_folder = program_folder;
     options.grad_accum = program.default_grad_accum;
@@ -343,11 +358,12 @@ std::string help_text(const ProgramSpec& program, const Options& o) {
         {"eps", cat(o.eps)},
         {"momentum", cat(o.momentum)},
         {"grad-clip", cat(o.grad_clip)},
-        {"grad-accum", cat(o.grad_accum)}};
+        {"grad-accum", cat(o.grad_accum)},
+        {"hang-timeout", cat(o.hang_timeout)}};
     const bool adam = program.optimizer == "adamw";
     std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
     std::vector<FlagText> shown;
-    for (const Flag& flag : make_flags()) {
+    for (const Flag& flag : make_flags(program)) {
         FlagText entry = flag.text;
         const bool adams = entry.name == "beta1" || entry.name == "beta2" || entry.name == "eps";
         if (adam ? entry.name == "momentum" : adams) continue;

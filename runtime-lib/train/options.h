@@ -55,6 +55,11 @@ struct Options {
     // of a GPU
     bool tf32 = false, autotune = false, no_cuda_graph = false, profile = false;
 
+    // of several ranks
+    double hang_timeout = 1800;  // seconds
+    std::uint64_t chaos = 0;     // 0: off
+    std::string timeline;
+
     std::string program_folder;  // where train.json, weights and constants lie
 };
 

@@ -216,7 +216,8 @@ struct Trainer::State {
         // What is wrong with the batches or with where results go is said before gigabytes are read.
         source = make_batch_source(program, options, cut);
         if (world.is_first())
-            for (const std::string& path : {options.save, options.dump_gradients}) check_writable(path);
+            for (const std::string& path : {options.save, options.dump_gradients, options.timeline})
+                check_writable(path);
         if (program.bf16) console.line(cat("bf16: ", device.describe_bf16()));
         console.line(memory_text(program));
         const auto& sizes = program.arena_bytes;
@@ -352,6 +353,8 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
+    const auto interrupted = [] { return static_cast<int>(interrupted_by); };
+    s.communicator->watch({s.options.hang_timeout, s.options.chaos, s.options.timeline, interrupted});
     s.world.together([&] { s.prepare(); });
     s.first_step = s.reported = s.progress.step;
     if (s.world.is_first() && !s.options.log.empty()) s.log.emplace(s.options.log, s.first_step);
@@ -382,6 +385,7 @@ bool Trainer::begin_step() {
     State& s = *state_;
     if (s.interrupted() != 0 || s.progress.step >= s.options.steps) return false;
     const std::int64_t step = s.progress.step;
+    s.communicator->note_progress(step);
     State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
     in_flight.began = steady_ms();
     const Options& o = s.options;
@@ -407,6 +411,7 @@ bool Trainer::begin_step() {
 void Trainer::load_batch(std::int64_t micro_step) {
     State& s = *state_;
     if (s.loaded_micro_step == micro_step) return;
+    s.communicator->note_progress(s.progress.step);
     State::Staged& batch = s.batches[s.next_batch];
     s.next_batch = (s.next_batch + 1) % s.batches.size();
     batch.taken.synchronize();
@@ -454,6 +459,7 @@ int Trainer::finish() {
     const bool trained = s.progress.step > s.first_step;
     if (!s.options.checkpoint.empty() && trained && s.saved_step != s.progress.step) s.save_checkpoint();
     if (signal != 0) {
+        s.communicator->finish();
         s.console.line(cat("interrupted after ", count_text(static_cast<std::uint64_t>(s.progress.step), "step")));
         return 128 + signal;
     }
@@ -462,6 +468,7 @@ int Trainer::finish() {
         s.save_parameter_arena(s.options.save, s.arenas.parameters, std::nullopt, false);
         s.console.line(cat("parameters in ", s.options.save));
     }
+    s.communicator->finish();
     return 0;
 }
 

@@ -221,7 +221,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
             {"--checkpoint-every", cat(o.checkpoint_every)},
             {"--resume", yes(o.resume)},
             {"--dump-gradients", yes(!o.dump_gradients.empty())},
-            {"--save", yes(!o.save.empty())}};
+            {"--save", yes(!o.save.empty())},
+            {"--timeline", yes(!o.timeline.empty())}};
 }
 
 }  // namespace thunder

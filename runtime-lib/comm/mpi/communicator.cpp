@@ -13,7 +13,9 @@
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
 #include "comm/ranks/stream_thread.h"
+#include "comm/ranks/watch.h"
 #include "support/error.h"
+#include "support/file.h"
 #include "support/text.h"
 
 namespace thunder {
@@ -30,6 +32,56 @@ void end_rank(int exit_code, bool printed) {
     _exit(exit_code);
 }
 
+// Beats are small messages that MPI delivers while nobody waits.
+class MpiPost : public Post {
+  public:
+    MpiPost(MPI_Comm comm, int world) : comm_(comm), boxes_(static_cast<std::size_t>(world)) {
+        for (int r = 0; r < world; ++r) expect(r);
+    }
+    MpiPost(const MpiPost&) = delete;
+    MpiPost& operator=(const MpiPost&) = delete;
+    ~MpiPost() override {
+        for (Box& box : boxes_) {
+            MPI_Cancel(&box.receiving);
+            MPI_Wait(&box.receiving, MPI_STATUS_IGNORE);
+            if (box.sending != MPI_REQUEST_NULL) MPI_Request_free(&box.sending);
+        }
+    }
+
+    void send(int to, const Beat& beat) override {
+        Box& box = boxes_[static_cast<std::size_t>(to)];
+        int done = 1;
+        if (box.sending != MPI_REQUEST_NULL) MPI_Test(&box.sending, &done, MPI_STATUS_IGNORE);
+        if (done == 0) return;  // the last one is under way still
+        box.out = beat;
+        MPI_Isend(&box.out, sizeof box.out, MPI_BYTE, to, 0, comm_, &box.sending);
+    }
+
+    bool receive(int from, Beat& beat) override {
+        Box& box = boxes_[static_cast<std::size_t>(from)];
+        int done = 0;
+        MPI_Test(&box.receiving, &done, MPI_STATUS_IGNORE);
+        if (done == 0) return false;
+        beat = box.in;
+        expect(from);
+        return true;
+    }
+
+  private:
+    struct Box {
+        Beat in, out;
+        MPI_Request receiving = MPI_REQUEST_NULL, sending = MPI_REQUEST_NULL;
+    };
+
+    void expect(int from) {
+        Box& box = boxes_[static_cast<std::size_t>(from)];
+        MPI_Irecv(&box.in, sizeof box.in, MPI_BYTE, from, 0, comm_, &box.receiving);
+    }
+
+    MPI_Comm comm_;
+    std::vector<Box> boxes_;
+};
+
 class Mpi : public Communicator {
   public:
     Mpi() {
@@ -38,6 +90,7 @@ class Mpi : public Communicator {
         check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         host_ = copy_of(MPI_COMM_WORLD);
+        posts_ = copy_of(MPI_COMM_WORLD);
         MPI_Comm_size(host_, &world_);
         MPI_Comm_rank(host_, &rank_);
         set_failure_policy(rank_ > 0 ? cat("rank ", rank_, ": ") : "", end_rank);
@@ -54,11 +107,18 @@ class Mpi : public Communicator {
     }
 
     ~Mpi() override {
-        if (std::uncaught_exceptions() > 0) return;  // others may never come to the end
+        if (std::uncaught_exceptions() > 0) {  // others may never come to the end
+            static_cast<void>(watch_.release());
+            static_cast<void>(post_.release());
+            return;
+        }
         for (const auto& channel : channels)
             for (MpiGroup& group : channel->groups)
                 if (group.comm != MPI_COMM_NULL) MPI_Comm_free(&group.comm);
         channels.clear();
+        watch_.reset();
+        post_.reset();
+        MPI_Comm_free(&posts_);
         MPI_Comm_free(&host_);
         MPI_Finalize();
         set_failure_policy("", nullptr);
@@ -121,7 +181,62 @@ class Mpi : public Communicator {
         return streams;
     }
 
+    void watch(const WatchOptions& options) override {
+        timeline_ = options.timeline;
+        if (const char* slow = std::getenv("THUNDER_SLOW_TRANSPORT")) slow_down(slow);
+        if (options.chaos != 0) journal().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank_));
+        barrier("the start");
+        zero_ = Journal::now();  // ranks' clocks are compared by it
+        if (!timeline_.empty()) journal().set_timeline(true);
+        if (world_ == 1) return;
+        post_ = std::make_unique<MpiPost>(posts_, world_);
+        watch_ = std::make_unique<Watch>(journal(), rank_, world_, *post_, options);
+    }
+
+    void note_progress(std::int64_t step) override {
+        journal().step.store(step, std::memory_order_relaxed);
+        journal().progress.fetch_add(1, std::memory_order_relaxed);
+    }
+
+    void finish() override {
+        for (const auto& channel : channels)
+            if (channel->stream != nullptr) channel->stream->synchronize();
+        if (!timeline_.empty()) write_timeline();
+        barrier("the end");
+        watch_.reset();
+    }
+
   private:
+    // "LATENCY,BANDWIDTH" in microseconds and MB/s: what a collective takes at least. For tests and measurements.
+    static void slow_down(const char* text) {
+        double latency = 0, bandwidth = 0;
+        if (std::sscanf(text, "%lf,%lf", &latency, &bandwidth) != 2 || latency < 0 || bandwidth < 0)
+            fail(cat("THUNDER_SLOW_TRANSPORT is ", text, ": expected MICROSECONDS,MB_PER_SECOND"));
+        journal().set_slow_transport({latency * 1e-6, bandwidth * 1e6});
+    }
+
+    // One file of all ranks' spans, which pass through rank 0 one rank after the other.
+    void write_timeline() {
+        std::string text = journal().trace_events(rank_, zero_);
+        journal().set_timeline(false);
+        const std::uint64_t mine = text.size();
+        std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world_));
+        all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(sizes)), "the timeline");
+        if (rank_ != 0) return send(std::as_bytes(std::span(text)), 0, "the timeline");
+        AtomicFile file(timeline_);
+        const auto write = [&](std::string_view part) { file.write(part.data(), part.size()); };
+        write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+        write(text);
+        for (int r = 1; r < world_; ++r) {
+            text.resize(sizes[static_cast<std::size_t>(r)]);
+            receive(std::as_writable_bytes(std::span(text)), r, "the timeline");
+            write(",\n");
+            write(text);
+        }
+        write("\n]}\n");
+        file.commit();
+    }
+
     static MPI_Comm copy_of(MPI_Comm comm) {
         MPI_Comm copy = MPI_COMM_NULL;
         check_mpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
@@ -181,7 +296,11 @@ class Mpi : public Communicator {
     }
 
     int world_ = 1, rank_ = 0, sharing_ = 1;
-    MPI_Comm host_ = MPI_COMM_NULL;
+    MPI_Comm host_ = MPI_COMM_NULL, posts_ = MPI_COMM_NULL;
+    std::unique_ptr<MpiPost> post_;
+    std::unique_ptr<Watch> watch_;
+    std::string timeline_;
+    double zero_ = 0;  // in seconds
 };
 
 }  // namespace

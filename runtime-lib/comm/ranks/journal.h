@@ -101,6 +101,7 @@ class Journal : public StreamObserver {
         delay(began, activity.bytes);
         if (timeline_) note(lane, activity, began);
         lane.leave();
+        progress.fetch_add(1, std::memory_order_relaxed);
     }
 
     std::atomic<std::int64_t> step{-1};      // the one that is trained

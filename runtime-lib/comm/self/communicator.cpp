@@ -2,8 +2,11 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "device/stream.h"
+#include "support/error.h"
+#include "support/text.h"
 
 namespace thunder {
 
@@ -29,11 +32,23 @@ class Self : public Communicator {
         while (streams.size() < names.size()) streams.push_back(std::make_unique<Stream>(device));
         return streams;
     }
+
+    void watch(const WatchOptions& /*options*/) override {}
+    void note_progress(std::int64_t /*step*/) override {}
+    void finish() override {}
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator() {
+    // Each of several would train alone, and write over what the others write.
+    for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
+        const char* size = std::getenv(variable);
+        if (size != nullptr && std::atoi(size) > 1)
+            fail(cat(variable, " says that there are ", size, " ranks, and this program was built for one alone"),
+                 "start it by itself; thunderc train --dp N or --fsdp N makes programs for several ranks, which are "
+                 "built with -DCOMM=mpi");
+    }
     return std::make_unique<Self>();
 }
 

@@ -1,0 +1,195 @@
+#include "comm/ranks/watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+constexpr double pause = 0.05;   // seconds between looks
+constexpr double between = 0.5;  // seconds between beats
+// A rank that lives beats, whatever it does. One that has not for so long is gone or stands still.
+constexpr double silence = 20;
+
+std::string position_text(const Lane& lane, const Lane::Position& position) {
+    return cat(position.activity.text(), ", number ", position.number, " of stream ", lane.name());
+}
+
+std::string seconds_text(double seconds) {
+    return cat(digits("%.1f", seconds), " s");
+}
+
+}  // namespace
+
+std::string where_it_stands(const Journal& journal) {
+    const std::int64_t step = journal.step.load(std::memory_order_relaxed);
+    const std::string of_step = step < 0 ? std::string(", before the first step") : cat(", in step ", step);
+    std::string inside, last;
+    double newest = -1;
+    for (const auto& lane : journal.lanes()) {
+        const Lane::Position position = lane->position();
+        if (position.inside) {
+            inside += cat(inside.empty() ? "in " : ", and in ", position_text(*lane, position), ", for ",
+                          seconds_text(Journal::now() - position.since));
+        } else if (position.number > 0 && position.since > newest) {
+            newest = position.since;
+            last = cat("in no collective, the last was ", position_text(*lane, position), ", ",
+                       seconds_text(Journal::now() - position.since), " ago");
+        }
+    }
+    if (inside.empty()) inside = last.empty() ? "in no collective" : last;
+    return inside + of_step;
+}
+
+Watch::Watch(Journal& journal, int rank, int world, Post& post, const WatchOptions& options)
+    : journal_(journal), rank_(rank), world_(world), post_(post), options_(options) {
+    peers_.resize(static_cast<std::size_t>(world));
+    moved_ = Journal::now();
+    for (Peer& peer : peers_) peer.heard = moved_;
+    // Signals are the main thread's.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    thread_ = std::thread([this] { watch(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Watch::~Watch() {
+    stops_ = true;
+    thread_.join();
+}
+
+void Watch::watch() {
+    while (!stops_) {
+        listen();
+        tell();
+        judge();
+        look_for_signals();
+        usleep(static_cast<useconds_t>(pause * 1e6));
+    }
+}
+
+void Watch::tell() {
+    const double now = Journal::now();
+    if (now - told_ < between) return;
+    told_ = now;
+    Beat beat;
+    beat.step = journal_.step.load(std::memory_order_relaxed);
+    beat.progress = journal_.progress.load(std::memory_order_relaxed);
+    const auto& lanes = journal_.lanes();
+    for (std::size_t i = 0; i < std::min(lanes.size(), Beat::lanes); ++i) {
+        const Lane::Position position = lanes[i]->position();
+        beat.numbers[i] = position.number;
+        if (position.inside) beat.inside |= 1U << i;
+    }
+    std::snprintf(beat.where, sizeof beat.where, "%s", where_it_stands(journal_).c_str());
+    peers_[static_cast<std::size_t>(rank_)] = {beat, now};
+    if (rank_ != 0) return post_.send(0, beat);
+    for (int r = 1; r < world_; ++r) post_.send(r, beat);
+}
+
+void Watch::listen() {
+    const int first = rank_ == 0 ? 1 : 0, last = rank_ == 0 ? world_ : 1;
+    for (int r = first; r < last; ++r) {
+        Beat beat;
+        while (post_.receive(r, beat)) {
+            if (beat.ends) {
+                // Rank 0 has said why.
+                print_where();
+                end("");
+            }
+            peers_[static_cast<std::size_t>(r)] = {beat, Journal::now()};
+        }
+    }
+}
+
+void Watch::judge() {
+    const double now = Journal::now(), quiet = std::min(silence, options_.hang_timeout);
+    const int first = rank_ == 0 ? 1 : 0, last = rank_ == 0 ? world_ : 1;
+    std::string silent;
+    for (int r = first; r < last; ++r) {
+        const Peer& peer = peers_[static_cast<std::size_t>(r)];
+        if (now - peer.heard < quiet) continue;
+        silent += cat(silent.empty() ? "" : "; ", "rank ", r, " has given no sign of life for ",
+                      seconds_text(now - peer.heard));
+        if (peer.beat.where[0] != '\0') silent += cat("; in its last it stood ", peer.beat.where);
+    }
+    if (!silent.empty()) end(silent);
+    if (rank_ != 0) return;
+    std::uint64_t progress = 0;
+    bool waits = false;
+    for (const Peer& peer : peers_) {
+        progress += peer.beat.progress;
+        waits = waits || peer.beat.inside != 0;
+    }
+    if (progress != progress_ || !waits) {
+        progress_ = progress;
+        moved_ = now;
+    }
+    if (now - moved_ >= options_.hang_timeout) end(cat("no rank got on for ", seconds_text(now - moved_), lagging()));
+}
+
+// Ranks that have not begun what others wait in.
+std::string Watch::lagging() const {
+    std::string text;
+    for (int r = 0; r < world_; ++r) {
+        const Beat& beat = peers_[static_cast<std::size_t>(r)].beat;
+        bool behind = false;
+        for (std::size_t i = 0; i < Beat::lanes; ++i)
+            behind = behind || std::any_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
+                         return (other.beat.inside >> i & 1U) != 0 && other.beat.numbers[i] > beat.numbers[i];
+                     });
+        if (behind) text += cat(text.empty() ? ": " : "; ", "rank ", r, " lags, it stands ", beat.where);
+    }
+    return text.empty() ? ", and none lags" : text;
+}
+
+// A launcher ends the others where a rank is gone: SIGTERM, and soon SIGKILL. Where this one waits for that rank, it
+// says so in between.
+void Watch::look_for_signals() {
+    if (printed_ || options_.interrupted == nullptr || options_.interrupted() == 0) return;
+    const double now = Journal::now();
+    const std::uint64_t progress = journal_.progress.load(std::memory_order_relaxed);
+    if (signalled_ == 0 || progress != own_progress_) {
+        signalled_ = now;
+        own_progress_ = progress;
+    }
+    if (now - signalled_ < 0.25) return;
+    printed_ = true;
+    print_where();
+}
+
+void Watch::print_where() const {
+    std::fprintf(stderr, "rank %d: stands %s\n", rank_, where_it_stands(journal_).c_str());
+}
+
+void Watch::end(const std::string& why) {
+    if (!why.empty()) {
+        std::fprintf(stderr, "%serror: %s\n", rank_ == 0 ? "" : cat("rank ", rank_, ": ").c_str(), why.c_str());
+        print_where();
+    }
+    if (rank_ == 0) {
+        Beat last;
+        last.ends = true;
+        for (int r = 1; r < world_; ++r) post_.send(r, last);
+        const double until = Journal::now() + 1;  // for the others to hear of it
+        while (Journal::now() < until) {
+            Beat beat;
+            for (int r = 1; r < world_; ++r)
+                while (post_.receive(r, beat)) {
+                }
+            usleep(static_cast<useconds_t>(pause * 1e6));
+        }
+    }
+    std::fflush(nullptr);
+    _exit(1);
+}
+
+}  // namespace thunder

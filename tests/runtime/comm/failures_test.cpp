@@ -1,0 +1,274 @@
+// Runs of several ranks that do not go well: what is said, that all ranks end, what is left.
+#include <signal.h>
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "ranks_test.h"
+
+namespace thunder {
+namespace {
+
+// The launcher's own lines are no part of what programs say.
+std::string said(const std::string& err) {
+    std::string kept;
+    std::istringstream text(err);
+    for (std::string line; std::getline(text, line);)
+        if (line.starts_with("error: ") || line.starts_with("help: ") || line.starts_with("rank ")) kept += line + "\n";
+    return kept;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Processes that a process has started.
+std::vector<pid_t> children_of(pid_t parent) {
+    std::vector<pid_t> children;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+        const std::string name = entry.path().filename().string();
+        if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+        const std::string stat = read_file(entry.path() / "stat");
+        const std::size_t end = stat.rfind(')');
+        int its_parent = 0;
+        if (end != std::string::npos && std::sscanf(stat.c_str() + end, ") %*c %d", &its_parent) == 1 &&
+            its_parent == parent)
+            children.push_back(static_cast<pid_t>(std::stol(name)));
+    }
+    std::sort(children.begin(), children.end());
+    return children;
+}
+
+class FailuresTest : public RanksTest {
+  protected:
+    FailuresTest() { write_feed("feed.safetensors", 3, 4); }
+
+    Outcome with(const std::string& variable, int ranks, const std::string& program, const std::string& more) const {
+        return shell(cat(variable, " ", started(ranks, program, "--feed feed.safetensors --quiet " + more)));
+    }
+
+    // Starts ranks, and does something to them while they run: act(pids of the ranks). The outcome of the run.
+    template <typename Act>
+    Outcome disturbed(int ranks, const std::string& program, const std::string& arguments, Act&& act) const {
+        std::filesystem::remove(path("launcher"));
+        Outcome outcome{};
+        std::thread run(
+            [&] { outcome = shell(cat(started(ranks, program, arguments), " & echo $! > launcher; wait $!")); });
+        std::vector<pid_t> pids;
+        for (int looks = 0; looks < 2000 && pids.size() < static_cast<std::size_t>(ranks); ++looks) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            const std::string launcher = read_file(path("launcher"));
+            if (launcher.ends_with('\n')) pids = children_of(static_cast<pid_t>(std::stol(launcher)));
+        }
+        EXPECT_EQ(pids.size(), static_cast<std::size_t>(ranks));
+        if (pids.size() == static_cast<std::size_t>(ranks)) act(pids);
+        run.join();
+        return outcome;
+    }
+};
+
+// ---- refused at start ----------------------------------------------------------------------------------------------
+
+TEST_F(FailuresTest, AnotherNumberOfRanksIsRefused) {
+    const Outcome outcome = with("", 3, "words_dp2", "");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err),
+              "error: words was generated for 2 ranks, and 3 are running\n"
+              "help: start it with mpirun -np 2 or srun -n 2; thunderc train makes a program for another number\n");
+    const Outcome alone = shell(PROGRAMS "/words_dp2 --feed feed.safetensors");
+    EXPECT_EQ(alone.status, 1);
+    EXPECT_EQ(alone.err,
+              "error: words was generated for 2 ranks, and 1 is running\n"
+              "help: start it with mpirun -np 2 or srun -n 2; thunderc train makes a program for another number\n");
+}
+
+TEST_F(FailuresTest, EnvironmentVariablesAloneStartNoRanksOfMpi) {
+    const Outcome outcome = shell("RANK=0 WORLD_SIZE=2 " PROGRAMS "/words_dp2 --feed feed.safetensors");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.err,
+              "error: WORLD_SIZE is 2, and MPI knows of one rank alone\n"
+              "help: MPI's ranks are started by mpirun -np 2 or srun -n 2; environment variables alone start programs "
+              "that were built with -DCOMM=nccl\n");
+}
+
+TEST_F(FailuresTest, AProgramOfOneRankIsNotStartedTwice) {
+    const Outcome outcome = run_ranks(2, "words_train", "--feed feed.safetensors --quiet");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.err.find("OMPI_COMM_WORLD_SIZE says that there are 2 ranks, and this program was built for one "
+                               "alone"),
+              std::string::npos)
+        << outcome.err;
+}
+
+TEST_F(FailuresTest, RanksThatDifferAreRefused) {
+    const auto two = [&](const std::string& first, const std::string& second) {
+        const std::string each = cat(" -np 1 ", PROGRAMS, "/");
+        return shell(cat(mpirun, each, first, " --quiet :", each, second, " --quiet"));
+    };
+    const std::string help = "help: all ranks start the same program with the same options, and see the same files\n";
+    const std::string flags = " --feed feed.safetensors ";
+    Outcome outcome = two("words_dp2 --lr 0.1" + flags, "words_dp2 --lr 0.25" + flags);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err), "error: rank 1 differs from rank 0 in --lr: 0.25, and not 0.1\n" + help);
+    outcome = two("words_dp2 --checkpoint here" + flags, "words_dp2" + flags);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err), "error: rank 1 differs from rank 0 in --checkpoint: nothing, and not here\n" + help);
+    outcome = two("words_dp2" + flags, "words_other_schedule" + flags);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 differs from rank 0 in its program: ")) << outcome.err;
+
+    std::filesystem::create_directory(path("other"));
+    write_feed("other/feed.safetensors", 2, 4);
+    outcome = two("words_dp2 --feed feed.safetensors", "words_dp2 --feed other/feed.safetensors");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 differs from rank 0 in the data that it sees: "))
+        << outcome.err;
+}
+
+TEST_F(FailuresTest, OneOfAllRanksTellsWhatIsWrong) {
+    Outcome outcome = run_ranks(2, "words_fsdp2", "--feed absent.safetensors --quiet");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err), "error: no such file: absent.safetensors\nhelp: check the name of the file\n");
+    outcome = with("", 2, "words_fsdp2", "--lr 1e30 --grad-clip 0 --steps 20");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err).find("error: the "), 0U) << outcome.err;
+    EXPECT_EQ(said(outcome.err).find("error: ", 1), std::string::npos) << outcome.err;
+}
+
+// ---- ranks that die, or hang ---------------------------------------------------------------------------------------
+
+TEST_F(FailuresTest, SurvivorsSayWhereTheyStoodAndTheCheckpointIsIntact) {
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome =
+        with("WORDS_DIES='1 in step 5'", 2, "words_fsdp2", "--steps 50 --checkpoint kept --checkpoint-every 2");
+    EXPECT_LT(seconds_since(start), 30);  // the bound that is promised
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_TRUE(
+        said(outcome.err)
+            .starts_with("rank 0: stands in all-gather of weights of the matrices, number 11 of stream gather, for "))
+        << outcome.err;
+    EXPECT_TRUE(said(outcome.err).ends_with(", in step 5\n")) << outcome.err;
+    expect_success(with("", 2, "words_fsdp2", "--steps 6 --checkpoint kept --resume"));
+}
+
+TEST_F(FailuresTest, EachOfFourSaysWhereItStood) {
+    const Outcome outcome = with("WORDS_DIES='2 in step 3'", 4, "words_hsdp2x2", "--steps 50");
+    EXPECT_NE(outcome.status, 0);
+    for (const char* rank : {"rank 0: stands in ", "rank 1: stands in ", "rank 3: stands in "})
+        EXPECT_NE(said(outcome.err).find(rank), std::string::npos) << rank << "\n" << outcome.err;
+}
+
+TEST_F(FailuresTest, ARankThatStandsStillIsNamed) {
+    const Outcome outcome = with("WORDS_STOPS='1 in step 3'", 2, "words_fsdp2", "--steps 50 --hang-timeout 3");
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 has given no sign of life for ")) << outcome.err;
+    EXPECT_NE(outcome.err.find("rank 0: stands in all-gather of weights of the matrices, number 7 of stream gather"),
+              std::string::npos)
+        << outcome.err;
+}
+
+TEST_F(FailuresTest, TheFirstRankIsMissedToo) {
+    const Outcome outcome = with("WORDS_STOPS='0 in step 3'", 2, "words_dp2", "--steps 50 --hang-timeout 3");
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_TRUE(said(outcome.err).starts_with("rank 1: error: rank 0 has given no sign of life for ")) << outcome.err;
+}
+
+TEST_F(FailuresTest, ARankThatLivesAndDoesNotGetOnIsNamed) {
+    const Outcome outcome = with("WORDS_HANGS='1 in step 3'", 2, "words_dp2", "--steps 50 --hang-timeout 3");
+    EXPECT_NE(outcome.status, 0);
+    const std::string text = said(outcome.err);
+    EXPECT_TRUE(text.starts_with("error: no rank got on for ")) << outcome.err;
+    EXPECT_NE(text.find(": rank 1 lags, it stands in no collective"), std::string::npos) << outcome.err;
+    EXPECT_NE(text.find("rank 0: stands in all-reduce of gradients, number 4 of stream reduce, for "),
+              std::string::npos)
+        << outcome.err;
+}
+
+TEST_F(FailuresTest, ASignalToOneRankEndsAllAfterTheSameStep) {
+    const Outcome outcome =
+        disturbed(2, "words_fsdp2", "--feed feed.safetensors --steps 1000000 --checkpoint kept --log run.jsonl --quiet",
+                  [&](const std::vector<pid_t>& pids) {
+                      for (int looks = 0; looks < 2000 && read_file(path("run.jsonl")).empty(); ++looks)
+                          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                      kill(pids[1], SIGTERM);
+                  });
+    EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
+    const auto steps = read_log("run.jsonl").size();
+    EXPECT_TRUE(
+        std::filesystem::exists(path(cat("kept/step-", digits("%08.0f", static_cast<double>(steps)), ".safetensors"))))
+        << steps;
+    expect_success(run("words_train", "--feed feed.safetensors --steps 0 --checkpoint kept --resume --quiet"));
+}
+
+// THUNDER_KILLS=50 does it more often.
+TEST_F(FailuresTest, AnyRankMayDieAtAnyMoment) {
+    const char* const wanted = std::getenv("THUNDER_KILLS");
+    const int kills = wanted == nullptr ? 4 : std::atoi(wanted);
+    std::mt19937 random(7);
+    for (int k = 0; k < kills; ++k) {
+        std::filesystem::remove_all(path("kept"));
+        const auto milliseconds = static_cast<int>(random() % 1500), victim = static_cast<int>(random() % 2);
+        const auto start = std::chrono::steady_clock::now();
+        const Outcome outcome =
+            disturbed(2, k % 2 == 0 ? "words_fsdp2" : "words_dp2",
+                      "--feed feed.safetensors --steps 1000000 --checkpoint kept --checkpoint-every 3 --keep 2 --quiet",
+                      [&](const std::vector<pid_t>& pids) {
+                          std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+                          kill(pids[static_cast<std::size_t>(victim)], SIGKILL);
+                      });
+        EXPECT_LT(seconds_since(start), 30) << milliseconds;  // the bound that is promised
+        EXPECT_NE(outcome.status, 0) << milliseconds;
+        const std::string go_on = "--feed feed.safetensors --steps 0 --checkpoint kept --quiet";
+        const auto kept = files();
+        const bool any = std::any_of(kept.begin(), kept.end(), [](const std::string& name) {
+            return name.starts_with("kept/step-") && name.ends_with(".safetensors");
+        });
+        if (any) expect_success(run("words_train", go_on + " --resume"));
+    }
+}
+
+// ---- looking on ----------------------------------------------------------------------------------------------------
+
+TEST_F(FailuresTest, ChaosChangesNoBit) {
+    for (const auto& [program, ranks] : {std::pair{"words_fsdp2", 2}, std::pair{"words_hsdp2x2", 4}}) {
+        const std::string flags = "--lr 0.05 --seed 3 --steps 4 --save ";
+        expect_success(with("", ranks, program, flags + "calm.safetensors"));
+        for (const int seed : {1, 2}) {
+            expect_success(with("", ranks, program, cat(flags, "wild.safetensors --chaos ", seed)));
+            EXPECT_EQ(read_file(path("wild.safetensors")), read_file(path("calm.safetensors"))) << program << seed;
+        }
+    }
+}
+
+TEST_F(FailuresTest, TheTimelineShowsWhatEachStreamOfEachRankDid) {
+    // Each collective takes 20 ms at least.
+    expect_success(with("THUNDER_SLOW_TRANSPORT=20000,0", 2, "words_fsdp2", "--steps 3 --timeline timeline.json"));
+    const auto trace = nlohmann::json::parse(read_file(path("timeline.json")));
+    std::map<std::pair<int, std::string>, int> seen;
+    std::map<std::pair<int, int>, std::string> streams;
+    for (const auto& event : trace["traceEvents"]) {
+        if (event["name"] == "thread_name") streams[{event["pid"], event["tid"]}] = event["args"]["name"];
+        if (event["ph"] != "X") continue;
+        ++seen[{event["pid"].get<int>(), event["name"]}];
+        const std::string name = event["name"];
+        if (name.starts_with("all-gather of weights")) {
+            EXPECT_GE(event["dur"].get<double>(), 20000);
+            EXPECT_EQ((streams[{event["pid"], event["tid"]}]), "gather");
+            EXPECT_EQ(event["args"]["bytes"], 96 * 4);  // the other rank's half of the matrices
+        }
+    }
+    for (const int rank : {0, 1}) {
+        EXPECT_EQ((streams[{rank, 0}]), "compute");
+        EXPECT_EQ((streams[{rank, 2}]), "reduce");
+        EXPECT_EQ((seen[{rank, "all-gather of weights of the matrices"}]), 3);
+        EXPECT_EQ((seen[{rank, "reduce-scatter of gradients of the vectors"}]), 3);
+        EXPECT_GE((seen[{rank, "waits"}]), 3);
+    }
+}
+
+}  // namespace
+}  // namespace thunder
