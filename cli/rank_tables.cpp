@@ -86,10 +86,11 @@ std::string rank_table(const RankEstimate& e, const Machine& machine) {
     out += fmt::format("| **all** | **{}** | | **{}** | | **{:.3f}** | **{:.3f}** | **{:.3f}** |\n", all.calls,
                        bytes_of(all.sent_bytes), 1e3 * all.alone, 1e3 * all.running, 1e3 * all.exposed);
     out += fmt::format(
-        "\ncompute {:.1f} ms; communication {:.1f} ms, of which {:.1f} ms are exposed; a step takes {:.1f} ms: {:.0f} "
-        "tokens/s, {:.1f}% MFU with masked pairs of attention counted\n",
+        "\ncompute {:.1f} ms; communication {:.1f} ms, of which {:.1f} ms are exposed; a step takes {:.1f} ms, and "
+        "would "
+        "take {:.1f} ms if nothing overlapped: {:.0f} tokens/s, {:.1f}% MFU with masked pairs of attention counted\n",
         1e3 * e.step.busy[0], 1e3 * e.step.communicating(), 1e3 * e.step.exposed(), 1e3 * e.step.seconds,
-        e.tokens_per_second(), 100 * e.share_of_peak());
+        1e3 * (e.step.busy[0] + all.alone), e.tokens_per_second(), 100 * e.share_of_peak());
     out += "what binds: " + binding_text(e.step, 8) + "\n";
     return out;
 }

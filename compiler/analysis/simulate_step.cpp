@@ -232,7 +232,9 @@ class Works {
         if (action.enabled) {
             const auto flag = scalars_.find(action.enabled->offset);
             check(flag != scalars_.end(), action.op->name + " has a flag that the host does not know");
-            if (flag->second == "first_micro_step" && !first_micro_step) return {};
+            // A reduction that begins a sum in the first micro-step adds to it in the others.
+            const bool begins = kind == Collective::reduce_scatter;
+            if (flag->second == "first_micro_step" && !first_micro_step && !begins) return {};
             if (flag->second == "last_micro_step" && !last_micro_step) return {};
         }
         return collective(action, *kind);
