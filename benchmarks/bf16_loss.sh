@@ -31,7 +31,7 @@ done
 # A point of a curve is the mean over the seeds and the last 50 steps.
 awk -F'[:,]' -v steps="$steps" '
     FNR == 1 { split(FILENAME, part, "/"); name = part[length(part)]; dtype = substr(name, 1, index(name, ".") - 1) }
-    { if (FNR > 0) { block = int(($2 + 49) / 50) * 50; sum[dtype, block] += $4; count[dtype, block]++ } }
+    { if (FNR > 0) { block = int($2 / 50) * 50 + 50; sum[dtype, block] += $4; count[dtype, block]++ } }
     END {
         print "| steps | loss, f32 | loss, bf16 | difference |\n|---:|---:|---:|---:|"
         for (b = 50; b <= steps; b += 50)

@@ -183,4 +183,10 @@ void clear_states(PlannedProgram& program) {
             if (name.starts_with(state)) program.set(name, Tensor(program.type(name)));
 }
 
+void make_shadows(PlannedProgram& program) {
+    constexpr std::string_view prefix = "shadow.";
+    for (const std::string& name : program.names())
+        if (name.starts_with(prefix)) program.set(name, program.get(name.substr(prefix.size())));
+}
+
 }  // namespace thunderc

@@ -96,5 +96,7 @@ void check_numbers(const PlannedProgram& program);  // the loss and the gradient
 void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& optimizer, std::int64_t step);
 // Sets every optimizer state to zero.
 void clear_states(PlannedProgram& program);
+// bf16 shadows of the parameters, as the trainer makes them before the first step; nothing where there are none.
+void make_shadows(PlannedProgram& program);
 
 }  // namespace thunderc

@@ -42,7 +42,8 @@ inline MicroBatch batch(const std::map<std::string, Tensor>& all, int step) {
 // Tensors and scalars by name, and functions that read and replace them.
 class ValuesProgram {
   public:
-    explicit ValuesProgram(Module composed) : module_(std::move(composed)) {
+    explicit ValuesProgram(Module composed, EvaluateOptions options = {})
+        : module_(std::move(composed)), options_(std::move(options)) {
         for (const Function& f : module_.functions)
             for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
                 const ArgInfo& info = f.argument_info[k];
@@ -73,7 +74,7 @@ class ValuesProgram {
             arguments.emplace_back();
             for (const std::string& name : f.argument_info[k].names) arguments.back().push_back(values_.at(name));
         }
-        const std::vector<Members> results = evaluate(module_, f, std::span<const Members>(arguments));
+        const std::vector<Members> results = evaluate(module_, f, std::span<const Members>(arguments), options_);
         for (std::size_t r = 0; r < results.size(); ++r) {
             // A result is named after the argument's value that it replaces, or after a scalar.
             std::vector<std::string> names = {f.result_names.at(r)};
@@ -120,6 +121,7 @@ class ValuesProgram {
 
   private:
     Module module_;
+    EvaluateOptions options_;
     std::map<std::string, Tensor> values_;
     std::map<std::string, std::string> aliases_;  // the other names of tied parameters
 };
