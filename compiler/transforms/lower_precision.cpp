@@ -1,6 +1,7 @@
 #include "compiler/transforms/lower_precision.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -507,6 +508,20 @@ Module ModuleLowering::run() {
     return out;
 }
 
+// Who asks for bf16 here and there, and has no step in bf16, thinks that there is one.
+void expect_nothing_of_bf16(const PrecisionOptions& options) {
+    std::vector<std::string> asked;
+    if (!options.master) asked.push_back("--master none");
+    if (options.gradient != high) asked.push_back(fmt::format("--grad-dtype {}", name_of(options.gradient)));
+    if (options.optimizer != high) asked.push_back(fmt::format("--optim-dtype {}", name_of(options.optimizer)));
+    if (asked.empty()) return;
+    Diagnostic d;
+    d.message = fmt::format("{} {} for a step in bf16, and this one is in f32", fmt::join(asked, " and "),
+                            asked.size() == 1 ? "is" : "are");
+    d.help = fmt::format("add --dtype bf16, or leave {} out", asked.size() == 1 ? "it" : "them");
+    throw UsageError(std::move(d));
+}
+
 }  // namespace
 
 DType stored_dtype(const Module& module) {
@@ -523,7 +538,10 @@ DType stored_dtype(const Module& module) {
 }
 
 Module lower_precision(Module module, const PrecisionOptions& options, Report& report) {
-    if (options.compute == DType::f32) return module;
+    if (options.compute == DType::f32) {
+        expect_nothing_of_bf16(options);
+        return module;
+    }
     check(module.find("forward_backward") != nullptr && module.find("update") != nullptr,
           "lower_precision needs the functions of a training step");
     return ModuleLowering(module, options, report).run();

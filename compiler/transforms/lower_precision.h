@@ -1,6 +1,7 @@
 // lower_precision: a training step in bf16, with f32 where bf16 would lose what counts.
 //
-// Requires the three functions that compose_step leaves, in f32; does nothing where the compute type is f32. What
+// Requires the three functions that compose_step leaves, in f32; does nothing where the compute type is f32, but fail
+// where the other options ask for bf16. What
 // becomes of an op is a field of its definition (OpDef::precision):
 //
 //   products  read and give bf16 and add up in f32: linear layers, attention, embedding tables. Gradients of

@@ -177,6 +177,17 @@ TEST_F(Errors, OfLosses) {
                    "out, or export the model without its loss");
 }
 
+TEST_F(Errors, OfPrecision) {
+    const std::string train = "train fixtures/llama2/noopt.logits.onnx -o out ";
+    expect_failure(
+        train + "--master none",
+        "--master none is for a step in bf16, and this one is in f32\nhelp: add --dtype bf16, or leave it out", 2);
+    expect_failure(train + "--grad-dtype bf16 --optim-dtype bf16",
+                   "--grad-dtype bf16 and --optim-dtype bf16 are for a step in bf16, and this one is in f32\nhelp: add "
+                   "--dtype bf16, or leave them out",
+                   2);
+}
+
 TEST_F(Errors, OfChosenParameters) {
     const std::string train = "train fixtures/llama2/dynamo.logits.onnx -o out ";
     expect_failure(train + "--freeze no_such",
