@@ -16,7 +16,7 @@ import json, sys
 with open(sys.argv[1]) as f:
     r = json.load(f)
 parts = {p["part"]: p["good"] for p in r["parts"]}
-for part in ("parity-mlp-f32", "parity-llama2-f32", "tiny-llama, ours"):
+for part in ("parity-mlp-f32", "parity-llama2-f32", "parity-mlp-bf16", "parity-llama2-bf16", "tiny-llama, ours"):
     assert parts.get(part), (part, parts)
 (row,) = [row for row in r["table"] if row["by"] == "ours"]
 assert row["tokens_per_second"] > 0 and row["peak_bytes"] > 1e6 and "mfu" not in row, row
