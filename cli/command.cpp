@@ -380,7 +380,8 @@ Module compile_twin(const ModelOptions& options, Module module, const std::strin
     CompileOptions naive = options.compile;
     naive.executors = {"reference"};
     naive.mesh = {};
-    naive.dtype = "f32";  // what the program rounds, the twin does not
+    // what the program rounds, the twin does not
+    naive.dtype = naive.master = naive.grad_dtype = naive.optim_dtype = "f32";
     // A loop's way back is checked against that of calls in a row, as long as somebody could read these.
     constexpr std::int64_t most_in_a_row = 8;
     naive.roll = naive.roll && layers > most_in_a_row;
