@@ -17,6 +17,8 @@ namespace thunder {
 
 class Device;
 class Stream;
+struct Options;
+struct ProgramSpec;
 
 // What the command line says of how ranks work together.
 struct WatchOptions {
@@ -52,6 +54,8 @@ class Communicator {
     virtual std::vector<std::unique_ptr<Stream>> make_streams(Device& device, const Mesh& mesh,
                                                               std::span<const std::string_view> names) = 0;
 
+    // Fails where ranks run different programs, or with different options or data.
+    virtual void check_agreement(const ProgramSpec& program, const Options& options) = 0;
     // From here on it is seen to that no rank waits for ever for one that does not come. Behind make_streams.
     virtual void watch(const WatchOptions& options) = 0;
     // This rank is in that step, and has got on.

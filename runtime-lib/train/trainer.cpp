@@ -344,11 +344,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.world.check_mesh();
-    if (!s.world.is_alone()) {
-        std::vector<std::pair<std::string, std::string>> facts;
-        s.world.together([&] { facts = facts_of(program, s.options); });
-        s.world.agree_on(facts);
-    }
+    s.communicator->check_agreement(program, s.options);
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "checkpoint/checkpoint.h"
 #include "program/transfer.h"
-#include "support/file.h"
-#include "support/philox.h"
 #include "support/text.h"
 
 namespace thunder {
@@ -72,37 +69,6 @@ void World::end_together(const std::optional<Error>& failure) const {
     fail_quietly(static_cast<int>(*first));
 }
 
-void World::agree_on(std::span<const std::pair<std::string, std::string>> facts) const {
-    if (is_alone()) return;
-    std::string text;
-    for (const auto& [name, value] : facts) text += cat(name, "\n", value, "\n");
-    const std::uint64_t hash[2] = {hash_text(text), text.size()};
-    std::vector<std::uint64_t> hashes(2 * static_cast<std::size_t>(communicator_.world()));
-    communicator_.all_gather(std::as_bytes(std::span(hash)), std::as_writable_bytes(std::span(hashes)),
-                             "the fingerprint");
-    for (int other = 1; other < communicator_.world(); ++other) {
-        const auto at = 2 * static_cast<std::size_t>(other);
-        if (hashes[at] == hashes[0] && hashes[at + 1] == hashes[1]) continue;
-        // Of the first that differs, rank 0 gets it all, to say what.
-        if (rank_ == other) communicator_.send(std::as_bytes(std::span(text)), 0, "the fingerprint");
-        if (!is_first()) fail_quietly(1);
-        std::string theirs(hashes[at + 1], '\0');
-        communicator_.receive(std::as_writable_bytes(std::span(theirs)), other, "the fingerprint");
-        for (const auto& [name, value] : facts) {
-            const std::size_t end = theirs.find('\n'), next = theirs.find('\n', end + 1);
-            if (end == std::string::npos || next == std::string::npos) break;
-            const std::string their_name = theirs.substr(0, end), their_value = theirs.substr(end + 1, next - end - 1);
-            theirs.erase(0, next + 1);
-            if (their_name == name && their_value == value) continue;
-            const auto shown = [](const std::string& v) { return v.empty() ? std::string("nothing") : v; };
-            fail(cat("rank ", other, " differs from rank 0 in ", name, ": ", shown(their_value), ", and not ",
-                     shown(value)),
-                 "all ranks start the same program with the same options, and see the same files");
-        }
-        fail(cat("rank ", other, " runs another program than rank 0"), "let all ranks start the same file");
-    }
-}
-
 // ---- files ---------------------------------------------------------------------------------------------------------
 
 void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const {
@@ -148,81 +114,6 @@ void World::load(const SafetensorsFile& file, const StoredTensor& stored, const 
     const DType dtype = tensor.as.dtype;
     load_elements(file, stored, dtype, static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count),
                   tensor.arena + static_cast<std::size_t>(piece.at) * size_of(dtype), stream);
-}
-
-// ---- what ranks have in common -------------------------------------------------------------------------------------
-
-namespace {
-
-std::string hex(std::uint64_t number) {
-    constexpr char figures[] = "0123456789abcdef";
-    std::string text(16, '0');
-    for (std::size_t i = text.size(); i-- > 0; number /= 16) text[i] = figures[number % 16];
-    return text;
-}
-
-// The file's length, and a hash of it as far as 64 pages tell.
-std::string sample_of(const std::string& path) {
-    const MappedFile file(path);
-    const std::span<const std::byte> bytes = file.bytes();
-    constexpr std::size_t page = 4096, pages = 64;
-    std::uint64_t hash = 0;
-    for (std::size_t i = 0; i < pages; ++i) {
-        const std::size_t begin = bytes.size() <= page ? 0 : (bytes.size() - page) / (pages - 1) * i;
-        const auto part = bytes.subspan(begin, std::min(page, bytes.size() - begin));
-        hash = 31 * hash + hash_text({reinterpret_cast<const char*>(part.data()), part.size()});
-        if (bytes.size() <= page) break;
-    }
-    return cat(bytes.size(), " bytes, ", hex(hash));
-}
-
-std::string sample_of_all(const std::string& path) {
-    if (path.empty()) return "";
-    if (!is_folder(path)) return sample_of(path);
-    std::string all;
-    const std::vector<std::string> names = names_in(path);
-    for (const std::string& name : names)
-        if (const std::string inner = join_path(path, name); is_file(inner)) all += cat(name, sample_of(inner));
-    return cat(names.size(), " files, ", hex(hash_text(all)));
-}
-
-}  // namespace
-
-std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& program, const Options& o) {
-    std::string layout = cat(program.name, " ", hex(program_identity(program)), " ", program.schedule, " ",
-                             program.mesh.replicas, "x", program.mesh.shards, " ", program.batch);
-    for (const std::size_t bytes : program.arena_bytes) layout += cat(" ", bytes);
-    for (const UnitSpec& unit : program.units) layout += cat(" ", unit.name, " ", unit.elements, " ", unit.offset);
-    std::string map;
-    for (const auto& [input, role] : o.map) map += cat(input, "=", role, " ");
-    const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
-    const auto yes = [](bool given) { return std::string(given ? "given" : ""); };
-    return {{"its program", hex(hash_text(layout))},
-            {"the data that it sees", cat(sample_of_all(o.data), sample_of_all(o.feed))},
-            {"--map", map},
-            {"--init", o.init},
-            {"--init-missing", yes(o.init_missing_random)},
-            {"--init-std", cat(o.init_std)},
-            {"--seed", cat(o.seed)},
-            {"--steps", cat(o.steps)},
-            {"--lr", cat(o.lr)},
-            {"--min-lr", cat(o.min_lr)},
-            {"--warmup", cat(o.warmup)},
-            {"--schedule", schedules[static_cast<std::size_t>(o.schedule)]},
-            {"--weight-decay", cat(o.weight_decay)},
-            {"--decay", o.decay == Decay::all ? "all" : "matrices"},
-            {"--beta1", cat(o.beta1)},
-            {"--beta2", cat(o.beta2)},
-            {"--eps", cat(o.eps)},
-            {"--momentum", cat(o.momentum)},
-            {"--grad-clip", cat(o.grad_clip)},
-            {"--grad-accum", cat(o.grad_accum)},
-            {"--checkpoint", o.checkpoint},
-            {"--checkpoint-every", cat(o.checkpoint_every)},
-            {"--resume", yes(o.resume)},
-            {"--dump-gradients", yes(!o.dump_gradients.empty())},
-            {"--save", yes(!o.save.empty())},
-            {"--timeline", yes(!o.timeline.empty())}};
 }
 
 }  // namespace thunder

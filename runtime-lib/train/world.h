@@ -48,9 +48,6 @@ class World {
 
     // Fails where the program was generated for another number of ranks.
     void check_mesh() const;
-    // Fails where a rank has another value than rank 0 of something, with what it is: "--lr", "0.1".
-    void agree_on(std::span<const std::pair<std::string, std::string>> facts) const;
-
     // What all ranks found alike: one tells of it.
     [[noreturn]] void fail_as_one(const std::string& message, const std::string& help) const;
     // Runs the body, which fails on all ranks where it does on some: one of these tells of it.
@@ -81,8 +78,5 @@ class World {
     Communicator& communicator_;
     int rank_;
 };
-
-// What ranks must have in common: the program, flags, data.
-std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& program, const Options& options);
 
 }  // namespace thunder

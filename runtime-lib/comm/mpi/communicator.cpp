@@ -12,6 +12,7 @@
 
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
+#include "comm/ranks/agreement.h"
 #include "comm/ranks/stream_thread.h"
 #include "comm/ranks/watch.h"
 #include "support/error.h"
@@ -179,6 +180,10 @@ class Mpi : public Communicator {
             add_channel(mesh, lane, streams.back().get());
         }
         return streams;
+    }
+
+    void check_agreement(const ProgramSpec& program, const Options& options) override {
+        if (world_ > 1) thunder::check_agreement(*this, program, options);
     }
 
     void watch(const WatchOptions& options) override {

@@ -1,0 +1,14 @@
+// What ranks must have in common.
+#pragma once
+
+#include "comm/communicator.h"
+#include "train/options.h"
+#include "train/program.h"
+
+namespace thunder {
+
+// Fails where a rank runs another program, has other options or sees other data than rank 0, with what differs; rank 0
+// tells. On all ranks.
+void check_agreement(Communicator& communicator, const ProgramSpec& program, const Options& options);
+
+}  // namespace thunder
