@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/block_calls.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -47,16 +48,16 @@ bool is_gradient_flag(const CallField& field) {
 
 std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body,
                                            std::map<Value, std::string>& expressions) {
-    const Op* loop = layout.loop_of(body.name);
-    const Function* caller = layout.caller_of(body.name);
+    using Role = BlockCall::Role;
+    const BlockCall call = block_call(layout.module(), body.name);
     const std::vector<std::string>& names = layout.names(body);
-    const std::size_t carried =
-        loop == nullptr ? body.results.size() : static_cast<std::size_t>(loop->attributes.integer("carried"));
-    const std::size_t carried_in = loop == nullptr ? 0 : carried;
-    const std::size_t per_layer = loop == nullptr ? 0 : static_cast<std::size_t>(loop->attributes.integer("per_layer"));
+    std::vector<BlockCall::Outside> arguments, results;
+    for (std::size_t k = 0; k < body.arguments.size(); ++k) arguments.push_back(call.argument(k));
+    for (std::size_t r = 0; r < body.results.size(); ++r) results.push_back(call.result(r));
     std::vector<BodyParameter> out;
     if (uses_constants(body)) out.push_back({BodyParameter::Kind::arenas, "const Arenas& arenas", 0, nullptr});
-    for (std::size_t r = 0; r < carried; ++r) {
+    for (std::size_t r = 0; r < results.size(); ++r) {
+        if (results[r].role != Role::carried) continue;
         Value v = body.results[r];
         out.push_back({BodyParameter::Kind::carried_out,
                        fmt::format("{}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
@@ -64,7 +65,8 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
                        r, nullptr});
         expressions[v] = names[v.index];
     }
-    for (std::size_t k = 0; k < carried_in; ++k) {
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
+        if (arguments[k].role != Role::carried) continue;
         Value v = body.arguments[k];
         const std::string shape = layout.symbols().shape(body, v);
         // All layers write the slots of a value that goes through the loop, also where none reads them.
@@ -75,34 +77,34 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         expressions[v] = names[v.index];
     }
     std::vector<const LayerStruct*> structs;
-    auto field = [&](Value inner, Value outer) {
-        const Placement& place = caller->info(outer).placement;
+    auto field = [&](Value inner, const BlockCall::Outside& outer) {
+        const Placement& place = outer.function->info(outer.value).placement;
         const LayerStruct* s = layout.struct_of(place);
         if (s == nullptr) return false;
         if (expressions.contains(inner)) return true;  // a block's input that is kept for the way back: its parameter
         if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
-        expressions[inner] = s->variable + "." + s->find(place.offset, place.layer_stride)->name;
+        expressions[inner] = s->variable + "." + s->find(place)->name;
         return true;
     };
     std::vector<BodyParameter> families;
-    for (std::size_t k = carried_in; k < carried_in + per_layer; ++k) {
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
         Value v = body.arguments[k];
-        if (field(v, loop->operands[k])) continue;
+        if (arguments[k].role != Role::layer || field(v, arguments[k])) continue;
         families.push_back({BodyParameter::Kind::family,
                             fmt::format("const {}* {}", cpp_type(body.type(v).dtype), names[v.index]), k, nullptr});
         expressions[v] = names[v.index];
     }
-    if (loop != nullptr)
-        for (std::size_t r = carried; r < body.results.size(); ++r) {
-            const bool known = field(body.results[r], loop->results[r]);
-            check(known, fmt::format("@{}: result {} is in no struct", body.name, r));
-        }
+    for (std::size_t r = 0; r < results.size(); ++r) {
+        if (results[r].role != Role::layer) continue;
+        const bool known = field(body.results[r], results[r]);
+        check(known, fmt::format("@{}: result {} is in no struct", body.name, r));
+    }
     for (const LayerStruct* s : structs)
         out.push_back({BodyParameter::Kind::structure, fmt::format("const {}& {}", s->name, s->variable), 0, s});
     out.insert(out.end(), families.begin(), families.end());
-    for (std::size_t k = carried_in + per_layer; k < body.arguments.size(); ++k) {
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
         Value v = body.arguments[k];
-        if (!is_named(body, v)) continue;
+        if (arguments[k].role != Role::shared || !is_named(body, v)) continue;
         out.push_back({BodyParameter::Kind::shared,
                        fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
                                    layout.symbols().shape(body, v)),

@@ -7,8 +7,11 @@
 #include <cstdlib>
 #include <set>
 
+#include "codegen/block_calls.h"
 #include "codegen/body_parameters.h"
 #include "codegen/call_formula.h"
+#include "codegen/communication.h"
+#include "codegen/function_frame.h"
 #include "codegen/statements.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
@@ -19,25 +22,6 @@ namespace thunderc {
 namespace {
 
 using Arena = Placement::Arena;
-
-const char* arenas_of(bool entry) {
-    return entry ? "arenas_" : "arenas";
-}
-
-std::string arena_of(bool entry, Arena arena) {
-    return fmt::format("{}.{}", arenas_of(entry), name_of(arena));
-}
-
-// The piece of scratch memory that a called body works in.
-std::string scratch_of(bool entry, const Op& op) {
-    const char* callee = op.name == "repeat" ? "body" : "callee";
-    return fmt::format("{} + offset::{}_scratch", entry ? "arenas_.scratch" : "scratch",
-                       identifier(op.attributes.string(callee)));
-}
-
-std::string at_arena(DType dtype, const std::string& base, const std::string& offset) {
-    return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
-}
 
 const char* title_of(Arena arena, bool entry, bool trains) {
     switch (arena) {
@@ -68,14 +52,21 @@ std::string leaf_scope(const Function& f, const std::string& scope) {
 
 }  // namespace
 
-// What a function's values are called where its statements stand.
-struct FunctionPrinter::Frame {
-    const Function& f;
-    const std::vector<std::string>& names;
-    bool entry = false;
-    std::map<Value, std::string> expressions;  // of values that are no local pointer: "saved.qkv"
-    std::vector<std::string> parameters;       // of a body, in the order of its signature
-};
+const char* arenas_name(bool entry) {
+    return entry ? "arenas_" : "arenas";
+}
+
+std::string arena_text(bool entry, Arena arena) {
+    return fmt::format("{}.{}", arenas_name(entry), name_of(arena));
+}
+
+std::string scratch_text(bool entry, const Function& block) {
+    return fmt::format("{} + offset::{}_scratch", entry ? "arenas_.scratch" : "scratch", identifier(block.name));
+}
+
+std::string at_arena(DType dtype, const std::string& base, const std::string& offset) {
+    return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
+}
 
 std::string FunctionPrinter::signature(const Function& body) const {
     std::map<Value, std::string> expressions;
@@ -86,7 +77,7 @@ std::string FunctionPrinter::signature(const Function& body) const {
 }
 
 void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
-    Frame frame{body, layout_.names(body), false, {}, {}};
+    Frame frame{body, layout_.names(body), false, {}, nullptr, nullptr};
     body_parameters(layout_, body, frame.expressions);
     std::string where =
         body.scope.empty() ? ""
@@ -100,7 +91,7 @@ void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
 }
 
 void FunctionPrinter::print_entry(SourceText& out, const Function& entry) const {
-    Frame frame{entry, layout_.names(entry), true, {}, {}};
+    Frame frame{entry, layout_.names(entry), true, {}, nullptr, nullptr};
     locals(out, frame);
     statements(out, frame);
 }
@@ -164,7 +155,8 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
         }
         last = p.arena;
         const std::string& name = frame.names[local.value.index];
-        const std::string base = frame.entry || p.arena != Arena::scratch ? arena_of(frame.entry, p.arena) : "scratch";
+        const std::string base =
+            frame.entry || p.arena != Arena::scratch ? arena_text(frame.entry, p.arena) : "scratch";
         std::string where = at_arena(f.type(local.value).dtype, base, "offset::" + name);
         if (local.view) {
             const std::int64_t delta = (p.offset - f.info(p.view_of).placement.offset) /
@@ -182,7 +174,7 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
 }
 
 void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
-    Frame frame{function, layout_.names(function), !function.argument_info.empty(), {}, {}};
+    Frame frame{function, layout_.names(function), !function.argument_info.empty(), {}, nullptr, nullptr};
     if (!frame.entry) body_parameters(layout_, function, frame.expressions);
     std::vector<std::string> lines;
     for (const Local& local : local_tensors(frame))
@@ -190,14 +182,27 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
             lines.push_back(fmt::format("inline constexpr std::int64_t {} = {};", frame.names[local.value.index],
                                         function.info(local.value).placement.offset));
     std::set<std::string> pieces;
-    for (const Op& op : function.ops) {
-        if (op.name != "repeat" && op.name != "call") continue;
-        const bool is_loop = op.name == "repeat";
-        const Function& body = *layout_.module().find(op.attributes.string(is_loop ? "body" : "callee"));
-        if (body.scratch_bytes > 0 && pieces.insert(body.name).second)
+    auto scratch = [&](const Op& op, const Function& block, std::int64_t base) {
+        if (block.scratch_bytes > 0 && pieces.insert(block.name).second)
             lines.push_back(fmt::format("inline constexpr std::int64_t {}_scratch = {};  // {} bytes",
-                                        identifier(body.name), op.attributes.integer("scratch"), body.scratch_bytes));
-        if (!is_loop) continue;
+                                        identifier(block.name), base + op.attributes.integer("scratch"),
+                                        block.scratch_bytes));
+    };
+    for (const Op& op : function.ops) {
+        if (is_collective(op)) collective_offsets(lines, function, nullptr, op);
+        if (op.name == "call") scratch(op, *layout_.module().find(op.attributes.string("callee")), 0);
+        if (op.name != "repeat") continue;
+        const Function& body = *layout_.module().find(op.attributes.string("body"));
+        if (body.kind == "loop") {
+            for (const Op& inner : body.ops) {
+                if (is_collective(inner)) collective_offsets(lines, body, &op, inner);
+                if (inner.name == "call")
+                    scratch(inner, *layout_.module().find(inner.attributes.string("callee")),
+                            op.attributes.integer("scratch", 0));
+            }
+        } else {
+            scratch(op, body, 0);
+        }
         for (std::size_t k = 0; k < static_cast<std::size_t>(op.attributes.integer("carried")); ++k) {
             const CarrySlots slots = carry_slots(op, k);
             const std::string name = slot_name(frame, op, k);
@@ -234,10 +239,10 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
     if (p.arena == Arena::scalars) {
         for (std::size_t k = 0; k < frame.f.arguments.size(); ++k)
             if (frame.f.arguments[k] == v && k < frame.f.argument_info.size())
-                return fmt::format("&{}.scalars->", arenas_of(frame.entry)) + frame.f.argument_info[k].names.front();
+                return fmt::format("&{}.scalars->", arenas_name(frame.entry)) + frame.f.argument_info[k].names.front();
         for (const char* name : {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"})
             if (step_scalar_offset(name) == p.offset)
-                return fmt::format("&{}.scalars->{}", arenas_of(frame.entry), name);
+                return fmt::format("&{}.scalars->{}", arenas_name(frame.entry), name);
     }
     if (p.arena == Arena::caller && p.view_of) {
         std::string base = expression(frame, p.view_of);
@@ -250,7 +255,7 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
 
 std::string FunctionPrinter::member_expression(const Frame& frame, Value family, const std::string& index) const {
     const Placement& p = frame.f.info(family).placement;
-    return at_arena(frame.f.type(family).dtype, arena_of(frame.entry, p.arena),
+    return at_arena(frame.f.type(family).dtype, arena_text(frame.entry, p.arena),
                     fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
 }
 
@@ -261,12 +266,22 @@ void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op,
 }
 
 void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
-    for (const Op& op : frame.f.ops) statement(out, frame, op);
+    std::vector<const Op*> between;  // two calls: what ranks say to each other there
+    for (const Op& op : frame.f.ops) {
+        if (is_communication(op)) {
+            between.push_back(&op);
+            continue;
+        }
+        if (statement_count(frame.f, op) == 0) continue;
+        communication(out, frame, between);
+        between.clear();
+        statement(out, frame, op);
+    }
+    communication(out, frame, between);
 }
 
 void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
     const OpDef& def = op_def(op.name);
-    if (statement_count(frame.f, op) == 0) return;
     if (op.name == "repeat") return loop(out, frame, op);
     if (op.name == "call") return single_call(out, frame, op);
     if (op.name == "fused") return kernel_call(out, frame, op);
@@ -296,7 +311,7 @@ std::string whole_arena_expression(const CallField& field, bool mixed) {
             const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
             const std::string bytes =
                 mixed ? fmt::format("PARAMETER_ELEMENTS * {}", size_of(field.dtype)) : "PARAMETER_BYTES";
-            return at_arena(field.dtype, arena_of(true, field.arena), field.index == 0 ? "0" : states + bytes);
+            return at_arena(field.dtype, arena_text(true, field.arena), field.index == 0 ? "0" : states + bytes);
         }
         case CallField::Kind::elements:
             return mixed ? "PARAMETER_ELEMENTS" : "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))";
@@ -377,87 +392,6 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
         for (const std::string& equation : formula.lines) out.comment((scope.empty() ? "" : "  ") + equation);
     }
     out.line(fmt::format("{}({}stream);", kernel.name, arguments));
-}
-
-void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op& op) const {
-    const Function& body = *layout_.module().find(op.attributes.string("callee"));
-    std::map<Value, std::string> expressions;
-    std::string arguments;
-    for (const BodyParameter& p : body_parameters(layout_, body, expressions)) {
-        std::string text;
-        switch (p.kind) {
-            case BodyParameter::Kind::arenas: text = arenas_of(frame.entry); break;
-            case BodyParameter::Kind::carried_out: text = expression(frame, op.results[p.index]); break;
-            case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
-            case BodyParameter::Kind::scratch: text = scratch_of(frame.entry, op); break;
-            case BodyParameter::Kind::gradient: text = "gradient"; break;
-            case BodyParameter::Kind::stream: text = "stream"; break;
-            default: throw InternalError("a called function has the parameters of a loop's body");
-        }
-        arguments += (arguments.empty() ? "" : ", ") + text;
-    }
-    comment(out, frame, op, "");
-    out.line(fmt::format("{}({});", identifier(body.name), arguments));
-}
-
-void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) const {
-    const Function& body = *layout_.module().find(op.attributes.string("body"));
-    const std::int64_t n = op.attributes.integer("n");
-    const bool reverse = op.attributes.boolean("reverse", false);
-    const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-    std::map<Value, std::string> expressions;
-    const std::vector<BodyParameter> parameters = body_parameters(layout_, body, expressions);
-    const std::vector<std::string>& names = layout_.names(body);
-
-    const std::string layers = layout_.symbols().value("L") == n ? "L" : std::to_string(n);
-    out.blank();
-    // Where the values that go from layer to layer lie.
-    std::vector<std::string> slot_names;
-    for (std::size_t k = 0; k < carried; ++k) {
-        const CarrySlots slots = carry_slots(op, k);
-        const Type& type = body.type(body.arguments[k]);
-        slot_names.push_back(slot_name(frame, op, k));
-        const std::string& name = slot_names.back();
-        const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
-        // What enters the loop is where the first layer reads, what leaves it where the last one wrote.
-        out.comment(fmt::format("{} {}, {}: slot 0 is {}, slot {} {}", names[body.arguments[k].index],
-                                layout_.symbols().shape(body, body.arguments[k]),
-                                slots.period > 0 ? "in two slots by turns" : "one slot more than layers",
-                                expression(frame, op.operands[k]), layers, expression(frame, op.results[k])));
-        out.open(fmt::format("const auto {} = [this](std::int64_t slot) {{", name));
-        out.line(
-            fmt::format("return {};", at_arena(type.dtype, arena_of(frame.entry, slots.arena),
-                                               fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
-        out.close("};");
-    }
-    if (reverse)
-        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
-    else
-        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", layers));
-    // Iteration i reads slot i and writes slot i + 1; going backwards, iteration i is layer n - 1 - i.
-    const std::string in_slot = reverse ? fmt::format("{} - 1 - layer", layers) : "layer";
-    const std::string out_slot = reverse ? fmt::format("{} - layer", layers) : "layer + 1";
-    std::string arguments;
-    for (const BodyParameter& p : parameters) {
-        std::string text;
-        switch (p.kind) {
-            case BodyParameter::Kind::arenas: text = arenas_of(frame.entry); break;
-            case BodyParameter::Kind::carried_out: text = fmt::format("{}({})", slot_names[p.index], out_slot); break;
-            case BodyParameter::Kind::carried_in: text = fmt::format("{}({})", slot_names[p.index], in_slot); break;
-            case BodyParameter::Kind::structure:
-                text = fmt::format("{}({}, layer)", p.structure->function, arenas_of(frame.entry));
-                break;
-            case BodyParameter::Kind::family: text = member_expression(frame, op.operands[p.index], "layer"); break;
-            case BodyParameter::Kind::shared: text = expression(frame, op.operands[p.index]); break;
-            case BodyParameter::Kind::scratch: text = scratch_of(frame.entry, op); break;
-            case BodyParameter::Kind::gradient: text = "gradient"; break;
-            case BodyParameter::Kind::stream: text = "stream"; break;
-        }
-        arguments += (arguments.empty() ? "" : ", ") + text;
-    }
-    out.line(fmt::format("{}({});", identifier(body.name), arguments));
-    out.close();
-    out.blank();
 }
 
 }  // namespace thunderc

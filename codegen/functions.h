@@ -1,7 +1,9 @@
 // Prints the functions of a planned module: the bodies of loops for blocks.cpp, the entries for model.cpp.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +41,20 @@ class FunctionPrinter {
     void statements(SourceText& out, const Frame& frame) const;
     void statement(SourceText& out, const Frame& frame, const Op& op) const;
     void loop(SourceText& out, const Frame& frame, const Op& op) const;
+    std::vector<std::string> slots(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string layers_text(const Op& loop) const;
+    std::string layer_tensor(const Frame& frame, Value family, const std::string& layer) const;
     void single_call(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string block_arguments(const Frame& frame, const Function& block, const std::vector<std::string>& arguments,
+                                const std::vector<std::string>& results) const;
+    // What ranks say to each other between two calls.
+    void communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const;
+    void communication(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string condition(const Frame& frame, const Op& op) const;
+    std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
+    void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
+                            const Op& op) const;
+    void all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
     void menu_call(SourceText& out, const Frame& frame, const Op& op) const;
     void kernel_call(SourceText& out, const Frame& frame, const Op& op) const;
     std::string expression(const Frame& frame, Value v) const;

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <set>
 
+#include "codegen/block_calls.h"
 #include "codegen/text.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -94,13 +95,14 @@ std::string camel_case(const std::string& snake) {
     return out;
 }
 
-const LayerField* LayerStruct::find(std::int64_t offset, std::int64_t stride) const {
+const LayerField* LayerStruct::find(const Placement& place) const {
+    if (place.arena != arena) return nullptr;
     for (const LayerField& field : fields)
-        if (field.offset == offset && field.stride == stride) return &field;
+        if (field.offset == place.offset && field.stride == place.layer_stride) return &field;
     return nullptr;
 }
 
-ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(module) {
+ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(module), communication_(module) {
     find_structs();
 }
 
@@ -115,22 +117,6 @@ bool ProgramLayout::mixed_precision() const {
     return false;
 }
 
-const Op* ProgramLayout::loop_of(const std::string& function) const {
-    for (const Function& f : module_->functions)
-        for (const Op& op : f.ops)
-            if (op.name == "repeat" && op.attributes.string("body") == function) return &op;
-    return nullptr;
-}
-
-const Function* ProgramLayout::caller_of(const std::string& function) const {
-    for (const Function& f : module_->functions)
-        for (const Op& op : f.ops)
-            if ((op.name == "repeat" && op.attributes.string("body") == function) ||
-                (op.name == "call" && op.attributes.string("callee") == function))
-                return &f;
-    return nullptr;
-}
-
 std::string ProgramLayout::layer_name(const Function& body) const {
     std::string name = body.name;
     for (const char* suffix : {"_forward", "_backward"})
@@ -140,7 +126,7 @@ std::string ProgramLayout::layer_name(const Function& body) const {
 
 const LayerStruct* ProgramLayout::struct_of(const Placement& place) const {
     for (const LayerStruct& s : structs_)
-        if (s.arena == place.arena && s.find(place.offset, place.layer_stride) != nullptr) return &s;
+        if (s.find(place) != nullptr) return &s;
     return nullptr;
 }
 
@@ -153,7 +139,13 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
                     "copy", "fill_zero", "range"});
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
+    // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.
+    if (communication_.any() && (function.kind == "loop" || !function.argument_info.empty())) {
+        used.add({"micro_step", "layers", "sent"});
+        for (const Communication::StreamName& s : communication_.streams()) used.add(s.name);
+    }
     for (const Function& f : module_->functions) {
+        if (f.kind == "loop") continue;  // printed where it is called
         used.add(identifier(f.name));
         for (const Op& op : f.ops)
             if (const OpDef& def = op_def(op.name); def.call) used.add(def.call(op, f).function);
@@ -213,10 +205,12 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
 void ProgramLayout::find_structs() {
     for (const Function& f : module_->functions)
         for (const Op& op : f.ops)
-            if (op.name == "repeat") add_struct(f, op, *module_->find(op.attributes.string("body")));
+            if (op.name == "repeat") add_struct(f, op);
 }
 
-void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Function& body) {
+void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
+    const Function& body = *module_->find(loop.attributes.string("body"));
+    const Function& block = block_of(*module_, body);
     const auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
     const auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
     const std::int64_t n = loop.attributes.integer("n");
@@ -243,13 +237,13 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop, const Fun
                 break;
             default: return;
         }
-        const std::string layer = layer_name(body);
+        const std::string layer = layer_name(block);
         const std::string function = layer + "_" + suffix;
         LayerStruct* target = nullptr;
         for (LayerStruct& s : structs_)
             if (s.function == function && s.arena == place.arena && s.layers == n) target = &s;
         if (target == nullptr) {
-            structs_.push_back({camel_case(function), function, variable, place.arena, n, body.scope, {}});
+            structs_.push_back({camel_case(function), function, variable, place.arena, n, block.scope, {}});
             target = &structs_.back();
         }
         UsedNames used;

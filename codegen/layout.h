@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/communication.h"
 #include "codegen/symbols.h"
 #include "compiler/ir/module.h"
 
@@ -32,7 +33,7 @@ struct LayerStruct {
     std::string scope;  // "model.layers.{0..31}"
     std::vector<LayerField> fields;
 
-    const LayerField* find(std::int64_t offset, std::int64_t stride) const;
+    const LayerField* find(const Placement& place) const;
 };
 
 // One row of the table that model.h and `thunderc plan` print.
@@ -54,6 +55,7 @@ class ProgramLayout {
 
     const Module& module() const { return *module_; }
     const Symbols& symbols() const { return symbols_; }
+    const Communication& communication() const { return communication_; }
     // Whether it is a training program; else a function library.
     bool trains() const { return module_->find("update") != nullptr; }
     // Whether parameters, gradients and states are of more than one type, or none of f32.
@@ -61,10 +63,6 @@ class ProgramLayout {
     const std::vector<LayerStruct>& structs() const { return structs_; }
     // The struct that holds a family at this place; nullptr where none does.
     const LayerStruct* struct_of(const Placement& place) const;
-    // The entry's loops: which of its ops is the one that calls `function`; nullptr for functions that no loop calls.
-    const Op* loop_of(const std::string& function) const;
-    const Function* caller_of(const std::string& function) const;
-
     // C++ names of a function's values, unique in it.
     const std::vector<std::string>& names(const Function& function) const;
     // "decoder_layer" for a body of class LlamaDecoderLayer; the name of a body's function.
@@ -74,10 +72,11 @@ class ProgramLayout {
 
   private:
     void find_structs();
-    void add_struct(const Function& caller, const Op& loop, const Function& body);
+    void add_struct(const Function& caller, const Op& loop);
 
     const Module* module_;
     Symbols symbols_;
+    Communication communication_;
     std::vector<LayerStruct> structs_;
     mutable std::map<std::string, std::vector<std::string>> names_;
 };

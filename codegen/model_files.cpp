@@ -63,15 +63,21 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
     out.outdent();
     out.line("  public:");
     out.indent();
-    out.line(fmt::format(
-        "Model(const thunder::{}& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {{}}", arenas));
+    const bool ranks = layout.communication().any();
+    out.line(ranks ? "Model(const thunder::TrainingArenas& arenas, const thunder::Streams& streams) : arenas_(arenas), "
+                     "streams_(streams) {}"
+                   : fmt::format("Model(const thunder::{}& arenas, thunder::Stream& stream) : arenas_(arenas), "
+                                 "stream_(stream) {{}}",
+                                 arenas));
     out.blank();
     if (trains) {
         out.comment("Adds the weight of the micro-batch's loss to the step's.");
         out.line("void loss_weight();");
         out.comment(
             "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
-        out.line("void forward_backward(thunder::Gradient gradient);");
+        if (ranks) out.comment("In the last one of a step the gradients become the sums of all ranks'.");
+        out.line(fmt::format("void forward_backward({});",
+                             ranks ? "thunder::MicroStep micro_step" : "thunder::Gradient gradient"));
         out.comment("The norm of the gradients, clipping, and the optimizer's step.");
         out.line("void update();");
     } else {
@@ -90,7 +96,15 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
     out.line("  private:");
     out.indent();
     out.line(fmt::format("thunder::{} arenas_;", arenas));
-    out.line("thunder::Stream& stream_;");
+    if (ranks) {
+        out.line("thunder::Streams streams_;");
+        out.comment("What one stream records and another one waits for.");
+        for (const Communication::EventName& event : layout.communication().events())
+            out.line(fmt::format("thunder::Event {}{};", event.name,
+                                 event.number > 1 ? fmt::format("[{}]", event.number) : ""));
+    } else {
+        out.line("thunder::Stream& stream_;");
+    }
     out.close("};");
     out.line(trains ? "extern const thunder::ProgramSpec PROGRAM;  // spec.cpp"
                     : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
@@ -142,7 +156,7 @@ std::string bytes_text(std::int64_t bytes) {
 std::vector<const Function*> block_functions(const Module& module) {
     std::vector<const Function*> out;
     for (const Function& f : module.functions)
-        if (f.argument_info.empty() && !f.kind.starts_with("kernel:")) out.push_back(&f);
+        if (f.argument_info.empty() && f.kind.empty()) out.push_back(&f);
     return out;
 }
 
@@ -216,7 +230,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         "In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in "
         "it.");
     for (const Function& f : module.functions)
-        if (!f.kind.starts_with("kernel:")) printer.offsets(out, f);
+        if (f.kind.empty()) printer.offsets(out, f);
     out.blank();
     const std::vector<const Function*> blocks = block_functions(module);
     if (!blocks.empty()) {
@@ -264,8 +278,10 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
         out.comment(formula_convention());
     }
+    const Communication& communication = layout.communication();
     out.line("#include \"model.h\"");
     out.blank();
+    if (communication.any()) out.line("#include \"comm/collectives.h\"    // what ranks say to each other");
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
     for (const auto& [header, what] : headers_of_calls(module))
         out.line(fmt::format("{:<33}// {}", fmt::format("#include \"{}\"", header), what));
@@ -276,9 +292,17 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         if (f.argument_info.empty()) continue;
         const bool step = f.name == "forward_backward";
         out.blank();
-        out.open(
-            fmt::format("void Model::{}({}) {{", identifier(f.name), step ? "[[maybe_unused]] Gradient gradient" : ""));
-        out.line("[[maybe_unused]] Stream& stream = stream_;");
+        if (communication.any() && step)
+            out.open("void Model::forward_backward(MicroStep micro_step) {");
+        else
+            out.open(fmt::format("void Model::{}({}) {{", identifier(f.name),
+                                 step ? "[[maybe_unused]] Gradient gradient" : ""));
+        if (communication.any() && step) out.line("[[maybe_unused]] const Gradient gradient = micro_step.gradient;");
+        out.line(
+            fmt::format("[[maybe_unused]] Stream& stream = {};", communication.any() ? "streams_.compute" : "stream_"));
+        for (std::size_t k : communication.streams_of(f))
+            out.line(fmt::format("Stream& {} = *streams_.communication[{}];  // {}", communication.streams()[k].name, k,
+                                 communication.streams()[k].purpose));
         out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(identifier(f.name))));
         if (step) {
             out.line(
@@ -324,6 +348,7 @@ class SpecPrinter {
         array("ConstantSpec", "CONSTANTS", constants_);
         array("InputSpec", "INPUTS", inputs_);
         array("OutputSpec", "OUTPUTS", outputs_);
+        array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
         out_.blank();
         out_.open(trains ? "const ProgramSpec PROGRAM = {" : "const FunctionSpec FUNCTION = {");
@@ -370,6 +395,10 @@ class SpecPrinter {
         out_.line(fmt::format(".weighted_loss = {},", weighted_loss(layout_)));
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
+        if (!layout_.communication().any()) return;
+        out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
+        out_.line(".streams = STREAMS,");
+        out_.line(fmt::format(".schedule = {},", quote(layout_.communication().schedule())));
     }
 
     void function_fields() {
@@ -411,6 +440,7 @@ class SpecPrinter {
         std::stable_sort(parameter_order_.begin(), parameter_order_.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
         for (const auto& [offset, line] : parameter_order_) parameters_.push_back(line);
+        for (const std::string& stream : layout_.module().streams) streams_.push_back(quote(stream) + ",");
         std::map<std::int64_t, std::pair<std::string, Type>> tables;
         for (const Function& f : layout_.module().functions)
             for (const Op& op : f.ops)
@@ -461,7 +491,7 @@ class SpecPrinter {
     std::string aliases_;
     int alias_count_ = 0;
     std::vector<std::pair<std::int64_t, std::string>> parameter_order_;
-    std::vector<std::string> parameters_, constants_, inputs_, outputs_;
+    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_;
     std::int64_t batch_ = 1;
 };
 

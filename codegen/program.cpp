@@ -171,7 +171,6 @@ std::vector<std::string> default_architectures() {
 }
 
 std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options) {
-    check(planned.streams.empty(), "the printed schedule has one stream");
     std::vector<OutputFile> files = print_model(planned, options, "");
     const ProgramLayout layout(planned);
     files.push_back({"README.md", print_readme(layout, options)});

@@ -10,7 +10,7 @@
 
 namespace thunderc {
 
-// How many statements the op becomes: 0 for views, constants and what another call has done; a loop is one.
+// How many calls the op becomes: 0 for views, constants, events and what another call has done; a loop is one.
 std::size_t statement_count(const Function& f, const Op& op);
 
 // The values that the op's statements are given: operands, then results; a loop's are all of them.

@@ -1,0 +1,133 @@
+#include "codegen/communication.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/text.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+std::string purpose_of(const std::string& collective) {
+    if (collective == "all_gather") return "shards of parameters are gathered on it";
+    if (collective == "reduce_scatter") return "gradients are summed over the ranks that share a copy on it";
+    return "gradients are summed over ranks on it";
+}
+
+std::int64_t distance_of(const Op& wait) {
+    return wait.attributes.integer("distance", 0);
+}
+
+}  // namespace
+
+bool is_collective(const Op& op) {
+    return op.name == "all_reduce" || op.name == "all_gather" || op.name == "reduce_scatter";
+}
+
+bool is_communication(const Op& op) {
+    return !op.stream.empty() || op.name == "record" || op.name == "wait" || is_collective(op);
+}
+
+Communication::Communication(const Module& module) : module_(&module) {
+    for (const std::string& name : module.streams) {
+        StreamName s{identifier(name), "", true};
+        for (const Function& f : module.functions)
+            for (const Op& op : f.ops) {
+                if (op.stream != name || !is_collective(op)) continue;
+                if (s.purpose.empty()) s.purpose = purpose_of(op.name);
+                s.last_alone = s.last_alone && op.name == "all_reduce" && op.operands.back();
+            }
+        streams_.push_back(std::move(s));
+    }
+    for (const Function& f : module.functions)
+        if (!f.is_kernel()) find_events(f);
+}
+
+void Communication::find_events(const Function& function) {
+    std::map<std::string, std::int64_t> number;  // by event
+    std::set<std::string> recorded;
+    for (const Op& op : function.ops) {
+        if (op.name != "record" && op.name != "wait") continue;
+        const std::string name = op.attributes.string("event");
+        if (op.name == "record") recorded.insert(name);
+        // Between the record that a wait means and the wait stand those of the iterations behind it, and this one's
+        // where it comes first.
+        const std::int64_t distance = op.name == "wait" ? distance_of(op) : 0;
+        const std::int64_t needed = distance == 0 ? 1 : distance + (recorded.contains(name) ? 1 : 0);
+        std::int64_t& n = number[name];
+        n = std::max(n, needed);
+    }
+    for (const auto& [name, n] : number) {
+        const std::string wanted = identifier(name);
+        std::string unique = wanted + "_";
+        for (int k = 1; std::any_of(events_.begin(), events_.end(), [&](const auto& e) { return e.name == unique; });)
+            unique = fmt::format("{}_{}_", wanted, ++k);
+        event_of_[{function.name, name}] = events_.size();
+        events_.push_back({unique, n});
+    }
+}
+
+const Communication::EventName& Communication::event(const Function& function, const std::string& name) const {
+    return events_.at(event_of_.at({function.name, name}));
+}
+
+const Communication::StreamName* Communication::stream(std::string_view name) const {
+    for (std::size_t k = 0; k < streams_.size(); ++k)
+        if (module_->streams[k] == name) return &streams_[k];
+    return nullptr;
+}
+
+std::vector<std::size_t> Communication::streams_of(const Function& function) const {
+    std::set<std::string> used;
+    auto visit = [&](auto&& self, const Function& f) -> void {
+        for (const Op& op : f.ops) {
+            if (!op.stream.empty()) used.insert(op.stream);
+            if (op.name != "repeat") continue;
+            const Function& body = *module_->find(op.attributes.string("body"));
+            if (body.kind == "loop") self(self, body);
+        }
+    };
+    visit(visit, function);
+    std::vector<std::size_t> out;
+    for (std::size_t k = 0; k < streams_.size(); ++k)
+        if (used.contains(module_->streams[k])) out.push_back(k);
+    return out;
+}
+
+bool Communication::last_alone(const Function& function, const Op& op) const {
+    if (is_collective(op)) return op.name == "all_reduce" && op.operands.back();
+    if (!op.stream.empty()) return stream(op.stream)->last_alone;
+    // On the stream that computes: as the other end of the event.
+    const std::string other = op.name == "record" ? "wait" : "record";
+    bool found = false;
+    for (const Op& end : function.ops) {
+        if (end.name != other || end.attributes.string("event") != op.attributes.string("event")) continue;
+        if (end.stream.empty() || !stream(end.stream)->last_alone) return false;
+        found = true;
+    }
+    return found;
+}
+
+std::string Communication::schedule() const {
+    std::string out;
+    auto visit = [&](auto&& self, const Function& f, const std::string& where) -> void {
+        for (const Op& op : f.ops) {
+            if (op.name == "repeat")
+                self(self, *module_->find(op.attributes.string("body")),
+                     fmt::format("{}{} x ", where, op.attributes.integer("n")));
+            if (!is_collective(op)) continue;
+            std::int64_t elements = 0;
+            for (Value v : op.results) elements += f.type(v).elements() * std::max<std::int64_t>(1, f.type(v).count);
+            out += fmt::format("{}{}{} {} of {} over {}", out.empty() ? "" : "; ", where, op.name,
+                               op.attributes.string("name"), elements, op.attributes.string("group"));
+        }
+    };
+    for (const Function& f : module_->functions)
+        if (!f.argument_info.empty()) visit(visit, f, "");
+    return out;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,60 @@
+// What ranks say to each other in a planned module, and the events between streams, as generated text names them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+bool is_collective(const Op& op);
+// Whether the op orders streams or is on one of communication: what the text prints apart from the calls.
+bool is_communication(const Op& op);
+
+class Communication {
+  public:
+    explicit Communication(const Module& module);
+
+    bool any() const { return !streams_.empty(); }
+
+    // A member of Model. In a loop, where a wait means the record of an iteration before, there are as many as are
+    // waited for at once, and that of layer i is i modulo their number.
+    struct EventName {
+        std::string name;         // "bucket_0_ready_"
+        std::int64_t number = 1;  // more than one: an array
+    };
+    const std::vector<EventName>& events() const { return events_; }
+    const EventName& event(const Function& function, const std::string& name) const;
+
+    // In the order of the module's.
+    struct StreamName {
+        std::string name;         // "reduce"
+        std::string purpose;      // "gradients are summed over ranks"
+        bool last_alone = false;  // nothing is on it but in a step's last micro-step
+    };
+    const std::vector<StreamName>& streams() const { return streams_; }
+    // Those that the function's text has ops on, loops included, by their places in `streams`.
+    std::vector<std::size_t> streams_of(const Function& function) const;
+    // Whether the op, which is communication, is there for the last micro-step alone.
+    bool last_alone(const Function& function, const Op& op) const;
+
+    // The collectives of a step in order, one line each; what ranks compare at start, to find out that they run the
+    // same program.
+    std::string schedule() const;
+
+  private:
+    void find_events(const Function& function);
+    const StreamName* stream(std::string_view name) const;
+
+    const Module* module_;
+    std::vector<EventName> events_;
+    std::map<std::pair<std::string, std::string>, std::size_t> event_of_;  // by function and the IR's name
+    std::vector<StreamName> streams_;
+};
+
+}  // namespace thunderc

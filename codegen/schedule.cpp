@@ -1,0 +1,268 @@
+// Prints loops over layers and calls of blocks, and what ranks say to each other around them. A part of functions.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/block_calls.h"
+#include "codegen/body_parameters.h"
+#include "codegen/collective_ranges.h"
+#include "codegen/communication.h"
+#include "codegen/function_frame.h"
+#include "codegen/functions.h"
+#include "codegen/statements.h"
+#include "compiler/support/error.h"
+#include "compiler/transforms/plan.h"
+
+namespace thunderc {
+namespace {
+
+using Kind = BodyParameter::Kind;
+
+}  // namespace
+
+// The arguments of a block's call: `arguments` and `results` are what the block's stand for where the call is.
+std::string FunctionPrinter::block_arguments(const Frame& frame, const Function& block,
+                                             const std::vector<std::string>& arguments,
+                                             const std::vector<std::string>& results) const {
+    std::map<Value, std::string> expressions;
+    std::string out;
+    for (const BodyParameter& p : body_parameters(layout_, block, expressions)) {
+        std::string text;
+        switch (p.kind) {
+            case Kind::arenas: text = arenas_name(frame.entry); break;
+            case Kind::carried_out: text = results.at(p.index); break;
+            case Kind::carried_in:
+            case Kind::family:
+            case Kind::shared: text = arguments.at(p.index); break;
+            case Kind::structure:
+                text = fmt::format("{}({}, layer)", p.structure->function, arenas_name(frame.entry));
+                break;
+            case Kind::scratch: text = scratch_text(frame.entry, block); break;
+            case Kind::gradient: text = "gradient"; break;
+            case Kind::stream: text = "stream"; break;
+        }
+        out += (out.empty() ? "" : ", ") + text;
+    }
+    return out;
+}
+
+void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op& op) const {
+    const Function& block = *layout_.module().find(op.attributes.string("callee"));
+    auto texts = [&](const std::vector<Value>& values) {
+        std::vector<std::string> list;
+        for (Value v : values) list.push_back(v ? expression(frame, v) : "");
+        return list;
+    };
+    if (frame.loop == nullptr) comment(out, frame, op, "");
+    out.line(fmt::format("{}({});", identifier(block.name),
+                         block_arguments(frame, block, texts(op.operands), texts(op.results))));
+}
+
+// "L", or the number.
+std::string FunctionPrinter::layers_text(const Op& loop) const {
+    const std::int64_t n = loop.attributes.integer("n");
+    return layout_.symbols().value("L") == n ? "L" : std::to_string(n);
+}
+
+// Where the values that go from layer to layer lie.
+std::vector<std::string> FunctionPrinter::slots(SourceText& out, const Frame& frame, const Op& op) const {
+    const Function& body = *layout_.module().find(op.attributes.string("body"));
+    const std::vector<std::string>& names = layout_.names(body);
+    const std::string layers = layers_text(op);
+    std::vector<std::string> slot_names;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(op.attributes.integer("carried")); ++k) {
+        const CarrySlots slots = carry_slots(op, k);
+        const Type& type = body.type(body.arguments[k]);
+        slot_names.push_back(slot_name(frame, op, k));
+        const std::string& name = slot_names.back();
+        const std::string index = slots.period > 0 ? fmt::format("slot % {}", slots.period) : "slot";
+        // What enters the loop is where the first layer reads, what leaves it where the last one wrote.
+        out.comment(fmt::format("{} {}, {}: slot 0 is {}, slot {} {}", names[body.arguments[k].index],
+                                layout_.symbols().shape(body, body.arguments[k]),
+                                slots.period > 0 ? "in two slots by turns" : "one slot more than layers",
+                                expression(frame, op.operands[k]), layers, expression(frame, op.results[k])));
+        out.open(fmt::format("const auto {} = [this](std::int64_t slot) {{", name));
+        out.line(
+            fmt::format("return {};", at_arena(type.dtype, arena_text(frame.entry, slots.arena),
+                                               fmt::format("offset::{0} + {1} * offset::{0}_stride", name, index))));
+        out.close("};");
+    }
+    return slot_names;
+}
+
+// A family's tensor of one layer: a struct's field, where it is one.
+std::string FunctionPrinter::layer_tensor(const Frame& frame, Value family, const std::string& layer) const {
+    const Placement& place = frame.f.info(family).placement;
+    if (const LayerStruct* s = layout_.struct_of(place))
+        return fmt::format("{}({}, {}).{}", s->function, arenas_name(frame.entry), layer, s->find(place)->name);
+    return member_expression(frame, family, layer);
+}
+
+void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) const {
+    const Function& body = *layout_.module().find(op.attributes.string("body"));
+    const bool reverse = op.attributes.boolean("reverse", false);
+    const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
+    const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+    const std::string layers = layers_text(op);
+    out.blank();
+    const std::vector<std::string> slot_names = slots(out, frame, op);
+    if (reverse)
+        out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
+    else
+        out.open(fmt::format("for (std::int64_t layer = 0; layer < {}; ++layer) {{", layers));
+    // Iteration i reads slot i and writes slot i + 1; going backwards, iteration i is layer n - 1 - i.
+    const std::string in_slot = reverse ? fmt::format("{} - 1 - layer", layers) : "layer";
+    const std::string out_slot = reverse ? fmt::format("{} - layer", layers) : "layer + 1";
+    std::vector<std::string> arguments, results;
+    for (std::size_t k = 0; k < op.operands.size(); ++k)
+        arguments.push_back(k < carried               ? fmt::format("{}({})", slot_names[k], in_slot)
+                            : k < carried + per_layer ? layer_tensor(frame, op.operands[k], "layer")
+                            : op.operands[k]          ? expression(frame, op.operands[k])
+                                                      : "");
+    for (std::size_t r = 0; r < op.results.size(); ++r)
+        results.push_back(r < carried ? fmt::format("{}({})", slot_names[r], out_slot)
+                                      : layer_tensor(frame, op.results[r], "layer"));
+    if (body.kind == "loop") {
+        Frame inside{body, layout_.names(body), frame.entry, {}, &op, &frame};
+        for (std::size_t r = 0; r < results.size(); ++r) inside.expressions[body.results[r]] = results[r];
+        for (std::size_t k = 0; k < arguments.size(); ++k) inside.expressions[body.arguments[k]] = arguments[k];
+        statements(out, inside);
+    } else {
+        out.line(fmt::format("{}({});", identifier(body.name), block_arguments(frame, body, arguments, results)));
+    }
+    out.close();
+    out.blank();
+}
+
+// ---- what ranks say to each other ----------------------------------------------------------------------------------
+
+namespace {
+
+// So many layers at once; 0 for what is there for each of them.
+std::int64_t layers_of(const Op& op) {
+    const std::int64_t layers = op.attributes.integer("layers", 1);
+    return layers > 1 ? layers : 0;
+}
+
+std::string joined(const std::string& a, const std::string& b) {
+    return a.empty() ? b : b.empty() ? a : a + " && " + b;
+}
+
+}  // namespace
+
+// What the text of a collective names beside tensors, for model.h.
+void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
+                                         const Op& op) const {
+    const CollectiveRanges ranges = collective_ranges(layout_.module(), function, loop, op);
+    const std::vector<std::string> names = collective_names(op, ranges);
+    const bool strides = ranges.layers_adjoin && layers_of(op) > 0 && ranges.stride != ranges.ranges[0].elements;
+    for (std::size_t k = 0; k < names.size(); ++k)
+        lines.push_back(fmt::format("inline constexpr std::int64_t {}_elements = {}{};{}", names[k],
+                                    ranges.ranges[k].elements,
+                                    strides ? fmt::format(", {}_stride = {}", names[k], ranges.stride) : "",
+                                    loop == nullptr ? "" : "  // of one layer"));
+}
+
+// "micro_step.last && layer % 4 == 0": when the op is there; "" for always.
+std::string FunctionPrinter::condition(const Frame& frame, const Op& op) const {
+    std::string out;
+    if (layout_.communication().last_alone(frame.f, op)) out = "micro_step.last";
+    if (const std::int64_t layers = layers_of(op); layers > 0)
+        out = joined(
+            out, layers >= frame.loop->attributes.integer("n") ? "layer == 0" : fmt::format("layer % {} == 0", layers));
+    return out;
+}
+
+// Neighbours under the same condition stand in one block.
+void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const {
+    for (std::size_t k = 0; k < ops.size();) {
+        const std::string when = condition(frame, *ops[k]);
+        std::size_t end = k;
+        while (end < ops.size() && condition(frame, *ops[end]) == when) ++end;
+        if (!when.empty()) out.open(fmt::format("if ({}) {{", when));
+        for (; k < end; ++k) communication(out, frame, *ops[k]);
+        if (!when.empty()) out.close();
+    }
+}
+
+// What an event is called in this iteration, or in that which `distance` iterations before recorded it.
+std::string FunctionPrinter::event_text(const Frame& frame, const Op& op, std::int64_t distance) const {
+    const Communication::EventName& event = layout_.communication().event(frame.f, op.attributes.string("event"));
+    if (event.number == 1) return event.name;
+    const bool reverse = frame.loop->attributes.boolean("reverse", false);
+    const std::int64_t apart = distance % event.number;
+    if (apart == 0) return fmt::format("{}[layer % {}]", event.name, event.number);
+    return fmt::format("{}[(layer {} {}) % {}]", event.name, reverse ? '+' : '-', apart, event.number);
+}
+
+void FunctionPrinter::communication(SourceText& out, const Frame& frame, const Op& op) const {
+    const std::string stream = op.stream.empty() ? "stream" : identifier(op.stream);
+    if (op.attributes.has("reason")) out.comment(op.attributes.string("reason"));
+    if (op.name == "record") return out.line(fmt::format("{}.record({});", stream, event_text(frame, op, 0)));
+    if (op.name == "wait") {
+        const std::int64_t distance = op.attributes.integer("distance", 0);
+        if (distance > 0) {  // nothing in the first iterations
+            const bool reverse = frame.loop->attributes.boolean("reverse", false);
+            out.line(reverse ? fmt::format("if (layer + {} < {})", distance, layers_text(*frame.loop))
+                             : fmt::format("if (layer >= {})", distance));
+            out.indent();
+        }
+        out.line(fmt::format("{}.wait({});", stream, event_text(frame, op, distance)));
+        if (distance > 0) out.outdent();
+        return;
+    }
+    check(op.name == "all_reduce", fmt::format("{} is no collective that can be printed", op.name));
+    all_reduce(out, frame, op, stream);
+}
+
+void FunctionPrinter::all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {
+    const CollectiveRanges ranges = collective_ranges(layout_.module(), frame.f, frame.loop, op);
+    const std::string what = frame.loop == nullptr   ? op.attributes.string("what")
+                             : frame.f.scope.empty() ? frame.f.name
+                                                     : frame.f.scope;
+    auto call = [&](const std::string& buffer, const std::string& elements, const std::string& layer) {
+        out.line(fmt::format(
+            "all_reduce({{.buffer = {}, .elements = {}, .group = Group::{}, .what = \"gradients of {}\"{}}}, {});",
+            buffer, elements, op.attributes.string("group"), what,
+            layer.empty() ? "" : fmt::format(", .layer = static_cast<int>({})", layer), stream));
+    };
+    const Frame& tensors = frame.loop == nullptr ? frame : *frame.outside;
+    auto buffer = [&](const CollectiveRanges::Range& range, const std::string& layer) {
+        if (!layer.empty()) return layer_tensor(tensors, range.first, layer);
+        return tensors.f.type(range.first).is_family() ? member_expression(tensors, range.first, "0")
+                                                       : expression(tensors, range.first);
+    };
+    const std::vector<std::string> names = collective_names(op, ranges);
+    if (frame.loop == nullptr) {
+        for (std::size_t k = 0; k < names.size(); ++k)
+            call(buffer(ranges.ranges[k], ""), "offset::" + names[k] + "_elements", "");
+        return;
+    }
+    const std::int64_t n = frame.loop->attributes.integer("n"), together = layers_of(op);
+    if (together == 0) {
+        for (std::size_t k = 0; k < names.size(); ++k)
+            call(buffer(ranges.ranges[k], "layer"), "offset::" + names[k] + "_elements", "layer");
+        return;
+    }
+    std::string count = together >= n ? layers_text(*frame.loop) : std::to_string(together);
+    if (together < n && n % together != 0) {
+        out.line(fmt::format("const std::int64_t layers = layer + {0} <= {1} ? {0} : {1} - layer;", together,
+                             layers_text(*frame.loop)));
+        count = "layers";
+    }
+    if (ranges.layers_adjoin) {
+        // The layers lie one behind the other, each a stride long, of which the last one's end may be another's.
+        const std::string one = "offset::" + names[0] + "_elements";
+        const std::string elements = ranges.stride == ranges.ranges[0].elements
+                                         ? fmt::format("{} * {}", count, one)
+                                         : fmt::format("({} - 1) * offset::{}_stride + {}", count, names[0], one);
+        call(buffer(ranges.ranges[0], "layer"), elements, "layer");
+        return;
+    }
+    out.open(fmt::format("for (std::int64_t sent = layer; sent < layer + {}; ++sent) {{", count));
+    for (std::size_t k = 0; k < names.size(); ++k)
+        call(buffer(ranges.ranges[k], "sent"), "offset::" + names[k] + "_elements", "sent");
+    out.close();
+}
+
+}  // namespace thunderc
