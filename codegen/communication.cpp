@@ -47,7 +47,7 @@ Communication::Communication(const Module& module) : module_(&module) {
 }
 
 void Communication::find_events(const Function& function) {
-    std::map<std::string, std::int64_t> number;  // by event
+    std::vector<std::pair<std::string, std::int64_t>> numbers;  // in the order of the text
     std::set<std::string> recorded;
     for (const Op& op : function.ops) {
         if (op.name != "record" && op.name != "wait") continue;
@@ -57,10 +57,13 @@ void Communication::find_events(const Function& function) {
         // where it comes first.
         const std::int64_t distance = op.name == "wait" ? distance_of(op) : 0;
         const std::int64_t needed = distance == 0 ? 1 : distance + (recorded.contains(name) ? 1 : 0);
-        std::int64_t& n = number[name];
-        n = std::max(n, needed);
+        auto known = std::find_if(numbers.begin(), numbers.end(), [&](const auto& e) { return e.first == name; });
+        if (known == numbers.end())
+            numbers.emplace_back(name, needed);
+        else
+            known->second = std::max(known->second, needed);
     }
-    for (const auto& [name, n] : number) {
+    for (const auto& [name, n] : numbers) {
         const std::string wanted = identifier(name);
         std::string unique = wanted + "_";
         for (int k = 1; std::any_of(events_.begin(), events_.end(), [&](const auto& e) { return e.name == unique; });)

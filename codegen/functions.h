@@ -50,6 +50,7 @@ class FunctionPrinter {
     // What ranks say to each other between two calls.
     void communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const;
     void communication(SourceText& out, const Frame& frame, const Op& op) const;
+    void reasons(SourceText& out, std::span<const Op* const> ops) const;
     std::string condition(const Frame& frame, const Op& op) const;
     std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
     void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,

@@ -173,6 +173,16 @@ std::string FunctionPrinter::condition(const Frame& frame, const Op& op) const {
     return out;
 }
 
+// "bucket 0: the last of these gradients is complete; overlaps what is left of backward"
+void FunctionPrinter::reasons(SourceText& out, std::span<const Op* const> ops) const {
+    for (const Op* op : ops) {
+        if (!op->attributes.has("reason")) continue;
+        std::string name = is_collective(*op) ? op->attributes.string("name") + ": " : "";
+        std::replace(name.begin(), name.end(), '_', ' ');
+        out.comment(name + op->attributes.string("reason"));
+    }
+}
+
 // Neighbours under the same condition stand in one block.
 void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const {
     for (std::size_t k = 0; k < ops.size();) {
@@ -180,6 +190,7 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::sp
         std::size_t end = k;
         while (end < ops.size() && condition(frame, *ops[end]) == when) ++end;
         if (!when.empty()) out.open(fmt::format("if ({}) {{", when));
+        reasons(out, ops.subspan(k, end - k));
         for (; k < end; ++k) communication(out, frame, *ops[k]);
         if (!when.empty()) out.close();
     }
@@ -197,7 +208,6 @@ std::string FunctionPrinter::event_text(const Frame& frame, const Op& op, std::i
 
 void FunctionPrinter::communication(SourceText& out, const Frame& frame, const Op& op) const {
     const std::string stream = op.stream.empty() ? "stream" : identifier(op.stream);
-    if (op.attributes.has("reason")) out.comment(op.attributes.string("reason"));
     if (op.name == "record") return out.line(fmt::format("{}.record({});", stream, event_text(frame, op, 0)));
     if (op.name == "wait") {
         const std::int64_t distance = op.attributes.integer("distance", 0);
