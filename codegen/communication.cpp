@@ -114,22 +114,35 @@ bool Communication::last_alone(const Function& function, const Op& op) const {
     return found;
 }
 
-std::string Communication::schedule() const {
-    std::string out;
-    auto visit = [&](auto&& self, const Function& f, const std::string& where) -> void {
+std::vector<Communication::Row> Communication::rows() const {
+    std::vector<Row> out;
+    auto visit = [&](auto&& self, const Function& f, std::int64_t layers) -> void {
         for (const Op& op : f.ops) {
             if (op.name == "repeat")
-                self(self, *module_->find(op.attributes.string("body")),
-                     fmt::format("{}{} x ", where, op.attributes.integer("n")));
+                self(self, *module_->find(op.attributes.string("body")), layers * op.attributes.integer("n"));
             if (!is_collective(op)) continue;
-            std::int64_t elements = 0;
-            for (Value v : op.results) elements += f.type(v).elements() * std::max<std::int64_t>(1, f.type(v).count);
-            out += fmt::format("{}{}{} {} of {} over {}", out.empty() ? "" : "; ", where, op.name,
-                               op.attributes.string("name"), elements, op.attributes.string("group"));
+            Row row{op.name, op.attributes.string("name"),  op.attributes.string("what"),  1,
+                    0,       op.attributes.string("group"), op.attributes.string("reason")};
+            std::replace(row.name.begin(), row.name.end(), '_', ' ');
+            const std::int64_t together = op.attributes.integer("layers", 1);
+            if (f.kind == "loop" && !f.scope.empty()) row.what = f.scope;
+            row.times = (layers + together - 1) / together;
+            for (Value v : op.results)
+                row.elements += f.type(v).elements() * (f.type(v).is_family() ? f.type(v).count : 1);
+            row.elements *= together;
+            out.push_back(std::move(row));
         }
     };
     for (const Function& f : module_->functions)
-        if (!f.argument_info.empty()) visit(visit, f, "");
+        if (!f.argument_info.empty()) visit(visit, f, 1);
+    return out;
+}
+
+std::string Communication::schedule() const {
+    std::string out;
+    for (const Row& row : rows())
+        out += fmt::format("{}{} x {} {} of {} over {}", out.empty() ? "" : "; ", row.times, row.call, row.name,
+                           row.elements, row.group);
     return out;
 }
 

@@ -43,8 +43,14 @@ class Communication {
     // Whether the op, which is communication, is there for the last micro-step alone.
     bool last_alone(const Function& function, const Op& op) const;
 
-    // The collectives of a step in order, one line each; what ranks compare at start, to find out that they run the
-    // same program.
+    // The collectives of a step in the order of the text.
+    struct Row {
+        std::string call, name, what;  // "all_reduce", "bucket 0", the parameters
+        std::int64_t times = 1, elements = 0;
+        std::string group, reason;
+    };
+    std::vector<Row> rows() const;
+    // The same in one line: what ranks compare at start, to find out that they run the same program.
     std::string schedule() const;
 
   private:

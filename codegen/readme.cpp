@@ -222,6 +222,33 @@ std::string function_text(const ProgramLayout& layout) {
     return text;
 }
 
+// How a program of several ranks is started, and what these say to each other in a step.
+std::string ranks_text(const ProgramLayout& layout) {
+    const Mesh& mesh = layout.module().mesh;
+    const Communication& communication = layout.communication();
+    std::string out = fmt::format(
+        "## Ranks\n\n"
+        "It runs on {0} ranks, no more and no fewer: {1}. Each works on\nmicro-batches of its own; the loss, the "
+        "gradient and its norm are those of all of them. What one writes, `--save` and\n`--checkpoint`, is as one rank "
+        "alone would have written it, and goes on on any number of ranks.\n\n"
+        "    mpirun -np {0} build/train --data corpus/\n"
+        "    srun -n {0} build/train --data corpus/\n\n",
+        mesh.world(),
+        mesh.shards == 1     ? "each has the whole model"
+        : mesh.replicas == 1 ? "each has a piece of the model"
+                             : fmt::format("{} times the model, each in {} pieces", mesh.replicas, mesh.shards));
+    out += "A rank computes on one stream and communicates on others at the same time: ";
+    std::string streams;
+    for (const Communication::StreamName& s : communication.streams())
+        streams += fmt::format("{}`{}`, {}", streams.empty() ? "" : "; ", s.name, s.purpose);
+    out += streams + ".\nIn the order of `model.cpp`, which says what waits for what:\n\n";
+    out += "| call | times | elements | of | it stands there because |\n|---|---:|---:|---|---|\n";
+    for (const Communication::Row& row : communication.rows())
+        out += fmt::format("| `{}`, {} | {} | {} | {} | {} |\n", row.call, row.name, row.times, row.elements, row.what,
+                           row.reason);
+    return out + "\n";
+}
+
 }  // namespace
 
 std::string memory_table(const ProgramLayout& layout) {
@@ -261,6 +288,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     if (layout.trains()) {
         out += fmt::format("# {}: a training program\n\n{}", options.model_name, head);
         out += "    cmake -S . -B build && cmake --build build\n    build/train --help\n\n";
+        if (m.mesh.world() > 1) out += ranks_text(layout);
     } else {
         out += fmt::format("# {}: {} as a function library\n\n{}", options.model_name, m.main().name, head);
         out += "    cmake -S . -B build && cmake --build build\n";
@@ -331,10 +359,13 @@ std::string print_emit_json(const EmitOptions& options) {
 
 std::string print_train_json(const EmitOptions& options) {
     const CompileOptions& c = options.compile;
-    std::string precision;
+    std::string precision;  // and ranks, where these are not the defaults
     if (c.dtype != "auto")
         precision = fmt::format("\n  \"dtype\": {},\n  \"master\": {},\n  \"grad_dtype\": {},\n  \"optim_dtype\": {},",
                                 quote(c.dtype), quote(c.master), quote(c.grad_dtype), quote(c.optim_dtype));
+    if (c.mesh.world() > 1)
+        precision +=
+            fmt::format("\n  \"ranks\": {{\"replicas\": {}, \"shards\": {}}},", c.mesh.replicas, c.mesh.shards);
     return fmt::format(
         "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n  "
         "\"executors\": [{}],\n{},\n"
