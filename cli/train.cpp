@@ -51,16 +51,12 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
             if (run.name == "add_loss" && note.kind == Note::Kind::done && note.what == "loss")
                 fmt::print(stderr, "loss: {}\n", note.text);
     fmt::print(stderr, "next: cmake -S {} -B {} && cmake --build {}\n", folder, build, build);
+    if (const std::int64_t ranks = compiled.module.mesh.world(); ranks > 1)
+        fmt::print(stderr, "then: mpirun -np {0} {1}/train, or srun -n {0} {1}/train\n", ranks, build);
 }
 
 int train(TrainOptions o) {
     o.model.finish();
-    if (const std::int64_t ranks = o.model.compile.mesh.world(); ranks > 1) {
-        Diagnostic d;
-        d.message = fmt::format("a program of {} ranks is executed in process alone", ranks);
-        d.help = "thunderc run --planned executes one, thunderc trace shows its schedule";
-        throw UserError(std::move(d));
-    }
     if (!o.diff) check_output_folder(o.out, o.force);
     // The naive twin, for the program's own tests, is the same up to here.
     constexpr const char* parting = "simplify_raised";
@@ -110,7 +106,9 @@ void add_train(CLI::App& app, Action& action) {
         "must predict, -100 where there is none. A graph that ends in a scalar is its own loss.\n\n"
         "  thunderc train llama.onnx --batch 4 --seq 256 -o out/\n"
         "  cmake -S out -B out/build && cmake --build out/build\n"
-        "  out/build/train --help");
+        "  out/build/train --help\n\n"
+        "  thunderc train llama.onnx --batch 4 --seq 256 --dp 8 -o out/      on 8 ranks, each with 4 sequences\n"
+        "  mpirun -np 8 out/build/train --data corpus/                       or srun -n 8");
     o->model.add_to(*sub);
     o->model.add_ranks_to(*sub);
     o->device.add_to(*sub);

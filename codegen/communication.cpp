@@ -138,11 +138,11 @@ std::vector<Communication::Row> Communication::rows() const {
     return out;
 }
 
-std::string Communication::schedule() const {
-    std::string out;
+std::vector<std::string> Communication::schedule() const {
+    std::vector<std::string> out;
     for (const Row& row : rows())
-        out += fmt::format("{}{} x {} {} of {} over {}", out.empty() ? "" : "; ", row.times, row.call, row.name,
-                           row.elements, row.group);
+        out.push_back(
+            fmt::format("{} x {} {} of {} over {}; ", row.times, row.call, row.name, row.elements, row.group));
     return out;
 }
 

@@ -50,8 +50,8 @@ class Communication {
         std::string group, reason;
     };
     std::vector<Row> rows() const;
-    // The same in one line: what ranks compare at start, to find out that they run the same program.
-    std::string schedule() const;
+    // The same in a text: what ranks compare at start, to find out that they run the same program.
+    std::vector<std::string> schedule() const;
 
   private:
     void find_events(const Function& function);

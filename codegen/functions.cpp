@@ -10,6 +10,7 @@
 #include "codegen/block_calls.h"
 #include "codegen/body_parameters.h"
 #include "codegen/call_formula.h"
+#include "codegen/collective_ranges.h"
 #include "codegen/communication.h"
 #include "codegen/function_frame.h"
 #include "codegen/statements.h"
@@ -102,6 +103,9 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
         const bool loop = op.name == "repeat";
+        if (is_collective(op))
+            for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
+                used[range.first.index] = true;
         for_each_value_in_text(f, op, [&](Value v) { used[v.index] = used[v.index] || !loop; });
         if (!loop) continue;  // which has its slots and structs, and by name only what all layers share
         const auto named =

@@ -29,8 +29,9 @@ std::string layout_table(const ProgramLayout& layout) {
         "that of the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the "
         "start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. "
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
-        "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. "
-        "`shares` names tensors that have some of the same bytes at other times, those of the same function without "
+        "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
+        std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
+        ". `shares` names tensors that have some of the same bytes at other times, those of the same function without "
         "its name and first.");
     out.line("struct LayoutRow {");
     out.line("    const char *name, *shape, *type, *arena;");
@@ -398,7 +399,11 @@ class SpecPrinter {
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         out_.line(".streams = STREAMS,");
-        out_.line(fmt::format(".schedule = {},", quote(layout_.communication().schedule())));
+        out_.line(".schedule =");
+        out_.indent();
+        const std::vector<std::string> lines = layout_.communication().schedule();
+        for (const std::string& line : lines) out_.line(quote(line) + (&line == &lines.back() ? "," : ""));
+        out_.outdent();
     }
 
     void function_fields() {

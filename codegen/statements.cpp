@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/communication.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -10,8 +11,8 @@ namespace thunderc {
 
 std::size_t statement_count(const Function& f, const Op& op) {
     if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(f, op)) return 0;
-    if (op.name == "record" || op.name == "wait") return 0;  // of streams, not of tensors
-    if (op.name == "family") return op.operands.size();      // a copy for each
+    if (is_communication(op)) return 0;
+    if (op.name == "family") return op.operands.size();  // a copy for each
     const OpDef& def = op_def(op.name);
     if (op.name == "fused" || !def.call) return 1;
     const MenuCall call = def.call(op, f);

@@ -10,7 +10,8 @@
 
 namespace thunderc {
 
-// How many calls the op becomes: 0 for views, constants, events and what another call has done; a loop is one.
+// How many calls the op becomes: 0 for views, constants, what another call has done, and what ranks say to each other,
+// which stands beside the calls; a loop is one.
 std::size_t statement_count(const Function& f, const Op& op);
 
 // The values that the op's statements are given: operands, then results; a loop's are all of them.

@@ -15,7 +15,9 @@ namespace {
 
 // The batches of a fixture under the names of the graph's inputs: a graph that has its own loss takes the labels of the
 // framework, a graph that ends in logits takes the added loss's, already shifted.
-void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::json& reference, bool own_loss) {
+// With `times` > 1 a step's rows are followed by those of the steps behind it, as many batches as that.
+void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::json& reference, bool own_loss,
+                int times) {
     const thunder::SafetensorsFile file(batch.string());
     std::vector<std::pair<std::string, std::string>> names;  // of an input, of the fixture
     if (own_loss)
@@ -27,13 +29,18 @@ void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::jso
     }
     std::vector<thunder::TensorToWrite> tensors;
     std::vector<const thunder::StoredTensor*> stored;
-    for (int step = 0; step < reference.at("steps").get<int>(); ++step)
+    const int steps = reference.at("steps").get<int>();
+    for (int step = 0; step < steps; ++step)
         for (const auto& [input, name] : names) {
-            const thunder::StoredTensor* tensor = file.find(fmt::format("{}_{}", name, step));
-            if (tensor == nullptr) throw std::runtime_error(fmt::format("the fixture lacks {}_{}", name, step));
-            const thunder::DType dtype = tensor->dtype == "I64" ? thunder::DType::i64 : thunder::DType::f32;
-            tensors.push_back({fmt::format("{}_{}", input, step), dtype, tensor->shape});
-            stored.push_back(tensor);
+            for (int k = 0; k < times; ++k) {
+                const std::string wanted = fmt::format("{}_{}", name, (step + k) % steps);
+                stored.push_back(file.find(wanted));
+                if (stored.back() == nullptr) throw std::runtime_error("the fixture lacks " + wanted);
+            }
+            const thunder::StoredTensor& first = *stored.back();
+            const thunder::DType dtype = first.dtype == "I64" ? thunder::DType::i64 : thunder::DType::f32;
+            tensors.push_back({fmt::format("{}_{}", input, step), dtype, first.shape});
+            tensors.back().shape.at(0) *= times;
         }
     thunder::SafetensorsWriter writer(path.string(), tensors);
     for (const thunder::StoredTensor* tensor : stored) writer.append(tensor->bytes.data(), tensor->bytes.size());
@@ -43,8 +50,8 @@ void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::jso
 }  // namespace
 
 GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                                   const std::string& options, const std::string& command)
-    : model_(model), graph_(graph), folder_(fs::path(PROGRAMS_FOLDER) / name) {
+                                   const std::string& options, const std::string& command, int ranks)
+    : model_(model), graph_(graph), folder_(fs::path(PROGRAMS_FOLDER) / name), ranks_(ranks) {
     fs::create_directories(folder_);
     lock_ = ::open((folder_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     ::flock(lock_, LOCK_EX);
@@ -53,12 +60,15 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
     reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
     built_ =
         step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options)) &&
-        step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM=none -DTHUNDERC_RUNTIME='{}' "
+        step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM={} -DTHUNDERC_RUNTIME='{}' "
                          "-DCMAKE_CXX_FLAGS='{} -Werror'",
-                         RUNTIME_FOLDER, PROGRAM_FLAGS)) &&
+                         ranks == 1 ? "none" : "mpi", RUNTIME_FOLDER, PROGRAM_FLAGS)) &&
         step("cmake --build out/build");
-    if (command == "train")
-        write_feed(file("feed.safetensors"), fixture("batch.safetensors"), reference_, graph.ends_with(".loss"));
+    if (command == "train") write_large_feed("feed.safetensors", 1);
+}
+
+void GeneratedProgram::write_large_feed(const std::string& name, int times) const {
+    write_feed(file(name), fixture("batch.safetensors"), reference_, graph_.ends_with(".loss"), times);
 }
 
 GeneratedProgram::~GeneratedProgram() {
@@ -74,6 +84,10 @@ bool GeneratedProgram::step(const std::string& command) {
 }
 
 Outcome GeneratedProgram::train(const std::string& arguments) const {
+    if (ranks_ > 1)
+        return shell(folder_, fmt::format("{} -np {} --oversubscribe --allow-run-as-root out/build/train --threads 1 "
+                                          "--quiet {}",
+                                          MPIRUN, ranks_, arguments));
     return shell(folder_, "out/build/train --threads 2 --quiet " + arguments);
 }
 

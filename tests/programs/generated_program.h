@@ -14,9 +14,9 @@ class GeneratedProgram {
   public:
     // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
     // tests may share a program: the second waits for the first, and builds only what changed. `command` is train or
-    // emit.
+    // emit. More than one rank: a program that communicates by MPI.
     GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                     const std::string& options, const std::string& command = "train");
+                     const std::string& options, const std::string& command = "train", int ranks = 1);
     ~GeneratedProgram();
     GeneratedProgram(const GeneratedProgram&) = delete;
     GeneratedProgram& operator=(const GeneratedProgram&) = delete;
@@ -26,12 +26,15 @@ class GeneratedProgram {
     const std::filesystem::path& folder() const { return folder_; }
     std::filesystem::path file(const std::string& name) const { return folder_ / name; }
 
-    // Runs it, with two threads, in its folder.
+    // Runs it, with two threads, in its folder; on its ranks, with one thread each.
     Outcome train(const std::string& arguments) const;
     // Calls a function library, with two threads, in its folder.
     Outcome run(const std::string& arguments) const;
     // The fixture's batches as the graph takes them (feed.safetensors), and the optimizer's flags as PyTorch ran it.
     std::string recipe() const;
+    // A feed in which each step has `times` batches of the fixture's, one behind the other: its own, and those of the
+    // steps after it.
+    void write_large_feed(const std::string& name, int times) const;
     const nlohmann::json& reference() const { return reference_; }
     std::filesystem::path fixture(const std::string& file) const;
 
@@ -41,7 +44,7 @@ class GeneratedProgram {
     std::string model_, graph_, failure_;
     std::filesystem::path folder_;
     nlohmann::json reference_;
-    int lock_ = -1;
+    int lock_ = -1, ranks_ = 1;
     bool built_ = false;
 };
 

@@ -1,0 +1,97 @@
+// What the text of a program says of ranks, and what does not change with them.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "codegen/program.h"
+#include "tests/planned/twin.h"
+
+namespace thunderc {
+namespace {
+
+using Files = std::map<std::string, std::string>;
+
+Files printed(const std::string& model, const CompileOptions& options) {
+    CompileOptions naive = options;
+    naive.executors = {"reference"};
+    naive.dtype = "f32";
+    naive.mesh = {};
+    EmitOptions emit;
+    emit.compile = options;
+    Files files;
+    for (OutputFile& file : print_program(compiled(model, options), compiled(model, naive), emit))
+        files[file.path] = std::move(file.text);
+    return files;
+}
+
+struct Model {
+    const char *name, *file;
+    const char *dtype = "f32", *recompute = "none";
+};
+
+class BlocksAndKernels : public testing::TestWithParam<Model> {
+  protected:
+    CompileOptions options() const {
+        CompileOptions o;
+        o.dtype = GetParam().dtype;
+        o.recompute = GetParam().recompute;
+        return o;
+    }
+};
+
+TEST_P(BlocksAndKernels, AreTheSameWhateverTheMesh) {
+    const Files one = printed(GetParam().file, options());
+    std::vector<std::pair<std::string, CompileOptions>> meshes;
+    for (const std::int64_t bucket : {std::int64_t{1} << 8, std::int64_t{25} << 20}) {
+        CompileOptions o = options();
+        o.mesh.replicas = 4;
+        o.bucket_bytes = bucket;
+        meshes.emplace_back("--dp 4", o);
+    }
+    for (const auto& [name, o] : meshes) {
+        const Files many = printed(GetParam().file, o);
+        std::size_t compared = 0;
+        for (const auto& [path, text] : one) {
+            const bool alike = path == "blocks.cpp" || path == "train.cpp" || path == "CMakeLists.txt" ||
+                               path.starts_with("kernels") || path.starts_with("tests/");
+            if (!alike) continue;
+            ++compared;
+            ASSERT_TRUE(many.contains(path)) << name << " " << path;
+            EXPECT_EQ(many.at(path), text) << name << " " << path;
+        }
+        EXPECT_GE(compared, 10U);
+        EXPECT_NE(many.at("model.cpp"), one.at("model.cpp")) << name;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BlocksAndKernels,
+                         testing::Values(Model{"llama5", "llama5/dynamo.logits.onnx"},
+                                         Model{"llama5_bf16", "llama5/dynamo.logits.onnx", "bf16", "block"},
+                                         Model{"tied", "llama2_tied/dynamo.logits.onnx", "f32", "selective"},
+                                         Model{"mlp", "mlp/dynamo.logits.onnx"},
+                                         Model{"deep", "deep/dynamo.logits.onnx"},
+                                         Model{"ladder", "ladder/dynamo.logits.onnx"},
+                                         Model{"chain", "chain/dynamo.logits.onnx"},
+                                         Model{"odd", "odd/tides.loss.onnx"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// A loop of five layers, two of them in a bucket: backward ends its buckets at layers 4, 2 and 0, the first of which
+// has one layer alone.
+TEST(RanksText, SaysWhichLayersAreSentTogether) {
+    CompileOptions o;
+    o.mesh.replicas = 2;
+    const Module whole = compiled("llama5/dynamo.logits.onnx", o);
+    std::int64_t layer = 0;
+    for (const Value v : whole.main().arguments)
+        if (whole.main().info(v).placement.arena == Placement::Arena::gradients && whole.main().type(v).is_family())
+            layer += static_cast<std::int64_t>(whole.main().type(v).bytes());
+    o.bucket_bytes = 2 * layer;
+    const std::string text = printed("llama5/dynamo.logits.onnx", o).at("model.cpp");
+    for (const char* line :
+         {"if (micro_step.last && layer % 2 == 0) {", "const std::int64_t layers = layer + 2 <= L ? 2 : L - layer;",
+          ".elements = layers * offset::bucket_1_elements", "if (micro_step.last) {"})
+        EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
+}  // namespace
+}  // namespace thunderc

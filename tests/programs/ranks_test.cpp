@@ -1,0 +1,117 @@
+// Programs of several ranks, started by mpirun as users start them, beside the program of one rank: on the same batches
+// they are the same training, whatever is sharded.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "checkpoint/safetensors.h"
+#include "tests/programs/generated_program.h"
+
+namespace thunderc::tests {
+namespace {
+namespace fs = std::filesystem;
+
+struct Case {
+    const char *name, *model, *graph, *options, *sharding;
+    int ranks, grad_accum;
+};
+
+// Both add the gradients of the same micro-batches, in f32 and in another order: a few roundings of 6e-8 each.
+constexpr double gradient_tolerance = 1e-6;
+// Adam's first steps divide by the gradient's own size, and so turn relative errors of small elements into errors of
+// whole updates; five steps pass them on.
+constexpr double update_tolerance = 1e-4, log_tolerance = 1e-5;
+
+struct Tensor {
+    std::string name;
+    std::vector<float> values;
+};
+
+std::vector<Tensor> read(const fs::path& path) {
+    const thunder::SafetensorsFile file(path.string());
+    std::vector<Tensor> out;
+    for (const thunder::StoredTensor& stored : file.tensors()) {
+        out.push_back({stored.name, std::vector<float>(stored.elements())});
+        EXPECT_TRUE(
+            thunder::read_elements(stored, thunder::DType::f32, 0, stored.elements(), out.back().values.data()));
+    }
+    return out;
+}
+
+// `base`: what both began with, where their way from there is what is compared.
+void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& want, const std::vector<Tensor>* base,
+                  double tolerance) {
+    ASSERT_EQ(got.size(), want.size());
+    double whole = 0;
+    for (const Tensor& t : want)
+        for (float x : t.values) whole += static_cast<double>(x) * static_cast<double>(x);
+    for (std::size_t k = 0; k < want.size(); ++k) {
+        EXPECT_EQ(got[k].name, want[k].name);
+        ASSERT_EQ(got[k].values.size(), want[k].values.size()) << want[k].name;
+        double difference = 0, size = 0;
+        for (std::size_t i = 0; i < want[k].values.size(); ++i) {
+            const double w = want[k].values[i], d = got[k].values[i] - w;
+            const double s = w - (base == nullptr ? 0 : (*base)[k].values[i]);
+            difference += d * d;
+            size += s * s;
+        }
+        // What is nothing beside the others is rounding noise.
+        EXPECT_LE(std::sqrt(difference), tolerance * std::max(std::sqrt(size), 1e-6 * std::sqrt(whole)))
+            << want[k].name;
+    }
+}
+
+class Ranks : public testing::TestWithParam<Case> {};
+
+TEST_P(Ranks, AreOneRank) {
+    const Case& c = GetParam();
+    const int micro_batches = c.ranks * c.grad_accum;
+    const std::string options = c.options, name = c.name;
+    const GeneratedProgram many(name + "_ranks", c.model, c.graph, options + " " + c.sharding, "train", c.ranks);
+    ASSERT_TRUE(many.built()) << many.failure();
+    const GeneratedProgram one(name + "_one", c.model, c.graph, options);
+    ASSERT_TRUE(one.built()) << one.failure();
+    many.write_large_feed("large.safetensors", micro_batches);
+    const std::string run = " --feed '" + many.file("large.safetensors").string() +
+                            "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --log run.jsonl "
+                            "--dump-gradients gradients.safetensors --save after.safetensors --grad-accum ";
+    for (const GeneratedProgram* program : {&one, &many}) {
+        fs::remove(program->file("run.jsonl"));
+        const int grad_accum = program == &one ? micro_batches : c.grad_accum;
+        const Outcome outcome = program->train(run + std::to_string(grad_accum));
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+    }
+    const auto ours = read_log(many.file("run.jsonl")), theirs = read_log(one.file("run.jsonl"));
+    ASSERT_EQ(ours.size(), 5U);
+    ASSERT_EQ(theirs.size(), 5U);
+    for (std::size_t step = 0; step < theirs.size(); ++step) {
+        EXPECT_EQ(ours[step].at("tokens"), theirs[step].at("tokens"));
+        for (const char* key : {"loss", "grad_norm"}) {
+            const double want = theirs[step].at(key);
+            EXPECT_NEAR(ours[step].at(key).get<double>(), want, log_tolerance * want) << key << " of step " << step;
+        }
+    }
+    expect_close(read(many.file("gradients.safetensors")), read(one.file("gradients.safetensors")), nullptr,
+                 gradient_tolerance);
+    const std::vector<Tensor> before = [&] {
+        const Outcome outcome =
+            one.train("--feed '" + many.file("large.safetensors").string() +
+                      "' --steps 0 --save before.safetensors --grad-accum " + std::to_string(micro_batches));
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        return read(one.file("before.safetensors"));
+    }();
+    expect_close(read(many.file("after.safetensors")), read(one.file("after.safetensors")), &before, update_tolerance);
+}
+
+const Case cases[] = {
+    // Rows with different numbers of valid tokens, one on each rank.
+    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1},
+    // A bucket for each layer would be too large a bucket for the test's: --bucket-mb 1 is all five layers.
+    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4 --bucket-mb 1", 4, 2},
+};
+
+INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace thunderc::tests
