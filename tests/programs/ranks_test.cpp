@@ -14,6 +14,11 @@ namespace fs = std::filesystem;
 struct Case {
     const char *name, *model, *graph, *options, *sharding;
     int ranks, grad_accum;
+    int batches;  // of the fixture, that a step takes
+
+    friend std::ostream& operator<<(std::ostream& out, const Case& c) {
+        return out << c.model << "/" << c.graph << " " << c.options << " " << c.sharding;
+    }
 };
 
 // Both add the gradients of the same micro-batches, in f32 and in another order: a few roundings of 6e-8 each.
@@ -71,7 +76,7 @@ TEST_P(Ranks, AreOneRank) {
     ASSERT_TRUE(many.built()) << many.failure();
     const GeneratedProgram one(name + "_one", c.model, c.graph, options);
     ASSERT_TRUE(one.built()) << one.failure();
-    many.write_large_feed("large.safetensors", micro_batches);
+    many.write_large_feed("large.safetensors", c.batches);
     const std::string run = " --feed '" + many.file("large.safetensors").string() +
                             "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --log run.jsonl "
                             "--dump-gradients gradients.safetensors --save after.safetensors --grad-accum ";
@@ -105,9 +110,8 @@ TEST_P(Ranks, AreOneRank) {
 
 const Case cases[] = {
     // Rows with different numbers of valid tokens, one on each rank.
-    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1},
-    // A bucket for each layer would be too large a bucket for the test's: --bucket-mb 1 is all five layers.
-    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4 --bucket-mb 1", 4, 2},
+    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1, 1},
+    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4", 4, 2, 8},
 };
 
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
