@@ -129,6 +129,7 @@ int run_planned(const RunOptions& o) {
                 trained.push_back(info.names[m]);
         }
     }
+    make_shadows(ranks);
     const PlannedStep step = planned_gradients(ranks, {std::vector<MicroBatch>(ranks.size(), batch)});
     std::vector<std::pair<std::string, Tensor>> out = {{"loss", Tensor::scalar(DType::f32, step.loss)}};
     for (const std::string& name : trained) out.emplace_back("d" + name, ranks.get("grad." + name));

@@ -233,4 +233,8 @@ void clear_states(PlannedRanks& ranks) {
     for (std::size_t r = 0; r < ranks.size(); ++r) clear_states(ranks.rank(r));
 }
 
+void make_shadows(PlannedRanks& ranks) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) make_shadows(ranks.rank(r));
+}
+
 }  // namespace thunderc

@@ -176,6 +176,23 @@ TEST_F(Commands, RunPlannedGivesPyTorchsGradients) {
     }
 }
 
+TEST_F(Commands, RunPlannedTakesStepsInBf16) {
+    const auto batch = read_safetensors(fixtures + "/llama2/batch.safetensors");
+    write_safetensors("in.safetensors", {stored_tensor("input_ids", batch.at("input_ids_0")),
+                                         stored_tensor("labels", batch.at("labels_0"))});
+    const std::string model = fixtures + "/llama2/noopt.logits.onnx --in in.safetensors --out out.safetensors";
+    ASSERT_EQ(run("run --planned " + model).status, 0);
+    const double exact = read_safetensors("out.safetensors").at("loss").f[0];
+    for (const char* options :
+         {"--dtype bf16 ", "--dtype bf16 --master none --grad-dtype bf16 ", "--dtype bf16 --dp 2 "}) {
+        const Ran ran = run(std::string("run --planned ") + options + model);
+        ASSERT_EQ(ran.status, 0) << ran.err;
+        const double loss = read_safetensors("out.safetensors").at("loss").f[0];
+        EXPECT_NE(loss, exact) << options;
+        EXPECT_NEAR(loss, exact, 0x1p-8 * exact) << options;
+    }
+}
+
 TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     write_safetensors("in.safetensors", {stored_tensor("input_ids", Tensor(Type::tensor(DType::i64, {2, 8}))),
                                          stored_tensor("labels", Tensor(Type::tensor(DType::i64, {2, 8})))});
