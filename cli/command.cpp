@@ -146,10 +146,24 @@ void ModelOptions::add_to(CLI::App& app) {
 }
 
 void ModelOptions::add_ranks_to(CLI::App& app) {
-    app.add_option("--dp", dp, "ranks that each hold the whole model and sum their gradients")
-        ->check(between(1, 65536))
-        ->capture_default_str()
-        ->type_name("N");
+    CLI::Option* copies = app.add_option("--dp", dp, "ranks that each hold the whole model and sum their gradients")
+                              ->check(between(1, 65536))
+                              ->capture_default_str()
+                              ->type_name("N");
+    CLI::Option* shards = app.add_option("--fsdp", fsdp, "ranks over which the model is cut: each holds a shard of it")
+                              ->check(between(1, 65536))
+                              ->capture_default_str()
+                              ->type_name("N")
+                              ->excludes(copies);
+    app.add_option("--hsdp", hsdp, "R copies of the model, each cut over S ranks")
+        ->check(not_empty())
+        ->type_name("RxS")
+        ->excludes(copies)
+        ->excludes(shards);
+    app.add_option("--fsdp-reshard", compile.reshard,
+                   "whether layers are gathered again on the way back: never, all but the last two (forward), always")
+        ->check(one_of({"never", "forward", "always"}))
+        ->capture_default_str();
     app.add_option("--bucket-mb", bucket_mb, "with --dp: gradients that are summed as one, in MiB")
         ->check(between(1, 65536))
         ->capture_default_str()
@@ -208,7 +222,13 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
-    if (c.mesh.replicas > 1) add("--dp", std::to_string(c.mesh.replicas));
+    if (c.mesh.shards > 1 && c.mesh.replicas > 1)
+        add("--hsdp", fmt::format("{}x{}", c.mesh.replicas, c.mesh.shards));
+    else if (c.mesh.shards > 1)
+        add("--fsdp", std::to_string(c.mesh.shards));
+    else if (c.mesh.replicas > 1)
+        add("--dp", std::to_string(c.mesh.replicas));
+    if (c.reshard != defaults.reshard) add("--fsdp-reshard", c.reshard);
     if (c.bucket_bytes != defaults.bucket_bytes) add("--bucket-mb", std::to_string(c.bucket_bytes >> 20));
     if (!c.roll) text += " --no-roll";
     return text;
@@ -254,6 +274,21 @@ void require_optional(const ModelOptions& options, const std::string& name) {
     throw UsageError(std::move(d));
 }
 
+// "2x4": two copies, each cut over four ranks.
+Mesh parse_mesh(const std::string& text) {
+    const std::size_t cross = std::min(text.find('x'), text.size());
+    const auto replicas = number_in<std::int64_t>(text.substr(0, cross));
+    const auto shards = number_in<std::int64_t>(text.substr(std::min(cross + 1, text.size())));
+    auto fits = [](const std::optional<std::int64_t>& n) { return n && *n >= 1 && *n <= 65536; };
+    if (!fits(replicas) || !fits(shards)) {
+        Diagnostic d;
+        d.message = fmt::format("--hsdp takes RxS, not {}", text);
+        d.help = "--hsdp 2x4, for example: two copies of the model, each cut over four ranks";
+        throw UsageError(std::move(d));
+    }
+    return {*replicas, *shards};
+}
+
 // "batch=4,seq=64" is two; an exporter's name may have commas of its own, as in "max(1, n)=4".
 std::vector<std::string> split_dims(const std::vector<std::string>& given) {
     std::vector<std::string> dims;
@@ -273,7 +308,8 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
 void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
     compile.roll = !no_roll;
-    compile.mesh.replicas = dp;
+    compile.mesh = {dp, fsdp};
+    if (!hsdp.empty()) compile.mesh = parse_mesh(hsdp);
     compile.bucket_bytes = bucket_mb << 20;
     if (!executors.empty()) {
         compile.executors.clear();

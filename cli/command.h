@@ -36,7 +36,8 @@ struct ModelOptions {
     std::string fail_in;                   // a pass that fails as if it had a bug
     std::optional<std::string> transform;  // forward,vjp; none: a training program
     bool no_roll = false;
-    std::int64_t dp = 1, bucket_mb = 25;
+    std::int64_t dp = 1, fsdp = 1, bucket_mb = 25;
+    std::string hsdp;  // RxS
 
     void add_to(CLI::App& app);
     void add_graph_to(CLI::App& app);  // those that do not take training for granted

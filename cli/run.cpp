@@ -114,21 +114,23 @@ int run_planned(const RunOptions& o) {
     std::vector<std::string> trained;
     MicroBatch batch;
     const Function& main = ranks.module().main();
-    const std::vector<std::string> names = ranks.names();
+    auto parameter = [&](const ArgInfo& info, const Type& type, std::size_t m) {
+        ranks.set(info.names[m], argument(given, o.in, info, type, m));
+        if (ranks.has("grad." + info.names[m])) trained.push_back(info.names[m]);
+    };
+    const bool sharded = !ranks.module().units.empty();
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         const ArgInfo& info = main.argument_info.at(k);
-        if (info.kind != ArgInfo::Kind::input && info.kind != ArgInfo::Kind::parameter) continue;
+        const Type type = main.type(main.arguments[k]).member();
         for (std::size_t m = 0; m < info.names.size(); ++m) {
-            Tensor value = argument(given, o.in, info, main.type(main.arguments[k]).member(), m);
-            if (info.kind == ArgInfo::Kind::input) {
-                batch[info.names[m]] = std::move(value);
-                continue;
-            }
-            ranks.set(info.names[m], value);
-            if (std::find(names.begin(), names.end(), "grad." + info.names[m]) != names.end())
-                trained.push_back(info.names[m]);
+            if (info.kind == ArgInfo::Kind::input) batch[info.names[m]] = argument(given, o.in, info, type, m);
+            if (info.kind == ArgInfo::Kind::parameter && !sharded) parameter(info, type, m);
         }
     }
+    for (const ShardUnit& unit : ranks.module().units)
+        for (const ShardUnit::Tensor& t : unit.tensors)
+            for (std::size_t m = 0; m < t.info.names.size(); ++m)
+                parameter(t.info, Type::tensor(DType::f32, t.dims), m);
     make_shadows(ranks);
     const PlannedStep step = planned_gradients(ranks, {std::vector<MicroBatch>(ranks.size(), batch)});
     std::vector<std::pair<std::string, Tensor>> out = {{"loss", Tensor::scalar(DType::f32, step.loss)}};

@@ -110,7 +110,7 @@ void add_emission(PassList& list, const CompileOptions& o) {
     // Several ranks: blocks and kernels are done, and collectives stand around their calls.
     if (o.transform == Transform::train && o.mesh.world() > 1) {
         list.require("distribute", [o](Module m, Report& r) {
-            return distribute(std::move(m), DistributeOptions{o.mesh, o.bucket_bytes}, r);
+            return distribute(std::move(m), DistributeOptions{o.mesh, o.bucket_bytes, o.reshard}, r);
         });
         list.add("schedule_collectives", schedule_collectives);
     }

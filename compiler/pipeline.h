@@ -37,7 +37,8 @@ struct CompileOptions {
     // several ranks
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together
-    bool roll = true;            // --no-roll keeps every layer
+    std::string reshard = "forward";       // never, forward, always
+    bool roll = true;                      // --no-roll keeps every layer
     // with bf16
     std::string master = "f32";                           // f32, none
     std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, bf16

@@ -16,7 +16,12 @@ namespace thunderc::checking {
 namespace {
 
 bool is_alias(const Op& op) {
-    return is_view(op) || op.name == "member";
+    return is_view(op) || op.name == "member" || op.name == "unpack";
+}
+
+// Memory alone: nothing is computed, and nothing is there.
+bool is_memory(const Op& op) {
+    return op.name == "unwritten" || op.name == "pack";
 }
 
 class FunctionChecker {
@@ -32,6 +37,7 @@ class FunctionChecker {
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
             if (is_alias(op)) view(op);
+            if (op.name == "pack") pieces(op);
             if (op.attributes.boolean("adjacent_weights", false)) adjacent(op);
             if (op.name == "repeat") loop(op, k);
             if (op.name == "call") call(op, k);
@@ -64,8 +70,9 @@ class FunctionChecker {
             const auto at = static_cast<std::int64_t>(k);
             for (Value v : op.operands) {
                 if (!v) continue;
-                if (!is_alias(op)) last_[root(v).index] = at;  // a view reads nothing when it is made
                 used_[v.index] = true;
+                if (is_alias(op)) continue;  // a view reads nothing when it is made
+                for (Value held : contents(root(v))) last_[held.index] = at;
             }
             for (Value v : op.results) {
                 if (is_alias(op)) {
@@ -73,6 +80,8 @@ class FunctionChecker {
                     continue;
                 }
                 first_[v.index] = last_[v.index] = at;
+                if (op.name == "pack")
+                    for (Value piece : op.operands) packed_[v].push_back(root(piece));
                 if (op.name == "constant" || family_in_place(f_, op))
                     first_[v.index] = before, last_[v.index] = after();
             }
@@ -81,6 +90,15 @@ class FunctionChecker {
             last_[root(v).index] = after();
             used_[v.index] = true;
         }
+    }
+
+    // What is read with a value: of a flat tensor that others were written into, these.
+    std::vector<Value> contents(Value v) const {
+        const auto at = packed_.find(v);
+        if (at == packed_.end()) return {v};
+        std::vector<Value> out = at->second;
+        out.push_back(v);
+        return out;
     }
 
     // ---- where it lies ----
@@ -99,6 +117,10 @@ class FunctionChecker {
                 r.bytes = elements * static_cast<std::int64_t>(size_of(type.dtype));
             }
             if (p.arena == Arena::scratch) r.offset += binding_.scratch;
+            if (p.slots > 0) {
+                r.offset += binding_.layer % p.slots * p.layer_stride;
+                r.stride = 0;
+            }
             if (p.arena == Arena::caller) {
                 Value at = v;
                 for (std::size_t steps = 0; f_.info(at).placement.view_of && steps <= f_.values.size(); ++steps)
@@ -158,6 +180,11 @@ class FunctionChecker {
         Dims strides = f_.info(from).placement.strides;
         if (op.name == "member") {
             expected = expected.member(op.attributes.integer("index"));
+        } else if (op.name == "unpack") {
+            const auto size = static_cast<std::int64_t>(size_of(f_.type(to).dtype));
+            expected.offset += op.attributes.integer("offset") * size;
+            if (f_.type(to).is_family() && place(to).stride != op.attributes.integer("stride") * size)
+                violation(fmt::format("the members of {} lie in another distance than in {}", name(to), name(from)));
         } else {
             if (strides.empty()) strides = dense_strides(f_.type(from).dims);
             const std::optional<ViewLayout> layout = view_layout(f_, op, {strides, 0});
@@ -175,6 +202,19 @@ class FunctionChecker {
         bool same = place(to).arena == expected.arena && place(to).offset == expected.offset;
         for (std::size_t d = 0; d < dims.size(); ++d) same = same && (dims[d] == 1 || actual[d] == strides[d]);
         if (!same) violation(fmt::format("the {} {} does not lie where it views {}", op.name, name(to), name(from)));
+    }
+
+    // What is packed lies in the flat tensor.
+    void pieces(const Op& op) {
+        const Region& flat = place(op.results[0]);
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
+            const Region& piece = place(op.operands[k]);
+            const auto size = static_cast<std::int64_t>(size_of(f_.type(op.operands[k]).dtype));
+            const std::int64_t offset = flat.offset + op.attributes.integers("offsets")[k] * size;
+            const std::int64_t stride = op.attributes.integers("strides")[k] * size;
+            if (piece.arena != flat.arena || piece.offset != offset || (piece.count > 1 && piece.stride != stride))
+                violation(fmt::format("{} does not lie in its place in {}", name(op.operands[k]), name(op.results[0])));
+        }
     }
 
     // ---- weights that lie side by side ----
@@ -271,6 +311,7 @@ class FunctionChecker {
             Binding binding;
             binding.entry = false;
             binding.scratch = scratch;
+            binding.layer = layer;
             for (std::size_t a = 0; a < body.arguments.size(); ++a)
                 binding.places[body.arguments[a]] = a < carried               ? chain[a].at(step)
                                                     : a < carried + per_layer ? place(op.operands[a]).member(layer)
@@ -317,7 +358,7 @@ class FunctionChecker {
         for (Value v : f_.arguments)
             if (!is_token(v)) objects.push_back({v, before, replaced(v) ? last_[v.index] : after()});
         for (const Op& op : f_.ops) {
-            if (is_alias(op)) continue;
+            if (is_alias(op) || is_memory(op)) continue;
             for (Value v : op.results)
                 if (!is_token(v)) objects.push_back({v, first_[v.index], last_[v.index]});
         }
@@ -411,6 +452,7 @@ class FunctionChecker {
 
     bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
         if (op.name == "all_reduce") return r == o;
+        if (op.name == "reduce_scatter") return o == 1;
         if (op.name == "call") return true;  // the body was checked with these places
         if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
             return r >= carry_count(op) &&
@@ -436,6 +478,7 @@ class FunctionChecker {
     Binding binding_;
     std::vector<std::string> names_;
     std::vector<Value> roots_;
+    std::map<Value, std::vector<Value>> packed_;  // by flat tensor: what was written into it
     std::vector<std::int64_t> first_, last_;
     std::vector<bool> used_;
     std::vector<Region> places_;

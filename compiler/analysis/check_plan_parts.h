@@ -37,6 +37,7 @@ std::string text(const Region& r);
 struct Binding {
     std::map<Value, Region> places;
     std::int64_t scratch = 0;
+    std::int64_t layer = 0;  // of a loop's iteration
     bool entry = true;
 };
 

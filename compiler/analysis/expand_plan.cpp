@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -68,6 +69,7 @@ class Expansion {
 
     static Spot spot(const Function& f, Value v, const Binding& binding) {
         const Placement& p = f.info(v).placement;
+        if (p.slots > 0) return {p.arena, p.offset + binding.layer % p.slots * p.layer_stride, 0};
         if (p.arena == Arena::scratch) return {p.arena, binding.scratch + p.offset, p.layer_stride};
         if (p.arena != Arena::caller) return {p.arena, p.offset, p.layer_stride};
         Value at = v;
@@ -84,30 +86,75 @@ class Expansion {
         return *g;
     }
 
-    std::vector<Content> expand(const Function& f, const Binding& binding) {
-        std::vector<Content> frame(f.values.size());
-        for (Value v : f.arguments)
-            if (f.type(v).kind != Type::Kind::token) frame[v.index] = {spot(f, v, binding), binding.tensors.at(v)};
-        for (const Op& op : f.ops) {
-            for (Value v : op.results)
-                if (f.type(v).kind != Type::Kind::token) frame[v.index].spot = spot(f, v, binding);
-            if (op.name == "repeat")
-                repeat(f, op, frame, binding);
-            else if (op.name == "call")
-                call(op, frame, binding);
-            else if (op.name == "constant")
-                frame[op.results[0].index].tensors = new_tensors(f.type(op.results[0]));
-            else if (op.name == "member")
-                frame[op.results[0].index].tensors = {
-                    frame[op.operands[0].index].tensors.at(static_cast<std::size_t>(op.attributes.integer("index")))};
-            else if (is_view(op))
-                frame[op.results[0].index].tensors = frame[op.operands[0].index].tensors;
-            else
-                action(f, op, frame, binding);
+    using Frame = std::vector<Content>;
+
+    // The iterations of a loop, for the ops of its body that run ahead of theirs.
+    struct Iterations {
+        std::int64_t n = 0;
+        std::function<Binding(std::int64_t)> bind;  // without what is carried
+        std::map<std::int64_t, Frame> ahead;        // by iteration: what is there of it before it begins
+    };
+
+    Frame frame_of(const Function& f, const Binding& binding) {
+        Frame frame(f.values.size());
+        for (Value v : f.arguments) {
+            if (f.type(v).kind == Type::Kind::token || !binding.tensors.contains(v)) continue;
+            frame[v.index] = {spot(f, v, binding), binding.tensors.at(v)};
         }
+        return frame;
+    }
+
+    // The ops of iteration `step` that run ahead of it: `only` this one, or all of those that stand before the loop.
+    void run_ahead(const Function& f, Iterations& loop, std::int64_t step, const Op* only) {
+        if (step >= loop.n) return;
+        const Binding binding = loop.bind(step);
+        auto [at, fresh] = loop.ahead.try_emplace(step);
+        if (fresh) at->second = frame_of(f, binding);
+        for (const Op& op : f.ops)
+            if ((only == nullptr && op.attributes.integer("ahead", 0) > step) || &op == only)
+                one(f, op, at->second, binding);
+    }
+
+    std::vector<Content> expand(const Function& f, const Binding& binding, Iterations* loop = nullptr) {
+        Frame frame = frame_of(f, binding);
+        for (const Op& op : f.ops) {
+            const std::int64_t ahead = op.attributes.integer("ahead", 0);
+            if (ahead == 0 || loop == nullptr) {
+                one(f, op, frame, binding);
+                continue;
+            }
+            run_ahead(f, *loop, binding.step + ahead, &op);
+            for (Value v : op.results) frame[v.index] = loop->ahead.at(binding.step)[v.index];
+        }
+        if (loop != nullptr) loop->ahead.erase(binding.step);
         std::vector<Content> results;
         for (Value v : f.results) results.push_back(frame[v.index]);
         return results;
+    }
+
+    void one(const Function& f, const Op& op, Frame& frame, const Binding& binding) {
+        for (Value v : op.results)
+            if (f.type(v).kind != Type::Kind::token) frame[v.index].spot = spot(f, v, binding);
+        if (op.name == "repeat") {
+            repeat(f, op, frame, binding);
+        } else if (op.name == "call") {
+            call(op, frame, binding);
+        } else if (op.name == "constant" || op.name == "unwritten" || op.name == "pack") {
+            frame[op.results[0].index].tensors = new_tensors(f.type(op.results[0]));
+        } else if (op.name == "member") {
+            frame[op.results[0].index].tensors = {
+                frame[op.operands[0].index].tensors.at(static_cast<std::size_t>(op.attributes.integer("index")))};
+        } else if (op.name == "unpack") {
+            frame[op.results[0].index].tensors.assign(static_cast<std::size_t>(members_of(f.type(op.results[0]))),
+                                                      frame[op.operands[0].index].tensors.at(0));
+        } else if (is_view(op)) {
+            frame[op.results[0].index].tensors = frame[op.operands[0].index].tensors;
+        } else if (binding.step < op.attributes.integer("resident", 0)) {
+            // It is there already.
+            for (Value v : op.results) frame[v.index].tensors = new_tensors(f.type(v));
+        } else {
+            action(f, op, frame, binding);
+        }
     }
 
     std::size_t stream_of(const Op& op) const {
@@ -136,7 +183,7 @@ class Expansion {
         const bool whole = layer_group_ends(op, binding);
         if (!whole && !collective) return;
         std::vector<Value> operands = op.operands;
-        if (collective) {
+        if (collective && op.name != "reduce_scatter") {
             if (operands.back()) a.enabled = access(operands.back(), 0);
             operands.pop_back();
         }
@@ -173,7 +220,7 @@ class Expansion {
         plan_.actions.push_back(std::move(a));
     }
 
-    static bool is_collective(const Op& op) { return op.name == "all_reduce"; }
+    static bool is_collective(const Op& op) { return op.attributes.has("group"); }
 
     // Whether `op`, which may work on several layers at once, runs in this iteration.
     static bool layer_group_ends(const Op& op, const Binding& binding) {
@@ -211,7 +258,9 @@ class Expansion {
         for (std::size_t r = carried; r < op.results.size(); ++r)
             frame[op.results[r].index].tensors.resize(static_cast<std::size_t>(members_of(f.type(op.results[r]))));
         const std::size_t loop = loops_++;
-        for (std::int64_t step = 0; step < n; ++step) {
+        Iterations iterations;
+        iterations.n = n;
+        iterations.bind = [&](std::int64_t step) {
             const std::int64_t layer = reverse ? n - 1 - step : step;
             const auto at = static_cast<std::size_t>(layer);
             Binding inner;
@@ -226,14 +275,22 @@ class Expansion {
                 inner.spots[body.arguments[k]] = k < carried ? Spot{chain[k].arena, chain[k].at(step), 0}
                                                  : member    ? c.spot.member(layer)
                                                              : c.spot;
-                inner.tensors[body.arguments[k]] = k < carried ? flowing[k]
-                                                   : member    ? std::vector<std::size_t>{c.tensors.at(at)}
-                                                               : c.tensors;
+                if (k >= carried)
+                    inner.tensors[body.arguments[k]] = member ? std::vector<std::size_t>{c.tensors.at(at)} : c.tensors;
             }
             for (std::size_t r = 0; r < body.results.size(); ++r)
                 inner.spots.try_emplace(body.results[r], r < carried ? Spot{chain[r].arena, chain[r].at(step + 1), 0}
                                                                      : frame[op.results[r].index].spot.member(layer));
-            const std::vector<Content> results = expand(body, inner);
+            return inner;
+        };
+        std::int64_t ahead = 0;
+        for (const Op& inner : body.ops) ahead = std::max(ahead, inner.attributes.integer("ahead", 0));
+        for (std::int64_t step = 0; step < ahead; ++step) run_ahead(body, iterations, step, nullptr);
+        for (std::int64_t step = 0; step < n; ++step) {
+            const auto at = static_cast<std::size_t>(reverse ? n - 1 - step : step);
+            Binding inner = iterations.bind(step);
+            for (std::size_t k = 0; k < carried; ++k) inner.tensors[body.arguments[k]] = flowing[k];
+            const std::vector<Content> results = expand(body, inner, ahead > 0 ? &iterations : nullptr);
             for (std::size_t r = 0; r < results.size(); ++r) {
                 if (r < carried)
                     flowing[r] = results[r].tensors;

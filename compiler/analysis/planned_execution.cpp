@@ -205,6 +205,11 @@ void PlannedExecution::step(const ExpandedPlan& plan, const PlannedAction& a) {
     finish(plan, a, results);
 }
 
+void PlannedExecution::skip(const ExpandedPlan& plan, const PlannedAction& a) {
+    for (std::size_t t : touched(a))
+        if (--uses_[t] == 0) poison(plan.tensors[t]);
+}
+
 void PlannedExecution::finish(const ExpandedPlan& plan, const PlannedAction& a, const std::vector<Tensor>& results) {
     const Op& op = *a.op;
     check(results.size() == a.writes.size(),

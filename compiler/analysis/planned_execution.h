@@ -23,6 +23,7 @@ class PlannedExecution {
     void step(const ExpandedPlan& plan, const PlannedAction& a);
     // Where what an action computes is computed elsewhere, from the operands of all ranks: its two ends.
     std::vector<Tensor> operands(const PlannedAction& a);
+    void skip(const ExpandedPlan& plan, const PlannedAction& a);  // nothing is written
     void finish(const ExpandedPlan& plan, const PlannedAction& a, const std::vector<Tensor>& results);
 
     Tensor load(Placement::Arena arena, std::int64_t offset, const Type& type, const Dims& strides);

@@ -26,6 +26,9 @@ PlannedProgram::PlannedProgram(Module planned) : module_(std::move(planned)) {
     check(module_.phase == Module::Phase::planned, "the module is not planned");
     for (const auto& [name, bytes] : module_.arena_bytes)
         arenas_[parse_arena(name).value()].assign(static_cast<std::size_t>(bytes), std::byte{0xff});
+    // Between the gradients of a flat tensor nothing is ever written: it is zero, as memory is when a program begins.
+    if (auto at = arenas_.find(Arena::unit_gradients); at != arenas_.end())
+        at->second.assign(at->second.size(), std::byte{0});
     arenas_[Arena::scalars].assign(scalars_bytes, std::byte{0});
     PlannedExecution execution(*this);
     for (const Function& f : module_.functions) {

@@ -23,8 +23,38 @@ Tensor sum(const std::vector<const Tensor*>& terms) {
     return out;
 }
 
+// (shard) of each rank, side by side.
+std::vector<std::vector<Tensor>> gathered(const std::vector<std::vector<Tensor>>& operands) {
+    const Tensor& first = operands.front().front();
+    Tensor flat(Type::tensor(first.type.dtype, {first.size() * static_cast<std::int64_t>(operands.size())}));
+    std::size_t at = 0;
+    for (const std::vector<Tensor>& of_rank : operands)
+        for (double x : of_rank.front().f) flat.f[at++] = x;
+    return std::vector<std::vector<Tensor>>(operands.size(), {flat});
+}
+
+// (flat, shard before, first) of each rank: its piece of the sum, in f32.
+std::vector<std::vector<Tensor>> reduced(const std::vector<std::vector<Tensor>>& operands) {
+    std::vector<const Tensor*> terms;
+    for (const std::vector<Tensor>& of_rank : operands) terms.push_back(&of_rank.front());
+    const Tensor total = sum(terms);
+    std::vector<std::vector<Tensor>> out;
+    for (std::size_t r = 0; r < operands.size(); ++r) {
+        Tensor shard = operands[r][1];
+        const bool first = operands[r][2].at(0) != 0;
+        for (std::size_t k = 0; k < shard.f.size(); ++k) {
+            const auto part = static_cast<float>(total.f[r * shard.f.size() + k]);
+            shard.f[k] = static_cast<double>(first ? part : static_cast<float>(shard.f[k]) + part);
+        }
+        out.push_back({std::move(shard)});
+    }
+    return out;
+}
+
 // By rank of the group: what the collective gives from what the ranks have.
 std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vector<std::vector<Tensor>>& operands) {
+    if (op.name == "all_gather") return gathered(operands);
+    if (op.name == "reduce_scatter") return reduced(operands);
     check(op.name == "all_reduce", op.name + " cannot be executed");
     std::vector<Tensor> sums;
     for (std::size_t k = 0; k < operands.front().size(); ++k) {
@@ -34,6 +64,8 @@ std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vec
     }
     return std::vector<std::vector<Tensor>>(operands.size(), sums);
 }
+
+constexpr const char* prefixes[] = {"", "grad.", "first_moment.", "second_moment.", "momentum.", "shadow."};
 
 bool is_collective(const Op& op) {
     return op.attributes.has("group");
@@ -122,7 +154,7 @@ class RanksExecution {
             return 1;
         }
         if (!enabled(h.rank, a)) {  // nothing is sent: each tensor stays what it is
-            ranks_[h.rank].execution.finish(plan_, a, ranks_[h.rank].execution.operands(a));
+            ranks_[h.rank].execution.skip(plan_, a);
             advance(h.rank, h.stream, k);
             return 1;
         }
@@ -162,14 +194,106 @@ class RanksExecution {
 
 PlannedRanks::PlannedRanks(const Module& planned) {
     for (std::int64_t r = 0; r < planned.mesh.world(); ++r) ranks_.emplace_back(planned);
+    for (const ShardUnit& unit : planned.units) {
+        std::vector<Tensor> used;  // by member of the unit: 1 where a parameter lies
+        for (std::int64_t m = 0; m < unit.count; ++m) used.emplace_back(Type::tensor(DType::f32, {unit.elements}));
+        for (const ShardUnit::Tensor& t : unit.tensors)
+            for (std::size_t k = 0; k < t.info.names.size(); ++k) {
+                const std::size_t member = unit.count > 1 ? k : 0;
+                const std::int64_t offset = t.offset + static_cast<std::int64_t>(k - member) * t.stride;
+                const Piece piece = {unit.count > 1 ? fmt::format("{}.{}", unit.name, k) : unit.name, offset, t.dims,
+                                     unit.elements / planned.mesh.shards};
+                pieces_[t.info.names[k]] = piece;
+                if (k < t.info.aliases.size())
+                    for (const std::string& alias : t.info.aliases[k]) pieces_.try_emplace(alias, piece);
+                order_.push_back(t.info.names[k]);
+                for (std::int64_t e = 0; e < element_count(t.dims); ++e) used[member].set(offset + e, 1);
+            }
+        clear_gaps(unit, used);
+    }
+    for (const std::string& name : ranks_.front().names())
+        if (planned.units.empty() || unit_of(name).empty()) order_.push_back(name);
+}
+
+// Between parameters a flat tensor is zero, as memory is when a program begins; elsewhere nothing is there yet.
+void PlannedRanks::clear_gaps(const ShardUnit& unit, const std::vector<Tensor>& used) {
+    for (std::int64_t m = 0; m < unit.count; ++m)
+        for (const char* prefix : prefixes) {
+            const std::string name = prefix + (unit.count > 1 ? fmt::format("{}.{}", unit.name, m) : unit.name);
+            for (std::size_t r = 0; r < ranks_.size(); ++r) {
+                if (!ranks_[r].has(name)) continue;
+                Tensor shard(ranks_[r].type(name));
+                const std::int64_t begin = shard_of(r) * shard.size();
+                for (std::int64_t k = 0; k < shard.size(); ++k)
+                    if (used[static_cast<std::size_t>(m)].at(begin + k) != 0) shard.set(k, std::nan(""));
+                ranks_[r].set(name, shard);
+            }
+        }
+}
+
+std::int64_t PlannedRanks::shard_of(std::size_t rank) const {
+    return static_cast<std::int64_t>(rank) % module().mesh.shards;
+}
+
+// The unit's member that a name of the program is, or a state of it: "layers.0" of "grad.layers.0"; "" of all others.
+std::string PlannedRanks::unit_of(const std::string& name) const {
+    for (const char* prefix : prefixes)
+        for (const ShardUnit& unit : module().units)
+            for (std::int64_t m = 0; m < unit.count; ++m) {
+                const std::string member = unit.count > 1 ? fmt::format("{}.{}", unit.name, m) : unit.name;
+                if (name == prefix + member) return member;
+            }
+    return "";
+}
+
+// Of a parameter or a state of it: the prefix, and where the parameter lies; none for what every rank has whole.
+std::optional<std::pair<std::string, PlannedRanks::Piece>> PlannedRanks::piece(const std::string& name) const {
+    for (const char* prefix : prefixes) {
+        if (!name.starts_with(prefix)) continue;
+        const auto at = pieces_.find(name.substr(std::string(prefix).size()));
+        if (at != pieces_.end()) return std::pair(std::string(prefix), at->second);
+    }
+    return std::nullopt;
+}
+
+bool PlannedRanks::has(const std::string& name) const {
+    const auto at = piece(name);
+    return ranks_.front().has(at ? at->first + at->second.member : name);
 }
 
 void PlannedRanks::set(const std::string& name, const Tensor& value) {
-    for (PlannedProgram& rank : ranks_) rank.set(name, value);
+    const auto at = piece(name);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        if (!at) {
+            ranks_[r].set(name, value);
+            continue;
+        }
+        const Piece& where = at->second;
+        check(value.type.dims == where.dims,
+              fmt::format("{} is [{}], [{}] given", name, to_string(where.dims), to_string(value.type.dims)));
+        Tensor shard = ranks_[r].get(at->first + where.member);
+        const std::int64_t begin = shard_of(r) * where.shard;
+        for (std::int64_t k = 0; k < value.size(); ++k) {
+            const std::int64_t to = where.offset + k - begin;
+            if (to >= 0 && to < where.shard) shard.set(to, value.at(k));
+        }
+        ranks_[r].set(at->first + where.member, shard);
+    }
 }
 
 Tensor PlannedRanks::get(const std::string& name) const {
-    return ranks_.front().get(name);
+    const auto at = piece(name);
+    if (!at) return ranks_.front().get(name);
+    const Piece& where = at->second;
+    Tensor out(Type::tensor(ranks_.front().type(at->first + where.member).dtype, where.dims));
+    for (std::int64_t s = 0; s < module().mesh.shards; ++s) {
+        const Tensor shard = ranks_[static_cast<std::size_t>(s)].get(at->first + where.member);
+        for (std::int64_t k = 0; k < out.size(); ++k) {
+            const std::int64_t from = where.offset + k - s * where.shard;
+            if (from >= 0 && from < where.shard) out.set(k, shard.at(from));
+        }
+    }
+    return out;
 }
 
 void PlannedRanks::set_scalar(const std::string& name, double value) {

@@ -12,8 +12,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/analysis/run_planned.h"
@@ -28,7 +30,10 @@ class PlannedRanks {
     const Module& module() const { return ranks_.front().module(); }
     PlannedProgram& rank(std::size_t r) { return ranks_.at(r); }
 
-    std::vector<std::string> names() const { return ranks_.front().names(); }
+    // Of a sharded model, parameters by their own names: each rank has the part of them that lies in its shard. `names`
+    // has parameters, and whatever else every rank has whole.
+    const std::vector<std::string>& names() const { return order_; }
+    bool has(const std::string& name) const;
     void set(const std::string& name, const Tensor& value);
     Tensor get(const std::string& name) const;
     void set_scalar(const std::string& name, double value);
@@ -38,7 +43,21 @@ class PlannedRanks {
     void run(const std::string& function, std::optional<std::uint64_t> seed = std::nullopt);
 
   private:
+    // Where a parameter lies: in which member of a unit, at which element of it; `shard` elements are each rank's.
+    struct Piece {
+        std::string member;
+        std::int64_t offset = 0;
+        Dims dims;
+        std::int64_t shard = 0;
+    };
+    std::int64_t shard_of(std::size_t rank) const;
+    std::string unit_of(const std::string& name) const;
+    std::optional<std::pair<std::string, Piece>> piece(const std::string& name) const;
+    void clear_gaps(const ShardUnit& unit, const std::vector<Tensor>& used);
+
     std::vector<PlannedProgram> ranks_;
+    std::map<std::string, Piece> pieces_;  // by parameter
+    std::vector<std::string> order_;
 };
 
 // As planned_gradients and planned_step: by micro-step, a micro-batch for each rank. Weights and losses are sums over

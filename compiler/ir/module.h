@@ -166,20 +166,16 @@ struct Mesh {
 // of equal length. A unit of layers is a family: one flat tensor for each layer.
 struct ShardUnit {
     struct Tensor {
-        // Of the parameter, one for each of its members: member i is in member i of a unit of layers; in a unit of one
-        // flat tensor the members stand `stride` apart.
-        std::vector<std::string> names;
+        // Of the parameter, with a name for each of its members: member i is in member i of a unit of layers; in a unit
+        // of one flat tensor the members stand `stride` apart.
+        ArgInfo info;
         Dims dims;
         std::int64_t offset = 0, stride = 0;  // elements, in the flat tensor
-
-        bool operator==(const Tensor&) const = default;
     };
     std::string name;
     std::int64_t count = 1;     // layers
     std::int64_t elements = 0;  // of one flat tensor: a multiple of the ranks that share it
     std::vector<Tensor> tensors;
-
-    bool operator==(const ShardUnit&) const = default;
 };
 
 struct Module {

@@ -53,14 +53,11 @@ class Parser {
         expect("{");
         while (!accept("}")) {
             ShardUnit::Tensor t;
-            if (peek("["))
-                list("[", "]", [&] { t.names.push_back(string()); });
-            else
-                t.names = expand(string());
             t.dims = dims();
             expect("+");
             t.offset = integer();
             if (accept("every")) t.stride = integer();
+            t.info = argument_info();
             u.tensors.push_back(std::move(t));
         }
         return u;

@@ -235,8 +235,9 @@ std::string to_string(const Module& module, const PrintOptions& options) {
     for (const ShardUnit& unit : module.units) {
         out += fmt::format("unit {} {} x {} {{\n", quote(unit.name), unit.count, unit.elements);
         for (const ShardUnit::Tensor& t : unit.tensors) {
-            out += fmt::format("  {} [{}] + {}", names_text(t.names), to_string(t.dims), t.offset);
-            out += t.stride == 0 ? "\n" : fmt::format(" every {}\n", t.stride);
+            out += fmt::format("  [{}] + {}", to_string(t.dims), t.offset);
+            if (t.stride != 0) out += fmt::format(" every {}", t.stride);
+            out += argument_info_text(t.info) + "\n";
         }
         out += "}\n";
     }

@@ -4,6 +4,9 @@
 // Before plan: a start gives its results and a token, and the results may be read behind the `await` of that token
 // alone. After plan there are no tokens: `all_reduce` and its like run on a stream, and events say who waits.
 //
+// A flat tensor holds parameters one behind the other, as a ShardUnit says; a shard is a piece of it of equal length
+// for each rank of a group.
+//
 // Attributes: `group`, among whom; `ranks`, how many; `what` is sent and `reason`, why it stands where it stands, as
 // generated text says them; in the body of a loop, `layers`: it works on so many layers at once, where the last of them
 // is done.
@@ -51,6 +54,55 @@ std::vector<Type> all_reduce_types(const InferInput& in) {
     return types;
 }
 
+// (shard, enabled) -> (flat)
+std::vector<Type> all_gather_types(const InferInput& in) {
+    require(in.operands.size() == 2, "a shard and a flag expected");
+    require_enabled(in);
+    const Type& shard = in.operand(0);
+    require(shard.is_tensor() && shard.rank() == 1 && is_float(shard.dtype), "the shard is " + to_string(shard));
+    return {Type::tensor(shard.dtype, {shard.dims[0] * group_size(in)})};
+}
+
+// (flat, shard before, first) -> (shard)
+std::vector<Type> reduce_scatter_types(const InferInput& in) {
+    require(in.operands.size() == 3, "a flat tensor, a shard and a flag expected");
+    const Type &flat = in.operand(0), &shard = in.operand(1);
+    require(
+        shard.is_tensor() && shard.rank() == 1 && flat == Type::tensor(shard.dtype, {shard.dims[0] * group_size(in)}),
+        fmt::format("the flat tensor is {}, the shard {}", to_string(flat), to_string(shard)));
+    require_flag(in, 2, "first");
+    return {shard};
+}
+
+// A parameter in a flat tensor; with `count` a family of them, `stride` elements apart.
+std::vector<Type> unpack_types(const InferInput& in) {
+    const Type& flat = in.operand(0);
+    require(in.operands.size() == 1 && flat.is_tensor() && flat.rank() == 1, "a flat tensor expected");
+    const Dims dims = in.attributes.integers("dims");
+    const std::int64_t count = in.attributes.integer("count", 1);
+    const std::int64_t end =
+        in.attributes.integer("offset") + (count - 1) * in.attributes.integer("stride", 0) + element_count(dims);
+    require(count >= 1 && in.attributes.integer("offset") >= 0 && end <= flat.dims[0],
+            fmt::format("[{}] ends at element {} of {}", to_string(dims), end, to_string(flat)));
+    return {count > 1 ? Type::family(count, flat.dtype, dims) : Type::tensor(flat.dtype, dims)};
+}
+
+// The flat tensor of `elements` in which the operands lie at `offsets`, members `strides` apart; the rest is zero.
+std::vector<Type> pack_types(const InferInput& in) {
+    const std::vector<std::int64_t> offsets = in.attributes.integers("offsets");
+    const std::vector<std::int64_t> strides = in.attributes.integers("strides");
+    require(!in.operands.empty() && offsets.size() == in.operands.size() && strides.size() == offsets.size(),
+            "an offset and a stride for each tensor expected");
+    for (std::size_t k = 0; k < offsets.size(); ++k) {
+        const Type& t = in.operand(k);
+        require(t.dtype == in.operand(0).dtype, "tensors of one type expected");
+        const std::int64_t end = offsets[k] + (t.is_family() ? t.count - 1 : 0) * strides[k] + t.elements();
+        require(offsets[k] >= 0 && end <= in.attributes.integer("elements"),
+                fmt::format("tensor {} ends at element {}", k, end));
+    }
+    return {Type::tensor(in.operand(0).dtype, {in.attributes.integer("elements")})};
+}
+
 std::vector<Type> with_token(std::vector<Type> types) {
     types.push_back(Type::token());
     return types;
@@ -83,6 +135,35 @@ std::vector<OpDef> define_collectives() {
                               "After plan: (tensors ..., enabled) -> (tensors ...), each in the place of its operand; "
                               "the tensors lie behind each other and are sent as one.",
                               all_reduce_types));
+    defs.push_back(collective(
+        "all_gather_start",
+        "(shard, enabled) -> (flat, token): begins to put the shards of a group side by side, in the order of ranks; "
+        "where `enabled` is false, what it gave before.",
+        [](const InferInput& in) { return with_token(all_gather_types(in)); }));
+    defs.push_back(collective("all_gather", "After plan: (shard, enabled) -> (flat).", all_gather_types));
+    defs.push_back(collective("reduce_scatter_start",
+                              "(flat, before, first) -> (shard, token): begins the sum of the flat tensors of a group, "
+                              "in f32 and in the order "
+                              "of ranks; each rank has its shard of it, added to `before` unless `first`.",
+                              [](const InferInput& in) { return with_token(reduce_scatter_types(in)); }));
+    defs.push_back(collective("reduce_scatter",
+                              "After plan: (flat, before, first) -> (shard), in the place of `before`.",
+                              reduce_scatter_types));
+    defs.push_back(collective("unpack",
+                              "The tensor of `dims` at element `offset` of a flat one; with `count` a family, `stride` "
+                              "elements apart. A view.",
+                              unpack_types));
+    defs.push_back(
+        collective("pack",
+                   "The flat tensor of `elements` in which the operands lie at `offsets`, members of families "
+                   "`strides` apart. They are written there.",
+                   pack_types));
+    defs.push_back(collective("unwritten", "A flat tensor of `elements` whose content nobody uses: memory to write to.",
+                              [](const InferInput& in) {
+                                  require(in.operands.empty(), "no operand expected");
+                                  return std::vector<Type>{
+                                      Type::tensor(in.attributes.dtype("dtype"), {in.attributes.integer("elements")})};
+                              }));
     return defs;
 }
 

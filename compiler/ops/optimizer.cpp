@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/rules.h"
@@ -104,7 +105,10 @@ Tensor shadow_of(const Tensor& parameter) {
     return shadow;
 }
 
-bool decays(const Type& parameter, bool all) {
+// Weight decay takes matrices. What is flat does not show whether it holds matrices: `matrices` says it, for each
+// tensor.
+bool decays(const Op& op, std::size_t tensor, const Type& parameter, bool all) {
+    if (op.attributes.has("matrices")) return all || op.attributes.integers("matrices").at(tensor) != 0;
     return all || parameter.rank() >= 2;
 }
 
@@ -137,7 +141,7 @@ OpDef adamw() {
         std::vector<Tensor> out(3 * count);
         for (std::size_t t = 0; t < count; ++t) {
             Tensor p = operands[t], m = operands[2 * count + t], v = operands[3 * count + t];
-            const bool decayed = decays(p.type, s[8].at(0) != 0);
+            const bool decayed = decays(op, t, p.type, s[8].at(0) != 0);
             for (std::int64_t k = 0; k < p.size(); ++k) {
                 const double g = clip * operands[count + t].at(k);
                 if (decayed) p.set(k, p.at(k) * (1 - lr * decay));
@@ -246,7 +250,7 @@ OpDef sgd() {
         for (std::size_t t = 0; t < count; ++t) {
             Tensor p = operands[t];
             Tensor buffer = momentum ? operands[2 * count + t] : Tensor(p.type);
-            const bool decayed = decays(p.type, rest[2].at(0) != 0);
+            const bool decayed = decays(op, t, p.type, rest[2].at(0) != 0);
             for (std::int64_t k = 0; k < p.size(); ++k) {
                 const double g = clip * operands[count + t].at(k) + (decayed ? decay * p.at(k) : 0);
                 buffer.set(k, factor * buffer.at(k) + g);
@@ -324,6 +328,22 @@ OpDef sgd() {
 // ---- the norm of all gradients
 // -----------------------------------------------------------------------------------------------
 
+Value squares_of(Builder& b, const Op& op) {
+    Value sum;
+    for (Value v : op.operands) {
+        const Type type = b.type(v);
+        for (std::int64_t k = 0; k < (type.is_family() ? type.count : 1); ++k) {
+            Value x = type.is_family() ? b.op("member", {v}, {{"index", k}}) : v;
+            x = b.cast(x, DType::f32);
+            Dims axes;
+            for (std::int64_t d = 0; d < type.rank(); ++d) axes.push_back(d);
+            Value squares = b.reduce_sum(b.mul(x, x), axes);
+            sum = sum ? b.add(sum, squares) : squares;
+        }
+    }
+    return sum;
+}
+
 OpDef global_norm() {
     OpDef def;
     def.name = "global_norm";
@@ -344,21 +364,7 @@ OpDef global_norm() {
         return std::vector<Tensor>{Tensor::scalar(DType::f32, std::sqrt(sum))};
     };
     def.not_differentiable = "gradients are not differentiated again";
-    def.decompose = [](Builder& b, const Op& op) {
-        Value sum;
-        for (Value v : op.operands) {
-            const Type type = b.type(v);
-            for (std::int64_t k = 0; k < (type.is_family() ? type.count : 1); ++k) {
-                Value x = type.is_family() ? b.op("member", {v}, {{"index", k}}) : v;
-                x = b.cast(x, DType::f32);
-                Dims axes;
-                for (std::int64_t d = 0; d < type.rank(); ++d) axes.push_back(d);
-                Value squares = b.reduce_sum(b.mul(x, x), axes);
-                sum = sum ? b.add(sum, squares) : squares;
-            }
-        }
-        return std::vector<Value>{b.op("sqrt", {sum})};
-    };
+    def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{b.op("sqrt", {squares_of(b, op)})}; };
     def.call = [](const Op& op, const Function& f) {
         return MenuCall{"global_norm",
                         {named("scalars", CallField::Kind::scalars),
@@ -370,6 +376,58 @@ OpDef global_norm() {
     };
     def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
     def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};
+    return def;
+}
+
+OpDef sum_of_squares() {
+    OpDef def = global_norm();
+    def.name = "sum_of_squares";
+    def.summary = "The sum of the squares of all elements of all operands: of shards, the part that this rank has.";
+    def.formula = "y = sum of x^2 over all elements of all operands";
+    def.reference = [norm = def.reference](const Op& op, std::span<const Tensor> operands,
+                                           std::span<const Type> types) {
+        const double y = norm(op, operands, types)[0].at(0);
+        return std::vector<Tensor>{Tensor::scalar(DType::f32, y * y)};
+    };
+    def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{squares_of(b, op)}; };
+    def.call = [](const Op& op, const Function& f) {
+        return MenuCall{"sum_of_squares",
+                        {result_field("sum", 0),
+                         whole_arena("gradients", Placement::Arena::gradients, f.type(op.operands[0]).dtype),
+                         named("elements", CallField::Kind::elements)},
+                        "the squares of this rank's gradients",
+                        "optim/global_norm.h",
+                        "the norm of all gradients"};
+    };
+    return def;
+}
+
+OpDef norm_of_squares() {
+    OpDef def;
+    def.name = "norm_of_squares";
+    def.level = OpLevel::composite;
+    def.summary = "The norm f32[] from the sum of squares f32[] of all ranks.";
+    def.formula = "y = sqrt(x)";
+    def.source = "torch.nn.utils.clip_grad_norm_ with norm_type = 2";
+    def.infer = [](const InferInput& in) {
+        require_operands(in, 1);
+        require_scalar(in, 0, "sum");
+        return std::vector<Type>{in.operand(0)};
+    };
+    def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
+        return std::vector<Tensor>{Tensor::scalar(DType::f32, std::sqrt(operands[0].at(0)))};
+    };
+    def.not_differentiable = "gradients are not differentiated again";
+    def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{b.op("sqrt", {op.operands[0]})}; };
+    def.call = [](const Op&, const Function&) {
+        return MenuCall{"norm_of_squares",
+                        {named("scalars", CallField::Kind::scalars), operand_field("sum", 0)},
+                        "the norm of all gradients, and the factor that clips them",
+                        "optim/global_norm.h",
+                        "the norm of all gradients"};
+    };
+    def.samples = {{"above", {f32_of({}, {9})}, {}}, {"zero", {f32_of({}, {0})}, {}}};
+    def.errors = {{{f32_type({2})}, {}, "sum is f32[2], f32[] expected"}};
     return def;
 }
 
@@ -408,7 +466,7 @@ OpDef clip_factor() {
 }  // namespace
 
 std::vector<OpDef> define_optimizer() {
-    return {adamw(), sgd(), global_norm(), clip_factor()};
+    return {adamw(), sgd(), global_norm(), sum_of_squares(), norm_of_squares(), clip_factor()};
 }
 
 }  // namespace thunderc

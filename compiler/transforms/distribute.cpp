@@ -211,6 +211,7 @@ Module distribute(Module module, const DistributeOptions& options, Report& repor
     if (options.mesh.world() == 1) return module;
     check(module.find("update") != nullptr, "what is distributed is a training step");
     module.mesh = options.mesh;
+    if (options.mesh.shards > 1) return distributing::distribute_shards(std::move(module), options, report);
     return distributing::distribute_replicas(std::move(module), options, report);
 }
 

@@ -21,6 +21,10 @@
 //       %sum, %t = all_reduce_start(%g, %last) {group = "world", layers = 4, name = "bucket_1", ...}
 //     }
 //
+// FSDP and HSDP (`shards` > 1): see docs/architecture.md, Sharding. Parameters, gradients and states become shards of
+// units; units are gathered in front of what reads them, and their gradients summed behind what makes them, layer by
+// layer in the bodies of loops.
+//
 // Does not move anything: that is schedule_collectives' part.
 #pragma once
 
@@ -32,6 +36,9 @@ namespace thunderc {
 struct DistributeOptions {
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;
+    // With shards: whether layers are there on the way back, all of them (never), the last two (forward) or none
+    // (always); else they are gathered again.
+    std::string reshard = "forward";
 };
 
 Module distribute(Module module, const DistributeOptions& options, Report& report);

@@ -24,6 +24,7 @@ struct GradientResult {
 };
 std::vector<GradientResult> gradient_results(const Function& f);
 
+Module distribute_shards(Module module, const DistributeOptions& options, Report& report);
 Module distribute_replicas(Module module, const DistributeOptions& options, Report& report);
 
 }  // namespace thunderc::distributing

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "compiler/support/error.h"
 #include "compiler/transforms/function_tools.h"
+#include "compiler/transforms/plan_parts.h"
 
 namespace thunderc::planning {
 namespace {
@@ -15,146 +17,332 @@ bool is_token(const Function& f, Value v) {
     return f.type(v).kind == Type::Kind::token;
 }
 
-Op event(const char* what, const std::string& name, const std::string& stream) {
-    Op op;
-    op.name = what;
-    op.attributes.set("event", name);
-    op.stream = stream;
-    return op;
+bool is_start(const Op& op) {
+    return op.name.ends_with("_start");
+}
+
+std::string stream_of(const Op& start) {
+    if (start.name == "all_gather_start") return "gather";
+    return start.attributes.string("group") == "replica" ? "replicate" : "reduce";
 }
 
 // What stands behind a token: the collective is the last one of its name on the stream.
 struct Sent {
     std::string stream, name;
     std::size_t op = 0;  // of the function: the start, or the loop that holds it
-    std::optional<std::int64_t> layers;
 };
 
-class Lowering {
+// ---- one function ----
+
+class FunctionLowering {
   public:
-    explicit Lowering(Module& module) : module_(module) {}
+    using Given = std::map<std::string, std::vector<Sent>>;  // by a loop's body: what the tokens among its results are
+
+    FunctionLowering(Module& module, Function& f, Given& given)
+        : module_(module), f_(f), given_(given), loop_(f.kind == "loop") {}
 
     void run() {
-        // Bodies of loops first: what their tokens stand for.
-        for (Function& f : module_.functions)
-            if (f.kind == "loop") lower(f);
-        for (Function& f : module_.functions)
-            if (f.kind.empty()) lower(f);
+        find_tokens();
+        if (sent_.empty()) return;
+        if (loop_) find_layers();
+        find_ends();
+        if (!loop_ && gathers_in_loops()) {
+            use_stream("gather");
+            both("begin", "gather", {});
+        }
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            Op& op = f_.ops[k];
+            if (op.name == "await") {
+                await(op, k);
+                continue;
+            }
+            if (op.name == "unwritten") own(op);
+            if (is_start(op)) {
+                start(op, k);
+            } else {
+                if (op.name == "repeat" && gathers_again(op))
+                    both(op.attributes.string("body") + "_turn", "gather", {});
+                ops_.push_back(without_tokens(op));
+            }
+            if (auto at = recorded_.find(k); at != recorded_.end())
+                record(at->second.name + "_done", at->second.stream, {});
+            if (auto at = released_.find(k); at != released_.end())
+                for (const std::string& name : at->second) record(name + "_free", "", {});
+        }
+        f_.ops = std::move(ops_);
+        drop_token_results();
+        substitute(f_, forwarded_);
+        compact_values(f_);
     }
 
   private:
+    using Timing = std::vector<std::pair<std::string, std::int64_t>>;  // layers, ahead, resident, distance
+
     void use_stream(const std::string& name) {
         if (std::find(module_.streams.begin(), module_.streams.end(), name) == module_.streams.end())
             module_.streams.push_back(name);
     }
 
-    // The tokens among a function's results go; what they stand for is kept for the loops that call it.
-    void drop_token_results(Function& f, const std::map<Value, Sent>& sent) {
-        std::vector<Value> results;
-        for (Value v : f.results) {
-            if (!is_token(f, v)) {
-                results.push_back(v);
-                continue;
-            }
-            given_[f.name].push_back(sent.at(v));
-        }
-        f.results = std::move(results);
+    void event(const char* what, const std::string& name, const std::string& stream, const Timing& timing) {
+        Op op;
+        op.name = what;
+        op.attributes.set("event", name);
+        for (const auto& [key, value] : timing) op.attributes.set(key, value);
+        op.stream = stream;
+        ops_.push_back(std::move(op));
+    }
+    void record(const std::string& name, const std::string& stream, const Timing& timing) {
+        event("record", name, stream, timing);
+    }
+    void wait(const std::string& name, const std::string& stream, const Timing& timing) {
+        event("wait", name, stream, timing);
+    }
+    // `stream` waits for what stands before on compute.
+    void both(const std::string& name, const std::string& stream, const Timing& timing) {
+        record(name, "", timing);
+        wait(name, stream, timing);
     }
 
-    void lower(Function& f) {
-        std::map<Value, Sent> sent = find_tokens(f);
-        if (sent.empty()) return;
-        // Which tokens' ends are recorded: of those that an await has on one stream, the last.
-        std::map<std::size_t, Sent> recorded;                  // by op
-        std::map<std::size_t, std::vector<std::string>> ends;  // by await: events
-        std::map<Value, Value> forwarded;
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            const Op& op = f.ops[k];
-            if (op.name != "await") continue;
-            std::map<std::string, Sent> last;  // by stream
-            for (Value v : op.operands) {
-                if (!is_token(f, v)) continue;
-                const Sent& one = sent.at(v);
-                auto [at, fresh] = last.try_emplace(one.stream, one);
-                if (!fresh && at->second.op < one.op) at->second = one;
-            }
-            for (const auto& [stream, one] : last) {
-                recorded[one.op] = one;
-                ends[k].push_back(one.name + "_done");
-            }
-            for (std::size_t r = 0; r < op.results.size(); ++r) forwarded[op.results[r]] = op.operands[r];
-        }
-        std::vector<Op> ops;
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            Op& op = f.ops[k];
-            if (op.name == "await") {
-                for (const std::string& name : ends[k]) {
-                    ops.push_back(event("wait", name, ""));
-                    ops.back().provenance = op.provenance;
-                    if (op.attributes.has("reason"))
-                        ops.back().attributes.set("reason", op.attributes.string("reason"));
-                }
-                continue;
-            }
-            if (op.name == "all_reduce_start")
-                start(f, op, ops);
-            else
-                ops.push_back(without_tokens(f, op));
-            if (auto at = recorded.find(k); at != recorded.end())
-                ops.push_back(event("record", at->second.name + "_done", at->second.stream));
-        }
-        f.ops = std::move(ops);
-        drop_token_results(f, sent);
-        substitute(f, forwarded);
-        compact_values(f);
+    static Timing timing_of(const Op& op, std::initializer_list<const char*> names) {
+        Timing out;
+        for (const char* name : names)
+            if (op.attributes.has(name)) out.emplace_back(name, op.attributes.integer(name));
+        return out;
     }
 
-    std::map<Value, Sent> find_tokens(const Function& f) const {
-        std::map<Value, Sent> sent;
-        for (std::size_t k = 0; k < f.ops.size(); ++k) {
-            const Op& op = f.ops[k];
-            if (op.name == "all_reduce_start") {
-                sent[op.results.back()] = {"reduce", op.attributes.string("name"), k, {}};
+    void find_tokens() {
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const Op& op = f_.ops[k];
+            if (is_start(op)) {
+                sent_[op.results.back()] = {stream_of(op), op.attributes.string("name"), k};
+                start_of_[op.results.back()] = k;
                 continue;
             }
             if (op.name != "repeat") continue;
             const auto given = given_.find(op.attributes.string("body"));
             std::size_t next = 0;
             for (Value v : op.results)
-                if (is_token(f, v)) {
-                    sent[v] = given->second.at(next++);
-                    sent[v].op = k;
+                if (is_token(f_, v)) {
+                    sent_[v] = given->second.at(next++);
+                    sent_[v].op = k;
                 }
         }
-        return sent;
     }
 
-    void start(const Function& f, const Op& op, std::vector<Op>& ops) {
-        const std::string name = op.attributes.string("name"), stream = "reduce";
-        use_stream(stream);
-        for (const char* what : {"record", "wait"}) {
-            ops.push_back(event(what, name + "_ready", std::string(what) == "wait" ? stream : ""));
-            if (op.attributes.has("layers")) ops.back().attributes.set("layers", op.attributes.integer("layers"));
+    // How many layers the loops over this body have.
+    void find_layers() {
+        for (const Function& f : module_.functions)
+            for (const Op& op : f.ops)
+                if (op.name == "repeat" && op.attributes.string("body") == f_.name)
+                    layers_ = op.attributes.integer("n");
+    }
+
+    bool gathers_in_loops() const {
+        for (const Function& f : module_.functions)
+            for (const Op& op : f.ops)
+                if (op.name == "all_gather_start" || op.name == "all_gather") return reaches(f);
+        return false;
+    }
+    bool reaches(const Function& g) const {
+        if (g.name == f_.name) return true;
+        return std::any_of(f_.ops.begin(), f_.ops.end(), [&g](const Op& op) {
+            return op.name == "repeat" && op.attributes.string("body") == g.name;
+        });
+    }
+
+    // A loop that gathers layers into slots that an earlier loop of this function had: not before that is done.
+    bool gathers_again(const Op& repeat) {
+        bool again = false;
+        for (const Op& op : module_.find(repeat.attributes.string("body"))->ops) {
+            if (op.name != "all_gather") continue;
+            const bool seen = !gathered_.insert(op.attributes.string("unit")).second;
+            again = again || (seen && op.attributes.integer("resident") == 0);
         }
-        Op collective = without_tokens(f, op);
-        collective.name = "all_reduce";
-        collective.stream = stream;
-        ops.push_back(std::move(collective));
+        return again;
     }
 
-    static Op without_tokens(const Function& f, Op op) {
-        std::erase_if(op.results, [&f](Value v) { return is_token(f, v); });
+    // Which tokens' ends are recorded: of those that an await has on one stream, the last.
+    void find_ends() {
+        const Uses uses(f_);
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const Op& op = f_.ops[k];
+            if (op.name != "await") continue;
+            bool sent_on = true;  // to another collective, and read by nobody else
+            std::set<std::int32_t> readers;
+            for (Value v : op.results) {
+                for (std::int32_t user : uses.users[v.index]) {
+                    sent_on = sent_on && is_start(f_.ops[static_cast<std::size_t>(user)]);
+                    readers.insert(user);
+                }
+                sent_on = sent_on && !uses.is_result[v.index] && !uses.users[v.index].empty();
+            }
+            std::map<std::string, Sent> last;  // by stream
+            for (Value v : op.operands) {
+                if (!is_token(f_, v)) continue;
+                const Sent& one = sent_.at(v);
+                auto [at, fresh] = last.try_emplace(one.stream, one);
+                if (!fresh && at->second.op < one.op) at->second = one;
+            }
+            for (const auto& [stream, one] : last) {
+                // A gather in a loop records where it stands, ahead of this iteration.
+                const Op& from = f_.ops[one.op];
+                if (!(loop_ && from.name == "all_gather_start")) recorded_[one.op] = one;
+                if (sent_on)
+                    for (std::int32_t reader : readers) chained_[static_cast<std::size_t>(reader)].push_back(one);
+                else
+                    ends_[k].push_back(one);
+            }
+            for (std::size_t r = 0; r < op.results.size(); ++r) forwarded_[op.results[r]] = op.operands[r];
+        }
+    }
+
+    void await(const Op& op, std::size_t k) {
+        for (const Sent& one : ends_[k]) {
+            const Op& from = f_.ops[one.op];
+            const bool gather = loop_ && from.name == "all_gather_start";
+            if (gather && from.attributes.integer("resident") >= layers_) continue;
+            wait(one.name + "_done", "", gather ? timing_of(from, {"resident"}) : Timing());
+            ops_.back().provenance = op.provenance;
+            if (op.attributes.has("reason")) ops_.back().attributes.set("reason", op.attributes.string("reason"));
+        }
+    }
+
+    void start(const Op& op, std::size_t k) {
+        const std::string name = op.attributes.string("name"), stream = stream_of(op);
+        use_stream(stream);
+        if (op.name == "all_gather_start") return gather(op, k);
+        if (auto at = chained_.find(k); at != chained_.end()) {
+            for (const Sent& before : at->second) wait(before.name + "_done", stream, {});
+        } else {
+            both(name + "_ready", stream, timing_of(op, {"layers"}));
+        }
+        collective(op, stream);
+        if (loop_ && op.name == "reduce_scatter_start" && owned_.contains(op.attributes.string("unit")))
+            record(name + "_summed", stream, {});
+    }
+
+    void collective(const Op& op, const std::string& stream) {
+        Op lowered = without_tokens(op);
+        lowered.name.resize(lowered.name.size() - std::string("_start").size());
+        lowered.stream = stream;
+        ops_.push_back(std::move(lowered));
+    }
+
+    void gather(const Op& op, std::size_t k) {
+        const std::string name = op.attributes.string("name");
+        if (!loop_) return collective(op, "gather");
+        const std::int64_t slots = op.attributes.integer("slots"), resident = op.attributes.integer("resident");
+        if (resident >= layers_) return collective(op, "gather");  // which never runs: every layer is there
+        Timing timing = timing_of(op, {"ahead", "resident"});
+        if (slots < layers_) {
+            Timing free = timing;
+            free.emplace_back("distance", slots);
+            wait(name + "_free", "gather", free);
+            released_[last_reader(k)].push_back(name);
+        }
+        collective(op, "gather");
+        record(name + "_done", "gather", timing);
+    }
+
+    // The last op that reads what the start of op k gave, or a view of it.
+    std::size_t last_reader(std::size_t k) const {
+        std::set<Value> held(f_.ops[k].results.begin(), f_.ops[k].results.end());
+        std::size_t last = k;
+        for (std::size_t j = k + 1; j < f_.ops.size(); ++j) {
+            const Op& op = f_.ops[j];
+            if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return held.contains(v); }))
+                continue;
+            last = j;
+            if (op.name == "await" || op.name == "unpack") held.insert(op.results.begin(), op.results.end());
+        }
+        return last;
+    }
+
+    // Memory for the gradients of a layer: free when those that lay there are summed.
+    void own(const Op& op) {
+        if (!loop_ || op.attributes.integer("slots") >= layers_) return;
+        const std::string unit = op.attributes.string("unit");
+        owned_.insert(unit);
+        wait(unit + "_gradients_summed", "", {{"distance", op.attributes.integer("slots")}});
+    }
+
+    Op without_tokens(Op op) const {
+        std::erase_if(op.results, [this](Value v) { return is_token(f_, v); });
         return op;
     }
 
+    // The tokens among a function's results go; what they stand for is kept for the loops that call it.
+    void drop_token_results() {
+        std::vector<Value> results;
+        for (Value v : f_.results) {
+            if (is_token(f_, v))
+                given_[f_.name].push_back(sent_.at(v));
+            else
+                results.push_back(v);
+        }
+        f_.results = std::move(results);
+    }
+
     Module& module_;
-    std::map<std::string, std::vector<Sent>> given_;  // by a loop's body: what the tokens among its results stand for
+    Function& f_;
+    Given& given_;
+    bool loop_;
+    std::int64_t layers_ = 0;
+    std::map<Value, Sent> sent_;  // by token
+    std::map<Value, std::size_t> start_of_;
+    std::map<std::size_t, Sent> recorded_;                      // by op: whose end is recorded behind it
+    std::map<std::size_t, std::vector<Sent>> ends_;             // by await
+    std::map<std::size_t, std::vector<Sent>> chained_;          // by start: what its operand comes from
+    std::map<std::size_t, std::vector<std::string>> released_;  // by op: gathers whose memory is free behind it
+    std::set<std::string> owned_;                               // units whose gradients wait for their slot
+    std::set<std::string> gathered_;                            // units that a loop has gathered
+    std::map<Value, Value> forwarded_;
+    std::vector<Op> ops_;
+};
+
+// ---- where flat tensors lie ----
+
+class UnitPlaces {
+  public:
+    explicit UnitPlaces(Module& module) : module_(module) {}
+
+    UnitMemory run() {
+        for (Function& f : module_.functions) {
+            if (f.is_kernel()) continue;
+            for (const Op& op : f.ops) {
+                if (op.name == "all_gather")
+                    place(f, op, Arena::gathered, memory_.gathered);
+                else if (op.name == "unwritten" || op.name == "pack")
+                    place(f, op, Arena::unit_gradients, memory_.gradients);
+            }
+        }
+        return memory_;
+    }
+
+  private:
+    void place(Function& f, const Op& op, Arena arena, std::int64_t& end) {
+        const Value v = op.results[0];
+        const std::int64_t bytes = aligned(bytes_of(f.type(v))), slots = op.attributes.integer("slots", 0);
+        auto [at, fresh] = places_.try_emplace({arena, op.attributes.string("unit")}, end);
+        if (fresh) end += bytes * std::max<std::int64_t>(slots, 1);
+        f.info(v).placement = {arena, at->second, slots > 0 ? bytes : 0, {}, {}, slots};
+    }
+
+    Module& module_;
+    UnitMemory memory_;
+    std::map<std::pair<Arena, std::string>, std::int64_t> places_;
 };
 
 }  // namespace
 
-void lower_collectives(Module& module) {
-    Lowering(module).run();
+UnitMemory lower_collectives(Module& module) {
+    FunctionLowering::Given given;
+    // Bodies of loops first: what their tokens stand for.
+    for (Function& f : module.functions)
+        if (f.kind == "loop") FunctionLowering(module, f, given).run();
+    for (Function& f : module.functions)
+        if (f.kind.empty()) FunctionLowering(module, f, given).run();
+    return UnitPlaces(module).run();
 }
 
 }  // namespace thunderc::planning

@@ -52,7 +52,7 @@ std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
 
 Module plan(Module module, Report& report) {
     check(module.phase == Module::Phase::values, "plan runs once");
-    planning::lower_collectives(module);
+    const planning::UnitMemory units = planning::lower_collectives(module);
     planning::Shared shared;
     shared.parameters = planning::place_parameters(module);
     std::vector<std::string> order;
@@ -84,6 +84,8 @@ Module plan(Module module, Report& report) {
                           {"constants", shared.constant_bytes},
                           {"batch", shared.batch_bytes}};
     if (element_bytes["shadows"] > 0) module.arena_bytes["shadows"] = elements * element_bytes["shadows"];
+    if (units.gathered > 0) module.arena_bytes["gathered"] = units.gathered;
+    if (units.gradients > 0) module.arena_bytes["unit_gradients"] = units.gradients;
     if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;
     for (const auto& [arena, bytes] : module.arena_bytes) report.done(arena, "", fmt::format("{} bytes", bytes));
     return module;

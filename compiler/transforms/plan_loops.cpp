@@ -15,6 +15,7 @@ std::vector<std::pair<std::size_t, std::size_t>> FunctionPlanner::added_in_place
     std::vector<std::pair<std::size_t, std::size_t>> out;
     if (op.name == "all_reduce")  // each tensor where it is
         for (std::size_t r = 0; r < op.results.size(); ++r) out.emplace_back(r, r);
+    if (op.name == "reduce_scatter") out.emplace_back(0, 1);
     if (!def.call || def.in_place.empty()) return out;
     const MenuCall call = def.call(op, f);
     if (call.function.empty()) return out;
@@ -62,9 +63,59 @@ void FunctionPlanner::place_sums() {
 }
 
 void FunctionPlanner::lie_in(Value v, Value place) {
+    const bool piece = placed(place) && at(place).view_of;
     at(v) = placed(place) ? at(place) : Placement{Arena::scratch, 0, 0, {}, {}};
     at(v).view_of = owner(place);
-    at(v).offset = 0;  // in its owner
+    at(v).offset = piece ? at(place).offset : 0;  // in its owner
+}
+
+// ---- units of a sharded model ----
+
+void FunctionPlanner::place_units() {
+    for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+        if (f_.ops[k].name == "pack") {
+            const std::size_t before = f_.ops.size();
+            place_packed(k);
+            k += f_.ops.size() - before;  // behind the copies
+        } else if (f_.ops[k].name == "unpack") {
+            const Op& op = f_.ops[k];
+            const auto size = static_cast<std::int64_t>(size_of(f_.type(op.results[0]).dtype));
+            Placement p = at(op.operands[0]);
+            p.offset += op.attributes.integer("offset") * size;
+            if (f_.type(op.results[0]).is_family()) p.layer_stride = op.attributes.integer("stride") * size;
+            at(op.results[0]) = p;
+        }
+    }
+}
+
+// Gradients are written where the flat tensor has them; what cannot be written there is copied.
+void FunctionPlanner::place_packed(std::size_t index) {
+    const Value flat = f_.ops[index].results[0];
+    const std::vector<std::int64_t> offsets = f_.ops[index].attributes.integers("offsets"),
+                                    strides = f_.ops[index].attributes.integers("strides");
+    for (std::size_t k = 0; k < offsets.size(); ++k) {
+        Value v = f_.ops[index].operands[k];
+        const Op* def = definition(v);
+        const bool own = def != nullptr && !placed(v) && !is_view(*def) && def->name != "constant" &&
+                         def->name != "member" && def->name != "unpack";
+        if (!own) {
+            Op copy;
+            copy.name = "copy";
+            copy.operands = {v};
+            copy.provenance = f_.ops[index].provenance;
+            v = f_.add_value(f_.type(v), f_.info(v).name);
+            copy.results = {v};
+            f_.ops[index].operands[k] = v;
+            f_.ops.insert(f_.ops.begin() + static_cast<std::ptrdiff_t>(index), std::move(copy));
+            ++index;
+            uses_.emplace(f_);
+        }
+        const auto size = static_cast<std::int64_t>(size_of(f_.type(v).dtype));
+        Placement p = at(flat);
+        p.offset += offsets[k] * size;
+        if (f_.type(v).is_family()) p.layer_stride = strides[k] * size;
+        at(v) = p;
+    }
 }
 
 // ---- loops ----

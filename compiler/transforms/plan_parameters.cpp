@@ -65,6 +65,8 @@ class ParameterLayout {
             }
         }
         for (const Unit& unit : units) place(unit);
+        for (const auto& [after, before] : follows_)
+            places_.behind[entry.argument_info[after].names.front()] = entry.argument_info[before].names.front();
     }
 
     const ParameterPlaces& places() const { return places_; }

@@ -37,6 +37,7 @@ struct ParameterPlace {
 };
 struct ParameterPlaces {
     std::map<std::string, ParameterPlace> by_name;
+    std::map<std::string, std::string> behind;  // by name: what a parameter has to lie directly behind
     std::int64_t elements = 0;
 };
 
@@ -75,6 +76,7 @@ class FunctionPlanner {
         uses_.emplace(f_);
         place_arguments();
         place_results();
+        place_units();
         place_sums();
         place_loops();
         place_constants();
@@ -104,6 +106,10 @@ class FunctionPlanner {
     Placement state_place(const Type& type, const std::string& name) const;
     void place_results();
     Placement result_place(const std::string& name);
+
+    // ---- units of a sharded model: pieces of flat tensors, which have their places ----
+    void place_units();
+    void place_packed(std::size_t index);
 
     // ---- sums: calls that add to what is there ----
     static std::vector<std::pair<std::size_t, std::size_t>> added_in_place(const Op& op, const Function& f);

@@ -135,6 +135,7 @@ void FunctionPlanner::finish_views() {
             const Placement& base = at(p.view_of);
             p.arena = base.arena;
             p.offset += base.offset;
+            if (base.slots > 0) p.layer_stride = base.layer_stride, p.slots = base.slots;
         }
 }
 

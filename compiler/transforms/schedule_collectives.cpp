@@ -41,11 +41,15 @@ void sink_awaits(Function& f, Report& report) {
             }
             await.operands.insert(await.operands.end(), tokens.begin(), tokens.end());
             const bool last = k == end;
-            await.attributes.set("reason", last ? std::string("the update reads what comes of it")
-                                                : fmt::format("{} reads what comes of it", f.ops[k].name));
+            std::size_t reader = k;  // which computes: views read nothing
+            while (reader < end && (f.ops[reader].name == "unpack" || f.ops[reader].name == "unwritten")) ++reader;
+            const std::string who = last ? "" : f.ops[reader == end ? k : reader].name;
+            await.attributes.set("reason",
+                                 last ? std::string("the update reads what comes of it")
+                                      : fmt::format("{} reads what comes of it", who == "call" ? "the layer" : who));
             report.done("await", f.name,
                         fmt::format("{} value{}, {}", await.results.size(), await.results.size() == 1 ? "" : "s",
-                                    last ? "at the end" : "before " + f.ops[k].name));
+                                    last ? "at the end" : "before " + who));
             ops.push_back(std::move(await));
         }
         if (k < end && f.ops[k].name != "await") ops.push_back(f.ops[k]);
@@ -53,8 +57,38 @@ void sink_awaits(Function& f, Report& report) {
     f.ops = std::move(ops);
 }
 
+// Of layers that lie in slots, the next one is gathered while this one is computed.
+void gather_ahead(const Module& module, Function& f, Report& report) {
+    if (f.kind != "loop") return;
+    std::int64_t layers = 0;
+    for (const Function& g : module.functions)
+        for (const Op& op : g.ops)
+            if (op.name == "repeat" && op.attributes.string("body") == f.name) layers = op.attributes.integer("n");
+    for (Op& op : f.ops) {
+        if (op.name != "all_gather_start" || op.attributes.integer("slots") < 2) continue;
+        if (op.attributes.integer("resident") >= layers) continue;
+        op.attributes.set("ahead", std::int64_t{1});
+        report.done("ahead", f.name, op.attributes.string("what"));
+    }
+}
+
+void give_gather_reason(Op& op) {
+    const std::int64_t slots = op.attributes.integer("slots", 0);
+    op.attributes.set(
+        "reason",
+        slots == 0 ? std::string("gathered once a step, under what does not read it yet")
+        : op.attributes.integer("ahead", 0) > 0
+            ? fmt::format("one of {} slots, free since the layer that had it was computed; overlaps the layer "
+                          "before it",
+                          slots)
+            : fmt::format("one of {} slots, free since the layer that had it was computed", slots));
+}
+
 void give_reasons(Function& f) {
     for (Op& op : f.ops) {
+        if (op.name == "all_gather_start") give_gather_reason(op);
+        if (op.name == "reduce_scatter_start")
+            op.attributes.set("reason", std::string("these gradients are complete; overlaps what is left of backward"));
         if (op.name != "all_reduce_start") continue;
         const std::int64_t layers = op.attributes.integer("layers", 1);
         op.attributes.set(
@@ -73,6 +107,7 @@ Module schedule_collectives(Module module, Report& report) {
     for (Function& f : module.functions) {
         if (f.is_kernel()) continue;
         sink_awaits(f, report);
+        gather_ahead(module, f, report);
         give_reasons(f);
     }
     return module;

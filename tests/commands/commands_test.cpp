@@ -199,12 +199,24 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     const std::string model = fixtures + "/llama2/dynamo.logits.onnx --in in.safetensors --out out.safetensors";
     EXPECT_EQ(run("run --planned --ranks 1 " + model).status, 0);
     const std::string one = contents("out.safetensors");
+    fs::copy_file("out.safetensors", "one.safetensors");
     EXPECT_EQ(run("run --planned " + model).status, 0);
     EXPECT_EQ(contents("out.safetensors"), one);
     // Two ranks with the same rows: the mean over both is that of one, to the last bit, since 1/32 + 1/32 is 1/16.
     EXPECT_EQ(run("run --planned --dp 2 --ranks 2 " + model).status, 0);
     EXPECT_EQ(contents("out.safetensors"), one);
+    for (const char* mesh : {"--fsdp 2", "--hsdp 2x2"}) {  // of powers of two
+        EXPECT_EQ(run(std::string("run --planned ") + mesh + " " + model).status, 0);
+        EXPECT_EQ(read_safetensors("out.safetensors").size(), read_safetensors("one.safetensors").size()) << mesh;
+        for (const auto& [name, expected] : read_safetensors("one.safetensors"))
+            EXPECT_EQ(read_safetensors("out.safetensors").at(name).f, expected.f) << name << ", " << mesh;
+    }
     fs::remove("out.safetensors");
+    const Ran mesh = run("run --planned --hsdp 2 " + model);
+    EXPECT_EQ(mesh.status, 2);
+    EXPECT_EQ(mesh.err,
+              "error: --hsdp takes RxS, not 2\n"
+              "help: --hsdp 2x4, for example: two copies of the model, each cut over four ranks\n");
 
     const Ran two = run("run --planned --ranks 2 " + model);
     EXPECT_EQ(two.status, 2);
