@@ -8,14 +8,21 @@
 #include "codegen/kernel_loops.h"
 #include "codegen/nest_printer.h"
 #include "codegen/text.h"
+#include "compiler/analysis/kernel_costs.h"
 
 namespace thunderc {
+
+std::string timed_statement(const KernelDescription& kernel) {
+    const double flops = work(kernel);
+    return fmt::format("const Timed timed(\"{}\", {{.bytes = {}{}}}, stream);\n", kernel.name, bytes_moved(kernel),
+                       flops > 0 ? fmt::format(", .flops = {:.0f}", flops) : "");
+}
 
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
                                const std::string& replaces) {
     PrintedKernel printed;
     printed.name = kernel.name;
-    UsedNames used({"stream"});
+    UsedNames used({"stream", "timed"});
     std::vector<std::string> inputs, outputs, parameters;
     for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
         outputs.push_back(used.unique(kernel.outputs[r].name));
@@ -32,7 +39,6 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
 
     SourceText body;
     body.indent();
-    bool stream = false;
     for (const KernelNest& nest : kernel.nests) {
         const Loops loops = loops_of(kernel, nest, layouts);
         if (kernel.nests.size() > 1) {
@@ -45,7 +51,6 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
         }
         NestPrinter printer(loops, inputs, outputs, body);
         printer.print();
-        stream = stream || printer.uses_stream();
         if (kernel.nests.size() > 1) body.close();
     }
     SourceText declaration, definition;
@@ -54,7 +59,8 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     definition.comment(kernel.name + ":");
     for (const std::string& equation : printed.formula) definition.comment("  " + equation);
     if (!replaces.empty()) definition.comment("Replaces " + replaces);
-    definition.line(head + (stream ? ", Stream& stream) {" : ", Stream& /*stream*/) {"));
+    definition.line(head + ", Stream& stream) {");
+    definition.append_lines("    " + timed_statement(kernel));
     definition.append_lines(body.str());
     definition.line("}");
     printed.definition = definition.str();
@@ -70,7 +76,7 @@ std::string kernels_cpu_prologue(bool bf16) {
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/stream.h"
+#include "device/timed.h"              // what --profile shows of a kernel
 
 namespace vec_math = thunder::math;
 )";

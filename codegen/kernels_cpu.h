@@ -37,6 +37,10 @@ struct PrintedKernel {
     std::vector<KernelArgument> arguments;  // in the order of the parameters; the stream follows
 };
 
+// "const Timed timed("scale", {.bytes = 64, .flops = 8}, stream);": with what a kernel begins, on every device. What it
+// moves and computes is what `thunderc plan --machine` counts.
+std::string timed_statement(const KernelDescription& kernel);
+
 // `replaces`: what the comment says of where the kernel is from, "Pow, ReduceMean, Mul
 // (model.layers.0.input_layernorm)".
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts = {},

@@ -22,16 +22,16 @@ std::string type_name(DType dtype) {
 // What device.h, and the schedules, call by these names.
 UsedNames reserved_names() {
     UsedNames used;
-    used.add({"stream",      "partials", "block",     "load",         "store",
-              "barrier",     "lane",     "warp",      "thread_index", "block_index",
-              "block_count", "warp_sum", "warp_max",  "block_sum",    "block_max",
-              "to_float",    "to_bf16",  "math",      "launch",       "Vec",
-              "Global",      "Aliased",  "row",       "rows",         "width",
-              "c",           "i",        "n",         "part",         "e",
-              "w",           "p",        "b",         "sum",          "shared",
-              "totals",      "total",    "column",    "first",        "last",
-              "chunk",       "tiles",    "tile_rows", "tile_columns", "c_first",
-              "line"});
+    used.add({"stream",      "timed",       "partials", "block",     "load",
+              "store",       "barrier",     "lane",     "warp",      "thread_index",
+              "block_index", "block_count", "warp_sum", "warp_max",  "block_sum",
+              "block_max",   "to_float",    "to_bf16",  "math",      "launch",
+              "Vec",         "Global",      "Aliased",  "row",       "rows",
+              "width",       "c",           "i",        "n",         "part",
+              "e",           "w",           "p",        "b",         "sum",
+              "shared",      "totals",      "total",    "column",    "first",
+              "last",        "chunk",       "tiles",    "tile_rows", "tile_columns",
+              "c_first",     "line"});
     return used;
 }
 
@@ -195,6 +195,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     for (const Kernel& one : kernels) partials = std::max(partials, one.stage.partials);
     launcher.line(fmt::format("void {}({}, Stream& stream) {{", kernel.name, fmt::join(declared, ", ")));
     launcher.indent();
+    launcher.append_lines(timed_statement(kernel));
     if (partials > 0)
         launcher.line(
             fmt::format("auto* partials = reinterpret_cast<float*>(stream.workspace({} * sizeof(float)));", partials));
@@ -212,7 +213,8 @@ std::string kernels_cuda_prologue() {
 }
 
 std::string launchers_cuda_prologue() {
-    return "#include \"kernels_cuda.cuh\"\n\n#include \"device/cuda/launch.h\"\n#include \"kernels.h\"\n";
+    return "#include \"kernels_cuda.cuh\"\n\n#include \"device/cuda/launch.h\"\n#include \"device/timed.h\"\n#include "
+           "\"kernels.h\"\n";
 }
 
 }  // namespace thunderc

@@ -15,8 +15,6 @@ class NestPrinter : ElementPrinter {
     NestPrinter(const Loops& loops, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                 SourceText& out);
 
-    // Whether the nest uses the stream, whose workspace holds partial sums.
-    bool uses_stream() const { return !sums().empty(); }
     void print();
 
   private:

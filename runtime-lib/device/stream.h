@@ -45,13 +45,16 @@ class Memory {
 struct DeviceOptions {
     int threads = 0;  // of the host; 0 takes what OpenMP would (OMP_NUM_THREADS, or the cores this process may use)
 
+    bool profile = false;  // each call is timed, by itself
+
     // of a GPU
     bool graphs = true;     // a step is captured once and replayed
     bool tf32 = false;      // f32 products round their factors to 10 bits of mantissa
     bool autotune = false;  // the fastest of several plans of each product is looked for at start
-    bool profile = false;   // each call is timed, by itself
     std::string folder{};   // of the program: what autotuning finds is kept there
 };
+
+class Profiler;  // device/profiler.h
 
 class Device {
   public:
@@ -78,7 +81,8 @@ class Device {
     std::string describe() const;
     // The same for products of bf16, decided when the program starts.
     std::string describe_bf16() const;
-    // What --profile found: a table, or "" where calls are not timed on this device.
+    // With --profile: what times calls, else null; and the table of what it found, else "".
+    Profiler* profiler() const { return profiler_; }
     std::string profile_report() const;
 
     struct Native;
@@ -88,6 +92,7 @@ class Device {
     int threads_ = 1;
     DeviceOptions options_;
     Native* native_ = nullptr;
+    Profiler* profiler_ = nullptr;
 };
 
 // A point in a stream's work that another stream can wait for. Recording again moves the point forward.

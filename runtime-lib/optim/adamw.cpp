@@ -2,11 +2,13 @@
 
 #include "device/cpu/elements.h"
 #include "device/cpu/vec_math.h"
+#include "optim/describe.h"
 #include "optim/walk_segments.h"
 
 namespace thunder {
 
-void adamw(const AdamW& call, Stream&) {
+void adamw(const AdamW& call, Stream& stream) {
+    const Timed timed = timed_call("adamw", call, stream);
     constexpr const char* name = "adamw";
     require_float(name, "parameters", call.parameters);
     require_float(name, "gradients", call.gradients);

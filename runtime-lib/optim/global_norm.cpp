@@ -5,6 +5,7 @@
 
 #include "device/cpu/elements.h"
 #include "device/parallel.h"
+#include "optim/describe.h"
 
 namespace thunder {
 
@@ -42,6 +43,7 @@ void sum_of_squares(double* sum, const Input& gradients, std::int64_t all, Strea
 }
 
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream) {
+    const Timed timed = timed_call("global_norm", GlobalNorm{scalars, gradients, elements}, stream);
     double sum = 0;
     sum_of_squares(&sum, gradients, elements, stream);
     set_norm(scalars, sum);

@@ -1,11 +1,13 @@
 #include "optim/sgd.h"
 
 #include "device/cpu/elements.h"
+#include "optim/describe.h"
 #include "optim/walk_segments.h"
 
 namespace thunder {
 
-void sgd(const Sgd& call, Stream&) {
+void sgd(const Sgd& call, Stream& stream) {
+    const Timed timed = timed_call("sgd", call, stream);
     constexpr const char* name = "sgd";
     require_float(name, "parameters", call.parameters);
     require_float(name, "gradients", call.gradients);

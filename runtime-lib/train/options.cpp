@@ -187,7 +187,6 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         flag(&Options::autotune));
     add("no-cuda-graph", "", "issue each step's calls one by one, instead of replaying a captured step",
         flag(&Options::no_cuda_graph));
-    add("profile", "", "time each call, and print a table at the end", flag(&Options::profile));
 
     if (program.is_sharded()) {
         group = "Ranks";
@@ -205,6 +204,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     }
 
     group = "Other";
+    add("profile", "", "time each call by itself, and print a table at the end, the longest first",
+        flag(&Options::profile));
     add("threads", "N", "threads of this process (default: the cores of this host, divided by the ranks on it)",
         [](Options& o, const std::string& value, const Place& place) {
             const std::string expected = "a whole number from 1 to 4096";

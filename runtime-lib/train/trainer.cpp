@@ -57,20 +57,18 @@ int default_threads(const Communicator& communicator) {
 
 DeviceOptions device_options(const Options& options, const Communicator& communicator) {
     return {.threads = options.threads > 0 ? options.threads : default_threads(communicator),
+            .profile = options.profile,
             .graphs = !options.no_cuda_graph,
             .tf32 = options.tf32,
             .autotune = options.autotune,
-            .profile = options.profile,
             .folder = options.program_folder};
 }
 
-// What asks a GPU for something, of what the command line says: "--tf32, --profile".
+// What asks a GPU for something, of what the command line says: "--tf32, --autotune".
 std::string gpu_options(const Options& options) {
     std::string names;
-    const std::pair<const char*, bool> flags[] = {{"--tf32", options.tf32},
-                                                  {"--autotune", options.autotune},
-                                                  {"--no-cuda-graph", options.no_cuda_graph},
-                                                  {"--profile", options.profile}};
+    const std::pair<const char*, bool> flags[] = {
+        {"--tf32", options.tf32}, {"--autotune", options.autotune}, {"--no-cuda-graph", options.no_cuda_graph}};
     for (const auto& [name, given] : flags)
         if (given) names += cat(names.empty() ? "" : ", ", name);
     return names;

@@ -4,13 +4,9 @@
 #include <string>
 
 #include "device/menu.h"
-#include "device/stream.h"
+#include "device/timed.h"
 
 namespace thunder {
-
-struct Cost {
-    double bytes = 0, flops = 0;
-};
 
 template <typename Call, typename Body>
 void issue(const char* /*name*/, const Call& /*call*/, Stream& /*stream*/, Body&& body) {

@@ -20,6 +20,8 @@ for part in ("parity-mlp-f32", "parity-llama2-f32", "parity-mlp-bf16", "parity-l
     assert parts.get(part), (part, parts)
 (row,) = [row for row in r["table"] if row["by"] == "ours"]
 assert row["tokens_per_second"] > 0 and row["peak_bytes"] > 1e6 and "mfu" not in row, row
+assert {"products", "attention", "fused", "optimizer", "cross_entropy", "embedding"} <= set(row["kernels"]), row["kernels"]
+assert all(k["ms"] > 0 and k["roof_ms"] is None for k in row["kernels"].values()), row["kernels"]
 assert any("compute-sanitizer" in what for what in r["left_out"]), r["left_out"]
 PYTHON
 

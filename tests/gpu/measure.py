@@ -78,10 +78,10 @@ def read_profile(text, steps):
     groups = {}
     for line in text.splitlines():
         fields = line.split()
-        # name..., calls, ms, share, us a call, GB/s, TFLOP/s, share of the roof
-        if len(fields) < 8 or not fields[-5].endswith("%") or not fields[-7].isdigit():
+        # name..., calls, ms, share, and of a call: us, MB, GFLOP, GB/s, TFLOP/s, share of the roof
+        if len(fields) < 10 or not fields[-7].endswith("%") or not fields[-9].isdigit():
             continue
-        timed, ms = int(fields[-7]), float(fields[-6])
+        timed, ms = int(fields[-9]), float(fields[-8])
         word = fields[0].split("_")[0]
         # One word that no call of the menu begins with is a kernel of the program's own.
         group = GROUPS.get(word, "fused")
@@ -265,12 +265,12 @@ class Run:
             print(errors[-2000:])
             return
         row = self.row(name, "ours", [line["step_ms"] for line in lines], plan, peak, loss=lines[-1]["loss"])
-        if not self.args.dry_run and self.left() > 45:
+        if self.left() > 45:
             profiled = 3
             status, errors, _, _ = self.train(name, [*flags, *gpu, "--steps", str(profiled), "--profile"])
             if status == 0:
                 roofs = {}
-                for kernel in plan["kernels"]:
+                for kernel in plan["kernels"] if not self.args.dry_run else []:
                     roofs[kernel["group"]] = roofs.get(kernel["group"], 0.0) + kernel["roof_ms"]
                 row["kernels"] = {group: {"ms": ms, "roof_ms": roofs.get(group), "of_roof": roofs[group] / ms if group in roofs and ms else None}
                                   for group, ms in sorted(read_profile(errors, profiled).items(), key=lambda item: -item[1])}

@@ -9,13 +9,13 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import measure  # noqa: E402
 
-# As runtime-lib/device/cuda/profiler.cpp prints it: two layers, three steps; the first call of each name is not in it.
+# As runtime-lib/device/profiler.cpp prints it: two layers, three steps; the first call of each name is not in it.
 PROFILE = """step 0/3  loss 5.5
-call                                           calls         ms   share    us/call     GB/s  TFLOP/s  of roof
-linear_forward y bf16 (16, 48) = x bf16 (16, 16) weight bf16 (48, 16)       5     10.000   50.0%    2000.00     51.2      2.5    40.0%
-attention_forward out bf16 (1, 8, 2, 4) = q bf16 (1, 8, 2, 4), causal: cuDNN       5      5.000   25.0%    1000.00        -        -        -
-swiglu_forward                                       5      2.500   12.5%     500.00    100.0        -    80.0%
-adamw                                                2      2.000   10.0%    1000.00   3000.0        -    90.0%
+call                                           calls         ms   share    us/call   MB/call  GFLOP/call     GB/s  TFLOP/s  of roof
+linear_forward y bf16 (16, 48), x bf16 (16, 16), weight bf16 (48, 16)       5     10.000   50.0%    2000.00     0.004      0.0000     51.2    2.500    40.0%
+attention_forward out bf16 (1, 8, 2, 4), q bf16 (1, 8, 2, 4), causal       5      5.000   25.0%    1000.00         -           -        -        -        -
+swiglu_forward                                       5      2.500   12.5%     500.00     0.050      0.0001    100.0    0.010    80.0%
+adamw of 100 parameters in 2 segments                2      2.000   10.0%    1000.00     3.000      0.0014   3000.0    0.100    90.0%
 all                                                        19.500
 """
 

@@ -7,6 +7,7 @@
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/cpu/vec_math.h"
+#include "device/describe.h"
 #include "device/menu.h"
 #include "device/parallel.h"
 
@@ -38,6 +39,7 @@ float log_sum_exp(const Input& logits, std::int64_t first, std::int64_t n) {
 }  // namespace
 
 void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
+    const Timed timed = timed_call("cross_entropy_forward", call, stream);
     constexpr const char* name = "cross_entropy_forward";
     require_float(name, "logits", call.logits);
     float* lse = f32(name, "lse", call.lse);
@@ -61,7 +63,8 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
     *loss = static_cast<float>(sum);
 }
 
-void cross_entropy_backward(const CrossEntropyBackward& call, Stream&) {
+void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream) {
+    const Timed timed = timed_call("cross_entropy_backward", call, stream);
     constexpr const char* name = "cross_entropy_backward";
     require_float(name, "logits", call.logits);
     require_dtype(name, "dlogits", call.dlogits, call.logits.dtype);

@@ -5,6 +5,7 @@
 
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
+#include "device/describe.h"
 #include "device/menu.h"
 #include "device/parallel.h"
 
@@ -46,7 +47,8 @@ void scatter_rows(float* y, const Input& x, const Id* index, std::int64_t rows, 
 
 }  // namespace
 
-void embedding_forward(const EmbeddingForward& call, Stream&) {
+void embedding_forward(const EmbeddingForward& call, Stream& stream) {
+    const Timed timed = timed_call("embedding_forward", call, stream);
     constexpr const char* name = "embedding_forward";
     require_float(name, "weight", call.weight);
     require_dtype(name, "y", call.y, call.weight.dtype);
@@ -64,6 +66,7 @@ void embedding_forward(const EmbeddingForward& call, Stream&) {
 }
 
 void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
+    const Timed timed = timed_call("embedding_backward", call, stream);
     constexpr const char* name = "embedding_backward";
     require_float(name, "dweight", call.dweight);
     require_float(name, "dy", call.dy);
@@ -81,7 +84,8 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     if (rounded) convert(call.dweight, sums, elements, stream);
 }
 
-void gather(const Gather& call, Stream&) {
+void gather(const Gather& call, Stream& stream) {
+    const Timed timed = timed_call("gather", call, stream);
     constexpr const char* name = "gather";
     // any type whose size is known: the bytes are moved as they are
     if (call.y.dtype != call.x.dtype) require_dtype(name, "x", call.x, call.y.dtype);
@@ -100,6 +104,7 @@ void gather(const Gather& call, Stream&) {
 }
 
 void scatter_add(const ScatterAdd& call, Stream& stream) {
+    const Timed timed = timed_call("scatter_add", call, stream);
     constexpr const char* name = "scatter_add";
     float* y = f32(name, "y", call.y);
     const float* x = f32(name, "x", call.x);

@@ -7,6 +7,7 @@
 #include "device/cpu/elements.h"
 #include "device/cpu/products.h"
 #include "device/cpu/require.h"
+#include "device/describe.h"
 #include "device/menu.h"
 #include "device/parallel.h"
 
@@ -193,6 +194,7 @@ std::string bf16_provider() {
 }
 
 void linear_forward(const LinearForward& call, Stream& stream) {
+    const Timed timed = timed_call("linear_forward", call, stream);
     if (call.rows <= 0 || call.out <= 0) return;
     constexpr const char* name = "linear_forward";
     require_floats(name, {"x", call.x}, {"weight", call.weight}, {"y", call.y});
@@ -230,6 +232,7 @@ void linear_forward(const LinearForward& call, Stream& stream) {
 }
 
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
+    const Timed timed = timed_call("linear_backward_input", call, stream);
     if (call.rows <= 0 || call.in <= 0) return;
     constexpr const char* name = "linear_backward_input";
     require_floats(name, {"dy", call.dy}, {"weight", call.weight}, {"dx", call.dx});
@@ -257,6 +260,7 @@ void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
 }
 
 void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
+    const Timed timed = timed_call("linear_backward_weight", call, stream);
     if (call.out <= 0) return;
     constexpr const char* name = "linear_backward_weight";
     const bool add = call.gradient == Gradient::add;
@@ -303,6 +307,7 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
 }
 
 void matmul(const Matmul& call, Stream& stream) {
+    const Timed timed = timed_call("matmul", call, stream);
     if (call.batch <= 0 || call.m <= 0 || call.n <= 0) return;
     constexpr const char* name = "matmul";
     require_floats(name, {"a", call.a}, {"b", call.b}, {"c", call.c});

@@ -4,6 +4,7 @@
 #include "device/cpu/elements.h"
 #include "device/menu.h"
 #include "device/parallel.h"
+#include "device/timed.h"
 
 namespace thunder {
 
@@ -11,7 +12,8 @@ namespace {
 constexpr std::int64_t grain = 1 << 18;  // bytes a thread at least moves
 }
 
-void copy(void* dst, const void* src, std::size_t bytes, Stream&) {
+void copy(void* dst, const void* src, std::size_t bytes, Stream& stream) {
+    const Timed timed("copy", {.bytes = 2.0 * static_cast<double>(bytes)}, stream);
     parallel_for(static_cast<std::int64_t>(bytes), grain, [&](std::int64_t begin, std::int64_t end) {
         std::memcpy(static_cast<std::byte*>(dst) + begin, static_cast<const std::byte*>(src) + begin,
                     static_cast<std::size_t>(end - begin));
@@ -54,7 +56,8 @@ void convert(const Output& dst, const Input& src, std::int64_t elements, Stream&
     });
 }
 
-void fill_zero(void* dst, std::size_t bytes, Stream&) {
+void fill_zero(void* dst, std::size_t bytes, Stream& stream) {
+    const Timed timed("fill_zero", {.bytes = static_cast<double>(bytes)}, stream);
     parallel_for(static_cast<std::int64_t>(bytes), grain, [&](std::int64_t begin, std::int64_t end) {
         std::memset(static_cast<std::byte*>(dst) + begin, 0, static_cast<std::size_t>(end - begin));
     });

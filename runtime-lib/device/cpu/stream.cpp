@@ -10,6 +10,7 @@
 #include "device/check_cpu.h"
 #include "device/cpu/native.h"
 #include "device/cpu/products.h"
+#include "device/profiler.h"
 #include "support/error.h"
 
 namespace thunder {
@@ -46,6 +47,7 @@ Device::Device(const DeviceOptions& options)
     check_cpu();
     omp_set_dynamic(0);
     omp_set_num_threads(threads_);
+    if (options_.profile) profiler_ = make_clock_profiler().release();
 }
 
 Device::Device(int threads)
@@ -54,7 +56,9 @@ Device::Device(int threads)
           options.threads = threads;
           return options;
       }()) {}
-Device::~Device() = default;
+Device::~Device() {
+    delete profiler_;
+}
 
 // A system may promise more than it has: what is wanted is found out by asking for it.
 void Device::check_room(std::size_t, const std::string&) {}
@@ -65,10 +69,6 @@ Memory Device::allocate_staging(std::size_t bytes) {
 
 bool Device::is_gpu() const {
     return false;
-}
-
-std::string Device::profile_report() const {
-    return "";
 }
 
 Memory Device::allocate(std::size_t bytes) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "device/profiler.h"
+
 namespace thunder {
 
 struct Gpu {
@@ -34,11 +36,7 @@ bool runs_on(std::string_view architectures, int gpu);
 // Fails where a program that wants `bytes` has no place in that memory.
 void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std::string& plan);
 
-// What the hardware can do at most, by its name; 0 where the name is not known. FLOP/s are dense.
-struct Roof {
-    double bytes_per_second = 0;
-    double bf16_flops = 0, tf32_flops = 0, f32_flops = 0;
-};
+// By the GPU's name; 0 where the name is not known.
 Roof roof_of(std::string_view name);
 
 }  // namespace thunder

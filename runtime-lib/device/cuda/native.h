@@ -19,9 +19,8 @@ void check(cudaError_t result, const char* call);
 
 struct Device::Native {
     Gpu gpu;
-    std::unique_ptr<Profiler> profiler;  // with --profile
-    bool opened = false;                 // the runtime was asked for something
-    bool captured = false;               // a graph may hold addresses of a stream's workspace
+    bool opened = false;    // the runtime was asked for something
+    bool captured = false;  // a graph may hold addresses of a stream's workspace
 
     // Before the first call of CUDA's runtime: chooses the GPU.
     void open();

@@ -115,8 +115,9 @@ Device::Device(const DeviceOptions& options)
     omp_set_num_threads(threads_);
     auto native = std::make_unique<Native>();
     native->gpu = find_gpu({CUDART_VERSION, THUNDER_CUDA_ARCHITECTURES});
-    if (options_.profile) native->profiler = std::make_unique<Profiler>(roof_of(native->gpu.name));
+    auto profiler = options_.profile ? std::make_unique<EventProfiler>(roof_of(native->gpu.name)) : nullptr;
     native_ = native.release();
+    profiler_ = profiler.release();
 }
 
 Device::Device(int threads)
@@ -127,6 +128,7 @@ Device::Device(int threads)
       }()) {}
 
 Device::~Device() {
+    delete profiler_;
     delete native_;
 }
 
@@ -160,10 +162,6 @@ std::string Device::describe() const {
 
 std::string Device::describe_bf16() const {
     return "products of the GPU's tensor cores, sums in f32";
-}
-
-std::string Device::profile_report() const {
-    return native_->profiler ? native_->profiler->report() : "";
 }
 
 // ---- streams and events --------------------------------------------------------------------------------------------

@@ -6,44 +6,11 @@
 #include "device/cuda/launch.h"
 #include "device/cuda/require.h"
 #include "device/menu.h"
-#include "optim/adamw.h"
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"
-#include "optim/global_norm.h"
-#include "optim/sgd.h"
-#include "support/text.h"
+#include "optim/describe.h"
 
 namespace thunder {
-
-static std::int64_t elements_of(std::span<const ParameterSegment> segments) {
-    std::int64_t elements = 0;
-    for (const ParameterSegment& s : segments) elements += s.end - s.begin;
-    return elements;
-}
-
-// issue() finds these by the types of the calls.
-[[maybe_unused]] static std::string segments_text(std::span<const ParameterSegment> segments) {
-    return cat("of ", count_text(static_cast<std::uint64_t>(elements_of(segments)), "parameter"), " in ",
-               count_text(segments.size(), "segment"));
-}
-[[maybe_unused]] static std::string describe(const AdamW& c) {
-    return segments_text(c.segments);
-}
-[[maybe_unused]] static std::string describe(const Sgd& c) {
-    return segments_text(c.segments);
-}
-[[maybe_unused]] static std::string describe(const GlobalNorm& c) {
-    return cat("of ", c.elements, " gradients");
-}
-[[maybe_unused]] static Cost cost_of(const AdamW& c) {  // p, m, v read and written, g read
-    return {28.0 * static_cast<double>(elements_of(c.segments))};
-}
-[[maybe_unused]] static Cost cost_of(const Sgd& c) {
-    return {(Output(c.momentum_buffers) ? 20.0 : 12.0) * static_cast<double>(elements_of(c.segments))};
-}
-[[maybe_unused]] static Cost cost_of(const GlobalNorm& c) {
-    return {4.0 * static_cast<double>(c.elements)};
-}
 
 #define THUNDER_SAME_PLACE(name) \
     static_assert(offsetof(StepScalars, name) == sizeof(double) * static_cast<std::size_t>(bundled::at_##name))

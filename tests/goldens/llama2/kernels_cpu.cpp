@@ -10,7 +10,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/stream.h"
+#include "device/timed.h"              // what --profile shows of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -21,7 +21,8 @@ using namespace thunder;
 //   y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
-void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& /*stream*/) {
+void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream) {
+    const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -46,6 +47,7 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -75,14 +77,16 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
 
 // add_elements:
 //   loss_sum_after = loss_sum + loss
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& /*stream*/) {
+void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
     loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
 // cross_entropy_weight:
 //   loss_weight_after = loss_weight + sum((labels != -100))
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& /*stream*/) {
+    Stream& stream) {
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     constexpr std::int64_t width = 16;
     const float loss_weight_value = loss_weight[0];
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
@@ -97,7 +101,8 @@ void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, 
 //   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
 //   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& /*stream*/) {
+void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, stream);
     {
         // q
         constexpr std::int64_t rows = 64, width = 2;
@@ -147,7 +152,8 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
 // swiglu_forward:
 //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
-void swiglu_forward(float* y, const float* gate_up_proj, Stream& /*stream*/) {
+void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
+    const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, stream);
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -166,7 +172,8 @@ void swiglu_forward(float* y, const float* gate_up_proj, Stream& /*stream*/) {
 //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
 //   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
-void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& /*stream*/) {
+void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream) {
+    const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, stream);
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -199,6 +206,7 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual, const float* dweight_before, const bool* first_micro_step,
     Stream& stream) {
+    const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -239,7 +247,8 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 //   dqkv_proj5 = dv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
-    const float* dv_proj, Stream& /*stream*/) {
+    const float* dv_proj, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);
     {
         // dqkv_proj
         constexpr std::int64_t rows = 64, width = 2;

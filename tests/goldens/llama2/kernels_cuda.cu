@@ -2,14 +2,17 @@
 #include "kernels_cuda.cuh"
 
 #include "device/cuda/launch.h"
+#include "device/timed.h"
 #include "kernels.h"
 
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream) {
+    const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, stream);
     launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, x, weight);
 }
 
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, dweight_before, first_micro_step,
@@ -17,29 +20,35 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
 }
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
     launch("add_elements", add_elements_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream) {
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
 }
 
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, stream);
     launch("rotary", rotary_kernel, 2, 256, stream, q, k, qkv_proj, sin, cos);
 }
 
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
+    const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, stream);
     launch("swiglu_forward", swiglu_forward_kernel, 1, 256, stream, y, gate_up_proj);
 }
 
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream) {
+    const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, stream);
     launch("swiglu_backward", swiglu_backward_kernel, 1, 256, stream, y, dgate_up_proj, gate_up_proj, dy);
 }
 
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual, const float* dweight_before, const bool* first_micro_step,
     Stream& stream) {
+    const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, y, dx, x, rstd, weight, dy, dresidual,
         partials);
@@ -49,5 +58,6 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);
     launch("rotary_inverse", rotary_inverse_kernel, 3, 256, stream, dqkv_proj, dk, sin, cos, dq, dv_proj);
 }

@@ -11,7 +11,7 @@
 #include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
-#include "device/stream.h"
+#include "device/timed.h"              // what --profile shows of a kernel
 
 namespace vec_math = thunder::math;
 
@@ -21,7 +21,8 @@ using namespace thunder;
 //   rstd = rsqrt(mean(residual^2) + 1e-05)
 //   y = residual * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
-void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& /*stream*/) {
+void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream) {
+    const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -47,6 +48,7 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* w
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -77,14 +79,16 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
 
 // add_elements:
 //   loss_sum_after = loss_sum + loss
-void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& /*stream*/) {
+void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
     loss_sum_after[0] = loss_sum[0] + loss[0];
 }
 
 // cross_entropy_weight:
 //   loss_weight_after = loss_weight + sum((labels != -100))
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
-    Stream& /*stream*/) {
+    Stream& stream) {
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     constexpr std::int64_t width = 16;
     const float loss_weight_value = loss_weight[0];
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
@@ -98,7 +102,8 @@ void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, 
 //   y = x * rstd * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm,
 // model.layers.{0..1}.post_attention_layernorm)
-void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& /*stream*/) {
+void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
+    const Timed timed("input_layernorm_rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -124,7 +129,8 @@ void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const
 //   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
 //   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
-void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& /*stream*/) {
+void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, stream);
     {
         // q
         constexpr std::int64_t rows = 64, width = 2;
@@ -178,7 +184,8 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
 // swiglu_forward:
 //   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
-void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& /*stream*/) {
+void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
+    const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, stream);
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -199,7 +206,8 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& /*stream*/) {
 //   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
 //   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
-void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& /*stream*/) {
+void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
+    const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, stream);
     constexpr std::int64_t rows = 16, width = 24;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
@@ -235,6 +243,7 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const float* rstd,
     const bf16* x, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
     const bool* first_micro_step, Stream& stream) {
+    const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
@@ -278,7 +287,8 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 //   dqkv_proj5 = dv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
-    const bf16* dv_proj, Stream& /*stream*/) {
+    const bf16* dv_proj, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, stream);
     {
         // dqkv_proj
         constexpr std::int64_t rows = 64, width = 2;

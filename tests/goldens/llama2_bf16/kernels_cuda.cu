@@ -2,14 +2,17 @@
 #include "kernels_cuda.cuh"
 
 #include "device/cuda/launch.h"
+#include "device/timed.h"
 #include "kernels.h"
 
 void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream) {
+    const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
     launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, residual, weight);
 }
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward", rms_norm_backward_kernel, 1, 256, stream, dx, dy, weight, x, rstd, partials);
     launch("rms_norm_backward", rms_norm_backward_finish, 1, 256, stream, dweight, dweight_before, first_micro_step,
@@ -17,34 +20,41 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
 }
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
     launch("add_elements", add_elements_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream) {
+    const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
 }
 
 void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
+    const Timed timed("input_layernorm_rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
     launch("input_layernorm_rms_norm_forward", input_layernorm_rms_norm_forward_kernel, 2, 256, stream, rstd, y, x,
         weight);
 }
 
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
+    const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, stream);
     launch("rotary", rotary_kernel, 2, 256, stream, q, k, qkv_proj, sin, cos);
 }
 
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
+    const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, stream);
     launch("swiglu_forward", swiglu_forward_kernel, 1, 256, stream, y, gate_up_proj);
 }
 
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
+    const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, stream);
     launch("swiglu_backward", swiglu_backward_kernel, 1, 256, stream, y, dgate_up_proj, gate_up_proj, dy);
 }
 
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const float* rstd,
     const bf16* x, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
     const bool* first_micro_step, Stream& stream) {
+    const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, post_attention_layernorm, dresidual,
         rstd, x, weight, dy, dy_2, partials);
@@ -54,5 +64,6 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& stream) {
+    const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, stream);
     launch("rotary_inverse", rotary_inverse_kernel, 3, 256, stream, dqkv_proj, dk, sin, cos, dq, dv_proj);
 }

@@ -2,21 +2,26 @@
 #include "kernels_cuda.cuh"
 
 #include "device/cuda/launch.h"
+#include "device/timed.h"
 #include "kernels.h"
 
 void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream) {
+    const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
     launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear, tanh, dtanh);
 }
 
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
+    const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
     launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
 }
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {
+    const Timed timed("add_elements", {.bytes = 12, .flops = 1}, stream);
     launch("add_elements", add_elements_kernel, 1, 32, stream, loss_sum_after, loss_sum, loss);
 }
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream) {
+    const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, stream);
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
 }

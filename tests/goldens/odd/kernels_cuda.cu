@@ -2,18 +2,21 @@
 #include "kernels_cuda.cuh"
 
 #include "device/cuda/launch.h"
+#include "device/timed.h"
 #include "kernels.h"
 
 void cos_sum_rows(float* reduce_max, float* add, float* reduce_max_2, float* div, float* add_2, float* log,
     float* reduce_sum, float* sigmoid, float* cos, float* sigmoid_2, float* cos_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream) {
+    const Timed timed("cos_sum_rows", {.bytes = 2360, .flops = 18120}, stream);
     launch("cos_sum_rows", cos_sum_rows_kernel, 1, 256, stream, reduce_max, add, reduce_max_2, div, add_2, log,
         reduce_sum, sigmoid, cos, sigmoid_2, cos_2, gauge, basins_0_period, basins_0_level, basins_1_period,
         basins_1_level);
 }
 
 void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
+    const Timed timed("mul_sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(8 * sizeof(float)));
     launch("mul_sin_sum_columns", mul_sin_sum_columns_kernel, 1, 256, stream, sin, log, shore_slope, partials);
     launch("mul_sin_sum_columns", mul_sin_sum_columns_finish, 1, 256, stream, reduce_sum, partials);
@@ -21,6 +24,7 @@ void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const 
 
 void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& stream) {
+    const Timed timed("add_log_sum_rows", {.bytes = 60, .flops = 329}, stream);
     launch("add_log_sum_rows", add_log_sum_rows_kernel, 1, 32, stream, dreduce_sum, loss_sum_after, reduce_sum, dloss,
         loss_sum);
 }
@@ -30,6 +34,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadd,
     const float* dshore_slope_before, const bool* first_micro_step, const float* add, const float* add_2,
     const float* div, const float* reduce_max, const float* sigmoid, const float* cos, const float* basins_1_period,
     const float* dbasins_1_period_before, Stream& stream) {
+    const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
         dshore_slope, dreduce_sum, sin, log, shore_slope, dshore_slope_before, first_micro_step);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
@@ -41,6 +46,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadd,
 
 void basins_1_level_gradient(float* dbasins_1_level, const float* neg, const float* dbasins_1_level_before,
     const bool* first_micro_step, Stream& stream) {
+    const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     launch("basins_1_level_gradient", basins_1_level_gradient_kernel, 1, 256, stream, dbasins_1_level, neg,
         dbasins_1_level_before, first_micro_step);
 }
@@ -49,6 +55,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* mul, const float* da
     const float* reduce_max, const float* reduce_sum, const float* add, const float* mul_2, const float* reduce_max_2,
     const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step, const float* cos,
     const float* gauge, Stream& stream) {
+    const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level, mul, dadd, div,
         reduce_max, reduce_sum, add, mul_2, reduce_max_2, sigmoid, dbasins_0_level_before, first_micro_step, cos,
         gauge);
@@ -56,10 +63,12 @@ void basins_0_level_gradient(float* dbasins_0_level, float* mul, const float* da
 
 void basins_0_period_gradient(float* dbasins_0_period, const float* mul, const float* dbasins_0_period_before,
     const bool* first_micro_step, Stream& stream) {
+    const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period, mul,
         dbasins_0_period_before, first_micro_step);
 }
 
 void add_elements(float* loss_weight_after, const float* loss_weight, Stream& stream) {
+    const Timed timed("add_elements", {.bytes = 8, .flops = 1}, stream);
     launch("add_elements", add_elements_kernel, 1, 32, stream, loss_weight_after, loss_weight);
 }

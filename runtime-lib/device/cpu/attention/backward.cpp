@@ -14,8 +14,7 @@
 #include "device/cpu/attention/scores.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
-#include "device/menu.h"
-#include "device/stream.h"
+#include "device/describe.h"
 
 namespace thunder {
 
@@ -118,6 +117,7 @@ void zero_position(const Heads<float>& x, std::int64_t position, std::int64_t he
 }  // namespace
 
 void attention_backward(const AttentionBackward& call, Stream& stream) {
+    const Timed timed = timed_call("attention_backward", call, stream);
     if (call.B <= 0 || call.T <= 0) return;
     constexpr const char* name = "attention_backward";
     bool rounded = false;

@@ -11,8 +11,7 @@
 #include "device/cpu/attention/scores.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
-#include "device/menu.h"
-#include "device/stream.h"
+#include "device/describe.h"
 
 namespace thunder {
 
@@ -100,6 +99,7 @@ void query_block_forward(const Problem& p, std::int64_t b, std::int64_t h, std::
 }  // namespace
 
 void attention_forward(const AttentionForward& call, Stream& stream) {
+    const Timed timed = timed_call("attention_forward", call, stream);
     if (call.B <= 0 || call.T <= 0) return;
     constexpr const char* name = "attention_forward";
     require_float(name, "out", call.out);

@@ -1,7 +1,7 @@
-// Calls as messages and --profile name them, and what they cost.
+#include "device/describe.h"
+
 #include <algorithm>
 
-#include "device/cuda/call.h"
 #include "support/text.h"
 
 namespace thunder {

@@ -1,0 +1,49 @@
+// Calls of the menu as messages and --profile name them, and what they cost.
+#pragma once
+
+#include <string>
+
+#include "device/menu.h"
+#include "device/timed.h"
+
+namespace thunder {
+
+// "y f32 (16, 48), x f32 (16, 16), weight f32 (48, 16)"
+std::string describe(const LinearForward& call);
+std::string describe(const LinearBackwardInput& call);
+std::string describe(const LinearBackwardWeight& call);
+std::string describe(const Matmul& call);
+std::string describe(const AttentionForward& call);
+std::string describe(const AttentionBackward& call);
+std::string describe(const EmbeddingForward& call);
+std::string describe(const EmbeddingBackward& call);
+std::string describe(const CrossEntropyForward& call);
+std::string describe(const CrossEntropyBackward& call);
+std::string describe(const Gather& call);
+std::string describe(const ScatterAdd& call);
+
+// What they move and compute at least.
+Cost cost_of(const LinearForward& call);
+Cost cost_of(const LinearBackwardInput& call);
+Cost cost_of(const LinearBackwardWeight& call);
+Cost cost_of(const Matmul& call);
+Cost cost_of(const AttentionForward& call);
+Cost cost_of(const AttentionBackward& call);
+Cost cost_of(const EmbeddingForward& call);
+Cost cost_of(const EmbeddingBackward& call);
+Cost cost_of(const CrossEntropyForward& call);
+Cost cost_of(const CrossEntropyBackward& call);
+Cost cost_of(const Gather& call);
+Cost cost_of(const ScatterAdd& call);
+
+// Times a call: const Timed timed = timed_call("matmul", call, stream);
+template <typename Call>
+Timed timed_call(const char* name, const Call& call, Stream& stream) {
+    if (stream.device().profiler() == nullptr) return Timed(stream);
+    Cost cost = cost_of(call);
+    if (cost.arithmetic == Cost::Arithmetic::f32 && stream.device().options().tf32)
+        cost.arithmetic = Cost::Arithmetic::tf32;
+    return Timed(std::string(name) + " " + describe(call), cost, stream);
+}
+
+}  // namespace thunder
