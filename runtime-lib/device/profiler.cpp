@@ -27,7 +27,7 @@ double roof_seconds(const Roof& roof, const Cost& cost) {
 }
 
 std::string padded(const std::string& text, std::size_t width, bool left = false) {
-    const std::string space(width > text.size() ? width - text.size() : 0, ' ');
+    const std::string space(width > text.size() ? width - text.size() : 1, ' ');
     return left ? text + space : space + text;
 }
 
