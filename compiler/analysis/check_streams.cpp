@@ -2,11 +2,15 @@
 // the other. Then every order that streams and events permit gives what the order of the list gives, which
 // check_function looks at.
 //
+// What lies in slots by turns is looked at across iterations here as well: that nothing is written over a tensor that
+// is still read, in the order of the list.
+//
 // Order is told by vector clocks (Fidge 1988, Mattern 1989): how far each stream has come when an action begins.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "compiler/analysis/check_plan_parts.h"
 #include "compiler/analysis/expand_plan.h"
@@ -88,7 +92,22 @@ class StreamChecker {
         std::int64_t begin = 0, end = 0;
     };
 
+    // Which action wrote each tensor; none of what was there before.
+    void find_writers() {
+        writers_.resize(expanded_.tensors.size());
+        for (std::size_t k = 0; k < expanded_.actions.size(); ++k)
+            for (const PlannedAccess& write : expanded_.actions[k].writes) writers_[write.tensor] = k;
+    }
+
+    // `write` comes before `read` in the list, and between it and what wrote the tensor that is read.
+    bool overwrites(const Touch& write, const Touch& read) const {
+        const std::size_t tensor = read.access->tensor;
+        return write.write && !read.write && write.access->tensor != tensor && writers_[tensor] &&
+               *writers_[tensor] < write.action && write.action < read.action;
+    }
+
     void conflicts() {
+        find_writers();
         std::map<Arena, std::vector<Touch>> touches;
         for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
             auto add = [&](const PlannedAccess& at, bool write) {
@@ -109,22 +128,26 @@ class StreamChecker {
 
     // `a` comes first in the list.
     void conflict(const Touch& a, const Touch& b) {
-        if (a.action == b.action || (!a.write && !b.write) || before(a.action, b.action)) return;
+        if (a.action == b.action || (!a.write && !b.write)) return;
+        const bool lost = overwrites(a, b);
+        if (!lost && before(a.action, b.action)) return;
         auto touch = [this](const Touch& t) {
             const PlannedAction& action = expanded_.actions[t.action];
             return fmt::format("{} %{} ({} @{}+{}, {} bytes)", t.write ? "writes" : "reads",
                                value_name(action, t.access->value), to_string(t.access->type), name_of(t.access->arena),
                                t.access->offset, t.access->bytes());
         };
-        plan_.violation(fmt::format("{} {}, and {} {}: neither waits for the other", name(expanded_.actions[a.action]),
-                                    touch(a), name(expanded_.actions[b.action]), touch(b)));
+        plan_.violation(fmt::format("{} {}, and {} {}: {}", name(expanded_.actions[a.action]), touch(a),
+                                    name(expanded_.actions[b.action]), touch(b),
+                                    lost ? "what it reads is gone by then" : "neither waits for the other"));
     }
 
     PlanChecker& plan_;
     const Function& entry_;
     ExpandedPlan expanded_;
-    std::vector<Clock> clocks_;  // by action: when it is done
-    std::vector<Clock> end_;     // by stream
+    std::vector<std::optional<std::size_t>> writers_;  // by tensor: an action
+    std::vector<Clock> clocks_;                        // by action: when it is done
+    std::vector<Clock> end_;                           // by stream
     std::map<const Function*, std::vector<std::string>> names_;
 };
 

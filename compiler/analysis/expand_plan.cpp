@@ -150,8 +150,11 @@ class Expansion {
         } else if (is_view(op)) {
             frame[op.results[0].index].tensors = frame[op.operands[0].index].tensors;
         } else if (binding.step < op.attributes.integer("resident", 0)) {
-            // It is there already.
-            for (Value v : op.results) frame[v.index].tensors = new_tensors(f.type(v));
+            // It is there already, from when it was gathered last.
+            const auto held = gathered_.find({op.attributes.string("unit", ""), binding.layer});
+            for (Value v : op.results)
+                frame[v.index].tensors =
+                    held == gathered_.end() ? new_tensors(f.type(v)) : std::vector<std::size_t>{held->second};
         } else {
             action(f, op, frame, binding);
         }
@@ -209,6 +212,8 @@ class Expansion {
             a.reads = std::exchange(together.reads, {});
             a.writes = std::exchange(together.writes, {});
         }
+        if (op.name == "all_gather" && op.attributes.has("slots"))
+            gathered_[{op.attributes.string("unit"), binding.layer}] = a.writes.front().tensor;
         if (op.name == "record")
             records_[{binding.loop, binding.step, &f, op.attributes.string("event")}] = plan_.actions.size();
         if (op.name == "wait") {
@@ -310,6 +315,7 @@ class Expansion {
     std::map<std::pair<std::size_t, const Op*>, Together> together_;  // by the execution of a loop
     ExpandedPlan plan_;
     std::size_t loops_ = 0;
+    std::map<std::pair<std::string, std::int64_t>, std::size_t> gathered_;  // by unit and layer: the tensor
     std::map<std::tuple<std::size_t, std::int64_t, const Function*, std::string>, std::size_t> records_;
 };
 
