@@ -19,6 +19,7 @@ void check(cudaError_t result, const char* call);
 
 struct Device::Native {
     Gpu gpu;
+    std::string plan;       // what the program's memory is for, on one line
     bool opened = false;    // the runtime was asked for something
     bool captured = false;  // a graph may hold addresses of a stream's workspace
 

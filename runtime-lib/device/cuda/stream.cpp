@@ -81,9 +81,8 @@ Memory Device::allocate(std::size_t bytes) {
         std::size_t free = 0, total = 0;
         check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         fail(cat(native_->gpu.name, " has no room for ", bytes_text(bytes), " more: ", bytes_text(free), " free of ",
-                 bytes_text(total)),
-             "a smaller --batch (with --grad-accum), a shorter --seq, --recompute or --dtype bf16 need less; thunderc "
-             "plan shows what takes how much");
+                 bytes_text(total), native_->plan.empty() ? "" : "; planned: ", native_->plan),
+             less_memory());
     } else {
         check(result, "cudaMalloc");
     }
@@ -140,6 +139,7 @@ void Device::Native::open() {
 
 void Device::check_room(std::size_t bytes, const std::string& plan) {
     const std::size_t wanted = bytes + product_workspace_bytes;
+    native_->plan = plan;
     check_memory(native_->gpu, wanted, native_->gpu.memory, plan);
     native_->open();
     std::size_t free = 0, total = 0;

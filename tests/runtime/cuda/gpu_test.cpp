@@ -80,10 +80,12 @@ TEST(Gpu, HasAnArchitectureThatTheProgramWasNotBuiltFor) {
 TEST(Gpu, IsTooSmall) {
     EXPECT_EQ(
         probe(with_stub + " STUB_GIGABYTES=16", "90a 200000000000"),
-        (Ended{"error: the program wants 200.0 GB, and NVIDIA H100 80GB HBM3 has 16.0 GB: memory 200 GB: parameters "
-               "200 GB\nhelp: a smaller --batch (with --grad-accum), a shorter --seq, --recompute or --dtype bf16 "
-               "need less; thunderc plan shows what takes how much\n",
-               1}));
+        (Ended{
+            "error: the program wants 200.0 GB, and NVIDIA H100 80GB HBM3 has 16.0 GB: memory 200 GB: parameters "
+            "200 GB\nhelp: thunderc train needs less with --recompute block, a smaller --batch (and --grad-accum), a "
+            "shorter --seq, or --dtype bf16 (and --master none, --grad-dtype bf16, --optim-dtype bf16); thunderc "
+            "plan shows what takes how much\n",
+            1}));
 }
 
 TEST(Gpu, ALibraryIsMissingOrAnotherOne) {
