@@ -72,26 +72,31 @@ class Shards {
         }
         std::vector<Value> arguments;
         std::vector<ArgInfo> infos;
-        bool parameters = false, gradients = false;
+        bool parameters = false, gradients = false, shadows = false;
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
             const ArgInfo info = f.argument_info[k];
             const bool parameter = info.kind == ArgInfo::Kind::parameter;
             const bool gradient = info.kind == ArgInfo::Kind::state && info.names.front().starts_with("grad.");
-            if (!parameter && !gradient) {
+            const bool shadow = info.kind == ArgInfo::Kind::state && info.names.front().starts_with("shadow.");
+            if (!parameter && !gradient && !shadow) {
                 arguments.push_back(f.arguments[k]);
                 infos.push_back(info);
                 continue;
             }
-            if (std::exchange(parameter ? parameters : gradients, true)) continue;
+            if (std::exchange(parameter ? parameters : gradient ? gradients : shadows, true)) continue;
             for (Unit& unit : units_) {
-                if (gradient && !unit.trained) continue;
-                ArgInfo of_unit = unit.info();
-                if (gradient) of_unit = state_of(of_unit, "grad");
-                const Value v = f.add_value(unit.shard_type(gradient ? unit.gradient_dtype : unit.dtype, options_.mesh),
-                                            unique_value_name(f, gradient ? "grad_" + unit.name : unit.name));
-                (gradient ? unit.gradient_shard : unit.shard) = v;
+                if ((gradient && !unit.trained) || (shadow && !unit.shadowed)) continue;
+                const std::string prefix = gradient ? "grad" : shadow ? "shadow" : "";
+                const DType dtype = gradient ? unit.gradient_dtype : shadow ? unit.dtype : unit.master_dtype;
+                const Value v =
+                    f.add_value(unit.shard_type(dtype, options_.mesh),
+                                unique_value_name(f, prefix.empty() ? unit.name : prefix + "_" + unit.name));
+                if (gradient)
+                    unit.gradient_shard = v;
+                else if (shadow == unit.shadowed)
+                    unit.shard = v;
                 arguments.push_back(v);
-                infos.push_back(std::move(of_unit));
+                infos.push_back(prefix.empty() ? unit.info() : state_of(unit.info(), prefix));
             }
         }
         f.arguments = std::move(arguments);
@@ -405,13 +410,6 @@ class Shards {
 }  // namespace
 
 Module distribute_shards(Module module, const DistributeOptions& options, Report& report) {
-    for (const ArgInfo& info : module.main().argument_info)
-        if (info.kind == ArgInfo::Kind::state && info.names.front().starts_with("shadow.")) {
-            Diagnostic d;
-            d.message = "a model with f32 masters of bf16 parameters cannot be cut over ranks";
-            d.help = "use --dp, --dtype f32, or --master none";
-            throw UserError(std::move(d));
-        }
     Shards(module, options, report).run();
     return module;
 }

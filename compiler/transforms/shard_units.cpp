@@ -81,10 +81,23 @@ class Units {
         }
         Unit unit;
         unit.trained = static_cast<bool>(p.gradient);
-        unit.dtype = p.type.dtype;
+        unit.dtype = unit.master_dtype = p.type.dtype;
+        for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
+            const ArgInfo& info = f_.argument_info[k];
+            if (info.kind != ArgInfo::Kind::state || info.names.front() != "shadow." + name) continue;
+            check(std::none_of(f_.ops.begin(), f_.ops.end(),
+                               [&](const Op& op) {
+                                   return std::find(op.operands.begin(), op.operands.end(), p.value) !=
+                                          op.operands.end();
+                               }),
+                  name + " is read beside its shadow");
+            p.value = f_.arguments[k];
+            unit.shadowed = true;
+            unit.dtype = f_.type(p.value).dtype;
+        }
         unit.gradient_dtype = p.gradient ? f_.type(p.gradient).dtype : p.type.dtype;
         unit.matrices = p.type.rank() >= 2;
-        std::string key = fmt::format("{} {} ", unit.trained, name_of(unit.dtype));
+        std::string key = fmt::format("{} {} {} ", unit.trained, name_of(unit.dtype), name_of(unit.master_dtype));
         const std::vector<std::size_t> loops = p.type.is_family() ? loops_of(f_, p.value) : std::vector<std::size_t>();
         const bool layered = unit.matrices && !loops.empty() && (gradient == nullptr || layered_gradient(p, *gradient));
         if (!unit.matrices) {
@@ -248,6 +261,12 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
         if (old.argument_info[k].kind == ArgInfo::Kind::scalar)
             to[old.arguments[k]] =
                 f.add_argument(old.type(old.arguments[k]), old.info(old.arguments[k]).name, old.argument_info[k]);
+    std::vector<Value> shadows;
+    for (const Unit& unit : units)
+        if (unit.trained && step->attributes.boolean("shadows", false))
+            shadows.push_back(f.add_argument(unit.shard_type(DType::bf16, mesh),
+                                             unique_value_name(f, "shadow_" + unit.name),
+                                             state_of(unit.info(), "shadow")));
     Builder b(f);
     const Attributes executor = {{"executor", std::string("optimizer")}};
     const Value squares = b.op("sum_of_squares", gradients, executor, "squares");
@@ -271,7 +290,10 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     attributes.set("matrices", matrices);
     f.results = b.emit(step->name, operands, attributes);
     for (std::size_t r = 0; r < f.results.size(); ++r) {
-        const Value replaced = operands[r < units_stepped ? r : r + units_stepped];
+        const std::size_t stepped = f.results.size() - shadows.size();
+        const Value replaced = r >= stepped        ? shadows[r - stepped]
+                               : r < units_stepped ? operands[r]
+                                                   : operands[r + units_stepped];
         f.result_names.push_back(f.info(replaced).name);
         f.info(f.results[r]).name = f.info(replaced).name + "_after";
     }

@@ -70,6 +70,7 @@ inline Trained train_alone(const std::string& model, const CompileOptions& optio
     PlannedProgram program(compiled(model, options));
     for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) program.set(name, tensor);
     clear_states(program);
+    make_shadows(program);
     Trained out;
     for (int s = 0; s < steps; ++s) {
         std::vector<MicroBatch> batches;
@@ -91,6 +92,7 @@ inline Trained train_ranks(const std::string& model, const CompileOptions& optio
     PlannedRanks ranks(compiled(model, options));
     for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) ranks.set(name, tensor);
     clear_states(ranks);
+    make_shadows(ranks);
     Trained out;
     for (int s = 0; s < steps; ++s) {
         out.steps.push_back(planned_step(
