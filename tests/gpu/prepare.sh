@@ -51,6 +51,8 @@ if [ -n "$json" ]; then cp -r "$json/rapidjson" "$out/include/"; else left_out "
 frontend=$(find_header cudnn_frontend.h)
 if [ -n "$frontend" ]; then
   cp -r "$frontend"/cudnn_frontend* "$out/include/"
+  # Newer versions bring what they declare of cuDNN with them.
+  if [ -e "$frontend/cudnn_backend_base.h" ]; then cp "$frontend/cudnn_backend_base.h" "$out/include/"; fi
 elif [ $tiny = no ]; then
   left_out "the headers of cuDNN's frontend: attention is the program's own kernel unless the machine has them (--include)"
 fi
