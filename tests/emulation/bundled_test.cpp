@@ -181,7 +181,7 @@ void check_cross_entropy(const std::vector<float>& values, const std::vector<std
 }
 
 TEST_F(Bundled, CrossEntropyForwardAndInPlaceBackward) {
-    for (const std::int64_t classes : {7, 1032, 1100}) {
+    for (const std::int64_t classes : {3, 7, 1032, 1100, 4097}) {
         const std::vector<float> logits = random(5 * classes, 3.0F);
         std::vector<std::int64_t> labels = ids(5, classes);
         labels[2] = -100;

@@ -23,16 +23,16 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
         require_dtype("lse", call.lse, DType::f32);
         auto* losses =
             reinterpret_cast<double*>(stream.workspace(static_cast<std::size_t>(call.rows) * sizeof(double)));
-        const auto forward = [&](auto* one, auto* vector, std::int64_t width, auto* logits) {
-            launch("cross_entropy_forward", call.classes % width == 0 && aligned(logits) ? vector : one, call.rows,
-                   row_threads, stream, losses, static_cast<float*>(call.lse.data), logits,
-                   static_cast<const std::int64_t*>(call.labels.data), call.ignore_index, call.classes);
+        const auto forward = [&](auto* one, auto* vector, auto* logits) {
+            launch("cross_entropy_forward", aligned(logits) ? vector : one, call.rows, row_threads, stream, losses,
+                   static_cast<float*>(call.lse.data), logits, static_cast<const std::int64_t*>(call.labels.data),
+                   call.ignore_index, call.classes);
         };
         if (call.logits.dtype == DType::bf16) {
-            forward(bundled_cross_entropy_forward_bf16, bundled_cross_entropy_forward_bf16_8, 8,
+            forward(bundled_cross_entropy_forward_bf16, bundled_cross_entropy_forward_bf16_8,
                     static_cast<const bf16*>(call.logits.data));
         } else {
-            forward(bundled_cross_entropy_forward_f32, bundled_cross_entropy_forward_f32_4, 4,
+            forward(bundled_cross_entropy_forward_f32, bundled_cross_entropy_forward_f32_4,
                     static_cast<const float*>(call.logits.data));
         }
         launch("cross_entropy_sum", bundled_cross_entropy_sum, 1, row_threads, stream,
@@ -48,21 +48,21 @@ void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream) {
         require_dtype("labels", call.labels, DType::i64);
         require_dtype("lse", call.lse, DType::f32);
         require_dtype("dloss", call.dloss, DType::f32);
-        const auto backward = [&](auto* one, auto* vector, std::int64_t width, auto* dlogits, auto* logits) {
-            const bool vectors = call.classes % width == 0 && aligned(logits) && aligned(dlogits);
+        const auto backward = [&](auto* one, auto* vector, auto* dlogits, auto* logits) {
+            const bool vectors = aligned(logits) && aligned(dlogits);
             launch("cross_entropy_backward", vectors ? vector : one, call.rows, row_threads, stream, dlogits, logits,
                    static_cast<const std::int64_t*>(call.labels.data), static_cast<const float*>(call.lse.data),
                    static_cast<const float*>(call.dloss.data), call.ignore_index, call.classes);
         };
         if (call.logits.dtype == DType::bf16) {
             require_dtype("dlogits", call.dlogits, DType::bf16);
-            backward(bundled_cross_entropy_backward_bf16, bundled_cross_entropy_backward_bf16_8, 8,
+            backward(bundled_cross_entropy_backward_bf16, bundled_cross_entropy_backward_bf16_8,
                      static_cast<bf16*>(call.dlogits.data), static_cast<const bf16*>(call.logits.data));
         } else if (call.dlogits.dtype == DType::bf16) {
-            backward(bundled_cross_entropy_backward_bf16_f32, bundled_cross_entropy_backward_bf16_f32_4, 4,
+            backward(bundled_cross_entropy_backward_bf16_f32, bundled_cross_entropy_backward_bf16_f32_4,
                      static_cast<bf16*>(call.dlogits.data), static_cast<const float*>(call.logits.data));
         } else {
-            backward(bundled_cross_entropy_backward_f32, bundled_cross_entropy_backward_f32_4, 4,
+            backward(bundled_cross_entropy_backward_f32, bundled_cross_entropy_backward_f32_4,
                      static_cast<float*>(call.dlogits.data), static_cast<const float*>(call.logits.data));
         }
     });

@@ -1,5 +1,6 @@
 // Cross entropy: a block of 512 threads for a row of logits, read once on the way forward (online softmax: Milakov and
-// Gimelshein 2018) and once on the way back, which may be in place. V adjacent elements a thread at once.
+// Gimelshein 2018) and once on the way back, which may be in place. V adjacent elements a thread at once, whatever the
+// row's length is.
 #pragma once
 
 #include "device/cuda/bundled.h"
@@ -13,13 +14,29 @@ struct OnlineSum {
     float largest, sum;
 };
 
-THUNDER_FUNCTION void take(OnlineSum& s, float x) {
-    if (x > s.largest || x != x) {
-        s.sum = s.sum * math::exp(s.largest - x) + 1.0F;
-        s.largest = x;
-    } else {
-        s.sum += math::exp(x - s.largest);
+// Some logits at once: one exponential for what was summed before, whatever the order in which they grow.
+template <int V>
+THUNDER_FUNCTION void take(OnlineSum& s, const float (&x)[V]) {
+    float largest = x[0];
+    THUNDER_UNROLL
+    for (int k = 1; k < V; ++k) largest = math::max(largest, x[k]);
+    if (largest > s.largest || largest != largest) {
+        s.sum *= math::exp(s.largest - largest);
+        s.largest = largest;
     }
+    THUNDER_UNROLL
+    for (int k = 0; k < V; ++k) s.sum += math::exp(x[k] - s.largest);
+}
+
+// Calls vector(j) for the columns of row i in groups of V that begin at multiples of V elements from the matrix's
+// begin, and one(j) for those before and behind: rows of any length are read in whole vectors.
+template <int V, typename Vector, typename One>
+THUNDER_FUNCTION void walk_row(std::int64_t i, std::int64_t classes, Vector&& vector, One&& one) {
+    const std::int64_t before = (V - i * classes % V) % V, head = before < classes ? before : classes;
+    const std::int64_t tail = head + (classes - head) / V * V;
+    for (std::int64_t j = thread_index(); j < head; j += row_threads) one(j);
+    for (std::int64_t j = head + thread_index() * V; j < tail; j += row_threads * V) vector(j);
+    for (std::int64_t j = tail + thread_index(); j < classes; j += row_threads) one(j);
 }
 
 template <int V, typename T>
@@ -37,11 +54,18 @@ THUNDER_FUNCTION void cross_entropy_forward(Global<double> losses, Global<float>
     }
     const auto row = logits + i * classes;
     OnlineSum mine{math::lowest<float>(), 0.0F};
-    for (std::int64_t j = thread_index() * V; j < classes; j += row_threads * V) {
-        const Vec<T, V> x = load<V>(row + j);
+    const auto take_one = [&](std::int64_t j) {
+        const float x[1] = {wide(row[j])};
+        take(mine, x);
+    };
+    const auto take_vector = [&](std::int64_t j) {
+        const Vec<T, V> read = load<V>(row + j);
+        float x[V];
         THUNDER_UNROLL
-        for (int k = 0; k < V; ++k) take(mine, wide(x[k]));
-    }
+        for (int k = 0; k < V; ++k) x[k] = wide(read[k]);
+        take(mine, x);
+    };
+    walk_row<V>(i, classes, take_vector, take_one);
     const float largest = block_max<row_threads>(mine.largest, shared);
     const float sum = block_sum<row_threads>(mine.sum * math::exp(mine.largest - largest), shared);
     if (thread_index() == 0) {
@@ -61,7 +85,25 @@ bundled_cross_entropy_sum(Global<float> loss, Global<const double> losses, std::
     if (thread_index() == 0) loss[0] = static_cast<float>(sum);
 }
 
-// Each element is read before it is written, by the thread that writes it: in place is safe.
+// Columns [j, j + V). Each element is read before it is written, by the thread that writes it: in place is safe.
+template <int V, typename D, typename T>
+THUNDER_FUNCTION void cross_entropy_columns(Aliased<D> dlogits, Aliased<const T> logits, std::int64_t j,
+                                            std::int64_t label, bool ignored, float shift, float scale) {
+    Vec<D, V> out{};
+    if (!ignored) {
+        const Vec<T, V> x = load<V>(logits + j);
+        THUNDER_UNROLL
+        for (int k = 0; k < V; ++k) {
+            const float probability = math::exp(wide(x[k]) - shift);
+            out[k] = narrow<D>((j + k == label ? probability - 1.0F : probability) * scale);
+        }
+    } else {
+        THUNDER_UNROLL
+        for (int k = 0; k < V; ++k) out[k] = narrow<D>(0.0F);
+    }
+    store(dlogits + j, out);
+}
+
 template <int V, typename D, typename T>
 THUNDER_FUNCTION void cross_entropy_backward(Aliased<D> dlogits, Aliased<const T> logits,
                                              Global<const std::int64_t> labels, Global<const float> lse,
@@ -70,21 +112,11 @@ THUNDER_FUNCTION void cross_entropy_backward(Aliased<D> dlogits, Aliased<const T
     const std::int64_t i = block_index(), label = labels[i];
     const bool ignored = label == ignore_index;
     const float scale = dloss[0], shift = lse[i];
-    for (std::int64_t j = thread_index() * V; j < classes; j += row_threads * V) {
-        Vec<D, V> out{};
-        if (!ignored) {
-            const Vec<T, V> x = load<V>(logits + (i * classes + j));
-            THUNDER_UNROLL
-            for (int k = 0; k < V; ++k) {
-                const float probability = math::exp(wide(x[k]) - shift);
-                out[k] = narrow<D>((j + k == label ? probability - 1.0F : probability) * scale);
-            }
-        } else {
-            THUNDER_UNROLL
-            for (int k = 0; k < V; ++k) out[k] = narrow<D>(0.0F);
-        }
-        store(dlogits + (i * classes + j), out);
-    }
+    const Aliased<D> to = dlogits + i * classes;
+    const Aliased<const T> from = logits + i * classes;
+    walk_row<V>(
+        i, classes, [&](std::int64_t j) { cross_entropy_columns<V, D, T>(to, from, j, label, ignored, shift, scale); },
+        [&](std::int64_t j) { cross_entropy_columns<1, D, T>(to, from, j, label, ignored, shift, scale); });
 }
 
 #define BUNDLED_CROSS_ENTROPY_FORWARD(name, V, T)                                                             \
