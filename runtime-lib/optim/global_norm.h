@@ -22,6 +22,15 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
 // The same, where the sum of the squares is known: on a CPU.
 void set_norm(StepScalars* scalars, double squares);
 
+// The same where further parts of the gradient are with other ranks: sums over the ranks, each of `count` numbers of this
+// kind on the device. On a GPU.
+class RankSums {
+  public:
+    virtual ~RankSums() = default;
+    virtual void add(double* sums, std::int64_t count, Stream& stream) = 0;
+};
+void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, RankSums* ranks, Stream& stream);
+
 struct GlobalNorm {
     StepScalars* scalars = nullptr;
     Input gradients{};

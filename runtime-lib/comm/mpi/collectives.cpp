@@ -9,7 +9,7 @@
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
 #include "comm/rank_sum.h"
-#include "comm/ranks/stream_thread.h"
+#include "comm/mpi/stream_thread.h"
 #include "optim/global_norm.h"
 #include "support/error.h"
 #include "support/text.h"

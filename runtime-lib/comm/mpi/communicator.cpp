@@ -13,7 +13,7 @@
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
 #include "comm/ranks/agreement.h"
-#include "comm/ranks/stream_thread.h"
+#include "comm/mpi/stream_thread.h"
 #include "comm/ranks/watch.h"
 #include "support/error.h"
 #include "support/file.h"

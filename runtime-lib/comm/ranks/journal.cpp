@@ -91,6 +91,7 @@ void Journal::set_chaos(std::uint64_t seed) {
         std::uint64_t mixed = seed * 1000003 + i + 1;
         lanes_[i]->random_ = next(mixed) | 1U;
     }
+    elsewhere_ = lanes_.front()->random_;
     stream_observer = this;
 }
 
@@ -125,7 +126,10 @@ void Journal::end() {
 }
 
 void Journal::order() {
-    if (lane_of_thread != nullptr) disturb(*lane_of_thread);
+    if (lane_of_thread != nullptr) return disturb(*lane_of_thread);
+    // A thread of CUDA's, within a stream.
+    if (std::uint64_t drawn = elsewhere_.fetch_add(2, std::memory_order_relaxed); drawn != 0)
+        if (drawn = next(drawn); drawn % 4 == 0) sleep_for(static_cast<double>(drawn / 4 % 3000) * 1e-6);
 }
 
 double Journal::now() {

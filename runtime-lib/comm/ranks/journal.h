@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/cpu/native.h"
+#include "device/stream_observer.h"
 
 namespace thunder {
 
@@ -104,6 +104,14 @@ class Journal : public StreamObserver {
         progress.fetch_add(1, std::memory_order_relaxed);
     }
 
+    // Of streams that work behind this process's back: a collective is noted when it is issued, and a lane is never
+    // seen inside of one.
+    void note_issued(Lane& lane, const Activity& activity) {
+        lane.enter(activity);
+        lane.leave();
+    }
+    bool asynchronous = false;
+
     std::atomic<std::int64_t> step{-1};      // the one that is trained
     std::atomic<std::uint64_t> progress{0};  // grows with each collective and each micro-step
 
@@ -123,6 +131,7 @@ class Journal : public StreamObserver {
 
     std::vector<std::unique_ptr<Lane>> lanes_;
     bool timeline_ = false;
+    std::atomic<std::uint64_t> elsewhere_{0};  // of --chaos, on threads that have no lane
     SlowTransport slow_;
 };
 

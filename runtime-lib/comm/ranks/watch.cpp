@@ -40,11 +40,11 @@ std::string where_it_stands(const Journal& journal) {
                           seconds_text(Journal::now() - position.since));
         } else if (position.number > 0 && position.since > newest) {
             newest = position.since;
-            last = cat("in no collective, the last was ", position_text(*lane, position), ", ",
-                       seconds_text(Journal::now() - position.since), " ago");
+            last = cat(journal.asynchronous ? "behind the issue of " : "in no collective, the last was ",
+                       position_text(*lane, position), ", ", seconds_text(Journal::now() - position.since), " ago");
         }
     }
-    if (inside.empty()) inside = last.empty() ? "in no collective" : last;
+    if (inside.empty()) inside = last.empty() ? "before the first collective" : last;
     return inside + of_step;
 }
 
@@ -72,6 +72,7 @@ void Watch::watch() {
         tell();
         judge();
         look_for_signals();
+        if (const std::string error = post_.error(); !error.empty()) end(error);
         usleep(static_cast<useconds_t>(pause * 1e6));
     }
 }
@@ -127,7 +128,7 @@ void Watch::judge() {
     bool waits = false;
     for (const Peer& peer : peers_) {
         progress += peer.beat.progress;
-        waits = waits || peer.beat.inside != 0;
+        waits = waits || peer.beat.inside != 0 || journal_.asynchronous;
     }
     if (progress != progress_ || !waits) {
         progress_ = progress;
@@ -188,6 +189,7 @@ void Watch::end(const std::string& why) {
             usleep(static_cast<useconds_t>(pause * 1e6));
         }
     }
+    post_.abort();
     std::fflush(nullptr);
     _exit(1);
 }

@@ -32,6 +32,10 @@ class Post {
     virtual ~Post() = default;
     virtual void send(int to, const Beat& beat) = 0;
     virtual bool receive(int from, Beat& beat) = 0;  // one that has come since
+    // What has failed behind this process's back; "": nothing.
+    virtual std::string error() { return ""; }
+    // The run ends: what others wait for is given up.
+    virtual void abort() {}
 };
 
 class Watch {

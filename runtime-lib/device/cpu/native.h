@@ -1,5 +1,4 @@
-// Streams of a CPU that are threads, events between them, and who looks on: for what communicates (comm/ranks). Most
-// programs have neither.
+// Streams of a CPU that are threads, and events between them: for what communicates (comm/ranks).
 #pragma once
 
 #include <atomic>
@@ -30,17 +29,5 @@ struct Event::Native {
     bool has_come_to(std::uint64_t recording) const { return completed.load(std::memory_order_acquire) >= recording; }
     void wait_for(std::uint64_t recording) const;
 };
-
-// Is told what the streams of this process do, each by the thread that does it.
-class StreamObserver {
-  public:
-    virtual ~StreamObserver() = default;
-    virtual void begin(const char* name) = 0;  // of a Range, or of a wait that has to wait
-    virtual void end() = 0;
-    virtual void order() = 0;  // an event is recorded, or waited for
-};
-
-// Null: nobody looks on.
-extern StreamObserver* stream_observer;
 
 }  // namespace thunder

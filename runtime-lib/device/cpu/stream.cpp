@@ -11,6 +11,7 @@
 #include "device/cpu/native.h"
 #include "device/cpu/products.h"
 #include "device/profiler.h"
+#include "device/stream_observer.h"
 #include "support/error.h"
 
 namespace thunder {

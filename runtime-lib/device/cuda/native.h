@@ -10,6 +10,7 @@
 
 #include "device/cuda/gpu.h"
 #include "device/cuda/profiler.h"
+#include "device/cuda/stream_of.h"
 #include "device/stream.h"
 
 namespace thunder {
@@ -38,7 +39,5 @@ struct Stream::Native {
 struct Event::Native {
     cudaEvent_t event = nullptr;  // null until the first recording
 };
-
-cudaStream_t stream_of(Stream& stream);
 
 }  // namespace thunder

@@ -10,6 +10,7 @@
 #include "device/cuda/call.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/native.h"
+#include "device/stream_observer.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -166,6 +167,13 @@ std::string Device::describe_bf16() const {
 
 // ---- streams and events --------------------------------------------------------------------------------------------
 
+StreamObserver* stream_observer = nullptr;
+
+// A GPU's streams are disturbed by a call of the host within them: with --chaos.
+static void CUDART_CB disturb(void*) {
+    stream_observer->order();
+}
+
 Stream::Stream(Device& device) : device_(device), native_(new Native) {}
 
 Stream::~Stream() {
@@ -179,6 +187,8 @@ Stream::~Stream() {
 void Stream::record(Event& event) {
     if (event.native()->event == nullptr)
         check(cudaEventCreateWithFlags(&event.native()->event, cudaEventDisableTiming), "cudaEventCreate");
+    if (stream_observer != nullptr)
+        check(cudaLaunchHostFunc(stream_of(*this), disturb, nullptr), "cudaLaunchHostFunc");
     check(cudaEventRecord(event.native()->event, stream_of(*this)), "cudaEventRecord");
 }
 

@@ -104,6 +104,10 @@ void sgd(const Sgd& call, Stream& stream) {
 }
 
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream) {
+    global_norm(scalars, gradients, elements, nullptr, stream);
+}
+
+void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, RankSums* ranks, Stream& stream) {
     const GlobalNorm call{scalars, gradients, elements};
     issue("global_norm", call, stream, [&] {
         constexpr std::int64_t leaf = 16384;
@@ -118,6 +122,7 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
             launch("squares", bundled::bundled_squares_f32, leaves, 256, stream, sums,
                    static_cast<const float*>(gradients.data), elements);
         }
+        if (ranks != nullptr) ranks->add(sums, leaves, stream);
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
                &scalars->max_grad_norm, sums, leaves);
     });

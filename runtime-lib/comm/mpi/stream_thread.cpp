@@ -1,8 +1,9 @@
-#include "comm/ranks/stream_thread.h"
+#include "comm/mpi/stream_thread.h"
 
 #include <cstdlib>
 #include <exception>
 
+#include "device/stream_observer.h"
 #include "support/error.h"
 
 namespace thunder {

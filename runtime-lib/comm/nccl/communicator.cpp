@@ -1,0 +1,296 @@
+// Ranks with a GPU each: NCCL for what a step communicates, sockets for the rest.
+#include "comm/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "comm/nccl/ranks.h"
+#include "comm/nccl/star.h"
+#include "comm/ranks/agreement.h"
+#include "comm/ranks/watch.h"
+#include "device/cuda/stream_of.h"
+#include "device/stream.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+std::vector<std::unique_ptr<Channel>> channels;
+
+template <typename Visit>
+void each_comm(Visit&& visit) {
+    for (const auto& channel : channels)
+        for (NcclGroup& group : channel->groups)
+            if (group.comm != nullptr) visit(group.comm);
+}
+
+// What waits in a collective for this rank is not left there.
+void end_rank(int exit_code, bool printed) {
+    std::fflush(nullptr);
+    if (!printed) sleep(1);
+    each_comm([](ncclComm_t& comm) { nccl().comm_abort(comm); });
+    _exit(exit_code);
+}
+
+// A process sees its own GPU alone, the first that it finds then. Before CUDA is asked for anything.
+void choose_gpu(const Launch& launch) {
+    const char* given = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (given == nullptr || *given == '\0') {
+        if (launch.local_world > 1) setenv("CUDA_VISIBLE_DEVICES", cat(launch.local_rank).c_str(), 1);
+        return;
+    }
+    std::vector<std::string> devices(1);
+    for (const char* c = given; *c != '\0'; ++c) {
+        if (*c == ',') {
+            devices.emplace_back();
+        } else {
+            devices.back() += *c;
+        }
+    }
+    if (devices.size() == 1) return;  // the launcher has chosen
+    if (static_cast<std::size_t>(launch.local_rank) >= devices.size())
+        fail(cat("CUDA_VISIBLE_DEVICES names ", devices.size(), " GPUs, and ", launch.local_world,
+                 " ranks run on this host"),
+             "start one rank for each GPU");
+    setenv("CUDA_VISIBLE_DEVICES", devices[static_cast<std::size_t>(launch.local_rank)].c_str(), 1);
+}
+
+class StarPost : public Post {
+  public:
+    explicit StarPost(const Launch& launch) : rank_(launch.rank), star_(launch, 1) {
+        boxes_.resize(static_cast<std::size_t>(launch.world));
+    }
+
+    void send(int to, const Beat& beat) override {
+        Box& box = boxes_[static_cast<std::size_t>(to)];
+        if (box.left == 0) {
+            box.out = beat;
+            box.left = sizeof box.out;
+        }
+        const auto bytes = std::as_bytes(std::span(&box.out, 1)).last(box.left);
+        const long n = star_.send_some(bytes, to);
+        if (n < 0) return lost(to);
+        box.left -= static_cast<std::size_t>(n);
+    }
+
+    bool receive(int from, Beat& beat) override {
+        Box& box = boxes_[static_cast<std::size_t>(from)];
+        const auto bytes = std::as_writable_bytes(std::span(&box.in, 1)).subspan(box.have);
+        const long n = star_.receive_some(bytes, from);
+        if (n < 0) lost(from);
+        if (n > 0) box.have += static_cast<std::size_t>(n);
+        if (box.have < sizeof box.in) return false;
+        box.have = 0;
+        beat = box.in;
+        return true;
+    }
+
+    // Errors that NCCL met in its own threads, and connections that were closed.
+    std::string error() override {
+        std::string text = lost_;
+        each_comm([&](ncclComm_t& comm) {
+            ncclResult_t state = ncclSuccess;
+            const ncclResult_t asked = nccl().comm_get_async_error(comm, &state);
+            if (asked != ncclSuccess) state = asked;
+            if (state != ncclSuccess && state != ncclInProgress && text.empty())
+                text = cat("NCCL fails: ", nccl().get_error_string(state));
+        });
+        return text;
+    }
+
+    void abort() override {
+        each_comm([](ncclComm_t& comm) { nccl().comm_abort(comm); });
+    }
+
+  private:
+    struct Box {
+        Beat in, out;
+        std::size_t have = 0, left = 0;
+    };
+
+    void lost(int other) {
+        if (lost_.empty()) lost_ = cat("rank ", other, " is gone: its connection is closed");
+    }
+
+    int rank_;
+    Star star_;
+    std::vector<Box> boxes_;
+    std::string lost_;
+};
+
+class NcclRanks : public Communicator {
+  public:
+    NcclRanks() : launch_(launched()) {
+        journal().asynchronous = true;
+        set_failure_policy(launch_.rank > 0 ? cat("rank ", launch_.rank, ": ") : "", end_rank);
+        choose_gpu(launch_);
+        numbers_ = std::make_unique<Star>(launch_, 0);
+        post_ = std::make_unique<StarPost>(launch_);
+    }
+
+    ~NcclRanks() override {
+        if (std::uncaught_exceptions() > 0) {  // others may never come to the end
+            static_cast<void>(watch_.release());
+            static_cast<void>(post_.release());
+            return;
+        }
+        watch_.reset();
+        each_comm([](ncclComm_t& comm) { nccl().comm_destroy(comm); });
+        channels.clear();
+        set_failure_policy("", nullptr);
+    }
+
+    int world() const override { return launch_.world; }
+    int rank() const override { return launch_.rank; }
+    int ranks_on_these_cores() const override { return std::max(1, launch_.local_world); }
+
+    void all_reduce_sum(std::span<float> values, const char* what) override {
+        std::vector<float> all(values.size() * static_cast<std::size_t>(world()));
+        all_gather(std::as_bytes(values), std::as_writable_bytes(std::span(all)), what);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            values[i] = all[i];
+            for (std::size_t r = 1; r < static_cast<std::size_t>(world()); ++r) values[i] += all[r * values.size() + i];
+        }
+    }
+
+    void broadcast(std::span<std::byte> bytes, int root, const char* what) override {
+        run("broadcast", what, bytes.size(), [&] {
+            if (root != 0 && rank() == root) numbers_->send(bytes, 0);
+            if (root != 0 && rank() == 0) numbers_->receive(bytes, root);
+            if (rank() != 0) numbers_->receive(bytes, 0);
+            for (int r = 1; rank() == 0 && r < world(); ++r) numbers_->send(bytes, r);
+        });
+    }
+
+    void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, const char* what) override {
+        run("all-gather", what, all.size(), [&] {
+            if (rank() != 0) {
+                numbers_->send(mine, 0);
+                return numbers_->receive(all, 0);
+            }
+            std::copy(mine.begin(), mine.end(), all.begin());
+            for (int r = 1; r < world(); ++r)
+                numbers_->receive(all.subspan(static_cast<std::size_t>(r) * mine.size(), mine.size()), r);
+            for (int r = 1; r < world(); ++r) numbers_->send(all, r);
+        });
+    }
+
+    void barrier(const char* what) override {
+        std::byte mine{};
+        std::vector<std::byte> all(static_cast<std::size_t>(world()));
+        all_gather({&mine, 1}, all, what);
+    }
+
+    void send(std::span<const std::byte> bytes, int to, const char* what) override {
+        run("send", what, bytes.size(), [&] { numbers_->send(bytes, to); });
+    }
+
+    void receive(std::span<std::byte> bytes, int from, const char* what) override {
+        run("receive", what, bytes.size(), [&] { numbers_->receive(bytes, from); });
+    }
+
+    std::vector<std::unique_ptr<Stream>> make_streams(Device& device, const Mesh& mesh,
+                                                      std::span<const std::string_view> names) override {
+        std::vector<std::unique_ptr<Stream>> streams;
+        if (names.empty() || mesh.world() != world()) return streams;  // the trainer refuses such a world
+        Stream first(device);
+        stream_of(first);  // the GPU is chosen
+        add_channel(mesh, journal().main(), nullptr);
+        for (const std::string_view name : names) {
+            streams.push_back(std::make_unique<Stream>(device));
+            add_channel(mesh, journal().add(std::string(name)), streams.back().get());
+        }
+        return streams;
+    }
+
+    void check_agreement(const ProgramSpec& program, const Options& options) override {
+        if (world() > 1) thunder::check_agreement(*this, program, options);
+    }
+
+    void watch(const WatchOptions& options) override {
+        if (!options.timeline.empty())
+            fail("--timeline shows the streams of CPUs", "nsys profile shows those of GPUs, with named ranges");
+        if (options.chaos != 0) journal().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank()));
+        barrier("the start");
+        watch_ = std::make_unique<Watch>(journal(), rank(), world(), *post_, options);
+    }
+
+    void note_progress(std::int64_t step) override {
+        journal().step.store(step, std::memory_order_relaxed);
+        journal().progress.fetch_add(1, std::memory_order_relaxed);
+    }
+
+    void finish() override {
+        for (const auto& channel : channels)
+            if (channel->stream != nullptr) channel->stream->synchronize();
+        barrier("the end");
+        watch_.reset();
+        barrier("the end");  // nobody closes a connection that another watches still
+    }
+
+  private:
+    template <typename Body>
+    void run(const char* kind, const char* what, std::size_t bytes, Body&& body) {
+        journal().run(journal().main(), {kind, what, -1, bytes}, body);
+    }
+
+    void add_channel(const Mesh& mesh, Lane& lane, Stream* stream) {
+        auto channel = std::make_unique<Channel>();
+        channel->stream = stream;
+        channel->lane = &lane;
+        const auto member = [&](Group which, int other) {
+            return which == Group::world ||
+                   (which == Group::shard && mesh.replica_of(other) == mesh.replica_of(rank())) ||
+                   (which == Group::replica && mesh.shard_of(other) == mesh.shard_of(rank()));
+        };
+        for (const Group which : {Group::world, Group::shard, Group::replica}) {
+            // The first rank of each group names it; all hear of all names.
+            std::vector<int> members;
+            for (int r = 0; r < world(); ++r)
+                if (member(which, r)) members.push_back(r);
+            ncclUniqueId mine{};
+            if (members.front() == rank()) check_nccl(nccl().get_unique_id(&mine), "ncclGetUniqueId");
+            std::vector<ncclUniqueId> all(static_cast<std::size_t>(world()));
+            all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "NCCL's names");
+            NcclGroup& group = channel->groups[static_cast<std::size_t>(which)];
+            group.size = static_cast<int>(members.size());
+            group.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+            check_nccl(nccl().comm_init_rank(&group.comm, group.size, all[static_cast<std::size_t>(members.front())],
+                                             group.rank),
+                       "ncclCommInitRank");
+        }
+        channels.push_back(std::move(channel));
+    }
+
+    Launch launch_;
+    std::unique_ptr<Star> numbers_;
+    std::unique_ptr<StarPost> post_;
+    std::unique_ptr<Watch> watch_;
+};
+
+}  // namespace
+
+Journal& journal() {
+    static auto* const of_this_process = new Journal;  // threads write into it as long as there are any
+    return *of_this_process;
+}
+
+Channel& channel_of(Stream& stream) {
+    for (const auto& channel : channels)
+        if (channel->stream == &stream) return *channel;
+    if (channels.empty()) fail("a collective is issued, and there are no ranks");
+    return *channels.front();
+}
+
+std::unique_ptr<Communicator> make_communicator() {
+    return std::make_unique<NcclRanks>();
+}
+
+}  // namespace thunder

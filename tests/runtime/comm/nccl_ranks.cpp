@@ -1,0 +1,109 @@
+// One rank that communicates by NCCL, of which a stub stands in, on memory of the host:
+//   RANK=r WORLD_SIZE=n MASTER_PORT=p nccl_ranks WHAT
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "comm/collectives.h"
+#include "comm/communicator.h"
+#include "device/cuda/epilogue.h"
+#include "device/cuda/stream_of.h"
+#include "device/stream.h"
+#include "optim/global_norm.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+// What of a GPU's runtime the collectives call, on the host.
+namespace {
+std::vector<Stream*> known;
+}
+cudaStream_t stream_of(Stream& stream) {
+    for (std::size_t i = 0; i < known.size(); ++i)
+        if (known[i] == &stream) return reinterpret_cast<cudaStream_t>(i + 1);
+    known.push_back(&stream);
+    return reinterpret_cast<cudaStream_t>(known.size());
+}
+
+void epilogue(const Epilogue& call, Stream&) {
+    if (!call.accumulate || call.rows != 1 || call.bias || call.residual || call.activation != Activation::none)
+        fail("an epilogue that is no addition");
+    for (std::int64_t i = 0; i < call.columns; ++i)
+        static_cast<float*>(call.y.data)[i] += static_cast<const float*>(call.source.data)[i];
+}
+
+void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, RankSums* ranks, Stream& stream) {
+    double sum = 0;
+    sum_of_squares(&sum, gradients, elements, stream);
+    ranks->add(&sum, 1, stream);
+    set_norm(scalars, sum);
+}
+
+namespace {
+
+void expect(bool good, const char* what) {
+    if (!good) fail(cat("not as expected: ", what));
+}
+
+void run(const std::string& what) {
+    const std::unique_ptr<Communicator> ranks = make_communicator();
+    Device device(1);
+    Stream compute(device);
+    const std::string_view names[] = {"gather", "reduce"};
+    const int world = ranks->world();
+    const Mesh mesh = world == 4 ? Mesh{2, 2} : Mesh{1, world};
+    const auto streams = ranks->make_streams(device, mesh, names);
+    ranks->watch({.hang_timeout = 5});
+    float number = static_cast<float>(ranks->rank() + 1);
+    ranks->all_reduce_sum({&number, 1}, "a number");
+    expect(number == static_cast<float>(world * (world + 1) / 2), "the sum of numbers");
+    std::vector<std::byte> bytes(1 << 18, static_cast<std::byte>(ranks->rank()));
+    ranks->broadcast(bytes, world - 1, "bytes");
+    expect(bytes.back() == static_cast<std::byte>(world - 1), "the last rank's bytes");
+    if (what == "dies" && ranks->rank() == 1) _exit(3);
+
+    Stream &gather = *streams[0], &reduce = *streams[1];
+    const auto shards = static_cast<std::size_t>(mesh.shards);
+    std::vector<float> shard(8, 1.5F), unit(8 * shards, 0.25F), gradient(8, 2.0F);
+    std::vector<bf16> narrow(8 * shards, bf16{0x3f80}), narrow_shard(8, bf16{0x4000});  // 1, 2
+    all_gather({.unit = unit.data(), .shard = shard.data(), .elements = 8, .what = "a unit"}, gather);
+    for (const float x : unit) expect(x == 1.5F, "the gathered unit");
+    const auto s = static_cast<float>(mesh.shards);
+    reduce_scatter({.shard = gradient.data(), .unit = unit.data(), .elements = 8, .what = "overwritten"}, reduce);
+    for (const float x : gradient) expect(x == 1.5F * s, "the reduced shard");
+    reduce_scatter(
+        {.shard = gradient.data(), .unit = unit.data(), .elements = 8, .gradient = Gradient::add, .what = "added"},
+        reduce);
+    for (const float x : gradient) expect(x == 3.0F * s, "the shard, added to");
+    reduce_scatter({.shard = gradient.data(), .unit = narrow.data(), .elements = 8, .what = "of bf16"}, reduce);
+    for (const float x : gradient) expect(x == s, "the shard of a unit of bf16");
+    reduce_scatter(
+        {.shard = narrow_shard.data(), .unit = narrow.data(), .elements = 8, .gradient = Gradient::add, .what = "bf16"},
+        reduce);
+    for (const bf16 x : narrow_shard)
+        expect(x.bits == std::bit_cast<std::uint32_t>(2 + s) >> 16U, "the shard of bf16, added to");
+    all_reduce({.buffer = gradient.data(), .elements = 8, .group = Group::replica, .what = "a buffer"}, reduce);
+    for (const float x : gradient) expect(x == s * static_cast<float>(mesh.replicas), "the reduced buffer");
+    all_reduce({.buffer = narrow.data(), .elements = 8, .what = "bf16"}, reduce);
+    StepScalars scalars;
+    sharded_norm({.scalars = &scalars, .gradients = shard.data(), .elements = 8}, compute);
+    expect(std::fabs(scalars.grad_norm - std::sqrt(18.0F * s)) < 1e-5F, "the norm");
+    if (what == "dies" || what == "breaks") sleep(20);  // it is ended before
+    ranks->finish();
+}
+
+}  // namespace
+}  // namespace thunder
+
+int main(int argc, char** argv) try {
+    thunder::run(argc > 1 ? argv[1] : "");
+    return 0;
+} catch (...) {
+    return thunder::report_error();
+}
