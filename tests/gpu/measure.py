@@ -89,6 +89,16 @@ def read_profile(text, steps):
     return groups
 
 
+def memory_text(options):
+    """What is kept in which type, of a program's options; PyTorch's run has the same."""
+    words = options.split()
+    if "--dtype" not in words:
+        return f"all in f32 ({options})"
+    lean = "--master none" in options
+    kept = "parameters, gradients and the optimizer's states in bf16 alone" if lean else "masters, gradients and the optimizer's states in f32"
+    return f"products in bf16; {kept} ({options})"
+
+
 class Run:
     def __init__(self, args):
         self.args, self.begin = args, time.monotonic()
@@ -343,6 +353,7 @@ class Run:
             mfu = f"{100 * row['mfu']:.1f}%" if "mfu" in row else "-"
             by = row["by"] + (", layers recomputed" if row.get("recomputed") else "")
             out.append(f"| {row['model']} | {by} | {row['step_ms']:.2f} | {row['tokens_per_second']:.0f} | {mfu} | {row['peak_bytes'] / 1e9:.1f} |")
+        out += [""] + [f"{name}: {memory_text(case['options'])}" for name, case in self.cases.items() if case["kind"] == "speed"]
         for row in r["table"]:
             if row.get("kernels"):
                 out += ["", f"{row['model']}: a step's kernels, one by one, without graphs", "", "| kernels | ms | roof, ms | of roof |",

@@ -26,6 +26,14 @@ class Measure(unittest.TestCase):
         # 10 ms in 5 of 6 calls, two of them a step.
         self.assertEqual(groups, {"products": 4.0, "attention": 2.0, "fused": 1.0, "optimizer": 1.0})
 
+    def test_the_memory_of_a_program_is_said(self):
+        lean = "--batch 1 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16"
+        self.assertEqual(measure.memory_text(lean),
+                         f"products in bf16; parameters, gradients and the optimizer's states in bf16 alone ({lean})")
+        self.assertEqual(measure.memory_text("--dtype bf16"),
+                         "products in bf16; masters, gradients and the optimizer's states in f32 (--dtype bf16)")
+        self.assertEqual(measure.memory_text("--batch 2"), "all in f32 (--batch 2)")
+
     def test_errors_may_grow_as_steps_do(self):
         self.assertTrue(measure.within([1e-5, 3e-5, 1e-4], 1e-5, 1e-4))
         self.assertFalse(measure.within([1.1e-5, 0, 0], 1e-5, 1e-4))
