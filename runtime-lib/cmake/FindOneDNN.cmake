@@ -23,7 +23,7 @@ foreach(_root IN LISTS _onednn_roots)
     list(APPEND _onednn_hints "${_root}" ${_wheels})
 endforeach()
 
-find_path(OneDNN_INCLUDE_DIR NAMES oneapi/dnnl/dnnl.hpp HINTS ${_onednn_hints} PATH_SUFFIXES include)
+find_path(OneDNN_INCLUDE_DIR NAMES oneapi/dnnl/dnnl.h HINTS ${_onednn_hints} PATH_SUFFIXES include)
 find_library(OneDNN_LIBRARY NAMES dnnl HINTS ${_onednn_hints} PATH_SUFFIXES lib lib64)
 mark_as_advanced(OneDNN_INCLUDE_DIR OneDNN_LIBRARY)
 

@@ -1,6 +1,7 @@
 // The linear layer's three products and the general product: what they are as matrices, who computes them, and the
 // kernels for what a provider cannot do within the product.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "device/cpu/activations.h"
@@ -31,30 +32,47 @@ bool native_bf16() {
 #endif
 }
 
+// Read where a bias or a residual is absent: adding -0 changes no number, not even a zero's sign.
+constexpr auto nothing = [] {
+    std::array<float, piece_elements> zeros{};
+    zeros.fill(-0.0F);
+    return zeros;
+}();
+
 // out = f(in + bias) + residual over n elements; bias and residual may be null, out and residual the memory of in.
-template <typename Function>
+// Of a function that costs more than reading there are two loops alone: each is long, and every program compiles them.
+template <bool cheap, typename Function>
 void finish_elements(float* out, const float* in, const float* bias, const float* residual, std::int64_t n,
                      Function&& f) {
-    if (bias != nullptr && residual != nullptr) {
-#pragma omp simd
-        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j] + bias[j]) + residual[j];
-    } else if (bias != nullptr) {
-#pragma omp simd
-        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j] + bias[j]);
-    } else if (residual != nullptr) {
-#pragma omp simd
-        for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j]) + residual[j];
-    } else {
+    if (bias == nullptr && residual == nullptr) {
 #pragma omp simd
         for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j]);
+        return;
     }
+    if constexpr (cheap) {
+        if (residual == nullptr) {
+#pragma omp simd
+            for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j] + bias[j]);
+            return;
+        }
+        if (bias == nullptr) {
+#pragma omp simd
+            for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j]) + residual[j];
+            return;
+        }
+    }
+    if (bias == nullptr) bias = nothing.data();
+    if (residual == nullptr) residual = nothing.data();
+#pragma omp simd
+    for (std::int64_t j = 0; j < n; ++j) out[j] = f(in[j] + bias[j]) + residual[j];
 }
 void finish_elements(float* out, const float* in, const float* bias, Activation activation, const float* residual,
                      std::int64_t n) {
-    const auto with = [&](auto f) { finish_elements(out, in, bias, residual, n, f); };
+    const auto with = [&](auto f) { finish_elements<false>(out, in, bias, residual, n, f); };
+    const auto cheap = [&](auto f) { finish_elements<true>(out, in, bias, residual, n, f); };
     switch (activation) {
-        case Activation::none: return with([](float x) { return x; });
-        case Activation::relu: return with([](float x) { return math::relu(x); });
+        case Activation::none: return cheap([](float x) { return x; });
+        case Activation::relu: return cheap([](float x) { return math::relu(x); });
         case Activation::gelu: return with([](float x) { return math::gelu(x); });
         case Activation::gelu_tanh: return with([](float x) { return math::gelu_tanh(x); });
         case Activation::silu: return with([](float x) { return math::silu(x); });
@@ -166,12 +184,11 @@ void run(Product product, bool residual_in_c, Stream& stream) {
 void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std::int64_t ld_source, const Input& bias,
                     Activation activation, const Input& residual, std::int64_t ld_residual, std::int64_t rows,
                     std::int64_t columns) {
-    const std::int64_t piece = piece_of(columns, {c.dtype, source.dtype, bias.dtype, residual.dtype});
     parallel_rows(rows, columns, [&](std::int64_t begin, std::int64_t end) {
         float made[piece_elements], read[piece_elements], biases[piece_elements], added[piece_elements];
         for (std::int64_t i = begin; i < end; ++i) {
-            for (std::int64_t j = 0; j < columns; j += piece) {
-                const std::int64_t n = std::min(piece, columns - j), at = i * ld_c + j;
+            for (std::int64_t j = 0; j < columns; j += piece_elements) {
+                const std::int64_t n = std::min(piece_elements, columns - j), at = i * ld_c + j;
                 float* out = place_of(c, at, made);
                 finish_elements(out, elements(source, i * ld_source + j, n, read), elements(bias, j, n, biases),
                                 activation, elements(residual, i * ld_residual + j, n, added), n);

@@ -1,21 +1,57 @@
 // Products by oneDNN's matmul primitives. A primitive is compiled for one shape, one set of strides and one epilogue
 // when that product is first met, and kept in the stream with its arguments: a call sets pointers and executes.
+// This is the library's C interface: with its C++ header this file takes more than twice the time to compile.
+#include <oneapi/dnnl/dnnl.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "device/cpu/elements.h"
 #include "device/cpu/products.h"
 #include "device/stream.h"
+#include "support/error.h"
 
 namespace thunder::onednn {
 
 namespace {
 
-using dnnl::memory;
+void check(dnnl_status_t status, const char* what) {
+    if (status != dnnl_success)
+        fail(std::string("oneDNN could not ") + what + ": its status is " + std::to_string(status));
+}
+
+// Something of oneDNN's that its owner destroys; null until a function that makes one was given out().
+template <typename T, dnnl_status_t (*destroy)(T)>
+class Owned {
+  public:
+    Owned() = default;
+    Owned(Owned&& other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
+    Owned& operator=(Owned&& other) noexcept {
+        std::swap(it_, other.it_);
+        return *this;
+    }
+    ~Owned() {
+        if (it_ != nullptr) destroy(it_);
+    }
+    operator T() const { return it_; }
+    T* out() { return &it_; }
+
+  private:
+    T it_ = nullptr;
+};
+using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
+using Queue = Owned<dnnl_stream_t, dnnl_stream_destroy>;
+using Layout = Owned<dnnl_memory_desc_t, dnnl_memory_desc_destroy>;
+using Tensor = Owned<dnnl_memory_t, dnnl_memory_destroy>;
+using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
+using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using Description = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
 
 // What a primitive depends on.
 struct Key {
@@ -31,13 +67,13 @@ struct Hash {
     }
 };
 
-template <typename Tensor>
-bool is_bf16(const Tensor& t) {
+template <typename InputOrOutput>
+bool is_bf16(const InputOrOutput& t) {
     return t && t.dtype == DType::bf16;
 }
-template <typename Tensor>
-memory::data_type type_of(const Tensor& t) {
-    return is_bf16(t) ? memory::data_type::bf16 : memory::data_type::f32;
+template <typename InputOrOutput>
+dnnl_data_type_t type_of(const InputOrOutput& t) {
+    return is_bf16(t) ? dnnl_bf16 : dnnl_f32;
 }
 
 Key key_of(const Product& p) {
@@ -50,17 +86,22 @@ Key key_of(const Product& p) {
 }
 
 struct Compiled {
-    bool usable = false;
-    dnnl::matmul primitive;
-    memory a, b, c, bias, residual, scratchpad;
-    std::unordered_map<int, memory> arguments;
+    Primitive primitive{};  // null: not to be used
+    Tensor a{}, b{}, c{}, scratchpad{}, bias{}, residual{};
     std::size_t scratchpad_bytes = 0;
+    std::array<dnnl_exec_arg_t, 6> arguments{};  // these tensors, as far as there are any
+    int argument_count = 0;
 };
 
 struct Cache : ProviderCache {
-    dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-    dnnl::stream stream{engine};
-    std::unordered_map<Key, Compiled, Hash> compiled;
+    Engine engine{};
+    Queue queue{};
+    std::unordered_map<Key, Compiled, Hash> compiled{};
+
+    Cache() {
+        check(dnnl_engine_create(engine.out(), dnnl_cpu, 0), "start");
+        check(dnnl_stream_create(queue.out(), engine, dnnl_stream_default_flags), "start");
+    }
 };
 
 // oneDNN's own elementwise functions are used where they are exact; ours follow the product otherwise, so that the way
@@ -69,71 +110,82 @@ bool exact(Activation activation) {
     return activation == Activation::none || activation == Activation::relu;
 }
 
-memory::desc matrix(memory::data_type type, std::int64_t batch, std::int64_t rows, std::int64_t columns,
-                    std::int64_t row, std::int64_t column, std::int64_t stride) {
-    if (batch == 1) return {{rows, columns}, type, memory::dims{row, column}};
+Layout matrix(dnnl_data_type_t type, std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t row,
+              std::int64_t column, std::int64_t stride) {
     // one matrix for the whole batch is broadcast
-    if (stride == 0) return {{1, rows, columns}, type, memory::dims{row * rows * columns, row, column}};
-    return {{batch, rows, columns}, type, memory::dims{stride, row, column}};
+    const bool one = stride == 0;
+    const std::int64_t sizes[] = {one ? 1 : batch, rows, columns};
+    const std::int64_t strides[] = {one ? row * rows * columns : stride, row, column};
+    const int first = batch == 1 ? 1 : 0;  // without a batch there are two dimensions
+    Layout layout;
+    check(dnnl_memory_desc_create_with_strides(layout.out(), 3 - first, sizes + first, type, strides + first),
+          "describe a matrix");
+    return layout;
 }
 
-Compiled compile(const Product& p, Cache& cache) {
+// One of the arguments of a product that is being compiled; where it lies is said at each call.
+Tensor argument(Compiled& compiled, int name, const_dnnl_memory_desc_t layout, const Cache& cache) {
+    Tensor tensor;
+    check(dnnl_memory_create(tensor.out(), layout, cache.engine, DNNL_MEMORY_NONE), "describe an argument");
+    compiled.arguments[static_cast<std::size_t>(compiled.argument_count++)] = {name, tensor};
+    return tensor;
+}
+
+Compiled compile(const Product& p, const Cache& cache) {
     Compiled compiled;
     if (!exact(p.activation)) return compiled;
     // A matrix of one row or column may have any stride there; oneDNN is given the plain one.
-    const memory::desc a =
+    const Layout a =
         matrix(type_of(p.a), p.batch, p.m, p.k, p.transpose_a ? 1 : p.ld_a, p.transpose_a ? p.ld_a : 1, p.stride_a);
-    const memory::desc b =
+    const Layout b =
         matrix(type_of(p.b), p.batch, p.k, p.n, p.transpose_b ? 1 : p.ld_b, p.transpose_b ? p.ld_b : 1, p.stride_b);
-    const memory::desc c = matrix(type_of(p.c), p.batch, p.m, p.n, p.ld_c, 1, p.stride_c);
-    const memory::desc bias = p.bias ? memory::desc({1, p.n}, type_of(p.bias), memory::dims{p.n, 1}) : memory::desc();
-    const memory::desc residual =
-        p.residual ? matrix(type_of(p.residual), 1, p.m, p.n, p.ld_residual, 1, 0) : memory::desc();
+    const Layout c = matrix(type_of(p.c), p.batch, p.m, p.n, p.ld_c, 1, p.stride_c);
+    const Layout bias = p.bias ? matrix(type_of(p.bias), 1, 1, p.n, p.n, 1, 0) : Layout();
+    const Layout residual = p.residual ? matrix(type_of(p.residual), 1, p.m, p.n, p.ld_residual, 1, 0) : Layout();
 
-    dnnl::post_ops after;
-    if (p.activation == Activation::relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
-    if (p.accumulate) after.append_sum(1.0F);
+    constexpr const char* describe = "describe a product";
+    PostOps after;
+    check(dnnl_post_ops_create(after.out()), describe);
+    if (p.activation == Activation::relu)
+        check(dnnl_post_ops_append_eltwise(after, dnnl_eltwise_relu, 0.0F, 0.0F), describe);
+    if (p.accumulate) check(dnnl_post_ops_append_sum(after, 1.0F, 0, dnnl_data_type_undef), describe);
     // where the residual's rows lie as far apart as c's, oneDNN reads it while it writes c
     if (p.residual) {
         if (p.ld_residual != p.ld_c) return compiled;
-        after.append_binary(dnnl::algorithm::binary_add, residual);
+        check(dnnl_post_ops_append_binary(after, dnnl_binary_add, residual), describe);
     }
-    const int residual_at = after.len() - 1;
-    dnnl::primitive_attr attributes;
-    attributes.set_post_ops(after);
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    dnnl::matmul::primitive_desc description;
-    try {
-        description = p.bias ? dnnl::matmul::primitive_desc(cache.engine, a, b, bias, c, attributes)
-                             : dnnl::matmul::primitive_desc(cache.engine, a, b, c, attributes);
-    } catch (const dnnl::error&) {
+    const int residual_at = dnnl_post_ops_len(after) - 1;
+    Attributes attributes;
+    check(dnnl_primitive_attr_create(attributes.out()), describe);
+    check(dnnl_primitive_attr_set_post_ops(attributes, after), describe);
+    check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), describe);
+    Description description;
+    if (dnnl_matmul_primitive_desc_create(description.out(), cache.engine, a, b, bias, c, attributes) != dnnl_success)
         return compiled;
-    }
-    const std::string implementation = description.impl_info_str();
+    const char* implementation = nullptr;
+    check(dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, static_cast<void*>(&implementation)),
+          describe);
     const bool plain = !p.bias && !p.residual && p.activation == Activation::none;
     // its generic loops are slower than a fast product and a kernel after it
-    if (!plain && implementation.find("ref") != std::string::npos) return compiled;
+    if (!plain && std::string_view(implementation).find("ref") != std::string_view::npos) return compiled;
 
-    compiled.primitive = dnnl::matmul(description);
-    compiled.a = memory(a, cache.engine, nullptr);
-    compiled.b = memory(b, cache.engine, nullptr);
-    compiled.c = memory(c, cache.engine, nullptr);
-    compiled.scratchpad_bytes = description.scratchpad_desc().get_size();
-    compiled.scratchpad = memory(description.scratchpad_desc(), cache.engine, nullptr);
-    compiled.arguments = {{DNNL_ARG_SRC, compiled.a},
-                          {DNNL_ARG_WEIGHTS, compiled.b},
-                          {DNNL_ARG_DST, compiled.c},
-                          {DNNL_ARG_SCRATCHPAD, compiled.scratchpad}};
-    if (p.bias) {
-        compiled.bias = memory(bias, cache.engine, nullptr);
-        compiled.arguments.insert({DNNL_ARG_BIAS, compiled.bias});
-    }
+    const const_dnnl_memory_desc_t scratchpad = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    compiled.scratchpad_bytes = dnnl_memory_desc_get_size(scratchpad);
+    compiled.a = argument(compiled, DNNL_ARG_SRC, a, cache);
+    compiled.b = argument(compiled, DNNL_ARG_WEIGHTS, b, cache);
+    compiled.c = argument(compiled, DNNL_ARG_DST, c, cache);
+    compiled.scratchpad = argument(compiled, DNNL_ARG_SCRATCHPAD, scratchpad, cache);
+    if (p.bias) compiled.bias = argument(compiled, DNNL_ARG_BIAS, bias, cache);
     if (p.residual) {
-        compiled.residual = memory(residual, cache.engine, nullptr);
-        compiled.arguments.insert({DNNL_ARG_ATTR_MULTIPLE_POST_OP(residual_at) | DNNL_ARG_SRC_1, compiled.residual});
+        compiled.residual =
+            argument(compiled, DNNL_ARG_ATTR_MULTIPLE_POST_OP(residual_at) | DNNL_ARG_SRC_1, residual, cache);
     }
-    compiled.usable = true;
+    check(dnnl_primitive_create(compiled.primitive.out(), description), "compile a product");
     return compiled;
+}
+
+void set_data(dnnl_memory_t tensor, const void* data) {
+    check(dnnl_memory_set_data_handle(tensor, const_cast<void*>(data)), "take an argument");
 }
 
 bool execute(const Product& call, Stream& stream) {
@@ -142,20 +194,20 @@ bool execute(const Product& call, Stream& stream) {
     const Key key = key_of(call);
     auto found = cache.compiled.find(key);
     if (found == cache.compiled.end()) found = cache.compiled.emplace(key, compile(call, cache)).first;
-    Compiled& compiled = found->second;
-    if (!compiled.usable) {
+    const Compiled& compiled = found->second;
+    if (compiled.primitive == nullptr) {
         const bool plain = !call.bias && !call.residual && call.activation == Activation::none;
         return plain && reference::product(call, stream);
     }
-    // memory handles are shared with the arguments' copies
-    compiled.a.set_data_handle(const_cast<void*>(call.a.data));
-    compiled.b.set_data_handle(const_cast<void*>(call.b.data));
-    compiled.c.set_data_handle(call.c.data);
-    if (call.bias) compiled.bias.set_data_handle(const_cast<void*>(call.bias.data));
-    if (call.residual) compiled.residual.set_data_handle(const_cast<void*>(call.residual.data));
+    set_data(compiled.a, call.a.data);
+    set_data(compiled.b, call.b.data);
+    set_data(compiled.c, call.c.data);
+    if (call.bias) set_data(compiled.bias, call.bias.data);
+    if (call.residual) set_data(compiled.residual, call.residual.data);
     if (compiled.scratchpad_bytes > 0)
-        compiled.scratchpad.set_data_handle(stream.provider_scratch(compiled.scratchpad_bytes));
-    compiled.primitive.execute(cache.stream, compiled.arguments);
+        set_data(compiled.scratchpad, stream.provider_scratch(compiled.scratchpad_bytes));
+    check(dnnl_primitive_execute(compiled.primitive, cache.queue, compiled.argument_count, compiled.arguments.data()),
+          "compute a product");
     return true;
 }
 
@@ -170,8 +222,8 @@ bool native_bf16() {
         const char* asked = std::getenv("THUNDER_BF16");
         if (asked != nullptr && std::string_view(asked) == "native") return true;
         if (asked != nullptr && std::string_view(asked) == "emulated") return false;
-        const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-        const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+        const auto has = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+        const auto needed = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
         return (has & needed) == needed;
     }();
     return native;
@@ -202,7 +254,7 @@ bool product(const Product& call, Stream& stream) {
 }
 
 std::string version() {
-    const dnnl::version_t* v = dnnl::version();
+    const dnnl_version_t* v = dnnl_version();
     return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 }
 
