@@ -18,6 +18,10 @@ class Stream;
 // Box-Muller in fp64 with logarithm, sine and cosine of our own, so that the bits are the same on every machine.
 void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint64_t seed, std::string_view name);
 
+// Elements [first, first + count) of a parameter that is drawn, of its type, as --init-std and --seed say.
+void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t first, std::size_t count,
+                   const Options& options);
+
 // Fills the parameter arena as --init and --init-missing say, with what this rank holds. Returns lines for the log:
 // where the values come from, what was drawn, what a file held beside.
 std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, int rank,
