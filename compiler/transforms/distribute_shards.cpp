@@ -201,11 +201,11 @@ class Shards {
     std::pair<Value, Value> reduce(Builder& b, const Unit& unit, Value flat, Value before, Value first, Value last) {
         const std::string name = unit.name + "_gradients";
         std::vector<Value> sent = b.emit("reduce_scatter_start", {flat, before, first},
-                                         attributes_of(unit, name, unit.what + "'s gradients"), "grad_" + unit.name);
+                                         attributes_of(unit, name, "gradients of " + unit.what), "grad_" + unit.name);
         b.function().info(sent[1]).name = "sent";
         if (options_.mesh.replicas == 1) return {sent[0], sent[1]};
         const Value mine = b.op("await", sent, {}, "grad_" + unit.name);
-        Attributes attributes = attributes_of(unit, unit.name + "_replicas", unit.what + "'s gradients");
+        Attributes attributes = attributes_of(unit, unit.name + "_replicas", "gradients of " + unit.what);
         attributes.set("group", std::string("replica"));
         attributes.set("ranks", options_.mesh.replicas);
         sent = b.emit("all_reduce_start", {mine, last}, attributes, "grad_" + unit.name);

@@ -109,6 +109,110 @@ func @update(
     EXPECT_EQ(order(32), "bac");  // a and c are sent together, then b
 }
 
+// The same with matrices, and the step of the optimizer.
+const std::string matrices = R"(func @forward_backward(
+    %x: f32[4,4] input "x",
+    %w: 3 x f32[4,4] parameter "layers.{0..2}.w",
+    %scale: f32[4] parameter "scale",
+    %grad_w: 3 x f32[4,4] state "grad.layers.{0..2}.w",
+    %grad_scale: f32[4] state "grad.scale",
+    %first_micro_step: bool[] scalar "first_micro_step") -> (%g_w "grad_w", %g_scale "grad_scale") {
+  %a = mul(%x, %scale) : f32[4,4]
+  %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[4]
+  %g_scale = accumulate_gradient(%grad_scale, %s, %first_micro_step) : f32[4]
+  %b, %g_w = repeat(%a, %w, %grad_w, %first_micro_step) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = true} : f32[4,4], 3 x f32[4,4]
+}
+func @update(
+    %w: 3 x f32[4,4] parameter "layers.{0..2}.w",
+    %scale: f32[4] parameter "scale",
+    %grad_w: 3 x f32[4,4] state "grad.layers.{0..2}.w",
+    %grad_scale: f32[4] state "grad.scale",
+    %rate: f32[] scalar "learning_rate",
+    %decay: f32[] scalar "weight_decay",
+    %most: f32[] scalar "max_grad_norm",
+    %all: bool[] scalar "decay_all") -> (%w_1 "w", %scale_1 "scale", %norm "grad_norm") {
+  %norm = global_norm(%grad_w, %grad_scale) {executor = "optimizer"} : f32[]
+  %clip = clip_factor(%norm, %most) {executor = "optimizer"} : f32[]
+  %w_1, %scale_1 = sgd(%w, %scale, %grad_w, %grad_scale, %rate, %decay, %clip, %all) {momentum = false} : 3 x f32[4,4], f32[4]
+}
+func @layer(%dy: f32[4,4], %w: f32[4,4], %before: f32[4,4], %first: bool[]) -> (%dx, %dw) {
+  %dx = mul(%dy, %w) : f32[4,4]
+  %dw = accumulate_gradient(%before, %dy, %first) : f32[4,4]
+}
+)";
+
+TEST(DistributeShards, LayersAreGatheredAndTheirGradientsSummedAroundTheCall) {
+    const Module m = distributed(matrices, {.mesh = {.replicas = 1, .shards = 2}});
+    const std::string all = to_string(m, {.provenance = false});
+    EXPECT_EQ(all.substr(0, all.find("func")), R"(module "m" values
+mesh 1 replicas 2 shards
+unit "layers" 3 x 64 {
+  [4,4] + 0 parameter "layers.{0..2}.w"
+}
+unit "norms" 1 x 64 {
+  [4] + 0 parameter "scale"
+}
+
+)");
+    EXPECT_EQ(function_text(m, "forward_backward"), R"(func @forward_backward(
+    %x: f32[4,4] input "x",
+    %layers: 3 x f32[32] parameter "layers.{0..2}",
+    %norms: f32[32] parameter "norms",
+    %grad_layers: 3 x f32[32] state "grad.layers.{0..2}",
+    %grad_norms: f32[32] state "grad.norms",
+    %first_micro_step: bool[] scalar "first_micro_step") -> (%grad_layers_after "grad_layers", %grad_norms_after "grad_norms") {
+  %norms_1, %sent = all_gather_start(%norms, %first_micro_step) {group = "shard", name = "norms", ranks = 2, unit = "norms", what = "all vectors"} : f32[64], token
+  %overwrite = constant() {value = <bool[] splat 1.0>} : bool[]
+  %norms_2 = await(%norms_1, %sent) : f32[64]
+  %scale = unpack(%norms_2) {dims = [4], offset = 0} : f32[4]
+  %a = mul(%x, %scale) : f32[4,4]
+  %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[4]
+  %dnorms = unwritten() {dtype = f32, elements = 64, unit = "norms"} : f32[64]
+  %grad_scale = unpack(%dnorms) {dims = [4], offset = 0} : f32[4]
+  %g_scale = accumulate_gradient(%grad_scale, %s, %overwrite) : f32[4]
+  %dnorms_1 = pack(%g_scale) {elements = 64, offsets = [0], strides = [0], unit = "norms"} : f32[64]
+  %grad_norms_1, %sent_1 = reduce_scatter_start(%dnorms_1, %grad_norms, %first_micro_step) {group = "shard", name = "norms_gradients", ranks = 2, unit = "norms", what = "gradients of all vectors"} : f32[32], token
+  %grad_norms_after = await(%grad_norms_1, %sent_1) : f32[32]
+  %b, %grad_layers_1, %sent_2 = repeat(%a, %layers, %grad_layers, %overwrite, %first_micro_step) {body = "layer_loop", carried = 1, n = 3, per_layer = 2, reverse = true} : f32[4,4], 3 x f32[32], token
+  %grad_layers_after = await(%grad_layers_1, %sent_2) : 3 x f32[32]
+}
+)");
+    EXPECT_EQ(
+        function_text(m, "layer_loop"),
+        R"(func @layer_loop(%dy: f32[4,4], %layers: f32[32], %grad_layers: f32[32], %first: bool[], %first_micro_step: bool[]) -> (%dx, %grad_layers_1, %sent_1) kind "loop" {
+  %layers_1, %sent = all_gather_start(%layers, _) {group = "shard", name = "layers", ranks = 2, resident = 0, slots = 2, unit = "layers", what = "layers"} : f32[64], token
+  %layers_2 = await(%layers_1, %sent) : f32[64]
+  %w = unpack(%layers_2) {dims = [4, 4], offset = 0} : f32[4,4]
+  %dlayers = unwritten() {dtype = f32, elements = 64, slots = 2, unit = "layers"} : f32[64]
+  %before = unpack(%dlayers) {dims = [4, 4], offset = 0} : f32[4,4]
+  %dx, %dw = call(%dy, %w, %before, %first) {callee = "layer"} : f32[4,4], f32[4,4]
+  %dlayers_1 = pack(%dw) {elements = 64, offsets = [0], slots = 2, strides = [0], unit = "layers"} : f32[64]
+  %grad_layers_1, %sent_1 = reduce_scatter_start(%dlayers_1, %grad_layers, %first_micro_step) {group = "shard", name = "layers_gradients", ranks = 2, unit = "layers", what = "gradients of layers"} : f32[32], token
+}
+)");
+    EXPECT_EQ(function_text(m, "layer"), function_text(parsed(matrices), "layer"));
+}
+
+TEST(DistributeShards, TheNormIsASumOverRanksAndTheStepIsOfShards) {
+    const std::string update = function_text(distributed(matrices, {.mesh = {.replicas = 1, .shards = 2}}), "update");
+    EXPECT_EQ(update.substr(update.find("{\n  %squares")), R"({
+  %squares = sum_of_squares(%grad_layers, %grad_norms) {executor = "optimizer"} : f32[]
+  %squares_1, %sent = all_reduce_start(%squares, _) {group = "shard", name = "norm", ranks = 2, what = "the squares of gradients"} : f32[], token
+  %squares_2 = await(%squares_1, %sent) : f32[]
+  %grad_norm = norm_of_squares(%squares_2) {executor = "optimizer"} : f32[]
+  %clip = clip_factor(%grad_norm, %most) {executor = "optimizer"} : f32[]
+  %layers_after, %norms_after = sgd(%layers, %norms, %grad_layers, %grad_norms, %rate, %decay, %clip, %all) {matrices = [1, 1, 1, 0], momentum = false} : 3 x f32[32], f32[32]
+}
+)");
+}
+
+TEST(DistributeShards, UnitsReadBack) {
+    const std::string text = to_string(distributed(matrices, {.mesh = {.replicas = 1, .shards = 2}}));
+    const Module again = parse_module(text);
+    verify(again);
+    EXPECT_EQ(to_string(again), text);
+}
+
 TEST(ScheduleCollectives, AwaitsStandAtTheEndAsOne) {
     Report report;
     const Module m =
