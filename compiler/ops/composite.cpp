@@ -77,8 +77,10 @@ std::string float_literal(double value) {
     return text + "F";
 }
 
-Value matmul(Builder& b, Value x, Value y, bool transpose_x, bool transpose_y) {
-    return b.op("matmul", {x, y}, {{"transpose_a", transpose_x}, {"transpose_b", transpose_y}});
+Value matmul(Builder& b, Value x, Value y, bool transpose_x, bool transpose_y, std::optional<DType> dtype) {
+    Attributes attributes{{"transpose_a", transpose_x}, {"transpose_b", transpose_y}};
+    if (dtype && *dtype != b.type(x).dtype) attributes.set("dtype", *dtype);
+    return b.op("matmul", {x, y}, attributes);
 }
 
 Value add_before(Builder& b, Value before, Value d, Value first) {

@@ -1,6 +1,7 @@
 // Small helpers that the definitions of composites share.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ Dims leading_dims(const Dims& dims);       // all but the last
 std::int64_t row_count(const Dims& dims);  // their product: rows of a matrix (rows, last)
 std::int64_t last_dim(const Dims& dims);   // 1 for a scalar
 std::string dims_text(const Dims& dims);   // "(2,32,64)", as messages write shapes
-// Of gradients of parameters: the attribute `dtype`, without it that of what they are made of.
+// Of products and of gradients of parameters: the attribute `dtype`, without it that of what they are made of.
 DType gradient_dtype(const Attributes& attributes, DType made_of);
 DType statistics_dtype(DType dtype);            // statistics of a row are kept in f32, in f64 for f64
 bool has_operand(const Op& op, std::size_t i);  // present and not none
@@ -35,7 +36,9 @@ void gradient_field(MenuCall& call, const Op& op, std::size_t before, std::size_
 std::string float_literal(double value);  // "0.125F"
 
 // ---- pieces of decompositions ----
-Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transpose_y = false);
+// Of the type of x and y, or of `dtype`, unrounded on the way there.
+Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transpose_y = false,
+             std::optional<DType> dtype = std::nullopt);
 // first ? d : before + d; without `first` before + d.
 Value add_before(Builder& b, Value before, Value d, Value first);
 Value keep_dim(Builder& b, Value statistic);  // (...) -> (..., 1)

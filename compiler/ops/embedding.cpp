@@ -114,9 +114,11 @@ OpDef embedding_backward() {
     def.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const DType dtype = gradient_dtype(op.attributes, b.type(op.operands[0]).dtype);
-        Value dw = b.op("scatter_add", {op.operands[1], b.cast(op.operands[0], dtype)},
+        const DType wide = statistics_dtype(dtype);
+        Value dw = b.op("scatter_add", {op.operands[1], b.cast(op.operands[0], wide)},
                         {{"axis", std::int64_t{0}}, {"entries", op.attributes.integer("entries")}});
-        return std::vector<Value>{has_operand(op, 2) ? add_before(b, op.operands[2], dw, operand_or_none(op, 3)) : dw};
+        if (has_operand(op, 2)) dw = add_before(b, b.cast(op.operands[2], wide), dw, operand_or_none(op, 3));
+        return std::vector<Value>{b.cast(dw, dtype)};
     };
     def.call = [](const Op& op, const Function& f) {
         const Type &dy = f.type(op.operands[0]), &ids = f.type(op.operands[1]);
@@ -139,7 +141,13 @@ OpDef embedding_backward() {
          .operands = {f32({3, 2}), i64_of({3}, {1, 1, 0}), f32({4, 2})},
          .attributes = {{"entries", std::int64_t{4}}}},
     };
-    Sample first = def.samples.back();
+    def.samples.push_back({.name = "of bf16, in f32",
+                           .operands = {bf16({2, 4, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0})},
+                           .attributes = {{"entries", std::int64_t{5}}, {"dtype", DType::f32}}});
+    def.samples.push_back({.name = "of bf16, added to",
+                           .operands = {bf16({2, 4, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0}), bf16({5, 3})},
+                           .attributes = {{"entries", std::int64_t{5}}}});
+    Sample first = def.samples[1];
     first.name = "first micro-step";
     first.operands.push_back(bool_of({}, {1}));
     def.samples.push_back(first);

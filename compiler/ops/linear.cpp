@@ -135,20 +135,22 @@ std::vector<Tensor> reference_linear(const Op& op, std::span<const Tensor> opera
 
 std::vector<Value> decompose_linear(Builder& b, const Op& op) {
     Value x = as_matrix(b, op.operands[0]);
+    const DType dtype = b.type(x).dtype, wide = statistics_dtype(dtype);  // rounded once, at the end
     std::vector<Value> parts;
     std::int64_t out = 0;
     for (std::size_t k = 0; k < linear_products(op.operands.size()); ++k) {
         Value w = op.operands[linear_weight(k)];
-        Value y = matmul(b, x, w, false, true);
-        if (has_operand(op, linear_bias(k))) y = b.add(y, op.operands[linear_bias(k)]);
+        Value y = matmul(b, x, w, false, true, wide);
+        if (has_operand(op, linear_bias(k))) y = b.add(y, b.cast(op.operands[linear_bias(k)], wide));
         parts.push_back(y);
         out += b.type(w).dims[0];
     }
     Value y = parts.size() == 1 ? parts[0] : b.op("concat", parts, {{"axis", std::int64_t{1}}});
     Value pre = b.reshape(y, with_last(b.type(op.operands[0]).dims, out));
     y = activation_in_primitives(b, pre, op.attributes.string("activation", "none"));
-    if (has_operand(op, linear_residual)) y = b.add(y, op.operands[linear_residual]);
-    if (op.attributes.boolean("keep_pre_activation", false)) return {y, pre};
+    if (has_operand(op, linear_residual)) y = b.add(y, b.cast(op.operands[linear_residual], wide));
+    y = b.cast(y, dtype);
+    if (op.attributes.boolean("keep_pre_activation", false)) return {y, b.cast(pre, dtype)};
     return {y};
 }
 
@@ -253,7 +255,7 @@ std::vector<Type> infer_backward_input(const InferInput& in) {
         out += w.dims[0];
     }
     require(out == dy.dims.back(), fmt::format("dy has {} columns, the weights have {} rows", dy.dims.back(), out));
-    Type dx = Type::tensor(dy.dtype, with_last(dy.dims, in.operand(1).dims[1]));
+    Type dx = Type::tensor(gradient_dtype(in.attributes, dy.dtype), with_last(dy.dims, in.operand(1).dims[1]));
     if (in.has(backward_input_residual))
         require(in.operand(backward_input_residual) == dx,
                 mismatch("the residual", in.operand(backward_input_residual).dims, "the product is", dx.dims));
@@ -287,10 +289,14 @@ std::vector<Value> decompose_backward_input(Builder& b, const Op& op) {
         widths.push_back(b.type(weights.back()).dims[0]);
     }
     std::vector<Value> parts = split_columns(b, dy, widths);
+    const DType dtype = gradient_dtype(op.attributes, b.type(dy).dtype);
+    const DType wide = statistics_dtype(b.type(dy).dtype);
     Value dx;
-    for (std::size_t k = 0; k < parts.size(); ++k) dx = add_optional(b, dx, matmul(b, parts[k], weights[k]));
+    for (std::size_t k = 0; k < parts.size(); ++k)
+        dx = add_optional(b, dx, matmul(b, parts[k], weights[k], false, false, wide));
     dx = b.reshape(dx, with_last(b.type(op.operands[0]).dims, b.type(weights[0]).dims[1]));
-    return {add_optional(b, dx, operand_or_none(op, backward_input_residual))};
+    if (has_operand(op, backward_input_residual)) dx = b.add(dx, b.cast(op.operands[backward_input_residual], wide));
+    return {b.cast(dx, dtype)};
 }
 
 MenuCall call_backward_input(const Op& op, const Function& f) {
@@ -384,13 +390,16 @@ std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
     std::vector<Value> results;
     results.reserve(parts.size());
     const DType dtype = gradient_dtype(op.attributes, b.type(dy).dtype);
-    for (Value part : parts) results.push_back(b.cast(matmul(b, part, x, true, false), dtype));
+    const DType wide = statistics_dtype(b.type(dy).dtype);
+    for (Value part : parts) results.push_back(matmul(b, part, x, true, false, wide));
     if (op.attributes.boolean("bias", false))
-        for (Value part : parts) results.push_back(b.reduce_sum(b.cast(part, dtype), {0}));
+        for (Value part : parts) results.push_back(b.reduce_sum(b.cast(part, wide), {0}));
     Value first = operand_or_none(op, backward_weight_before + results.size());
-    for (std::size_t r = 0; r < results.size(); ++r)
+    for (std::size_t r = 0; r < results.size(); ++r) {
         if (Value before = operand_or_none(op, backward_weight_before + r))
-            results[r] = add_before(b, before, results[r], first);
+            results[r] = add_before(b, b.cast(before, wide), results[r], first);
+        results[r] = b.cast(results[r], dtype);
+    }
     return results;
 }
 
@@ -475,6 +484,7 @@ std::vector<OpDef> define_linear() {
          .operands = {f32({2, 3, 4}), f32({4, 4}), absent(), absent(), f32({2, 4}), absent(), f32({3, 4})}},
         {.name = "two products with biases",
          .operands = {f32({3, 4}), f32({5, 4}), f32({5}), f32({3, 8}), f32({3, 4}), f32({3})}},
+        {.name = "of bf16", .operands = {bf16({3, 4}), bf16({5, 4}), bf16({5}), bf16({3, 5})}},
     };
     linear.errors = {
         {{f32_type({2, 4}), f32_type({3, 5})},
@@ -492,7 +502,7 @@ std::vector<OpDef> define_linear() {
     input.level = OpLevel::composite;
     input.summary =
         "The cotangent of a linear layer's input: dy (..., out) times weights (out, in), with an optional residual "
-        "added.";
+        "added; of the element type `dtype` where that is given.";
     input.formula = "dx = dy W + residual";
     input.source = "the VJP of linear";
     input.infer = infer_backward_input;
@@ -503,13 +513,17 @@ std::vector<OpDef> define_linear() {
     input.flops = [](const Op& op, const Function& f) {
         return product_flops(op, f, 0, static_cast<std::size_t>(last_dim(f.type(op.results[0]).dims)));
     };
-    input.precision = {.kind = Precision::Kind::product};
+    input.precision = {.kind = Precision::Kind::product, .gradient = true};
     input.recompute = Recompute::expensive;
     input.in_place = {{0, backward_input_residual}};
     input.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({5, 4})}},
         {.name = "residual", .operands = {f32({3, 5}), f32({5, 4}), f32({3, 4})}},
         {.name = "three products", .operands = {f32({2, 3, 9}), f32({4, 4}), absent(), f32({2, 4}), f32({3, 4})}},
+        {.name = "of bf16", .operands = {bf16({3, 6}), bf16({4, 4}), bf16({3, 4}), bf16({2, 4})}},
+        {.name = "of bf16, in f32",
+         .operands = {bf16({3, 6}), bf16({4, 4}), absent(), bf16({2, 4})},
+         .attributes = {{"dtype", DType::f32}}},
     };
     input.errors = {{{f32_type({2, 4}), f32_type({3, 5})}, {}, "dy has 4 columns, the weights have 3 rows"}};
 
@@ -548,6 +562,10 @@ std::vector<OpDef> define_linear() {
         {.name = "two products with biases, added to",
          .operands = {f32({3, 6}), f32({3, 4}), f32({4, 4}), f32({2, 4}), f32({4}), f32({2})},
          .attributes = {{"outs", Dims{4, 2}}, {"bias", true}}},
+        {.name = "of bf16, in f32",
+         .operands = {bf16({3, 5}), bf16({3, 4}), f32({5, 4}), f32({5}), bool_of({}, {0})},
+         .attributes = {{"bias", true}, {"dtype", DType::f32}}},
+        {.name = "of bf16", .operands = {bf16({3, 5}), bf16({3, 4}), bf16({5, 4}), bool_of({}, {0})}},
     };
     weight.errors = {
         {{f32_type({2, 4}), f32_type({3, 5})}, {}, "dy is (2,4), x is (3,5)"},

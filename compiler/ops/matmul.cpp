@@ -4,6 +4,7 @@
 //   da = dc Bᵀ, db = Aᵀ dc, each transposed as its operand is, and summed over repeated batches
 #include <fmt/format.h>
 
+#include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/rules.h"
 #include "compiler/support/error.h"
@@ -83,10 +84,6 @@ std::vector<Tensor> reference(const Op& op, std::span<const Tensor> x, std::span
         }
     });
     return {std::move(out)};
-}
-
-Value matmul(Builder& b, Value x, Value y, bool transpose_x, bool transpose_y) {
-    return b.op("matmul", {x, y}, {{"transpose_a", transpose_x}, {"transpose_b", transpose_y}});
 }
 
 VjpResult vjp(const VjpInput& in) {
@@ -172,10 +169,10 @@ std::vector<OpDef> define_matmul() {
     def.level = OpLevel::primitive;
     def.summary =
         "Matrix product of the last two dimensions, batched over the others with broadcasting; either operand "
-        "transposed where asked.";
+        "transposed where asked; of the element type `dtype` where that is given.";
     def.formula = "c = a b; da = dc bᵀ, db = aᵀ dc, summed over repeated batches";
     def.source = "ONNX MatMul (operands of two or more dimensions)";
-    def.precision = {.kind = Precision::Kind::product};
+    def.precision = {.kind = Precision::Kind::product, .gradient = true};
     def.recompute = Recompute::expensive;
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
@@ -183,7 +180,8 @@ std::vector<OpDef> define_matmul() {
         const Type& b = float_operand(in, 1);
         require_same_dtype(a, b);
         Product p = product_of(a, b, in.attributes);
-        return std::vector<Type>{Type::tensor(a.dtype, joined(p.batch, p.m, p.n))};
+        return std::vector<Type>{
+            Type::tensor(gradient_dtype(in.attributes, a.dtype), joined(p.batch, p.m, p.n))};
     };
     def.reference = reference;
     def.vjp = vjp;
@@ -195,6 +193,8 @@ std::vector<OpDef> define_matmul() {
                static_cast<double>(p.k);
     };
     auto turned = [](bool a, bool b) { return Attributes{{"transpose_a", a}, {"transpose_b", b}}; };
+    Attributes in_f32 = turned(false, false);
+    in_f32.set("dtype", DType::f32);
     def.samples = {{"plain", {f32({3, 5}), f32({5, 2})}, turned(false, false)},
                    {"transpose_b", {f32({3, 5}), f32({2, 5})}, turned(false, true)},
                    {"transpose_a", {f32({5, 3}), f32({5, 2})}, turned(true, false)},
@@ -206,6 +206,7 @@ std::vector<OpDef> define_matmul() {
                    {"shared_left", {f32({2, 3}), f32({2, 3, 5})}, turned(false, false)},
                    {"shared_transposed_left", {f32({2, 3, 2}), f32({3, 4})}, turned(true, false)},
                    {"broadcast", {f32({2, 1, 3, 2}), f32({1, 2, 2, 3})}, turned(false, false)},
+                   {"of bf16, in f32", {bf16({3, 5}), bf16({5, 2})}, in_f32},
                    {"grouped", {f32({2, 1, 3, 2}), f32({2, 2, 2, 3})}, turned(false, false)}};
     def.errors = {
         {{f32_type({3, 5}), f32_type({4, 2})},

@@ -118,6 +118,7 @@ OpDef reduce_max() {
     OpDef def = reduction("reduce_max", OpLevel::primitive, "Maximum over `axes`.",
                           "y = max x; dx = dy / n where x = y, of which there are n, else 0",
                           "ONNX ReduceMax; torch.amax's gradient at ties");
+    def.precision = {};  // one of the elements, in whichever type they are
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], -INFINITY,
                                           [](auto best, auto value) { return larger(best, value); })};
@@ -126,7 +127,10 @@ OpDef reduce_max() {
         Builder& b = in.b;
         const Type x = in.type(in.operand(0));
         std::vector<bool> meant = reduced_axes(in.op, x);
-        Value at_most = b.op("eq", {in.operand(0), with_ones(b, in.result(), x, meant)});
+        // The maximum anew, of the elements that it is compared with: those of the way back may be computed again, and
+        // with a rounding more or less none of them would be the maximum of the way there.
+        const Value most = b.op("reduce_max", {in.operand(0)}, over(in.op.attributes.integers("axes"), true));
+        Value at_most = b.op("eq", {in.operand(0), most});
         Value hits = b.cast(at_most, x.dtype);
         Value ties = b.op("reduce_sum", {hits}, over(in.op.attributes.integers("axes"), true));
         Value share = b.div(with_ones(b, in.cotangent(), x, meant), ties);
@@ -147,6 +151,7 @@ OpDef reduce_min() {
     OpDef def = reduction("reduce_min", OpLevel::imported, "Minimum over `axes`.",
                           "y = min x; dx = dy / n where x = y, of which there are n, else 0",
                           "ONNX ReduceMin; torch.amin's gradient at ties");
+    def.precision = {};
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], INFINITY, [](auto best, auto value) {
             return value < best || value != value ? value : best;

@@ -80,6 +80,10 @@ SampleOperand f32(Dims dims, double low, double high) {
     return {f32_type(std::move(dims)), low, high, true, {}, false};
 }
 
+SampleOperand bf16(Dims dims) {
+    return {Type::tensor(DType::bf16, std::move(dims)), -1, 1, false, {}, false};
+}
+
 SampleOperand f32_of(Dims dims, std::vector<double> values, bool differentiable) {
     return {f32_type(std::move(dims)), -1, 1, differentiable, std::move(values), false};
 }

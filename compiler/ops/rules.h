@@ -28,6 +28,7 @@ std::string brackets(const Dims& dims);  // "[2,3]"
 // -------------------------------------------------------------------------------------------------------------
 
 SampleOperand f32(Dims dims, double low = -1, double high = 1);
+SampleOperand bf16(Dims dims);  // in [-1, 1); not differentiated: sums of its differences would be lost in rounding
 SampleOperand f32_of(Dims dims, std::vector<double> values, bool differentiable = true);
 SampleOperand i64_of(Dims dims, std::vector<double> values);
 SampleOperand bool_of(Dims dims, std::vector<double> values);

@@ -17,6 +17,8 @@ Mask of_results(const Op& op, const Mask& gradient) {
 bool leads_on(const Op& op, std::size_t o, const Mask& gradient, const Mask& of_arguments) {
     if (op.name == "accumulate_gradient") return o == 1;
     if (is_call(op)) return o < of_arguments.size() && of_arguments[o];
+    // A product for each of a batch, of which the gradient is the sum.
+    if (op.name == "reduce_sum") return gradient[op.results[0].index];
     const bool structure = op.name == "family" || op.name == "member";
     if (!structure &&
         (op_def(op.name).level == OpLevel::structural || op_def(op.name).precision.kind != Precision::Kind::follows))

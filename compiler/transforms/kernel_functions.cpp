@@ -86,13 +86,9 @@ std::string what_of(const std::string& kind) {
 class Roles {
   public:
     explicit Roles(const Extracted& kernel) {
-        // What is cast on its way in or out of the kernel has the role of what is computed with.
+        // What is stored in bf16 has the role of what is computed with.
         for (const Op& op : kernel.function.ops) {
-            const auto is_argument = [&](Value v) {
-                const std::vector<Value>& all = kernel.function.arguments;
-                return std::find(all.begin(), all.end(), v) != all.end();
-            };
-            if (is_widening(kernel.function, op) && is_argument(op.operands[0]))
+            if (is_widening(kernel.function, op))
                 outside_[op.results[0]] = op.operands[0];
             else if (op.name == "cast" && kernel.function.type(op.results[0]).dtype == DType::bf16)
                 outside_[op.operands[0]] = op.results[0];
@@ -152,7 +148,7 @@ class Roles {
         holders_[role].insert(v);
     }
 
-    std::map<Value, Value> outside_;  // the argument or result of type bf16 that a value is cast from or to
+    std::map<Value, Value> outside_;  // what is stored in bf16 that a value is cast from or to
     std::map<Value, std::set<std::string>> roles_;
     std::map<std::string, std::set<Value>> holders_;
     std::vector<Accumulation> accumulations_;

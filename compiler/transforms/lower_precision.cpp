@@ -135,8 +135,7 @@ class Lowering {
         if (op != nullptr && op->name == "constant") {
             ConstExpr expr = *op->attributes.constant("value");
             expr.type.dtype = dtype;
-            const bool plain = expr.kind == ConstExpr::Kind::splat || expr.kind == ConstExpr::Kind::affine;
-            if (plain) made = b_.constant(std::make_shared<const ConstExpr>(expr), out_.info(v).name);
+            if (is_plain_constant(v)) made = b_.constant(std::make_shared<const ConstExpr>(expr), out_.info(v).name);
         }
         if (!made) {
             check(out_.type(v).is_tensor(), fmt::format("@{}: a family of {} is read as {}", from_.name,
@@ -212,23 +211,38 @@ class Lowering {
         emit(op, std::move(operands));
     }
 
-    // bf16 where an operand is; scalars stay what they are in f32.
+    // A constant that has its type anew in each kernel, at no cost.
+    bool is_plain_constant(Value v) const {
+        const Op* op = definition(v);
+        if (op == nullptr || op->name != "constant") return false;
+        const ConstExpr::Kind kind = op->attributes.constant("value")->kind;
+        return kind == ConstExpr::Kind::splat || kind == ConstExpr::Kind::affine;
+    }
+
+    // bf16 where an operand is; scalars stay what they are in f32. What there is in f32 is not rounded to be read: its
+    // readers would have to share a tensor in bf16, or would compute with different numbers.
     void place_follower(const Op& op) {
         std::vector<Value> operands;
-        bool low = false;
+        bool low = false, wide = false, widest = false;
         for (Value v : op.operands) {
-            operands.push_back(now(v));
-            low = low || is_low(operands.back());
+            const Value here = operands.emplace_back(now(v));
+            if (!is_floating(here)) continue;
+            low = low || is_low(here);
+            widest = widest || out_.type(here).dtype == DType::f64;
+            wide = wide || (!is_low(here) && !is_plain_constant(here));
         }
-        DType to = low ? low_ : high;
-        bool widest = false;
-        for (Value v : operands) widest = widest || (is_floating(v) && out_.type(v).dtype == DType::f64);
+        DType to = low && !wide ? low_ : high;
         if (widest) to = DType::f64;
         const Value result = op.results[0];
-        if (is_float(from_.type(result).dtype) && from_.type(result).rank() == 0 && !widest) to = high;
-        if (gradient_[result.index]) to = all_.options().gradient;
+        const bool floating = is_float(from_.type(result).dtype);
+        const bool scalar = floating && from_.type(result).rank() == 0;
+        if (scalar && !widest) to = high;
+        const bool gradient = gradient_[result.index];
+        if (gradient) to = all_.options().gradient;
         for (Value& v : operands) v = as(v, to);
         emit(op, std::move(operands));
+        const bool rounds = low && wide && floating && !scalar && !gradient && !widest && op.name != "cast";
+        if (rounds) now_[result.index] = as(now(result), low_);
     }
 
     static bool listed(const std::vector<std::size_t>& indices, std::size_t k) {

@@ -108,8 +108,8 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     //   post_attention_layernorm = x * rstd * weight
     //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
     //   dweight += sum over rows(dy * (x * rstd))
-    rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm,
-        saved.post_attention_layernorm_rstd, saved.residual, w.post_attention_layernorm, dpost_attention_layernorm, dy,
+    rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
+        saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy,
         g.post_attention_layernorm, first_micro_step, stream);
     // mlp.{gate,up}_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm,
@@ -144,7 +144,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     //   post_attention_layernorm = x * rstd * weight
     //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
     //   dweight += sum over rows(dy * (x * rstd))
-    rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.input_layernorm_rstd, saved.x,
+    rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
         w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, first_micro_step, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.q_proj, .dy = dqkv_proj, .x = input_layernorm, .gradient = gradient,

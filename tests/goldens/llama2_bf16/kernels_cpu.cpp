@@ -240,8 +240,8 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 //   dweight += sum over rows(dy * (x * rstd))
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
-void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const float* rstd,
-    const bf16* x, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
+void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
+    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
     const bool* first_micro_step, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     constexpr std::int64_t rows = 16, width = 16;

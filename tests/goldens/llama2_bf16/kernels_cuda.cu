@@ -51,13 +51,13 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
     launch("swiglu_backward", swiglu_backward_kernel, 1, 256, stream, y, dgate_up_proj, gate_up_proj, dy);
 }
 
-void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const float* rstd,
-    const bf16* x, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
+void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
+    const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
     const bool* first_micro_step, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(16 * sizeof(float)));
     launch("rms_norm_backward_add", rms_norm_backward_add_kernel, 1, 256, stream, post_attention_layernorm, dresidual,
-        rstd, x, weight, dy, dy_2, partials);
+        x, rstd, weight, dy, dy_2, partials);
     launch("rms_norm_backward_add", rms_norm_backward_add_finish, 1, 256, stream, dweight, dweight_before,
         first_micro_step, partials);
 }

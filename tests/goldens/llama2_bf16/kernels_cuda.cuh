@@ -328,7 +328,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_layernorm, Aliased<bf16> dresidual,
-    Global<const float> rstd, Aliased<const bf16> x, Global<const float> weight, Aliased<const bf16> dy,
+    Aliased<const bf16> x, Global<const float> rstd, Global<const float> weight, Aliased<const bf16> dy,
     Aliased<const bf16> dy_2, Global<float> partials) {
     constexpr int rows = 16, width = 16;
     Vec<float, 8> column_sum = {};
