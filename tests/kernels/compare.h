@@ -13,10 +13,10 @@
 namespace thunderc::testing {
 
 // f32 against fp64: one rounding is 6e-8 of the value. Sums of a few dozen terms and polynomials of 2 to 3 ulp stay
-// within 2e-6 of the greatest element; a wrong index or factor is off by far more. Results in bf16 are rounded to 8
-// bits behind that: half of their spacing is 2^-8.
+// within 2e-6 of the greatest element; a wrong index or factor is off by far more. Results in bf16 are rounded behind
+// that, each by half of its own spacing: at most 2^-8 of it.
 inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, double tolerance,
-                        const std::string& what, double of_bf16 = 0x1.01p-8) {
+                        const std::string& what, double of_bf16 = 0x1p-8) {
     // What is beyond f32 is infinite in it.
     auto rounded = [tolerance](const Tensor& t, std::int64_t k) {
         return t.floating() && tolerance > 0 ? static_cast<double>(static_cast<float>(t.at(k))) : t.at(k);
@@ -24,7 +24,7 @@ inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Ten
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t r = 0; r < expected.size(); ++r) {
         ASSERT_EQ(actual[r].type, expected[r].type);
-        const double limit = actual[r].type.dtype == DType::bf16 ? std::max(tolerance, of_bf16) : tolerance;
+        const double own = actual[r].type.dtype == DType::bf16 ? of_bf16 : 0;
         double scale = 1;
         for (std::int64_t k = 0; k < expected[r].size(); ++k) {
             const double e = rounded(expected[r], k);
@@ -37,7 +37,7 @@ inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Ten
                 ASSERT_TRUE(std::isnan(e) ? std::isnan(a) : a == e)
                     << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
             } else {
-                ASSERT_LE(std::abs(a - e), limit * scale)
+                ASSERT_LE(std::abs(a - e), tolerance * scale + own * std::abs(e))
                     << what << ": result " << r << " element " << k << ": " << a << ", expected " << e;
             }
         }

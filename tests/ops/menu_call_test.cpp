@@ -114,7 +114,7 @@ int judge(const std::string& op_name, const Naive& naive) {
 }
 
 TEST(MenuCall, Matmul) {
-    EXPECT_EQ(judge("matmul", matmul), 10);
+    EXPECT_EQ(judge("matmul", matmul), 11);
 }
 TEST(MenuCall, Gather) {
     EXPECT_EQ(judge("gather", gather), 5);

@@ -59,9 +59,10 @@ func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dlos
   %squares = mul(%a, %a) : bf16[2,4]
   %squares_1 = cast(%squares) {dtype = f32} : f32[2,4]
   %loss = reduce_sum(%squares_1) {axes = [0, 1], keep_dims = false} : f32[]
-  %dloss_1 = cast(%dloss) {dtype = bf16} : bf16[]
-  %da = mul(%a, %dloss_1) : bf16[2,4]
-  %dw = linear_backward_weight(%da, %x_1) {dtype = f32} : f32[4,4]
+  %a_1 = cast(%a) {dtype = f32} : f32[2,4]
+  %da = mul(%a_1, %dloss) : f32[2,4]
+  %da_1 = cast(%da) {dtype = bf16} : bf16[2,4]
+  %dw = linear_backward_weight(%da_1, %x_1) {dtype = f32} : f32[4,4]
   %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
   %loss_sum_after = add(%loss_sum, %loss) : f32[]
 }
@@ -88,9 +89,10 @@ func @forward_backward(%x: f32[2,4] input "x", %w: bf16[4,4] parameter "w", %dlo
   %squares = mul(%a, %a) : bf16[2,4]
   %squares_1 = cast(%squares) {dtype = f32} : f32[2,4]
   %loss = reduce_sum(%squares_1) {axes = [0, 1], keep_dims = false} : f32[]
-  %dloss_1 = cast(%dloss) {dtype = bf16} : bf16[]
-  %da = mul(%a, %dloss_1) : bf16[2,4]
-  %dw = linear_backward_weight(%da, %x_1) : bf16[4,4]
+  %a_1 = cast(%a) {dtype = f32} : f32[2,4]
+  %da = mul(%a_1, %dloss) : f32[2,4]
+  %da_1 = cast(%da) {dtype = bf16} : bf16[2,4]
+  %dw = linear_backward_weight(%da_1, %x_1) : bf16[4,4]
   %g_after = accumulate_gradient(%g, %dw, %first) : bf16[4,4]
   %loss_sum_after = add(%loss_sum, %loss) : f32[]
 }
@@ -164,10 +166,11 @@ func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
 )",
             update_after + R"(
 
-func @layer(%x: bf16[2,4], %norm: f32[4], %shadow_w: bf16[4,4]) -> (%y, %h) {
-  %norm_1 = cast(%norm) {dtype = bf16} : bf16[4]
-  %h = mul(%x, %norm_1) : bf16[2,4]
-  %u = linear(%h, %shadow_w) : bf16[2,4]
+func @layer(%x: bf16[2,4], %norm: f32[4], %shadow_w: bf16[4,4]) -> (%y, %h_1) {
+  %x_1 = cast(%x) {dtype = f32} : f32[2,4]
+  %h = mul(%x_1, %norm) : f32[2,4]
+  %h_1 = cast(%h) {dtype = bf16} : bf16[2,4]
+  %u = linear(%h_1, %shadow_w) : bf16[2,4]
   %y = add(%x, %u) : bf16[2,4]
 })")));
 }
@@ -203,6 +206,44 @@ func @layer(%d: bf16[2,4], %sum: f32[4,4], %shadow_w: bf16[4,4]) -> (%dx, %sum_a
   %dw = linear_backward_weight(%d, %d) {dtype = f32} : f32[4,4]
   %sum_after = add(%sum, %dw) : f32[4,4]
 })")));
+}
+
+// Of matrices in a batch, of a batch that is summed up, and of what a product reads in place of an input.
+TEST(LowerPrecision, GradientsAreF32OutOfEveryProduct) {
+    EXPECT_EQ(
+        lowered(entry(
+            R"(%x: f32[4,2,4] input "x", %w: f32[4,4] parameter "w", %e: f32[4,4,3] parameter "e", %q: f32[2,4] parameter "q", %g: f32[4,4,3] state "grad.e", %h: f32[4,3] state "grad.s", %k: f32[2,4] state "grad.q", %d: f32[4,2,3] input "d", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum")",
+            R"(%g_after "g", %h_after "h", %k_after "k", %loss_sum "loss_sum")", R"(
+  %y = matmul(%x, %e) {transpose_a = false, transpose_b = false} : f32[4,2,3]
+  %dy = mul(%d, %y) : f32[4,2,3]
+  %de = matmul(%x, %dy) {transpose_a = true, transpose_b = false} : f32[4,4,3]
+  %g_after = accumulate_gradient(%g, %de, %first) : f32[4,4,3]
+  %ds = matmul(%x, %dy) {transpose_a = true, transpose_b = false} : f32[4,4,3]
+  %sum = reduce_sum(%ds) {axes = [0], keep_dims = false} : f32[4,3]
+  %h_after = accumulate_gradient(%h, %sum, %first) : f32[4,3]
+  %p = linear(%q, %w) : f32[2,4]
+  %dq = linear_backward_input(%p, %w) : f32[2,4]
+  %k_after = accumulate_gradient(%k, %dq, %first) : f32[2,4]
+)",
+            update_before)),
+        as_printed(entry(
+            R"(%x: f32[4,2,4] input "x", %w: f32[4,4] parameter "w", %e: f32[4,4,3] parameter "e", %q: f32[2,4] parameter "q", %g: f32[4,4,3] state "grad.e", %h: f32[4,3] state "grad.s", %k: f32[2,4] state "grad.q", %d: f32[4,2,3] input "d", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w", %shadow_e: bf16[4,4,3] state "shadow.e", %shadow_q: bf16[2,4] state "shadow.q")",
+            R"(%g_after "g", %h_after "h", %k_after "k", %loss_sum "loss_sum")", R"(
+  %x_1 = cast(%x) {dtype = bf16} : bf16[4,2,4]
+  %y = matmul(%x_1, %shadow_e) {transpose_a = false, transpose_b = false} : bf16[4,2,3]
+  %y_1 = cast(%y) {dtype = f32} : f32[4,2,3]
+  %dy = mul(%d, %y_1) : f32[4,2,3]
+  %dy_1 = cast(%dy) {dtype = bf16} : bf16[4,2,3]
+  %de = matmul(%x_1, %dy_1) {dtype = f32, transpose_a = true, transpose_b = false} : f32[4,4,3]
+  %g_after = accumulate_gradient(%g, %de, %first) : f32[4,4,3]
+  %ds = matmul(%x_1, %dy_1) {dtype = f32, transpose_a = true, transpose_b = false} : f32[4,4,3]
+  %sum = reduce_sum(%ds) {axes = [0], keep_dims = false} : f32[4,3]
+  %h_after = accumulate_gradient(%h, %sum, %first) : f32[4,3]
+  %p = linear(%shadow_q, %shadow_w) : bf16[2,4]
+  %dq = linear_backward_input(%p, %shadow_w) {dtype = f32} : f32[2,4]
+  %k_after = accumulate_gradient(%k, %dq, %first) : f32[2,4]
+)",
+            update_after)));
 }
 
 TEST(LowerPrecision, EveryIslandSaysWhyItIsOne) {
