@@ -56,11 +56,28 @@ class SumsTable {
         sum_ += bytes;
     }
 
+    // What belongs to parameters begins at the same multiples of elements in all its arenas: at whole cache lines in
+    // that of the smallest type.
+    std::int64_t alignment_in(const std::string& arena) const {
+        constexpr std::int64_t cache_line = 64;
+        std::size_t least = 4, own = 0;
+        for (const Function& f : layout_.module().functions)
+            for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+                const ArgInfo::Kind kind = f.argument_info[k].kind;
+                if (kind != ArgInfo::Kind::parameter && kind != ArgInfo::Kind::state) continue;
+                const ValueInfo& info = f.info(f.arguments[k]);
+                least = std::min(least, size_of(info.type.dtype));
+                if (name_of(info.placement.arena) == arena) own = size_of(info.type.dtype);
+            }
+        return own == 0 ? cache_line : cache_line / static_cast<std::int64_t>(least) * static_cast<std::int64_t>(own);
+    }
+
     // The arena, and below it its lines; what these leave are gaps.
     void finish(const std::string& arena) {
         const std::int64_t gaps = bytes_of(arena) - sum_;
         check(gaps >= 0, fmt::format("the tensors of the arena {} are larger than it is", arena));
-        if (gaps > 0) line("gaps, since tensors begin at multiples of 64 bytes", gaps);
+        if (gaps > 0)
+            line(fmt::format("gaps, since tensors begin at multiples of {} bytes", alignment_in(arena)), gaps);
         out_ += fmt::format("| **{}** | | **{}** |\n", arena, bytes_of(arena)) + parts_;
         parts_.clear();
         sum_ = 0;
@@ -367,7 +384,8 @@ std::string print_train_json(const EmitOptions& options) {
         precision +=
             fmt::format("\n  \"ranks\": {{\"replicas\": {}, \"shards\": {}}},", c.mesh.replicas, c.mesh.shards);
     return fmt::format(
-        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n  "
+        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n "
+        " "
         "\"executors\": [{}],\n{},\n"
         "  \"defaults\": {{}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "compiler/analysis/check_plan_parts.h"
@@ -99,7 +100,11 @@ void PlanChecker::report_unaligned() {
     // arena, of which the optimizer's may have two.
     const auto like_parameter = [this](const Region& region, Arena parameters, std::int64_t copies) {
         const std::int64_t here = arena_bytes(region.arena) / copies, there = arena_bytes(parameters);
-        return here > 0 && followers.contains({parameters, region.offset % here * there / here});
+        if (here <= 0) return false;
+        // divided first: offset times size is beyond 64 bits from some billions of bytes on
+        const std::int64_t common = std::gcd(here, there), offset = region.offset % here;
+        const std::int64_t step = here / common;
+        return offset % step == 0 && followers.contains({parameters, offset / step * (there / common)});
     };
     for (const auto& [region, where] : unaligned) {
         bool follows = followers.contains({region.arena, region.offset});

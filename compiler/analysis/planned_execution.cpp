@@ -196,7 +196,10 @@ void PlannedExecution::step(const ExpandedPlan& plan, const PlannedAction& a) {
         const Function* kernel = module_.find(op.attributes.string("kernel"));
         check(kernel != nullptr, "a kernel that is not there");
         const std::vector<Tensor> given = operands(a);
-        results = evaluate(module_, *kernel, std::span<const Tensor>(given));
+        // what a kernel stores in bf16 it reads in bf16
+        const bool rounds = std::any_of(kernel->values.begin(), kernel->values.end(),
+                                        [](const ValueInfo& info) { return info.type.dtype == DType::bf16; });
+        results = evaluate(module_, *kernel, std::span<const Tensor>(given), {.round_to_dtype = rounds, .observe = {}});
     } else if (op.name != "record" && op.name != "wait") {
         const OpDef& def = op_def(op.name);
         check(static_cast<bool>(def.reference), op.name + " cannot be executed");

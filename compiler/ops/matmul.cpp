@@ -180,8 +180,7 @@ std::vector<OpDef> define_matmul() {
         const Type& b = float_operand(in, 1);
         require_same_dtype(a, b);
         Product p = product_of(a, b, in.attributes);
-        return std::vector<Type>{
-            Type::tensor(gradient_dtype(in.attributes, a.dtype), joined(p.batch, p.m, p.n))};
+        return std::vector<Type>{Type::tensor(gradient_dtype(in.attributes, a.dtype), joined(p.batch, p.m, p.n))};
     };
     def.reference = reference;
     def.vjp = vjp;

@@ -41,7 +41,7 @@ struct Precision {
     // alike, with a rule that rounds its results itself (empty: it reads and gives f32).
     std::vector<std::size_t> low_operands = {};
     bool stays = false;     // of an island: the result is left in f32, as a sum is
-    bool gradient = false;  // of a product: may give gradients of parameters, in the type that the attribute `dtype` names
+    bool gradient = false;  // of a product: gives gradients of parameters, in the type that the attribute `dtype` names
 };
 
 // ---- what a shape rule sees

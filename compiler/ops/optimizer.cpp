@@ -300,11 +300,6 @@ OpDef sgd() {
         const std::size_t count = groups.tensors(op.operands.size());
         std::vector<CallField> fields =
             arena_fields(op, f, count, std::vector<std::string>(groups.groups - 2, "momentum_buffers"));
-        if (groups.groups == 2) {
-            CallField none = named("momentum_buffers", CallField::Kind::literal);
-            none.literal = "nullptr";
-            fields.insert(fields.begin() + 2, none);
-        }
         const bool shadows = op.attributes.boolean("shadows", false);
         return MenuCall{
             "sgd", fields,

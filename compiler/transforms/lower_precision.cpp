@@ -61,6 +61,7 @@ class ModuleLowering {
     const PrecisionOptions& options_;
     Report& report_;
     std::map<std::pair<std::string, Request>, Lowered> known_;
+    bool shadows_read_ = false;  // by forward_backward, which stands before update
 };
 
 // One function anew, op by op.
@@ -440,6 +441,8 @@ Function ModuleLowering::entry(const Function& f) {
     }
     arguments.insert(arguments.end(), shadows.begin(), shadows.end());
     infos.insert(infos.end(), shadow_infos.begin(), shadow_infos.end());
+    shadows_read_ = !shadow_infos.empty();
+    if (options_.master && !shadows_read_) report_.declined("lower_precision", "", "no product reads a parameter: there are no shadows");
     out.arguments = std::move(arguments);
     out.argument_info = std::move(infos);
     compact_values(out);
@@ -465,7 +468,7 @@ Function ModuleLowering::update(const Function& f) {
         for (Value& v : op.operands)
             if (const auto at = replaced.find(v); at != replaced.end()) v = at->second;
         const bool optimizer = op_def(op.name).result_names.size() > 1;  // adamw, sgd: parameters, then states
-        if (optimizer && options_.master) op.attributes.set("shadows", true);
+        if (optimizer && shadows_read_) op.attributes.set("shadows", true);
         const std::vector<Value> results = b.emit(op.name, op.operands, op.attributes);
         for (std::size_t r = 0; r < op.results.size(); ++r) {
             out.info(results[r]).name = out.info(op.results[r]).name;

@@ -8,6 +8,8 @@
 //             parameters come in the gradients' own type
 //   islands   stay f32: statistics of norms, softmax, the log-sum-exp, cross entropy, rotary tables, reductions
 //   others    are bf16 where an operand is. A kernel computes in f32 whatever it reads, and rounds what it stores
+//             (widen_kernel.h). An operand in f32, as a parameter or an input, is not rounded to be read: the op reads
+//             the others widened, and its result is rounded
 //
 //     %y, %rstd = rms_norm(%x, %norm) : f32[2,8,16], f32[2,8]       %y, %rstd = rms_norm(%x, %norm) : bf16[2,8,16],
 //     f32[2,8] %u = linear(%y, %w) : f32[2,8,24]                             %u = linear(%y, %shadow_w) : bf16[2,8,24]
@@ -18,8 +20,8 @@
 // With masters, the parameters are f32 and products read their shadows: arguments "shadow.<parameter>" of type bf16,
 // which `update` gives anew beside the parameters. Without masters the parameters themselves are bf16. A product that
 // no parameter reaches, as that of positions and frequencies, stays f32. Gradients of parameters are f32, or bf16, all
-// the way from where they are made; so are the optimizer's states. Does not: choose by size or speed, or touch
-// functions of a library.
+// the way from where they are made, but for what comes through attention: that gives its three gradients in bf16. So
+// are the optimizer's states. Does not: choose by size or speed, or touch functions of a library.
 #pragma once
 
 #include <string>

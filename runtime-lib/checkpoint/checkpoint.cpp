@@ -93,6 +93,12 @@ std::string difference(const SafetensorsFile& file, const ProgramSpec& program) 
                                        [&](const ParameterSpec& p) { return p.name == tensor.name; });
         if (!known) return cat("it has a parameter ", tensor.name, ", which this program does not have");
     }
+    for (const StoredTensor& tensor : file.tensors()) {
+        if (tensor.name.starts_with("optimizer.") && tensor.dtype != stored_name(program.optimizer_dtype)) {
+            return cat("its optimizer's states are ", tensor.dtype, ", this program's are ",
+                       stored_name(program.optimizer_dtype));
+        }
+    }
     return "the same parameters are not all trained in both";
 }
 

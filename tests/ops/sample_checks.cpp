@@ -361,8 +361,8 @@ std::string decomposition_problem(const OpDef& def, const Sample& sample) {
     }
     verify(module);
     std::vector<Tensor> operands = make_operands(def.name, sample);
-    const bool bf16 = std::any_of(operands.begin(), operands.end(),
-                                  [](const Tensor& t) { return t.type.dtype == DType::bf16; });
+    const bool bf16 =
+        std::any_of(operands.begin(), operands.end(), [](const Tensor& t) { return t.type.dtype == DType::bf16; });
     if (bf16)
         for (Tensor& operand : operands) round_to_dtype(operand);
     std::vector<Tensor> expected = run_reference(def, sample, operands);

@@ -162,6 +162,12 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
                    cat("error: ", file,
                        " is a checkpoint of another program (words): it has no parameter model.head.weight", help));
     expect_failure(
+        changed("optimizer.v.model.head.bias\":{\"dtype\":\"F32\"", "optimizer.v.model.head.bias\":{\"dtype\":\"I32\""),
+        cat("error: ", file,
+            " is a checkpoint of another program (words): its optimizer's states are I32, this program's are "
+            "F32",
+            help));
+    expect_failure(
         changed("\"seed\"", "\"seed\""),
         cat("error: ", file,
             " is a checkpoint of another program (words): the same parameters are not all trained in both", help));
