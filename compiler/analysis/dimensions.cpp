@@ -130,6 +130,8 @@ class Dimensions::Finder {
         const OpDef& def = op_def(op.name);
         if (def.level == OpLevel::primitive && def.elementwise) return elementwise(f, op);
         if (op.name == "reshape") return reshape(f, op);
+        // Flat tensors of several ranks have sizes of their own.
+        if (op.attributes.has("group") && op.name != "all_reduce") return;
         if (op.name.starts_with("reduce_")) return reduce(f, op);
         if (op.name == "transpose") {
             const Dims permutation = op.attributes.integers("permutation");

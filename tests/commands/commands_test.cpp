@@ -193,6 +193,13 @@ TEST_F(Commands, RunPlannedTakesStepsInBf16) {
     }
 }
 
+TEST_F(Commands, PlanOfAModelThatIsCutSaysItsCollectives) {
+    const Ran ran = run("plan --fsdp 2 --machine h100 " + fixtures + "/llama2/dynamo.logits.onnx");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    for (const char* collective : {"| all_gather (shard) |", "| reduce_scatter (shard) |"})
+        EXPECT_NE(ran.out.find(collective), std::string::npos) << ran.out;
+}
+
 TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     write_safetensors("in.safetensors", {stored_tensor("input_ids", Tensor(Type::tensor(DType::i64, {2, 8}))),
                                          stored_tensor("labels", Tensor(Type::tensor(DType::i64, {2, 8})))});
