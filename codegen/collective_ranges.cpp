@@ -15,7 +15,22 @@ struct Bytes {
     Value value;
 };
 
-// The caller's value that a value of a loop's body is a member of.
+Bytes bytes_of(const Function& f, Value v, bool all_members) {
+    const Placement& p = f.info(v).placement;
+    const Type& type = f.type(v);
+    const std::int64_t members = all_members && type.is_family() ? (type.count - 1) * p.layer_stride : 0;
+    return {p.offset, p.offset + members + static_cast<std::int64_t>(type.bytes()), v};
+}
+
+}  // namespace
+
+const Function& caller_of(const Module& module, const Op& loop) {
+    for (const Function& f : module.functions)
+        for (const Op& op : f.ops)
+            if (&op == &loop) return f;
+    throw InternalError("a loop of no function");
+}
+
 Value outside_value(const Function& body, const Op& loop, Value v) {
     for (;;) {
         for (std::size_t r = 0; r < body.results.size(); ++r)
@@ -26,22 +41,6 @@ Value outside_value(const Function& body, const Op& loop, Value v) {
         check(static_cast<bool>(v), "a collective in a loop works on a tensor of its own");
     }
 }
-
-Bytes bytes_of(const Function& f, Value v, bool all_members) {
-    const Placement& p = f.info(v).placement;
-    const Type& type = f.type(v);
-    const std::int64_t members = all_members && type.is_family() ? (type.count - 1) * p.layer_stride : 0;
-    return {p.offset, p.offset + members + static_cast<std::int64_t>(type.bytes()), v};
-}
-
-const Function& caller_of(const Module& module, const Op& loop) {
-    for (const Function& f : module.functions)
-        for (const Op& op : f.ops)
-            if (&op == &loop) return f;
-    throw InternalError("a loop of no function");
-}
-
-}  // namespace
 
 CollectiveRanges collective_ranges(const Module& module, const Function& function, const Op* loop, const Op& op) {
     const Function& f = loop == nullptr ? function : caller_of(module, *loop);

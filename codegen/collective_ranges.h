@@ -23,6 +23,10 @@ struct CollectiveRanges {
 // `loop`: whose body `function` is; nullptr where it is an entry.
 CollectiveRanges collective_ranges(const Module& module, const Function& function, const Op* loop, const Op& op);
 
+// The function that has the loop, and its value that a value of the loop's body is a member of.
+const Function& caller_of(const Module& module, const Op& loop);
+Value outside_value(const Function& body, const Op& loop, Value v);
+
 // What their constants in model.h begin with: "bucket_0", or "bucket_0_1", "bucket_0_2", ...
 std::vector<std::string> collective_names(const Op& op, const CollectiveRanges& ranges);
 

@@ -17,6 +17,9 @@ std::string purpose_of(const std::string& collective) {
     return "gradients are summed over ranks on it";
 }
 
+// Where the norm of a gradient in pieces is summed over the ranks: one call does it, and needs no other stream.
+constexpr const char* norm_function = "update";
+
 std::int64_t distance_of(const Op& wait) {
     return wait.attributes.integer("distance", 0);
 }
@@ -36,27 +39,33 @@ Communication::Communication(const Module& module) : module_(&module) {
         StreamName s{identifier(name), "", true};
         for (const Function& f : module.functions)
             for (const Op& op : f.ops) {
-                if (op.stream != name || !is_collective(op)) continue;
+                if (op.stream != name || !is_collective(op) || f.name == norm_function) continue;
                 if (s.purpose.empty()) s.purpose = purpose_of(op.name);
                 s.last_alone = s.last_alone && op.name == "all_reduce" && op.operands.back();
             }
         streams_.push_back(std::move(s));
     }
     for (const Function& f : module.functions)
-        if (!f.is_kernel()) find_events(f);
+        if (!f.is_kernel() && f.name != norm_function) find_events(f);
 }
 
 void Communication::find_events(const Function& function) {
     std::vector<std::pair<std::string, std::int64_t>> numbers;  // in the order of the text
-    std::set<std::string> recorded;
+    std::map<std::string, std::int64_t> recorded;               // how many iterations ahead
+    for (const Op& op : function.ops)
+        if (op.name == "record") recorded[op.attributes.string("event")] = op.attributes.integer("ahead", 0);
+    std::set<std::string> before;
     for (const Op& op : function.ops) {
         if (op.name != "record" && op.name != "wait") continue;
         const std::string name = op.attributes.string("event");
-        if (op.name == "record") recorded.insert(name);
-        // Between the record that a wait means and the wait stand those of the iterations behind it, and this one's
-        // where it comes first.
-        const std::int64_t distance = op.name == "wait" ? distance_of(op) : 0;
-        const std::int64_t needed = distance == 0 ? 1 : distance + (recorded.contains(name) ? 1 : 0);
+        if (op.name == "record") before.insert(name);
+        // Between the record that a wait means and the wait stand those of the iterations behind it: as many as lie
+        // between the two, more where records run ahead and fewer where the wait does, and this one's where it comes
+        // first.
+        std::int64_t needed = 1;
+        if (op.name == "wait")
+            needed = std::max<std::int64_t>(1, distance_of(op) - op.attributes.integer("ahead", 0) + recorded[name] +
+                                                   (before.contains(name) ? 1 : 0));
         auto known = std::find_if(numbers.begin(), numbers.end(), [&](const auto& e) { return e.first == name; });
         if (known == numbers.end())
             numbers.emplace_back(name, needed);
@@ -86,6 +95,7 @@ const Communication::StreamName* Communication::stream(std::string_view name) co
 std::vector<std::size_t> Communication::streams_of(const Function& function) const {
     std::set<std::string> used;
     auto visit = [&](auto&& self, const Function& f) -> void {
+        if (f.name == norm_function) return;
         for (const Op& op : f.ops) {
             if (!op.stream.empty()) used.insert(op.stream);
             if (op.name != "repeat") continue;

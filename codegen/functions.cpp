@@ -30,6 +30,8 @@ const char* title_of(Arena arena, bool entry, bool trains) {
         case Arena::results: return "results";
         case Arena::parameters: return "parameters";
         case Arena::shadows: return "parameters in bf16";
+        case Arena::gathered: return "parameters, gathered";
+        case Arena::unit_gradients: return "their gradients, of this rank alone";
         case Arena::gradients: return "their gradients";
         case Arena::optimizer: return "optimizer state";
         case Arena::constants: return "tables";
@@ -103,7 +105,7 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
         const bool loop = op.name == "repeat";
-        if (is_collective(op))
+        if (op.name == "all_reduce" && !f.type(op.results[0]).dims.empty())
             for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
                 used[range.first.index] = true;
         for_each_value_in_text(f, op, [&](Value v) { used[v.index] = used[v.index] || !loop; });
@@ -118,14 +120,15 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         for (Value v : op.results) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
-    constexpr Arena order[] = {Arena::batch,     Arena::results,   Arena::parameters, Arena::shadows, Arena::gradients,
-                               Arena::optimizer, Arena::constants, Arena::saved,      Arena::scratch};
+    constexpr Arena order[] = {Arena::batch,     Arena::results,        Arena::gathered,  Arena::parameters,
+                               Arena::shadows,   Arena::unit_gradients, Arena::gradients, Arena::optimizer,
+                               Arena::constants, Arena::saved,          Arena::scratch};
     for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
             Local local{v,
-                        arena == Arena::batch || arena == Arena::constants ||
+                        arena == Arena::batch || arena == Arena::constants || arena == Arena::gathered ||
                             ((arena == Arena::parameters || arena == Arena::shadows) && !written[v.index]),
                         false};
             local.view = p.view_of && declared.contains(frame.names[p.view_of.index]);
@@ -193,7 +196,7 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
                                         block.scratch_bytes));
     };
     for (const Op& op : function.ops) {
-        if (is_collective(op)) collective_offsets(lines, function, nullptr, op);
+        if (is_collective(op) && function.name != "update") collective_offsets(lines, function, nullptr, op);
         if (op.name == "call") scratch(op, *layout_.module().find(op.attributes.string("callee")), 0);
         if (op.name != "repeat") continue;
         const Function& body = *layout_.module().find(op.attributes.string("body"));
@@ -273,7 +276,7 @@ void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
     std::vector<const Op*> between;  // two calls: what ranks say to each other there
     for (const Op& op : frame.f.ops) {
         if (is_communication(op)) {
-            between.push_back(&op);
+            if (frame.f.name != "update") between.push_back(&op);  // the norm's, which is one call
             continue;
         }
         if (statement_count(frame.f, op) == 0) continue;
@@ -328,7 +331,22 @@ std::string whole_arena_expression(const CallField& field, bool mixed) {
 
 }  // namespace
 
+// Where gradients are made whole and then summed into shards, what makes them overwrites.
+std::string FunctionPrinter::gradient_text(const Frame& frame) const {
+    return frame.entry && !layout_.module().units.empty() ? "Gradient::overwrite" : "gradient";
+}
+
 void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
+    if (op.name == "norm_of_squares") {
+        out.comment("the norm of all gradients, of which each rank has a piece, and the factor that clips them");
+        out.line(
+            fmt::format("sharded_norm({{.scalars = arenas_.scalars, .gradients = at<{}>(arenas_.gradients, 0), "
+                        ".elements = {}, .group = Group::shard}}, stream);",
+                        cpp_type(layout_.gradient_dtype()),
+                        layout_.mixed_precision() ? "PARAMETER_ELEMENTS"
+                                                  : "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))"));
+        return;
+    }
     const MenuCall call = op_def(op.name).call(op, frame.f);
     std::string fields;
     auto add = [&fields](const std::string& name, const std::string& value) {
@@ -345,7 +363,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
             continue;
         }
         if (is_gradient_flag(field)) {
-            add(field.name, "gradient");
+            add(field.name, gradient_text(frame));
             continue;
         }
         if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {

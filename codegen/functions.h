@@ -50,9 +50,13 @@ class FunctionPrinter {
     // What ranks say to each other between two calls.
     void communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const;
     void communication(SourceText& out, const Frame& frame, const Op& op) const;
-    void reasons(SourceText& out, std::span<const Op* const> ops) const;
+    void reason(SourceText& out, const Op& op) const;
     std::string condition(const Frame& frame, const Op& op) const;
     std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
+    std::string gradient_text(const Frame& frame) const;
+    std::string iteration(const Frame& frame, std::int64_t ahead) const;
+    void ahead_of_loop(SourceText& out, const Frame& inside) const;
+    void unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
     void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
                             const Op& op) const;
     void all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "codegen/block_calls.h"
+#include "codegen/parameters.h"
 #include "codegen/text.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -96,9 +97,10 @@ std::string camel_case(const std::string& snake) {
 }
 
 const LayerField* LayerStruct::find(const Placement& place) const {
-    if (place.arena != arena) return nullptr;
     for (const LayerField& field : fields)
-        if (field.offset == place.offset && field.stride == place.layer_stride) return &field;
+        if (field.arena == place.arena && field.offset == place.offset && field.stride == place.layer_stride &&
+            field.slots == place.slots)
+            return &field;
     return nullptr;
 }
 
@@ -115,6 +117,15 @@ bool ProgramLayout::mixed_precision() const {
                 return true;
         }
     return false;
+}
+
+DType ProgramLayout::gradient_dtype() const {
+    const Function& main = module_->main();
+    for (std::size_t k = 0; k < main.argument_info.size(); ++k)
+        if (main.argument_info[k].kind == ArgInfo::Kind::state &&
+            main.argument_info[k].names.front().starts_with("grad."))
+            return main.type(main.arguments[k]).dtype;
+    return DType::f32;
 }
 
 std::string ProgramLayout::layer_name(const Function& body) const {
@@ -156,6 +167,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
         for (Value a : function.arguments)
             if (function.info(a).name == function.result_names[r]) replaced[function.results[r]] = a;
+    const char* const shard = module_->units.empty() ? "" : "_shard";
     auto give = [&](Value v, const std::string& hint) {
         if (auto at = replaced.find(v); at != replaced.end())
             out[v.index] = out[at->second.index];
@@ -166,14 +178,15 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         Value v = function.arguments[k];
         if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
             std::vector<std::string> candidates = leaf_candidates(name_pattern(function.argument_info[k].names));
-            for (std::string& c : candidates) c = "w_" + c;  // as a layer's are w.…
+            for (std::string& c : candidates) c = "w_" + c + shard;  // as a layer's are w.…
             out[v.index] = pick(candidates, used);
         } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
             std::string pattern = name_pattern(function.argument_info[k].names);
             const std::size_t dot = pattern.find('.');
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
-            for (std::string& c : candidates) c = (state == "grad" ? "g" : state == "shadow" ? "s" : state) + "_" + c;
+            for (std::string& c : candidates)
+                c = (state == "grad" ? "g" : state == "shadow" ? "s" : state) + "_" + c + shard;
             out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);
@@ -188,8 +201,27 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         const Type &type = function.type(v), &whole = function.type(p.view_of);
         return type.dtype == whole.dtype && type.count == whole.count && type.elements() == whole.elements();
     };
+    // Tensors in a unit are called after their parameters, whatever wrote them last.
+    std::map<std::pair<Arena, std::int64_t>, std::string> in_units;
+    auto in_unit = [&](const Op& op, Value v) {
+        const Placement& p = function.info(v).placement;
+        if (op.name == "unpack") {
+            std::vector<std::string> candidates = leaf_candidates(parameter_of_unit(*module_, function, v));
+            for (std::string& c : candidates) c = (p.arena == Arena::gathered ? "w_" : "g_") + c;
+            in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
+        }
+        const auto at = in_units.find({p.arena, p.offset});
+        if (at == in_units.end() || op.name == "pack" || op.name == "all_gather") return false;
+        out[v.index] = at->second;
+        return true;
+    };
     for (const Op& op : function.ops)
         for (Value v : op.results) {
+            if (in_unit(op, v)) continue;
+            if (op.name == "all_gather" || op.name == "unwritten" || op.name == "pack") {
+                give(v, function.info(v).name + "_unit");
+                continue;
+            }
             const Value whole = function.info(v).placement.view_of;
             if (same_tensor(v) && !out[whole.index].empty())
                 out[v.index] = out[whole.index];
@@ -214,12 +246,13 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
     const auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
     const auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
     const std::int64_t n = loop.attributes.integer("n");
-    auto add = [&](Value v, const std::string& hint, const std::string& what) {
-        const Placement& place = caller.info(v).placement;
+    auto add = [&](const Function& function_of, Value v, const std::string& hint, const std::string& what) {
+        const Placement& place = function_of.info(v).placement;
         if (struct_of(place) != nullptr) return;
         std::string suffix, variable;
         switch (place.arena) {
             case Arena::parameters:
+            case Arena::gathered:
                 suffix = "weights";
                 variable = "w";
                 break;
@@ -228,6 +261,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
                 variable = "s";
                 break;
             case Arena::gradients:
+            case Arena::unit_gradients:
                 suffix = "gradients";
                 variable = "g";
                 break;
@@ -241,7 +275,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         const std::string function = layer + "_" + suffix;
         LayerStruct* target = nullptr;
         for (LayerStruct& s : structs_)
-            if (s.function == function && s.arena == place.arena && s.layers == n) target = &s;
+            if (s.function == function && s.layers == n) target = &s;
         if (target == nullptr) {
             structs_.push_back({camel_case(function), function, variable, place.arena, n, block.scope, {}});
             target = &structs_.back();
@@ -249,12 +283,13 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         UsedNames used;
         for (const LayerField& field : target->fields) used.add(field.name);
         std::string name = what.empty() ? used.unique(hint) : pick(leaf_candidates(what), used);
-        target->fields.push_back(
-            {name, caller.type(v).member(), symbols_.shape(caller, v), place.offset, place.layer_stride, what});
+        target->fields.push_back({name, function_of.type(v).member(), symbols_.shape(function_of, v), place.offset,
+                                  place.layer_stride, what, place.arena, place.slots});
     };
     // What the caller's argument in the same place is called outside; "" where there is none.
-    auto framework_name = [&](Value v) {
-        std::string what;
+    auto framework_name = [&](const Function& function_of, Value v) {
+        std::string what = parameter_of_unit(*module_, function_of, v);
+        if (!what.empty() || &function_of != &caller) return what;
         for (std::size_t a = 0; a < caller.arguments.size(); ++a)
             if (a < caller.argument_info.size() &&
                 caller.info(caller.arguments[a]).placement == caller.info(v).placement)
@@ -263,10 +298,27 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         if (caller.info(v).placement.arena == Arena::shadows && what.starts_with("shadow.")) what = what.substr(7);
         return what;
     };
-    for (std::size_t k = carried; k < carried + per_layer; ++k)
-        add(loop.operands[k], body.info(body.arguments[k]).name, framework_name(loop.operands[k]));
-    for (std::size_t r = carried; r < loop.results.size(); ++r)
-        add(loop.results[r], body.info(body.results[r]).name, framework_name(loop.results[r]));
+    const BlockCall call = block_call(*module_, block.name);
+    const bool here = call.loop == &loop;  // else another loop calls the same block, whose structs these are
+    auto add_outside = [&](const BlockCall::Outside& o, const std::string& hint) {
+        if (o.role == BlockCall::Role::layer) add(*o.function, o.value, hint, framework_name(*o.function, o.value));
+    };
+    if (!here && body.kind != "loop") {
+        for (std::size_t k = carried; k < carried + per_layer; ++k)
+            add(caller, loop.operands[k], body.info(body.arguments[k]).name, framework_name(caller, loop.operands[k]));
+    } else if (here) {
+        for (std::size_t k = 0; k < block.arguments.size(); ++k)
+            add_outside(call.argument(k), block.info(block.arguments[k]).name);
+    }
+    for (std::size_t r = carried; r < loop.results.size(); ++r) {
+        const bool shard = std::any_of(body.ops.begin(), body.ops.end(), [&](const Op& op) {
+            return op.name == "reduce_scatter" && op.results[0] == body.results[r];
+        });
+        if (!shard)
+            add(caller, loop.results[r], body.info(body.results[r]).name, framework_name(caller, loop.results[r]));
+    }
+    for (std::size_t r = 0; here && r < block.results.size(); ++r)
+        add_outside(call.result(r), block.info(block.results[r]).name);
 }
 
 }  // namespace thunderc

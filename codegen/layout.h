@@ -22,6 +22,8 @@ struct LayerField {
     std::int64_t offset = 0;  // bytes into the arena, of layer 0
     std::int64_t stride = 0;  // bytes from layer to layer
     std::string what;         // for comments: framework name pattern or provenance
+    Placement::Arena arena = Placement::Arena::parameters;
+    std::int64_t slots = 0;  // layer i lies where i modulo that many is; 0: each has a place of its own
 };
 
 struct LayerStruct {
@@ -60,6 +62,7 @@ class ProgramLayout {
     bool trains() const { return module_->find("update") != nullptr; }
     // Whether parameters, gradients and states are of more than one type, or none of f32.
     bool mixed_precision() const;
+    DType gradient_dtype() const;
     const std::vector<LayerStruct>& structs() const { return structs_; }
     // The struct that holds a family at this place; nullptr where none does.
     const LayerStruct* struct_of(const Placement& place) const;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "codegen/layout.h"
+#include "codegen/parameters.h"
 #include "codegen/statements.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
@@ -69,6 +70,8 @@ std::string calls_of(const std::string& function, std::size_t first, std::size_t
 
 std::string lifetime_of(Arena arena, bool trains) {
     if (arena == Arena::saved) return "forward to backward";
+    if (arena == Arena::gathered) return "from its gather to its release";
+    if (arena == Arena::unit_gradients) return "until they are summed";
     if (arena == Arena::results) return "until the next call";
     return arena == Arena::batch ? (trains ? "the micro-batch" : "the call") : "always";
 }
@@ -98,9 +101,10 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
     std::set<std::pair<Arena, std::int64_t>> seen;  // tensors that several functions name
     for (const LayerStruct& s : structs_)
         for (const LayerField& field : s.fields) {
-            seen.emplace(s.arena, field.offset);
-            rows.push_back({s.function + "." + field.name, std::string(name_of(s.arena)), field.type, field.shape,
-                            s.layers, field.offset, field.stride, lifetime_of(s.arena, trains()), ""});
+            seen.emplace(field.arena, field.offset);
+            rows.push_back({s.function + "." + field.name, std::string(name_of(field.arena)), field.type, field.shape,
+                            field.slots > 0 ? field.slots : s.layers, field.offset, field.stride,
+                            lifetime_of(field.arena, trains()), ""});
         }
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
     for (const Function& f : module_->functions) {
@@ -118,6 +122,8 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             const Type& type = f.type(v);
             if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
                 return;
+            const bool in_unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
+            if (in_unit && parameter_of_unit(*module_, f, v).empty()) return;  // the unit itself
             if (p.arena == Arena::scratch) {
                 if (span.first[v.index] == 0) return;  // no statement has it: another call does its work
                 scratch_row(value_names[v.index], type.member(), symbols_.shape(f, v),

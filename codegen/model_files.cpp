@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/parameters.h"
 #include "codegen/text.h"
 #include "compiler/analysis/step_costs.h"
 #include "compiler/ir/print.h"
@@ -219,8 +220,9 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
         out.open("return {");
         for (const LayerField& field : s.fields)
-            out.line(fmt::format(".{} = at<{}>(arenas.{}, {}layer * {}),", field.name, cpp_type(field.type.dtype),
-                                 name_of(s.arena), field.offset == 0 ? "" : fmt::format("{} + ", field.offset),
+            out.line(fmt::format(".{} = at<{}>(arenas.{}, {}layer{} * {}),", field.name, cpp_type(field.type.dtype),
+                                 name_of(field.arena), field.offset == 0 ? "" : fmt::format("{} + ", field.offset),
+                                 field.slots > 0 && field.slots < s.layers ? fmt::format(" % {}", field.slots) : "",
                                  field.stride));
         out.close("};");
         out.close();
@@ -349,6 +351,7 @@ class SpecPrinter {
         array("ConstantSpec", "CONSTANTS", constants_);
         array("InputSpec", "INPUTS", inputs_);
         array("OutputSpec", "OUTPUTS", outputs_);
+        array("UnitSpec", "UNITS", units_);
         array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
         out_.blank();
@@ -383,8 +386,10 @@ class SpecPrinter {
         std::string bytes;
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
             bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
-        if (const auto at = m.arena_bytes.find("shadows"); at != m.arena_bytes.end())
-            bytes += ", " + std::to_string(at->second);
+        for (const auto& [arena, behind] :
+             {std::pair{"shadows", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
+            if (const auto at = m.arena_bytes.find(arena); at != m.arena_bytes.end() || behind)
+                bytes += ", " + std::to_string(at == m.arena_bytes.end() ? 0 : at->second);
         out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
         if (layout_.mixed_precision()) {
             out_.line(fmt::format(".gradient_dtype = DType::{},", name_of(state_dtype("grad."))));
@@ -398,6 +403,7 @@ class SpecPrinter {
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
+        if (!units_.empty()) out_.line(".units = UNITS,");
         out_.line(".streams = STREAMS,");
         out_.line(".schedule =");
         out_.indent();
@@ -432,19 +438,22 @@ class SpecPrinter {
             const ArgInfo& info = main.argument_info[k];
             const Type& type = main.type(main.arguments[k]);
             const Placement& p = main.info(main.arguments[k]).placement;
-            if (info.kind == ArgInfo::Kind::parameter) {
-                for (std::size_t m = 0; m < info.names.size(); ++m) parameter(info, m, type, p);
-            } else if (info.kind == ArgInfo::Kind::input) {
+            if (info.kind == ArgInfo::Kind::input) {
                 input(info, type, p);
             } else if (info.kind == ArgInfo::Kind::output) {
                 outputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(info.names[0]),
                                                spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes()));
             }
         }
+        for (const ModelParameter& p : model_parameters(layout_.module()))
+            for (std::size_t m = 0; m < p.info->names.size(); ++m) parameter(p, m);
+        for (const ModelUnit& u : model_units(layout_.module()))
+            units_.push_back(fmt::format("{{{}, {}, {}, DType::{}}},", quote(u.name), u.shard_elements, u.offset,
+                                         spec_dtype(u.dtype)));
         // Parameters in the order of their bytes, so that the table reads like the arena.
         std::stable_sort(parameter_order_.begin(), parameter_order_.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
-        for (const auto& [offset, line] : parameter_order_) parameters_.push_back(line);
+        for (const auto& [place, line] : parameter_order_) parameters_.push_back(line);
         for (const std::string& stream : layout_.module().streams) streams_.push_back(quote(stream) + ",");
         std::map<std::int64_t, std::pair<std::string, Type>> tables;
         for (const Function& f : layout_.module().functions)
@@ -460,18 +469,24 @@ class SpecPrinter {
                                              table.second.bytes()));
     }
 
-    void parameter(const ArgInfo& info, std::size_t m, const Type& type, const Placement& p) {
+    void parameter(const ModelParameter& p, std::size_t m) {
+        const ArgInfo& info = *p.info;
+        const Type& type = p.type;
         std::string aliases = "{}";
         if (m < info.aliases.size() && !info.aliases[m].empty()) {
             aliases = fmt::format("ALIASES_{}", alias_count_++);
             aliases_ +=
                 fmt::format("constexpr std::string_view {}[] = {{{}}};\n", aliases, quoted_names(info.aliases[m]));
         }
-        const std::int64_t offset = p.offset + static_cast<std::int64_t>(m) * p.layer_stride;
+        const auto member = static_cast<std::int64_t>(m);
+        const std::int64_t offset = p.offset + (p.unit_each ? 0 : member * p.stride);
+        const std::int64_t unit = p.unit < 0 ? -1 : p.unit + (p.unit_each ? member : 0);
         parameter_order_.emplace_back(
-            offset, fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}}},",
-                                quote(info.names[m]), spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
-                                info.trainable && is_float(type.dtype), name_of(info.init), aliases, quote(info.note)));
+            std::pair(unit, offset),
+            fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}{}}},", quote(info.names[m]),
+                        spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
+                        info.trainable && is_float(type.dtype), name_of(info.init), aliases, quote(info.note),
+                        unit < 0 ? "" : fmt::format(", {}", unit)));
     }
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {
@@ -495,8 +510,8 @@ class SpecPrinter {
     std::map<Dims, std::string> shapes_;
     std::string aliases_;
     int alias_count_ = 0;
-    std::vector<std::pair<std::int64_t, std::string>> parameter_order_;
-    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_;
+    std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset
+    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_;
     std::int64_t batch_ = 1;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/model_files.h"
+#include "codegen/parameters.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
 
@@ -14,10 +15,8 @@ namespace thunderc {
 
 std::string parameter_count(const Module& module) {
     std::int64_t count = 0, tensors = 0;
-    const Function& main = module.main();
-    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
-        if (main.argument_info[k].kind != ArgInfo::Kind::parameter) continue;
-        const Type& type = main.type(main.arguments[k]);
+    for (const ModelParameter& parameter : model_parameters(module)) {
+        const Type& type = parameter.type;
         count += type.elements() * (type.is_family() ? type.count : 1);
         tensors += type.is_family() ? type.count : 1;
     }
@@ -34,9 +33,11 @@ class SumsTable {
     std::string text() {
         out_ = "| arena | of it | bytes |\n|---|---|---:|\n";
         tensors("parameters");
+        if (bytes_of("gathered") > 0) tensors("gathered");
         if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
         if (bytes_of("shadows") > 0) like_parameters("shadows", "shadow");
         if (layout_.trains()) like_parameters("optimizer", "state");
+        if (bytes_of("unit_gradients") > 0) tensors("unit_gradients");
         tensors("saved");
         scratch();
         tensors("constants");
@@ -88,12 +89,19 @@ class SumsTable {
         constexpr std::size_t shown = 12;
         std::vector<const LayoutRow*> single;
         for (const LayerStruct& s : layout_.structs()) {
-            if (name_of(s.arena) != arena) continue;
-            std::int64_t layer = 0;
-            for (const LayerField& f : s.fields) layer += static_cast<std::int64_t>(f.type.bytes());
-            line(fmt::format("{}: {} layers of {} bytes in {} tensor{}", s.function, s.layers, layer, s.fields.size(),
-                             s.fields.size() == 1 ? "" : "s"),
-                 layer * s.layers);
+            // Those that lie in slots, and those of which each layer has its own.
+            std::map<std::int64_t, std::pair<std::int64_t, std::size_t>> parts;  // by number: bytes, tensors
+            for (const LayerField& f : s.fields) {
+                if (name_of(f.arena) != arena) continue;
+                auto& [bytes, count] = parts[f.slots > 0 ? f.slots : s.layers];
+                bytes += static_cast<std::int64_t>(f.type.bytes());
+                ++count;
+            }
+            for (const auto& [number, part] : parts)
+                line(fmt::format("{}: {} {} of {} bytes in {} tensor{}", s.function, number,
+                                 number == s.layers ? "layers" : "slots", part.first, part.second,
+                                 part.second == 1 ? "" : "s"),
+                     part.first * number);
         }
         for (const LayoutRow& row : rows_)
             if (row.arena == arena && row.name.find('.') == std::string::npos) single.push_back(&row);
@@ -281,6 +289,11 @@ std::string memory_table(const ProgramLayout& layout) {
     if (layout.trains())
         rows.push_back({"optimizer", layout.mixed_precision() ? "its state, at the same elements, one after the other"
                                                               : "its state, at the same offsets, one after the other"});
+    if (m.arena_bytes.contains("gathered")) {
+        rows.front().what = "this rank's pieces of the model's tensors";
+        rows.push_back({"gathered", "whole tensors, while they are read"});
+        rows.push_back({"unit_gradients", "gradients of whole tensors, until they are summed over ranks"});
+    }
     rows.push_back({"saved", "activations that the way back reads, layer after layer"});
     rows.push_back({"scratch", "everything else, reused"});
     rows.push_back({"constants", "tables"});

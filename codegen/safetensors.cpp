@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "codegen/parameters.h"
 #include "compiler/analysis/constant_value.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
@@ -184,11 +185,9 @@ std::vector<std::byte> source_bytes(const WeightSource& source) {
 
 std::vector<StoredTensor> stored_parameters(const Module& module, std::string* missing) {
     std::vector<StoredTensor> out;
-    const Function& main = module.main();
-    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
-        const ArgInfo& info = main.argument_info[k];
-        if (info.kind != ArgInfo::Kind::parameter) continue;
-        const Type type = Type::tensor(DType::f32, main.type(main.arguments[k]).dims);
+    for (const ModelParameter& parameter : model_parameters(module)) {
+        const ArgInfo& info = *parameter.info;
+        const Type type = Type::tensor(DType::f32, parameter.type.dims);
         for (std::size_t m = 0; m < info.names.size(); ++m) {
             const WeightSource* source = m < info.sources.size() ? info.sources[m].get() : nullptr;
             if (source == nullptr || !source->read) {

@@ -38,7 +38,7 @@ std::string FunctionPrinter::block_arguments(const Frame& frame, const Function&
                 text = fmt::format("{}({}, layer)", p.structure->function, arenas_name(frame.entry));
                 break;
             case Kind::scratch: text = scratch_text(frame.entry, block); break;
-            case Kind::gradient: text = "gradient"; break;
+            case Kind::gradient: text = gradient_text(frame); break;
             case Kind::stream: text = "stream"; break;
         }
         out += (out.empty() ? "" : ", ") + text;
@@ -106,6 +106,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     const std::string layers = layers_text(op);
     out.blank();
     const std::vector<std::string> slot_names = slots(out, frame, op);
+    if (body.kind == "loop") ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
     if (reverse)
         out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else
@@ -144,6 +145,20 @@ std::int64_t layers_of(const Op& op) {
     return layers > 1 ? layers : 0;
 }
 
+// Of what all layers find where it is, nothing is done.
+bool never(const Op& loop, const Op& op) {
+    return op.attributes.integer("resident", 0) >= loop.attributes.integer("n");
+}
+
+// "gather_layers"; on the way back "gather_layers_again"
+std::string ahead_name(const Op& loop, std::span<const Op* const> ops) {
+    for (const Op* op : ops)
+        if (op->name == "all_gather")
+            return fmt::format("gather_{}{}", identifier(op->attributes.string("name")),
+                               loop.attributes.boolean("reverse", false) ? "_again" : "");
+    throw InternalError("what runs ahead gathers nothing");
+}
+
 std::string joined(const std::string& a, const std::string& b) {
     return a.empty() ? b : b.empty() ? a : a + " && " + b;
 }
@@ -153,6 +168,26 @@ std::string joined(const std::string& a, const std::string& b) {
 // What the text of a collective names beside tensors, for model.h.
 void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
                                          const Op& op) const {
+    if (op.name != "all_reduce" || op.attributes.has("unit")) {
+        const std::string name = identifier(op.attributes.string("name"));
+        const Value flat = op.name == "all_gather" ? op.results[0] : op.operands[0];
+        Value shard = op.name == "all_gather" ? op.operands[0] : op.results[0];
+        const std::int64_t elements = function.type(shard).elements();
+        const Function& outer = loop == nullptr ? function : caller_of(layout_.module(), *loop);
+        if (loop != nullptr) shard = outside_value(function, *loop, shard);
+        auto add = [&](const char* what, const Placement& p) {
+            const std::string line =
+                fmt::format("inline constexpr std::int64_t {0}_{1} = {2}{3};", name, what, p.offset,
+                            loop == nullptr ? "" : fmt::format(", {}_{}_stride = {}", name, what, p.layer_stride));
+            if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+        };
+        if (op.name != "all_reduce") add("unit", function.info(flat).placement);
+        add("shard", outer.info(shard).placement);
+        const std::string line =
+            fmt::format("inline constexpr std::int64_t {}_elements = {};  // of a shard", name, elements);
+        if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+        return;
+    }
     const CollectiveRanges ranges = collective_ranges(layout_.module(), function, loop, op);
     const std::vector<std::string> names = collective_names(op, ranges);
     const bool strides = ranges.layers_adjoin && layers_of(op) > 0 && ranges.stride != ranges.ranges[0].elements;
@@ -167,33 +202,93 @@ void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const 
 std::string FunctionPrinter::condition(const Frame& frame, const Op& op) const {
     std::string out;
     if (layout_.communication().last_alone(frame.f, op)) out = "micro_step.last";
+    if (op.name == "all_gather" && op.operands.back()) out = "gradient == Gradient::overwrite";
+    if (frame.loop == nullptr) return out;
     if (const std::int64_t layers = layers_of(op); layers > 0)
         out = joined(
             out, layers >= frame.loop->attributes.integer("n") ? "layer == 0" : fmt::format("layer % {} == 0", layers));
+    // The first ones find what they read where it is.
+    const std::int64_t ahead = op.attributes.integer("ahead", 0), resident = op.attributes.integer("resident", 0);
+    const bool reverse = frame.loop->attributes.boolean("reverse", false);
+    const std::string layers = layers_text(*frame.loop);
+    if (ahead > 0)
+        out = joined(out, reverse ? fmt::format("layer >= {}", ahead) : fmt::format("layer + {} < {}", ahead, layers));
+    if (resident > ahead)
+        out = joined(out, reverse ? fmt::format("layer < {} - {}", layers, resident - ahead)
+                                  : fmt::format("layer >= {}", resident - ahead));
     return out;
 }
 
-// "bucket 0: the last of these gradients is complete; overlaps what is left of backward"
-void FunctionPrinter::reasons(SourceText& out, std::span<const Op* const> ops) const {
-    for (const Op* op : ops) {
-        if (!op->attributes.has("reason")) continue;
-        std::string name = is_collective(*op) ? op->attributes.string("name") + ": " : "";
-        std::replace(name.begin(), name.end(), '_', ' ');
-        out.comment(name + op->attributes.string("reason"));
-    }
+// The layer whose turn comes `ahead` iterations later.
+std::string FunctionPrinter::iteration(const Frame& frame, std::int64_t ahead) const {
+    const bool reverse = frame.loop->attributes.boolean("reverse", false);
+    return ahead == 0 ? "layer" : fmt::format("layer {} {}", reverse ? '-' : '+', ahead);
 }
 
-// Neighbours under the same condition stand in one block.
+// "bucket 0: the last of these gradients is complete; overlaps what is left of backward"
+void FunctionPrinter::reason(SourceText& out, const Op& op) const {
+    if (!op.attributes.has("reason")) return;
+    std::string what;
+    if (is_collective(op)) {
+        what = op.attributes.string(op.attributes.has("unit") ? "what" : "name");
+        if (!op.attributes.has("unit")) std::replace(what.begin(), what.end(), '_', ' ');
+        what += ": ";
+    }
+    out.comment(what + op.attributes.string("reason"));
+}
+
+// Neighbours under the same condition stand in one block. What runs ahead has a name of its own, since it stands in
+// front of the loop as well.
 void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const {
     for (std::size_t k = 0; k < ops.size();) {
         const std::string when = condition(frame, *ops[k]);
+        const std::int64_t ahead = ops[k]->attributes.integer("ahead", 0);
         std::size_t end = k;
-        while (end < ops.size() && condition(frame, *ops[end]) == when) ++end;
+        while (end < ops.size() && condition(frame, *ops[end]) == when &&
+               ops[end]->attributes.integer("ahead", 0) == ahead)
+            ++end;
+        const std::span<const Op* const> run = ops.subspan(k, end - k);
+        k = end;
+        if (frame.loop != nullptr && never(*frame.loop, *run[0])) continue;
+        if (ahead > 0) {
+            for (const Op* op : run) reason(out, *op);
+            out.line(fmt::format("if ({}) {}({});", when, ahead_name(*frame.loop, run), iteration(frame, ahead)));
+            continue;
+        }
         if (!when.empty()) out.open(fmt::format("if ({}) {{", when));
-        reasons(out, ops.subspan(k, end - k));
-        for (; k < end; ++k) communication(out, frame, *ops[k]);
+        std::size_t said = 0;
+        for (std::size_t j = 0; j < run.size(); ++j) {
+            // Before a collective its stream waits for what is sent: the reason stands above that.
+            std::size_t about = j;
+            while (about + 1 < run.size() && !run[about]->attributes.has("reason") &&
+                   (run[about]->name == (run[about]->stream.empty() ? "record" : "wait")))
+                ++about;
+            if (about >= said && run[about]->attributes.has("reason") && (about == j || is_collective(*run[about]))) {
+                reason(out, *run[about]);
+                said = about + 1;
+            }
+            communication(out, frame, *run[j]);
+        }
         if (!when.empty()) out.close();
     }
+}
+
+// What runs ahead of its loop: a function of the layer, and its calls for the first ones.
+void FunctionPrinter::ahead_of_loop(SourceText& out, const Frame& inside) const {
+    std::vector<const Op*> ops;
+    for (const Op& op : inside.f.ops)
+        if (op.attributes.integer("ahead", 0) > 0 && !never(*inside.loop, op)) ops.push_back(&op);
+    if (ops.empty()) return;
+    const Op& loop = *inside.loop;
+    const std::int64_t ahead = ops[0]->attributes.integer("ahead"), n = loop.attributes.integer("n"),
+                       resident = ops[0]->attributes.integer("resident", 0);
+    const bool reverse = loop.attributes.boolean("reverse", false);
+    out.open(fmt::format("const auto {} = [&](std::int64_t layer) {{", ahead_name(loop, ops)));
+    for (const Op* op : ops) communication(out, inside, *op);
+    out.close("};");
+    for (std::int64_t k = resident; k < std::min(ahead, n); ++k)
+        out.line(fmt::format("{}({});", ahead_name(loop, ops),
+                             reverse ? fmt::format("{} - {}", layers_text(loop), k + 1) : std::to_string(k)));
 }
 
 // What an event is called in this iteration, or in that which `distance` iterations before recorded it.
@@ -211,18 +306,56 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, const O
     if (op.name == "record") return out.line(fmt::format("{}.record({});", stream, event_text(frame, op, 0)));
     if (op.name == "wait") {
         const std::int64_t distance = op.attributes.integer("distance", 0);
-        if (distance > 0) {  // nothing in the first iterations
+        // Nothing in the first iterations.
+        const bool guarded = distance > 0 && op.attributes.integer("resident", 0) < distance;
+        if (guarded) {
             const bool reverse = frame.loop->attributes.boolean("reverse", false);
             out.line(reverse ? fmt::format("if (layer + {} < {})", distance, layers_text(*frame.loop))
                              : fmt::format("if (layer >= {})", distance));
             out.indent();
         }
         out.line(fmt::format("{}.wait({});", stream, event_text(frame, op, distance)));
-        if (distance > 0) out.outdent();
+        if (guarded) out.outdent();
         return;
     }
-    check(op.name == "all_reduce", fmt::format("{} is no collective that can be printed", op.name));
+    if (op.name != "all_reduce" || op.attributes.has("unit")) return unit_call(out, frame, op, stream);
     all_reduce(out, frame, op, stream);
+}
+
+// A gather or a reduction of a unit, or of this rank's shard of it: where it lies, model.h says.
+void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {
+    const std::string name = identifier(op.attributes.string("name"));
+    const bool gather = op.name == "all_gather";
+    auto place = [&](const char* what, Value v, std::int64_t slots) {
+        const Type& type = frame.f.type(v);
+        const Placement::Arena arena = std::string_view(what) == "shard"
+                                           ? gather ? Placement::Arena::parameters : Placement::Arena::gradients
+                                       : gather ? Placement::Arena::gathered
+                                                : Placement::Arena::unit_gradients;
+        std::string offset = fmt::format("offset::{}_{}", name, what);
+        if (frame.loop != nullptr)
+            offset += fmt::format(
+                " + {} * offset::{}_{}_stride",
+                slots > 0 && slots < frame.loop->attributes.integer("n") ? fmt::format("layer % {}", slots) : "layer",
+                name, what);
+        return at_arena(type.dtype, arena_text(true, arena), offset);
+    };
+    const Value flat = gather ? op.results[0] : op.operands[0];
+    std::string fields;
+    if (op.name == "all_reduce")
+        fields = fmt::format(".buffer = {}", place("shard", op.results[0], 0));
+    else if (gather)
+        fields = fmt::format(".unit = {}, .shard = {}", place("unit", flat, frame.f.info(flat).placement.slots),
+                             place("shard", op.operands[0], 0));
+    else
+        fields = fmt::format(".shard = {}, .unit = {}", place("shard", op.results[0], 0),
+                             place("unit", flat, frame.f.info(flat).placement.slots));
+    fields += fmt::format(", .elements = offset::{}_elements", name);
+    if (op.name == "reduce_scatter") fields += ", .gradient = gradient";
+    fields +=
+        fmt::format(", .group = Group::{}, .what = \"{}\"{}", op.attributes.string("group"),
+                    op.attributes.string("what"), frame.loop == nullptr ? "" : ", .layer = static_cast<int>(layer)");
+    out.line(fmt::format("{}({{{}}}, {});", op.name, fields, stream));
 }
 
 void FunctionPrinter::all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {

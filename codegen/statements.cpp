@@ -11,7 +11,8 @@ namespace thunderc {
 
 std::size_t statement_count(const Function& f, const Op& op) {
     if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(f, op)) return 0;
-    if (is_communication(op)) return 0;
+    if (is_communication(op) || op.name == "unpack" || op.name == "pack" || op.name == "unwritten") return 0;
+    if (op.name == "sum_of_squares") return 0;           // sharded_norm does it, with the norm
     if (op.name == "family") return op.operands.size();  // a copy for each
     const OpDef& def = op_def(op.name);
     if (op.name == "fused" || !def.call) return 1;
@@ -22,7 +23,7 @@ std::size_t statement_count(const Function& f, const Op& op) {
 }
 
 void for_each_value_in_text(const Function& f, const Op& op, const std::function<void(Value)>& visit) {
-    if (statement_count(f, op) == 0) return;
+    if (statement_count(f, op) == 0 || op.name == "norm_of_squares") return;  // which reads the whole arena
     const OpDef& def = op_def(op.name);
     if (def.call && op.name != "fused") {
         for (const CallField& field : def.call(op, f).fields) {

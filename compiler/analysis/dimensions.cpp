@@ -94,6 +94,14 @@ class Dimensions::Finder {
                 const bool own = p.arena == Arena::batch || p.arena == Arena::results;
                 const bool parameter = p.arena == Arena::parameters || p.arena == Arena::gradients ||
                                        p.arena == Arena::optimizer || p.arena == Arena::shadows;
+                // Of a sharded model, the tensors that lie in units.
+                const bool unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
+                if (unit) {
+                    const auto [at, is_new] =
+                        known.try_emplace({p.arena, p.offset, p.layer_stride}, std::pair(&f, v));
+                    if (!is_new) unify_all(f, v, *at->second.first, at->second.second);
+                    continue;
+                }
                 if (!own && (!parameter || parameters == 0)) continue;
                 const Arena arena = own ? p.arena : Arena::parameters;
                 const auto size = static_cast<std::int64_t>(size_of(f.values[k].type.dtype));

@@ -9,13 +9,15 @@ namespace thunder {
 // arena that a program does not need is null.
 struct Arenas {
     std::byte* parameters = nullptr;
-    std::byte* shadows = nullptr;    // the parameters in bf16, as products read them
-    std::byte* gradients = nullptr;  // laid out like the parameters
-    std::byte* saved = nullptr;      // activations kept from forward to backward
-    std::byte* scratch = nullptr;    // reused within forward and backward
-    std::byte* constants = nullptr;  // tables that are read from constants.safetensors at start
-    std::byte* batch = nullptr;      // the inputs that were loaded last
-    std::byte* results = nullptr;    // what a function gives beside the gradients of its parameters
+    std::byte* shadows = nullptr;         // the parameters in bf16, as products read them
+    std::byte* gradients = nullptr;       // laid out like the parameters
+    std::byte* gathered = nullptr;        // units of parameters that ranks have pieces of, each whole
+    std::byte* unit_gradients = nullptr;  // their gradients, until these are summed over the ranks
+    std::byte* saved = nullptr;           // activations kept from forward to backward
+    std::byte* scratch = nullptr;         // reused within forward and backward
+    std::byte* constants = nullptr;       // tables that are read from constants.safetensors at start
+    std::byte* batch = nullptr;           // the inputs that were loaded last
+    std::byte* results = nullptr;         // what a function gives beside the gradients of its parameters
 };
 
 }  // namespace thunder

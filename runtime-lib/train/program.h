@@ -12,7 +12,19 @@
 
 namespace thunder {
 
-enum class Arena : std::uint8_t { parameters, gradients, optimizer, saved, scratch, constants, batch, shadows, count };
+enum class Arena : std::uint8_t {
+    parameters,
+    gradients,
+    optimizer,
+    saved,
+    scratch,
+    constants,
+    batch,
+    shadows,
+    gathered,
+    unit_gradients,
+    count
+};
 
 // A unit of parameters that are sharded together: a flat tensor in which they lie one behind the other, padded to
 // shards of equal length. A rank holds one shard of it; gathered, they are as the model reads them.

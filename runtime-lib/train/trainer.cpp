@@ -84,8 +84,9 @@ std::string not_finite(double number) {
 
 // "memory 5.2 GB: parameters 0.4 GB, ..."
 std::string memory_text(const ProgramSpec& program) {
-    const char* const names[] = {"parameters", "gradients", "optimizer state", "saved activations",
-                                 "scratch",    "constants", "batch",           "bf16 shadows"};
+    const char* const names[] = {
+        "parameters", "gradients", "optimizer state", "saved activations",   "scratch",
+        "constants",  "batch",     "bf16 shadows",    "gathered parameters", "gradients of this rank"};
     std::size_t sum = 0;
     std::string parts;
     for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
@@ -133,8 +134,9 @@ struct Trainer::State {
     }
 
     void allocate() {
-        std::byte** const places[] = {&arenas.parameters, &arenas.gradients, &arenas.optimizer, &arenas.saved,
-                                      &arenas.scratch,    &arenas.constants, &arenas.batch,     &arenas.shadows};
+        std::byte** const places[] = {&arenas.parameters, &arenas.gradients,     &arenas.optimizer, &arenas.saved,
+                                      &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.shadows,
+                                      &arenas.gathered,   &arenas.unit_gradients};
         static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
         for (std::size_t i = 0; i < std::size(places); ++i) {
             memory[i] = device.allocate(program.arena_bytes[i]);
