@@ -57,12 +57,6 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
 
 int train(TrainOptions o) {
     o.model.finish();
-    if (o.model.compile.mesh.shards > 1) {
-        Diagnostic d;
-        d.message = "programs of models that are cut over ranks are executed in process alone";
-        d.help = "thunderc run --planned executes one, thunderc trace shows its schedule; --dp writes a program";
-        throw UserError(std::move(d));
-    }
     if (!o.diff) check_output_folder(o.out, o.force);
     // The naive twin, for the program's own tests, is the same up to here.
     constexpr const char* parting = "simplify_raised";

@@ -33,11 +33,11 @@ class SumsTable {
     std::string text() {
         out_ = "| arena | of it | bytes |\n|---|---|---:|\n";
         tensors("parameters");
-        if (bytes_of("gathered") > 0) tensors("gathered");
+        if (bytes_of("gathered") > 0) units("gathered", "parameters");
         if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
         if (bytes_of("shadows") > 0) like_parameters("shadows", "shadow");
         if (layout_.trains()) like_parameters("optimizer", "state");
-        if (bytes_of("unit_gradients") > 0) tensors("unit_gradients");
+        if (bytes_of("unit_gradients") > 0) units("unit_gradients", "gradients");
         tensors("saved");
         scratch();
         tensors("constants");
@@ -122,6 +122,12 @@ class SumsTable {
     }
 
     static std::int64_t total(const LayoutRow& row) { return static_cast<std::int64_t>(row.type.bytes()) * row.count; }
+
+    void units(const std::string& arena, const std::string& what) {
+        line(fmt::format("whole {} of one unit after the other; those of a loop's layers take turns in slots", what),
+             bytes_of(arena));
+        finish(arena);
+    }
 
     // "first moments, second moments": what the pieces of an arena that is laid out like the parameters hold.
     std::string pieces_of(const std::string& arena) const {

@@ -145,6 +145,11 @@ std::int64_t layers_of(const Op& op) {
     return layers > 1 ? layers : 0;
 }
 
+// In the first micro-step of a step: in the others it is still there.
+bool gathers_once(const Op& op) {
+    return op.name == "all_gather" && op.operands.back();
+}
+
 // Of what all layers find where it is, nothing is done.
 bool never(const Op& loop, const Op& op) {
     return op.attributes.integer("resident", 0) >= loop.attributes.integer("n");
@@ -202,7 +207,7 @@ void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const 
 std::string FunctionPrinter::condition(const Frame& frame, const Op& op) const {
     std::string out;
     if (layout_.communication().last_alone(frame.f, op)) out = "micro_step.last";
-    if (op.name == "all_gather" && op.operands.back()) out = "gradient == Gradient::overwrite";
+    if (gathers_once(op) && op.attributes.integer("ahead", 0) == 0) out = "gradient == Gradient::overwrite";
     if (frame.loop == nullptr) return out;
     if (const std::int64_t layers = layers_of(op); layers > 0)
         out = joined(
@@ -284,7 +289,11 @@ void FunctionPrinter::ahead_of_loop(SourceText& out, const Frame& inside) const 
                        resident = ops[0]->attributes.integer("resident", 0);
     const bool reverse = loop.attributes.boolean("reverse", false);
     out.open(fmt::format("const auto {} = [&](std::int64_t layer) {{", ahead_name(loop, ops)));
-    for (const Op* op : ops) communication(out, inside, *op);
+    for (const Op* op : ops) {
+        if (gathers_once(*op)) out.open("if (gradient == Gradient::overwrite) {");
+        communication(out, inside, *op);
+        if (gathers_once(*op)) out.close();
+    }
     out.close("};");
     for (std::int64_t k = resident; k < std::min(ahead, n); ++k)
         out.line(fmt::format("{}({});", ahead_name(loop, ops),

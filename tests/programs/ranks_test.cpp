@@ -112,6 +112,12 @@ const Case cases[] = {
     // Rows with different numbers of valid tokens, one on each rank.
     {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1, 1},
     {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4", 4, 2, 8},
+    {"fsdp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--fsdp 2", 2, 1, 1},
+    // More gathers than slots, and gradients that shards are added to.
+    {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 2, 8},
+    {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 1, 2},
+    {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 3, 6},
+    {"hsdp2x2_llama5", "llama5", "dynamo.logits", "--recompute block", "--hsdp 2x2", 4, 1, 4},
 };
 
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
