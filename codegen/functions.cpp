@@ -105,7 +105,7 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
         const bool loop = op.name == "repeat";
-        if (op.name == "all_reduce" && !f.type(op.results[0]).dims.empty())
+        if (op.name == "all_reduce" && !op.attributes.has("unit") && !f.type(op.results[0]).dims.empty())
             for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
                 used[range.first.index] = true;
         for_each_value_in_text(f, op, [&](Value v) { used[v.index] = used[v.index] || !loop; });
