@@ -127,13 +127,13 @@ void Model::forward_backward(MicroStep micro_step) {
     // lm_head: dW += dyᵀ x
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = Gradient::overwrite,
         .rows = B * T, .in = C, .out = V}, stream);
-    // lm_head's gradients: these gradients are complete; overlaps what is left of backward
+    // gradients of lm_head: these gradients are complete; overlaps what is left of backward
     stream.record(lm_head_gradients_ready_);
     reduce.wait(lm_head_gradients_ready_);
     reduce_scatter({.shard = at<float>(arenas_.gradients, offset::lm_head_gradients_shard),
         .unit = at<float>(arenas_.unit_gradients, offset::lm_head_gradients_unit),
         .elements = offset::lm_head_gradients_elements, .gradient = gradient, .group = Group::shard,
-        .what = "lm_head's gradients"}, reduce);
+        .what = "gradients of lm_head"}, reduce);
     // model.norm:
     //   dresidual = rstd * (dnorm * w_norm - residual * rstd * mean(dnorm * w_norm * (residual * rstd)))
     //   g_norm += sum over rows(dnorm * (residual * rstd))
@@ -147,7 +147,7 @@ void Model::forward_backward(MicroStep micro_step) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer), overwrite,
             arenas_.scratch + offset::decoder_layer_backward_scratch, Gradient::overwrite, stream);
-        // model.layers.{0..1}'s gradients: these gradients are complete; overlaps what is left of backward
+        // gradients of model.layers.{0..1}: these gradients are complete; overlaps what is left of backward
         stream.record(layers_gradients_ready_);
         reduce.wait(layers_gradients_ready_);
         reduce_scatter({.shard =
@@ -156,26 +156,26 @@ void Model::forward_backward(MicroStep micro_step) {
             .unit = at<float>(arenas_.unit_gradients,
             offset::layers_gradients_unit + layer * offset::layers_gradients_unit_stride),
             .elements = offset::layers_gradients_elements, .gradient = gradient, .group = Group::shard,
-            .what = "model.layers.{0..1}'s gradients", .layer = static_cast<int>(layer)}, reduce);
+            .what = "gradients of model.layers.{0..1}", .layer = static_cast<int>(layer)}, reduce);
     }
 
-    // all vectors's gradients: these gradients are complete; overlaps what is left of backward
+    // gradients of all vectors: these gradients are complete; overlaps what is left of backward
     stream.record(norms_gradients_ready_);
     reduce.wait(norms_gradients_ready_);
     reduce_scatter({.shard = at<float>(arenas_.gradients, offset::norms_gradients_shard),
         .unit = at<float>(arenas_.unit_gradients, offset::norms_gradients_unit),
         .elements = offset::norms_gradients_elements, .gradient = gradient, .group = Group::shard,
-        .what = "all vectors's gradients"}, reduce);
+        .what = "gradients of all vectors"}, reduce);
     // model.embed_tokens: dW += rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids,
         .gradient = Gradient::overwrite, .rows = B * T, .entries = V, .width = C}, stream);
-    // model.embed_tokens's gradients: these gradients are complete; overlaps what is left of backward
+    // gradients of model.embed_tokens: these gradients are complete; overlaps what is left of backward
     stream.record(model_embed_tokens_gradients_ready_);
     reduce.wait(model_embed_tokens_gradients_ready_);
     reduce_scatter({.shard = at<float>(arenas_.gradients, offset::model_embed_tokens_gradients_shard),
         .unit = at<float>(arenas_.unit_gradients, offset::model_embed_tokens_gradients_unit),
         .elements = offset::model_embed_tokens_gradients_elements, .gradient = gradient, .group = Group::shard,
-        .what = "model.embed_tokens's gradients"}, reduce);
+        .what = "gradients of model.embed_tokens"}, reduce);
     reduce.record(model_embed_tokens_gradients_done_);
     // scalars->loss_sum = scalars->loss_sum + loss
     add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
