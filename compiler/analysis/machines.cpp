@@ -11,7 +11,7 @@ namespace {
 // Simple).
 constexpr double nvlink_hop = 3.4e-6, pcie_hop = 5.7e-6, network_hop = 9.6e-6;
 // NVLink of an A100: 232 of 300 GB/s on eight of them (NVIDIA/nccl, issue 1048; tuning.cc takes 235 at most). Of an
-// H100: 360 of 450 GB/s without reductions in the switch (NVIDIA/nccl, issue 1229).
+// H100: 360 of 450 GB/s at least, which rings over four nodes get (NVIDIA/nccl, issue 1229).
 constexpr double nvlink_reach = 0.78, nvlink4_reach = 0.80;
 // InfiniBand: 46 to 48 of 50 GB/s a card (NVIDIA/nccl-tests, issue 290) where the test is alone; 86 of 100 GB/s between
 // two nodes of A100 with four cards (NVIDIA/nccl, issue 1048). The lower one: trainings are not alone.
