@@ -108,13 +108,34 @@ void write_timeline(const std::filesystem::path& path, const Simulation& step) {
     throw UserError(std::move(d));
 }
 
+// The ways to train on so many ranks.
+struct Mode {
+    std::string name;
+    Mesh mesh;
+    std::string reshard = "forward";
+};
+
+std::vector<Mode> modes(std::int64_t ranks, std::int64_t node) {
+    std::vector<Mode> out = {{fmt::format("--dp {}", ranks), {ranks, 1}}};
+    for (const char* reshard : {"forward", "never", "always"})
+        out.push_back({fmt::format("--fsdp {}{}", ranks,
+                                   std::string(reshard) == "forward" ? "" : fmt::format(" --fsdp-reshard {}", reshard)),
+                       {1, ranks},
+                       reshard});
+    // Copies that fit into one node, and into four.
+    for (const std::int64_t shards : {node, 4 * node})
+        if (shards > 1 && shards < ranks && ranks % shards == 0)
+            out.push_back({fmt::format("--hsdp {}x{}", ranks / shards, shards), {ranks / shards, shards}});
+    return out;
+}
+
 int compare_modes(const PlanOptions& o, const Machine& machine) {
     std::vector<RankEstimate> estimates;
-    for (const auto& [name, mesh] :
-         std::vector<std::pair<std::string, Mesh>>{{fmt::format("--dp {}", o.ranks), {o.ranks, 1}}}) {
+    for (const Mode& mode : modes(o.ranks, machine.node)) {
         ModelOptions model = o.model;
-        model.compile.mesh = mesh;
-        estimates.push_back(on_ranks(plan_model(model, &machine), name, o.micro_steps));
+        model.compile.mesh = mode.mesh;
+        model.compile.reshard = mode.reshard;
+        estimates.push_back(on_ranks(plan_model(model, &machine), mode.name, o.micro_steps));
     }
     fmt::print("{}", mode_table(estimates, machine));
     return 0;
