@@ -175,6 +175,37 @@ TEST_F(Plan, CountsWhatDataParallelRanksSend) {
     EXPECT_GT(three.at("compute_ms").get<double>(), 2 * compute);
 }
 
+// Weights are gathered and gradients reduced in units, which are padded; both layers stay over the turn, unless every
+// use gathers anew.
+TEST_F(Plan, CountsWhatRanksOfACutModelSend) {
+    const double layer = 16 * 32 + 16 * 16 + 16 * 48 + 24 * 16, parameters = 2 * 48 * 16 + 2 * (layer + 2 * 16) + 16;
+    const auto collective = [](const nlohmann::json& ranks, const std::string& kind) {
+        for (const auto& row : ranks.at("collectives"))
+            if (row.at("kind") == kind) return row;
+        ADD_FAILURE() << kind;
+        return nlohmann::json();
+    };
+    const std::string model = "llama2/dynamo.logits.onnx --machine h100 ";
+    const nlohmann::json forward = estimate(model + "--fsdp 4").at("ranks");
+    const nlohmann::json always = estimate(model + "--fsdp 4 --fsdp-reshard always").at("ranks");
+    for (const char* kind : {"all_gather (shard)", "reduce_scatter (shard)"}) {
+        const nlohmann::json use = collective(forward, kind);
+        EXPECT_EQ(use.at("calls"), 5) << kind;  // two layers, the embedding, the head, and all norms together
+        EXPECT_GE(use.at("bytes").get<double>(), 4 * parameters);
+        EXPECT_LE(use.at("bytes").get<double>(), 4 * parameters + 5 * 4 * 64.0 * 4);
+        EXPECT_EQ(use.at("sent_bytes").get<double>(), 3.0 / 4 * use.at("bytes").get<double>());
+    }
+    const double again = collective(always, "all_gather (shard)").at("bytes").get<double>() -
+                         collective(forward, "all_gather (shard)").at("bytes").get<double>();
+    EXPECT_EQ(again, 4 * 2 * layer);  // a layer's elements are a multiple of the padding
+    EXPECT_EQ(collective(always, "reduce_scatter (shard)").at("bytes"),
+              collective(forward, "reduce_scatter (shard)").at("bytes"));
+    // Copies: what a rank has of a unit is summed over them.
+    const nlohmann::json hybrid = estimate(model + "--hsdp 2x2").at("ranks");
+    EXPECT_EQ(collective(hybrid, "all_reduce (replica)").at("bytes").get<double>(),
+              collective(hybrid, "reduce_scatter (shard)").at("bytes").get<double>() / 2);
+}
+
 TEST_F(Plan, SlowLinksExposeMore) {
     const std::string model = "llama2/dynamo.logits.onnx --dp 16 --machine ";
     const nlohmann::json fast = estimate(model + "a100-ib").at("ranks"), slow = estimate(model + "a100").at("ranks");
@@ -209,7 +240,8 @@ TEST_F(Plan, ComparesModes) {
     EXPECT_EQ(ran.status, 0) << ran.err;
     EXPECT_NE(ran.out.find("4 ranks of H100 SXM, 8 to a node: NVLink of 450 GB/s a rank"), std::string::npos)
         << ran.out;
-    EXPECT_NE(ran.out.find("\n| --dp 4 | "), std::string::npos) << ran.out;
+    for (const char* mode : {"--dp 4", "--fsdp 4", "--fsdp 4 --fsdp-reshard never", "--fsdp 4 --fsdp-reshard always"})
+        EXPECT_NE(ran.out.find(std::string("\n| ") + mode + " | "), std::string::npos) << ran.out;
     EXPECT_NE(ran.out.find("\nrecommended: --"), std::string::npos) << ran.out;
 }
 
