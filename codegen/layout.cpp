@@ -207,7 +207,10 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         const Placement& p = function.info(v).placement;
         if (op.name == "unpack") {
             std::vector<std::string> candidates = leaf_candidates(parameter_of_unit(*module_, function, v));
-            for (std::string& c : candidates) c = (p.arena == Arena::gathered ? "w_" : "g_") + c;
+            const char* const kind = p.arena != Arena::gathered                     ? "g_"
+                                     : gathered_from_shadows(*module_, function, v) ? "s_"
+                                                                                    : "w_";
+            for (std::string& c : candidates) c = kind + c;
             in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
         }
         const auto at = in_units.find({p.arena, p.offset});
@@ -253,8 +256,8 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         switch (place.arena) {
             case Arena::parameters:
             case Arena::gathered:
-                suffix = "weights";
-                variable = "w";
+                suffix = gathered_from_shadows(*module_, function_of, v) ? "shadows" : "weights";
+                variable = suffix.substr(0, 1);
                 break;
             case Arena::shadows:
                 suffix = "shadows";

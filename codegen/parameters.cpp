@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/ir/print.h"
+#include "codegen/collective_ranges.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -61,6 +61,28 @@ std::vector<ModelUnit> model_units(const Module& planned) {
                            unit.elements / planned.mesh.shards, p.offset + i * p.layer_stride, main.type(shard).dtype});
     }
     return out;
+}
+
+bool gathered_from_shadows(const Module& planned, const Function& function, Value v) {
+    const Placement& place = function.info(v).placement;
+    if (place.arena != Arena::gathered) return false;
+    Value flat;
+    for (const Op& op : function.ops)
+        if (op.name == "unpack" && function.info(op.results[0]).placement == place) flat = op.operands[0];
+    for (const Op& op : function.ops) {
+        if (op.name != "all_gather" || op.results[0] != flat) continue;
+        Value shard = op.operands[0];
+        const Function* f = &function;
+        for (const Function& caller : planned.functions)  // of the loop whose body this is
+            for (const Op& loop : caller.ops) {
+                if (loop.name != "repeat" || loop.attributes.string("body") != function.name || f != &function)
+                    continue;
+                shard = outside_value(function, loop, shard);
+                f = &caller;
+            }
+        return f->info(shard).placement.arena == Arena::shadows;
+    }
+    return false;
 }
 
 std::string parameter_of_unit(const Module& planned, const Function& function, Value v) {

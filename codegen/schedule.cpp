@@ -337,10 +337,11 @@ void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& o
     const bool gather = op.name == "all_gather";
     auto place = [&](const char* what, Value v, std::int64_t slots) {
         const Type& type = frame.f.type(v);
-        const Placement::Arena arena = std::string_view(what) == "shard"
-                                           ? gather ? Placement::Arena::parameters : Placement::Arena::gradients
-                                       : gather ? Placement::Arena::gathered
-                                                : Placement::Arena::unit_gradients;
+        // A shard in a loop is the caller's, of one layer.
+        const bool outside = frame.loop != nullptr && std::string_view(what) == "shard";
+        const Placement::Arena arena =
+            outside ? frame.outside->f.info(outside_value(frame.f, *frame.loop, v)).placement.arena
+                    : frame.f.info(v).placement.arena;
         std::string offset = fmt::format("offset::{}_{}", name, what);
         if (frame.loop != nullptr)
             offset += fmt::format(

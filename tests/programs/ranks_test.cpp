@@ -116,6 +116,8 @@ const Case cases[] = {
     // More gathers than slots, and gradients that shards are added to.
     {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 2, 8},
     {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 1, 2},
+    // What is gathered are the shadows, which the optimizer writes beside the masters.
+    {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 1, 2},
     {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 3, 6},
     {"hsdp2x2_llama5", "llama5", "dynamo.logits", "--recompute block", "--hsdp 2x2", 4, 1, 4},
 };
