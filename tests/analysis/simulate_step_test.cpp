@@ -123,7 +123,8 @@ TEST(SimulateStep, OneSlotHidesNothing) {
 
 // Times of actions are where they have to be: the third gather begins when the first slot is free.
 TEST(SimulateStep, SlotsLimitTheRate) {
-    const Simulation s = simulated(parsed(text_of(layers)), {{"mul", compute(10)}, {"copy", send(1)}});
+    const Module m = parsed(text_of(layers));  // actions point into it
+    const Simulation s = simulated(m, {{"mul", compute(10)}, {"copy", send(1)}});
     std::vector<double> begins;
     for (const SimulatedAction& a : s.actions)
         if (a.op->name == "copy" && a.stream == 1) begins.push_back(a.begin);
