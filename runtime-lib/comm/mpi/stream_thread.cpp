@@ -56,22 +56,22 @@ void StreamThread::push(std::function<void()> work) {
 void StreamThread::record(Event& event) {
     Event::Native* native = event.native();
     const std::uint64_t recording = event.issue();
-    native->pending.fetch_add(1, std::memory_order_relaxed);
+    native->keep();
     push([native, recording] {
         if (stream_observer != nullptr) stream_observer->order();
         native->complete(recording);
-        native->pending.fetch_sub(1, std::memory_order_release);
+        native->release();
     });
 }
 
 void StreamThread::wait(const Event& event) {
     Event::Native* native = event.native();
     const std::uint64_t recording = event.issued();
-    native->pending.fetch_add(1, std::memory_order_relaxed);
+    native->keep();
     push([native, recording] {
         if (stream_observer != nullptr) stream_observer->order();
         native->wait_for(recording);
-        native->pending.fetch_sub(1, std::memory_order_release);
+        native->release();
     });
 }
 

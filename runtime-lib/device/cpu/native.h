@@ -19,8 +19,13 @@ struct Stream::Native {
 struct Event::Native {
     std::atomic<std::uint64_t> issued{0};
     std::atomic<std::uint64_t> completed{0};
-    // Recordings and waits in queues of threads: what they refer to outlives the event.
-    std::atomic<int> pending{0};
+    // The event itself, and its recordings and waits in queues of threads, which may outlive it: the last one deletes.
+    std::atomic<int> owners{1};
+
+    void keep() { owners.fetch_add(1, std::memory_order_relaxed); }
+    void release() {
+        if (owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
 
     void complete(std::uint64_t recording) {
         completed.store(recording, std::memory_order_release);

@@ -127,8 +127,7 @@ StreamObserver* stream_observer = nullptr;
 
 Event::Event() : native_(new Native) {}
 Event::~Event() {
-    // A thread that still has it in its queue is left with it: that is where a run ends early.
-    if (native_->pending.load(std::memory_order_acquire) == 0) delete native_;
+    native_->release();
 }
 
 std::uint64_t Event::issue() {

@@ -98,7 +98,9 @@ static ncclResult_t end(const char* how, ncclComm_t comm) {
     return ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    return end("destroys", comm);
+    const ncclResult_t result = end("destroys", comm);
+    free(comm);
+    return result;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     return end("aborts", comm);

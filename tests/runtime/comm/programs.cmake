@@ -1,7 +1,7 @@
 # What runs as several ranks: each is a program of its own that mpirun starts, as it starts users' programs.
 if(TARGET thunder_comm_mpi)
     find_program(MPIRUN mpirun REQUIRED)
-    add_executable(collectives_ranks "${CMAKE_CURRENT_LIST_DIR}/collectives_ranks.cpp")
+    add_executable(collectives_ranks "${CMAKE_CURRENT_LIST_DIR}/collectives_ranks.cpp" "${CMAKE_CURRENT_LIST_DIR}/mpi_leaks.cpp")
     target_link_libraries(collectives_ranks PRIVATE thunder_comm_mpi thunder_runtime GTest::gtest)
     target_compile_options(collectives_ranks PRIVATE -Wall -Wextra -Werror)
     foreach(_ranks 1 2 3 4)
@@ -13,7 +13,7 @@ if(TARGET thunder_comm_mpi)
     # The model `words` on ranks, beside the same on one rank (tests/runtime/train).
     function(add_words name replicas shards)
         add_executable(${name} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../../templates/train.cpp"
-                       "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/words/model.cpp")
+                       "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/words/model.cpp" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/mpi_leaks.cpp")
         target_include_directories(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/words" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../train/words")
         target_link_libraries(${name} PRIVATE thunder_runtime thunder_comm_mpi)
         target_compile_definitions(${name} PRIVATE THUNDERC_PROGRAM_DIR="." WORDS_REPLICAS=${replicas} WORDS_SHARDS=${shards}
