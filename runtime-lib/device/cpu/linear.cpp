@@ -2,7 +2,9 @@
 // kernels for what a provider cannot do within the product.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "device/cpu/activations.h"
 #include "device/cpu/elements.h"
@@ -11,6 +13,8 @@
 #include "device/describe.h"
 #include "device/menu.h"
 #include "device/parallel.h"
+#include "support/error.h"
+#include "support/text.h"
 
 namespace thunder {
 
@@ -25,11 +29,8 @@ bool provider_product(const Product& product, Stream& stream) {
 }
 
 bool native_bf16() {
-#ifdef THUNDER_PRODUCTS_ONEDNN
-    return onednn::native_bf16();
-#else
-    return false;
-#endif
+    static const bool native = thunder::native_bf16(std::getenv("THUNDER_BF16"));
+    return native;
 }
 
 // Read where a bias or a residual is absent: adding -0 changes no number, not even a zero's sign.
@@ -204,6 +205,23 @@ std::string products_provider() {
 #else
     return "plain loops";
 #endif
+}
+
+bool native_bf16(const char* asked) {
+#ifdef THUNDER_PRODUCTS_ONEDNN
+    if (asked == nullptr) return onednn::has_bf16_instructions();
+    const bool possible = std::string_view(asked) != "native" || onednn::multiplies_bf16();
+#else
+    if (asked == nullptr) return false;
+    const bool possible = std::string_view(asked) != "native";
+#endif
+    if (const std::string_view way(asked); way != "native" && way != "emulated")
+        fail(cat("THUNDER_BF16 is '", way, "': a program multiplies bf16 natively or emulated"),
+             "set it to native or to emulated, or leave it unset: native where the CPU has instructions for bf16");
+    if (!possible)
+        fail(cat("THUNDER_BF16 is native, and ", products_provider(), " has no products of bf16 on this CPU"),
+             "leave THUNDER_BF16 unset, or set it to emulated");
+    return std::string_view(asked) == "native";
 }
 
 std::string bf16_provider() {

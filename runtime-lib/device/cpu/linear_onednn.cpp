@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -217,16 +216,21 @@ constexpr std::int64_t piece = 768;
 
 }  // namespace
 
-bool native_bf16() {
-    static const bool native = [] {
-        const char* asked = std::getenv("THUNDER_BF16");
-        if (asked != nullptr && std::string_view(asked) == "native") return true;
-        if (asked != nullptr && std::string_view(asked) == "emulated") return false;
-        const auto has = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-        const auto needed = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
-        return (has & needed) == needed;
-    }();
-    return native;
+bool has_bf16_instructions() {
+    const auto has = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
+    const auto needed = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+    return (has & needed) == needed;
+}
+
+bool multiplies_bf16() {
+    constexpr std::int64_t n = 16;
+    const Cache cache;
+    const Layout square = matrix(dnnl_bf16, 1, n, n, n, 1, 0);
+    Attributes attributes;
+    check(dnnl_primitive_attr_create(attributes.out()), "describe a product");
+    Description description;
+    return dnnl_matmul_primitive_desc_create(description.out(), cache.engine, square, square, nullptr, square,
+                                             attributes) == dnnl_success;
 }
 
 bool product(const Product& call, Stream& stream) {

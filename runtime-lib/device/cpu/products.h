@@ -28,16 +28,20 @@ struct Product {
 std::string products_provider();
 std::string bf16_provider();
 
+// Whether products of bf16 are the provider's own: where the CPU has instructions for them. Without these oneDNN is
+// several times slower in bf16 than in f32, and operands are widened instead. `asked`, the value of THUNDER_BF16 in the
+// environment (null: unset), decides otherwise: native or emulated. Fails for another value, and for native where
+// there is no product of bf16.
+bool native_bf16(const char* asked);
+
 // A provider computes the product as a whole, or says false and leaves c as it was; what has no bias, activation and
 // residual is never refused, where it is of f32 alone or the provider multiplies bf16 natively.
 namespace reference {
 bool product(const Product& call, Stream& stream);
 }
 namespace onednn {
-// Whether products of bf16 are the library's own: where the CPU has instructions for them. Without these the library
-// is several times slower in bf16 than in f32, and operands are widened instead. THUNDER_BF16=native or =emulated in
-// the environment decides otherwise.
-bool native_bf16();
+bool has_bf16_instructions();  // of the CPU, that the library knows
+bool multiplies_bf16();        // the library on this CPU, however slowly
 bool product(const Product& call, Stream& stream);
 std::string version();
 }  // namespace onednn

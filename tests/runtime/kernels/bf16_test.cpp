@@ -3,13 +3,17 @@
 #include "device/cpu/bf16.h"
 
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
 
 #include "check.h"
 #include "device/cpu/activations.h"
+#include "device/cpu/products.h"
 #include "device/menu.h"
 #include "optim/adamw.h"
 #include "optim/global_norm.h"
 #include "optim/sgd.h"
+#include "support/error.h"
 
 namespace thunder {
 namespace {
@@ -436,6 +440,38 @@ TEST(Bf16, ConvertsBothWays) {
         ASSERT_EQ(low[i].bits, to_bf16(x[i]).bits);
         ASSERT_EQ(back[i], to_float(low[i]));
     }
+}
+
+std::string refused(const char* asked) {
+    try {
+        native_bf16(asked);
+    } catch (const Error& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(Bf16Ways, AreNamedOrRefused) {
+    EXPECT_FALSE(native_bf16("emulated"));
+    const std::string help =
+        "\nhelp: set it to native or to emulated, or leave it unset: native where the CPU has instructions for bf16";
+    EXPECT_EQ(refused("garbage"),
+              "error: THUNDER_BF16 is 'garbage': a program multiplies bf16 natively or emulated" + help);
+    EXPECT_EQ(refused(""), "error: THUNDER_BF16 is '': a program multiplies bf16 natively or emulated" + help);
+}
+
+// The library on an older CPU: in a process of its own, since it looks once.
+TEST(Bf16Ways, NativeNeedsALibraryThatMultipliesBf16) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const auto ask = [] {
+        setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+        const std::string text = refused("native");
+        std::fputs(text.c_str(), stderr);
+        std::exit(text.empty() ? 0 : 1);
+    };
+    EXPECT_EXIT(ask(), ::testing::ExitedWithCode(1),
+                "error: THUNDER_BF16 is native, and .* has no products of bf16 on this CPU\n"
+                "help: leave THUNDER_BF16 unset, or set it to emulated");
 }
 
 }  // namespace
