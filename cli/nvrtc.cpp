@@ -127,7 +127,9 @@ Nvrtc::Nvrtc(const fs::path& path) : functions_(std::make_unique<Functions>()) {
             fail(fmt::format("there is no {}", path.string()), "--nvrtc takes the library or the folder that holds it");
         }
         library_ = open(fs::absolute(path_));
-        if (library_ == nullptr) fail(fmt::format("cannot load {}: {}", path_.string(), dlerror()), "");
+        if (library_ == nullptr)
+            fail(fmt::format("cannot load {}: {}", path_.string(), dlerror()),
+                 "--nvrtc takes the library or the folder that holds it");
     }
     load(functions_->version, "nvrtcVersion");
     load(functions_->create, "nvrtcCreateProgram");

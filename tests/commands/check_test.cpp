@@ -250,6 +250,7 @@ TEST_F(Commands, CheckSaysWhichLibraryIsNotNvrtc) {
     ran = run("check out --nvrtc text.so");
     EXPECT_EQ(ran.status, 1);
     EXPECT_TRUE(ran.err.starts_with("error: cannot load text.so: ")) << ran.err;
+    EXPECT_TRUE(ran.err.ends_with("\nhelp: --nvrtc takes the library or the folder that holds it\n")) << ran.err;
     ran = run("check out --nvrtc " OTHER_LIBRARY);
     EXPECT_EQ(ran.status, 1);
     EXPECT_TRUE(ran.err.find(" is not NVRTC: it lacks nvrtcVersion\nhelp: --nvrtc takes the library or the folder that "
