@@ -251,12 +251,14 @@ TEST_F(Graphs, WithNodesThatONNXDoesNotDefine) {
                 "transpose: [0,0] is no permutation of the dimensions of f32[2,3]\n  node: z\n  operator: Transpose\n" +
                     other_form);
     expect_node("Gather<axis = 0>(x, i)",
-                "Gather asks for element 2 of 2\n  node: z\n  operator: Gather\nhelp: export the model again with "
-                "these shapes\n",
+                "Gather asks for element 2 of 2\n  node: z\n  operator: Gather\nhelp: where this is a table of 2 "
+                "positions, --seq can be 2 at most without a longer table; else export the model again with these "
+                "shapes\n",
                 20, "i = Constant<value_ints = [0, 2]>()");
     expect_node("GatherND(x, i)",
-                "GatherND asks for element 9 of 2\n  node: z\n  operator: GatherND\nhelp: export the model again with "
-                "these shapes\n",
+                "GatherND asks for element 9 of 2\n  node: z\n  operator: GatherND\nhelp: where this is a table of 2 "
+                "positions, --seq can be 2 at most without a longer table; else export the model again with these "
+                "shapes\n",
                 20, "i = Constant<value_ints = [9]>()");
     expect_node("GatherElements(x, i)",
                 "GatherElements takes indices of its data's rank\n  node: z\n  operator: GatherElements\n  expected: "

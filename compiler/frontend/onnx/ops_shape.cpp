@@ -199,8 +199,11 @@ void split(Node& n) {
 // An index that may count from the end, as one from 0; whether it did.
 bool wrap_index(Node& n, std::int64_t& index, std::int64_t size) {
     if (index < -size || index >= size)
-        n.fail(fmt::format("{} asks for element {} of {}", n.proto().op_type(), index, size),
-               "export the model again with these shapes");
+        n.fail(
+            fmt::format("{} asks for element {} of {}", n.proto().op_type(), index, size),
+            fmt::format("where this is a table of {0} positions, --seq can be {0} at most without a longer table; else "
+                        "export the model again with these shapes",
+                        size));
     if (index >= 0) return false;
     index += size;
     return true;
