@@ -67,6 +67,7 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
     return CLI::Validator(
         [words](std::string& text) -> std::string {
             if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+            if (text.empty()) return "the text is empty";
             return fmt::format("{} is not among {}", text, fmt::join(words, ", "));
         },
         fmt::format("{}", fmt::join(words, "|")));
@@ -178,6 +179,7 @@ void DeviceOptions::add_to(CLI::App& app) {
         ->default_str("cpu,cuda");
     app.add_option("--arch", architectures, "GPUs that the program is built for; kernels are tuned for the first")
         ->delimiter(',')
+        ->check(not_empty())
         ->type_name("LIST")
         ->default_str(fmt::format("{}", fmt::join(architectures, ",")));
 }

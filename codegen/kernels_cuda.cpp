@@ -94,8 +94,11 @@ CudaTuning cuda_tuning(const std::string& architecture) {
         const char* name;
         int multiprocessors;
     };
-    constexpr Row rows[] = {{"sm_80", 108},  {"sm_86", 84},   {"sm_89", 142},   {"sm_90", 132},
-                            {"sm_90a", 132}, {"sm_100", 148}, {"sm_100a", 148}, {"sm_120", 188}};
+    // Of parts that are systems on a chip: sm_87 is Orin, sm_110 Thor, sm_121 GB10.
+    constexpr Row rows[] = {{"sm_80", 108},  {"sm_86", 84},    {"sm_87", 16},   {"sm_89", 142},
+                            {"sm_90", 132},  {"sm_90a", 132},  {"sm_100", 148}, {"sm_100a", 148},
+                            {"sm_103", 148}, {"sm_103a", 148}, {"sm_110", 20},  {"sm_110a", 20},
+                            {"sm_120", 188}, {"sm_120a", 188}, {"sm_121", 48},  {"sm_121a", 48}};
     std::string known;
     for (const Row& row : rows) {
         if (architecture == row.name) return {row.multiprocessors};

@@ -148,6 +148,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         options.master = o.master != "none";
         options.gradient = parse_dtype(o.grad_dtype).value();
         options.optimizer = parse_dtype(o.optim_dtype).value();
+        options.compute_given = o.dtype != "auto";
         return lower_precision(std::move(m), options, r);
     });
 

@@ -442,7 +442,8 @@ Function ModuleLowering::entry(const Function& f) {
     arguments.insert(arguments.end(), shadows.begin(), shadows.end());
     infos.insert(infos.end(), shadow_infos.begin(), shadow_infos.end());
     shadows_read_ = !shadow_infos.empty();
-    if (options_.master && !shadows_read_) report_.declined("lower_precision", "", "no product reads a parameter: there are no shadows");
+    if (options_.master && !shadows_read_)
+        report_.declined("lower_precision", "", "no product reads a parameter: there are no shadows");
     out.arguments = std::move(arguments);
     out.argument_info = std::move(infos);
     compact_values(out);
@@ -535,7 +536,10 @@ void expect_nothing_of_bf16(const PrecisionOptions& options) {
     Diagnostic d;
     d.message = fmt::format("{} {} for a step in bf16, and this one is in f32", fmt::join(asked, " and "),
                             asked.size() == 1 ? "is" : "are");
-    d.help = fmt::format("add --dtype bf16, or leave {} out", asked.size() == 1 ? "it" : "them");
+    d.help = fmt::format("{} --dtype bf16, or leave {} out",
+                         options.compute_given ? fmt::format("instead of --dtype {} give", name_of(options.compute))
+                                               : std::string("add"),
+                         asked.size() == 1 ? "it" : "them");
     throw UsageError(std::move(d));
 }
 

@@ -35,6 +35,7 @@ struct PrecisionOptions {
     bool master = true;           // parameters in f32, with shadows; else in `compute`
     DType gradient = DType::f32;  // of parameters
     DType optimizer = DType::f32;
+    bool compute_given = false;  // by who compiles, rather than the export's; for messages
 };
 
 // The type of the export: bf16 where all its parameters of floating point are stored in it, else f32.

@@ -159,7 +159,8 @@ TEST(KernelsCuda, UnknownArchitecturesAreRefused) {
     } catch (const UserError& e) {
         EXPECT_EQ(e.diagnostic().text(),
                   "error: 'sm_42' is no architecture that kernels are tuned for\n"
-                  "help: known are sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120\n");
+                  "help: known are sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_103, sm_103a, "
+                  "sm_110, sm_110a, sm_120, sm_120a, sm_121, sm_121a\n");
     }
 }
 

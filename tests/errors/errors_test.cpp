@@ -186,6 +186,11 @@ TEST_F(Errors, OfPrecision) {
                    "--grad-dtype bf16 and --optim-dtype bf16 are for a step in bf16, and this one is in f32\nhelp: add "
                    "--dtype bf16, or leave them out",
                    2);
+    expect_failure(
+        train + "--dtype f32 --optim-dtype bf16",
+        "--optim-dtype bf16 is for a step in bf16, and this one is in f32\nhelp: instead of --dtype f32 give "
+        "--dtype bf16, or leave it out",
+        2);
 }
 
 TEST_F(Errors, OfChosenParameters) {
@@ -228,6 +233,8 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(train + "-o again", "--out is given more than once" + help, 2);
     for (const std::string flag : {"--executors", "--freeze", "--trainable", "--constant"})
         expect_failure(train + flag + " ''", flag + ": the text is empty" + help, 2);
+    for (const char* flag : {"--device", "--arch", "--recompute"})
+        expect_failure(train + flag + " ''", flag + std::string(": the text is empty") + help, 2);
     expect_failure("train " + model + " -o ''", "--out: the text is empty" + help, 2);
     expect_failure("train '' -o out", "model: the text is empty" + help, 2);
     expect_failure(train + "--dim n=4 --dim n=5", "--dim binds n twice, to 4 and to 5\nhelp: leave one of the two out",
