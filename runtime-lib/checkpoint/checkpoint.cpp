@@ -108,6 +108,10 @@ std::uint64_t program_identity(const ProgramSpec& program) {
     return hash_text(identity_text(program));
 }
 
+std::string_view compute_type(const ProgramSpec& program) {
+    return program.bf16 ? "bf16" : "f32";
+}
+
 std::vector<std::string> optimizer_states(const ProgramSpec& program) {
     if (program.optimizer == "adamw") return {"m", "v"};
     if (program.arena_bytes[static_cast<std::size_t>(Arena::optimizer)] == 0) return {};
@@ -147,6 +151,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                             {"program", std::string(program.name)},
                                                             {"identity", identity},
                                                             {"optimizer", std::string(program.optimizer)},
+                                                            {"compute", std::string(compute_type(program))},
                                                             {"step", cat(progress.step)},
                                                             {"data_position", cat(progress.data_position)},
                                                             {"seed", cat(progress.seed)},
@@ -188,13 +193,18 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                       number<std::uint64_t>(file, "seed")};
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
+    progress.compute = entry(file, "compute");
     const std::vector<HeldTensor> tensors = tensors_of(program, arenas);
     for (const HeldTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);
-        if (stored == nullptr || stored->dtype != stored_name(tensor.as.dtype) || stored->shape != tensor.as.shape) {
+        const std::string expected = cat(stored_name(tensor.as.dtype), " ", shape_text(tensor.as.shape));
+        if (stored == nullptr)
             fail(cat(path, ": the checkpoint lacks ", tensor.as.name, " ", shape_text(tensor.as.shape)),
                  "the file is damaged");
-        }
+        if (stored->describe() != expected)
+            fail(cat(path, ": the checkpoint says that it is of this program, and its ", tensor.as.name, " is ",
+                     stored->describe(), ", not ", expected),
+                 "the file is damaged");
     }
     for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
     return progress;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/arenas.h"
@@ -23,11 +24,17 @@ struct Progress {
     std::uint64_t seed = 0;
     // What the learning rate followed, beside what the command line says; -1 where the checkpoint does not tell.
     std::int64_t steps = -1, warmup = -1;
+    // What the products of the program that wrote it are of; "" where the checkpoint does not tell.
+    std::string compute;
 };
 
 // A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,
-// and the optimizer. Where in memory they lie, the batch and the number of ranks are no part of it.
+// and the optimizer. Where in memory they lie, the batch, the number of ranks and the type of products are no part of
+// it.
 std::uint64_t program_identity(const ProgramSpec& program);
+
+// What products are of: "f32" or "bf16".
+std::string_view compute_type(const ProgramSpec& program);
 
 // The names of the optimizer's states, in the order in which they lie in its arena.
 std::vector<std::string> optimizer_states(const ProgramSpec& program);

@@ -248,6 +248,7 @@ struct Trainer::State {
             }
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
+            note_compute();
             note_schedule();
             progress.steps = options.steps;
             progress.warmup = options.warmup;
@@ -270,6 +271,14 @@ struct Trainer::State {
         if (bytes == 0) return;
         convert(reinterpret_cast<bf16*>(arenas.shadows), reinterpret_cast<const float*>(arenas.parameters),
                 static_cast<std::int64_t>(bytes / sizeof(bf16)), stream);
+    }
+
+    // Masters and states of one type are what both have: such a run goes on, but not as if nothing had happened.
+    void note_compute() {
+        if (progress.compute.empty() || progress.compute == compute_type(program)) return;
+        console.line(cat("note: the checkpoint is of a program with products of ", progress.compute,
+                         ", this one's are of ", compute_type(program),
+                         ": the steps to come are not those that it would have done"));
     }
 
     // Says where the learning rate of the steps to come is another one than the run before would have given them.

@@ -70,6 +70,33 @@ TEST_F(CheckpointTest, SaysWhenNothingIsLeftToDo) {
     EXPECT_EQ(read_file(path("a.safetensors")), read_file(path("b.safetensors")));
 }
 
+TEST_F(CheckpointTest, SaysWhereProductsWereOfAnotherType) {
+    const std::string loud = "--feed feed.safetensors --steps 9 --lr 0.1 --warmup 3 --checkpoint c --resume";
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string file = path("c/step-00000008.safetensors"), whole = read_file(file), own = "\"compute\":\"f32\"";
+    const auto resume = [&] {
+        const Outcome outcome = run("words_train", loud);
+        std::filesystem::remove(path("c/step-00000009.safetensors"));
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        return outcome.err;
+    };
+    EXPECT_EQ(resume().find("products of"), std::string::npos);
+    ASSERT_NE(whole.find(own), std::string::npos);
+    std::string other = whole;
+    other.replace(other.find(own), own.size(), "\"compute\":\"f16\"");
+    write_file(file, other);
+    const std::string said = resume();
+    EXPECT_NE(
+        said.find("note: the checkpoint is of a program with products of f16, this one's are of f32: the steps to "
+                  "come are not those that it would have done\n"),
+        std::string::npos)
+        << said;
+    // One that does not tell, as older programs wrote them.
+    other.replace(other.find("\"compute\""), 9, "\"compote\"");
+    write_file(file, other);
+    EXPECT_EQ(resume().find("products of"), std::string::npos);
+}
+
 TEST_F(CheckpointTest, SaysWhereTheScheduleIsAnotherOne) {
     const std::string run_of = "--feed feed.safetensors --lr 0.1 --checkpoint c --checkpoint-every 4 --steps ";
     expect_success(run("words_train", run_of + "20 --quiet"));
@@ -184,6 +211,11 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
     expect_failure(
         same_program("optimizer.v.model.head.bias", "optimizer.w.model.head.bias"),
         cat("error: ", file, ": the checkpoint lacks optimizer.v.model.head.bias [11]\nhelp: the file is damaged"));
+    expect_failure(same_program("optimizer.v.model.head.bias\":{\"dtype\":\"F32\"",
+                                "optimizer.v.model.head.bias\":{\"dtype\":\"I32\""),
+                   cat("error: ", file,
+                       ": the checkpoint says that it is of this program, and its optimizer.v.model.head.bias is I32 "
+                       "[11], not F32 [11]\nhelp: the file is damaged"));
     expect_failure(same_program("\"step\":\"8\"", "\"step\":\"x\""),
                    cat("error: ", file, ": the checkpoint does not say its step\nhelp: the file is damaged"));
 
