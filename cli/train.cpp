@@ -16,6 +16,7 @@
 #include "codegen/readme.h"
 #include "codegen/safetensors.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/lower_precision.h"
 
 namespace thunderc {
 namespace {
@@ -61,9 +62,11 @@ int train(TrainOptions o) {
     // The naive twin, for the program's own tests, is the same up to here.
     constexpr const char* parting = "simplify_raised";
     Module raised;
+    DType exported = DType::f32;  // what --dtype auto is; parameters are the step's by the pass compose_step
     PassOptions passes;
-    passes.after = [&raised](const Module& module, const PassRun& run) {
+    passes.after = [&](const Module& module, const PassRun& run) {
         if (run.name == parting) raised = module;
+        if (run.name == "compose_step") exported = stored_dtype(module);
     };
     Compiled compiled = compile(o.model, passes);
     const Module twin = compile_twin(o.model, std::move(raised), parting, most_layers(compiled.module));
@@ -75,6 +78,7 @@ int train(TrainOptions o) {
     emit.command += o.device.command_text();
     if (o.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", o.grad_accum);
     emit.compile = o.model.compile;
+    if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
     emit.default_grad_accum = o.grad_accum;
     std::vector<OutputFile> files;
     as_pass(o.model, "print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });

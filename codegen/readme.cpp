@@ -395,10 +395,10 @@ std::string print_emit_json(const EmitOptions& options) {
 
 std::string print_train_json(const EmitOptions& options) {
     const CompileOptions& c = options.compile;
-    std::string precision;  // and ranks, where these are not the defaults
-    if (c.dtype != "auto")
-        precision = fmt::format("\n  \"dtype\": {},\n  \"master\": {},\n  \"grad_dtype\": {},\n  \"optim_dtype\": {},",
-                                quote(c.dtype), quote(c.master), quote(c.grad_dtype), quote(c.optim_dtype));
+    // and ranks, where there are several
+    std::string precision =
+        fmt::format("\n  \"dtype\": {},\n  \"master\": {},\n  \"grad_dtype\": {},\n  \"optim_dtype\": {},",
+                    quote(c.dtype), quote(c.master), quote(c.grad_dtype), quote(c.optim_dtype));
     if (c.mesh.world() > 1)
         precision +=
             fmt::format("\n  \"ranks\": {{\"replicas\": {}, \"shards\": {}}},", c.mesh.replicas, c.mesh.shards);

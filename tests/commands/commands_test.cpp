@@ -193,6 +193,28 @@ TEST_F(Commands, RunPlannedTakesStepsInBf16) {
     }
 }
 
+TEST_F(Commands, TrainJsonSaysTypesHoweverTheyWereAskedFor) {
+    const auto types = [&](const std::string& flags) {
+        fs::remove_all("typed");
+        const Ran ran = run("train " + fixtures + "/llama2/" + flags + " --quiet --no-weights -o typed");
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        const std::string text = contents("typed/train.json");
+        const std::size_t from = text.find("\"dtype\""), to = text.find("\n  \"executors\"");
+        EXPECT_LT(from, to) << text;
+        return from < to ? text.substr(from, to - from) : text;
+    };
+    const auto said = [](const char* dtype, const char* master, const char* gradients, const char* states) {
+        return std::string("\"dtype\": \"") + dtype + "\",\n  \"master\": \"" + master + "\",\n  \"grad_dtype\": \"" +
+               gradients + "\",\n  \"optim_dtype\": \"" + states + "\",";
+    };
+    EXPECT_EQ(types("noopt.logits.onnx"), said("f32", "f32", "f32", "f32"));
+    EXPECT_EQ(types("noopt.logits.onnx --dtype bf16"), said("bf16", "f32", "f32", "f32"));
+    EXPECT_EQ(types("bf16.logits.onnx"), said("bf16", "f32", "f32", "f32"));
+    EXPECT_EQ(types("bf16.logits.onnx --dtype f32"), said("f32", "f32", "f32", "f32"));
+    EXPECT_EQ(types("bf16.logits.onnx --master none --grad-dtype bf16 --optim-dtype bf16"),
+              said("bf16", "none", "bf16", "bf16"));
+}
+
 TEST_F(Commands, PlanOfAModelThatIsCutSaysItsCollectives) {
     const Ran ran = run("plan --fsdp 2 --machine h100 " + fixtures + "/llama2/dynamo.logits.onnx");
     EXPECT_EQ(ran.status, 0) << ran.err;
