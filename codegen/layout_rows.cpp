@@ -76,6 +76,17 @@ std::string lifetime_of(Arena arena, bool trains) {
     return arena == Arena::batch ? (trains ? "the micro-batch" : "the call") : "always";
 }
 
+// Shadows that a function other than the optimizer's takes. The others are written with them, since the arena has the
+// parameters' elements.
+std::set<std::string> read_shadows(const Module& module) {
+    std::set<std::string> names;
+    for (const Function& f : module.functions)
+        for (const ArgInfo& info : f.argument_info)
+            if (f.name != "update" && !info.names.empty() && info.names.front().starts_with("shadow."))
+                names.insert(info.names.front());
+    return names;
+}
+
 // Where the scratch memory of each function begins: at the arena's start, or where a caller gives it a piece of its
 // own.
 std::map<std::string, std::set<std::int64_t>> scratch_bases(const Module& module) {
@@ -107,6 +118,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                             lifetime_of(field.arena, trains()), ""});
         }
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
+    const std::set<std::string> shadows_read = read_shadows(*module_);
     for (const Function& f : module_->functions) {
         if (f.kind.starts_with("kernel:") || !bases.contains(f.name)) continue;
         const Lifetimes span(f);
@@ -117,7 +129,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                 rows.push_back({f.name + "." + name, "scratch", type, shape, count, base + offset, stride,
                                 calls_of(f.name, first, last), ""});
         };
-        auto row = [&](Value v) {
+        auto row = [&](Value v, const std::string& state = {}) {
             const Placement& p = f.info(v).placement;
             const Type& type = f.type(v);
             if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
@@ -135,8 +147,14 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(), symbols_.shape(f, v),
                             type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena, trains()),
                             ""});
+            // units of several ranks have names of their own
+            if (p.arena == Arena::shadows && module_->units.empty() && !shadows_read.contains(state))
+                rows.back().lifetime += "; not read";
         };
-        for (Value v : f.arguments) row(v);
+        for (std::size_t k = 0; k < f.arguments.size(); ++k)
+            row(f.arguments[k], k < f.argument_info.size() && !f.argument_info[k].names.empty()
+                                    ? f.argument_info[k].names.front()
+                                    : std::string());
         for (std::size_t k = 0; k < f.ops.size(); ++k) {
             const Op& op = f.ops[k];
             if (op.name != "member")  // which has no memory but its family's

@@ -32,6 +32,10 @@ std::string layout_table(const ProgramLayout& layout) {
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
         "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
         std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
+        (layout.module().arena_bytes.contains("shadows") ? ". A shadow that is \"not read\" is there because the "
+                                                           "optimizer writes one for each parameter: who reads "
+                                                           "that, reads it in `parameters`"
+                                                         : "") +
         ". `shares` names tensors that have some of the same bytes at other times, those of the same function without "
         "its name and first.");
     out.line("struct LayoutRow {");

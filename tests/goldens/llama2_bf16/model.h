@@ -210,8 +210,9 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 // the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the start of the
 // arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when
 // its bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or
-// model.cpp, whose calls are counted from 1, a loop over layers as one call. `shares` names tensors that have some of
-// the same bytes at other times, those of the same function without its name and first.
+// model.cpp, whose calls are counted from 1, a loop over layers as one call. A shadow that is "not read" is there
+// because the optimizer writes one for each parameter: who reads that, reads it in `parameters`. `shares` names tensors
+// that have some of the same bytes at other times, those of the same function without its name and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -344,15 +345,15 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch", "-"},
     {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch", "-"},
     {"s_embed_tokens", "(V,C)", "bf16", "shadows", 0, 1536, 1, 0, "always", "-"},
-    {"s_input_layernorm", "(C)", "bf16", "shadows", 1536, 32, 2, 3968, "always", "-"},
+    {"s_input_layernorm", "(C)", "bf16", "shadows", 1536, 32, 2, 3968, "always; not read", "-"},
     {"decoder_layer_shadows.q_proj", "(NH*HS,C)", "bf16", "shadows", 1600, 512, 2, 3968, "always", "-"},
     {"decoder_layer_shadows.k_proj", "(KVH*HS,C)", "bf16", "shadows", 2112, 256, 2, 3968, "always", "-"},
     {"decoder_layer_shadows.v_proj", "(KVH*HS,C)", "bf16", "shadows", 2368, 256, 2, 3968, "always", "-"},
     {"decoder_layer_shadows.o_proj", "(C,NH*HS)", "bf16", "shadows", 2624, 512, 2, 3968, "always", "-"},
-    {"s_post_attention_layernorm", "(C)", "bf16", "shadows", 3136, 32, 2, 3968, "always", "-"},
+    {"s_post_attention_layernorm", "(C)", "bf16", "shadows", 3136, 32, 2, 3968, "always; not read", "-"},
     {"decoder_layer_shadows.gate_proj", "(H,C)", "bf16", "shadows", 3200, 768, 2, 3968, "always", "-"},
     {"decoder_layer_shadows.up_proj", "(H,C)", "bf16", "shadows", 3968, 768, 2, 3968, "always", "-"},
     {"decoder_layer_shadows.down_proj", "(C,H)", "bf16", "shadows", 4736, 768, 2, 3968, "always", "-"},
-    {"s_norm", "(C)", "bf16", "shadows", 9472, 32, 1, 0, "always", "-"},
+    {"s_norm", "(C)", "bf16", "shadows", 9472, 32, 1, 0, "always; not read", "-"},
     {"s_lm_head", "(V,C)", "bf16", "shadows", 9536, 1536, 1, 0, "always", "-"},
 };
