@@ -150,6 +150,17 @@ std::string gradient_convention() {
            "are sums over a step's micro-steps, the first of which begins them: Gradient::overwrite.";
 }
 
+std::string precision_convention(const ProgramLayout& layout) {
+    return fmt::format(
+        "A kernel computes in f32 whatever it reads, and rounds once what it stores as bf16; products of bf16 add up "
+        "in f32. Gradients of parameters are {}. {}README.md says why.",
+        name_of(layout.gradient_dtype()),
+        layout.module().arena_bytes.contains("shadows")
+            ? "Parameters are f32, `w.`; products read their shadows in bf16, `s.`, which the optimizer writes with "
+              "them. "
+            : "");
+}
+
 std::string bytes_text(std::int64_t bytes) {
     const auto amount = static_cast<double>(bytes);
     // A limit is where the smaller unit would round to a thousand.
@@ -215,7 +226,10 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.blank();
     for (const LayerStruct& s : layout.structs()) {
         out.banner(s.name);
-        out.comment(fmt::format("{}{} layers", s.scope.empty() ? "" : s.scope + ": ", s.layers));
+        out.comment(fmt::format("{}{} layers{}", s.scope.empty() ? "" : s.scope + ": ", s.layers,
+                                s.arena == Arena::shadows
+                                    ? ". Parameters once more in bf16, as products read them: `s.` in blocks.cpp"
+                                    : ""));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
             out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,

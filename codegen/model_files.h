@@ -18,6 +18,8 @@ std::vector<const Function*> block_functions(const Module& module);
 // What model.cpp and blocks.cpp say of the formulas in their comments; and what these mean by "dx =" and "dx +=".
 std::string formula_convention();
 std::string gradient_convention();
+// Of a program in bf16: what is computed in which type.
+std::string precision_convention(const ProgramLayout& layout);
 std::string bytes_text(std::int64_t bytes);  // "1.50 MB"
 
 }  // namespace thunderc

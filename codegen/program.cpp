@@ -26,6 +26,7 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     if (!sizes.empty()) out.comment(sizes + ".");
     out.comment(formula_convention());
     if (layout.trains()) out.comment(gradient_convention());
+    if (layout.mixed_precision()) out.comment(precision_convention(layout));
     out.line("#include \"kernels.h\"");
     out.line("#include \"model.h\"");
     for (const Function* f : block_functions(layout.module())) {

@@ -280,6 +280,40 @@ std::string ranks_text(const ProgramLayout& layout) {
     return out + "\n";
 }
 
+// What a program in bf16 computes in which type, and why.
+std::string precision_text(const ProgramLayout& layout, const CompileOptions& c) {
+    const bool shadows = layout.module().arena_bytes.contains("shadows");
+    std::string out =
+        "## Precision\n\nProducts read and give bf16; `LAYOUT` has the type of each tensor, `kernels.h` of each "
+        "argument. A kernel computes in f32 whatever\nit reads, and rounds what it stores as bf16 once, to nearest, "
+        "ties to even.\n\n"
+        "| what | type | why |\n|---|---|---|\n"
+        "| linear layers, attention, embedding tables, and gradients of activations | bf16, sums in f32 | what they "
+        "cost is bytes and products |\n"
+        "| activations, and what is kept for the way back | bf16, but for the next row | half the memory |\n"
+        "| statistics of norms, log-sum-exp, softmax, cross entropy, the loss, reductions | f32 | sums of many terms, "
+        "or differences of near ones |\n"
+        "| rotary tables, products of positions and frequencies | f32 | an angle of a late position has no digit left "
+        "of its turn in bf16 |\n";
+    out += fmt::format("| gradients of parameters | {0}, `--grad-dtype {0}` | {1} |\n", c.grad_dtype,
+                       c.grad_dtype == "f32" ? "sums over micro-steps; products give them unrounded"
+                                             : "half the memory; each micro-step's sum is rounded");
+    out += fmt::format("| parameters that the optimizer steps, and files | {}, `--master {}` | {} |\n",
+                       c.master == "none" ? "bf16" : "f32", c.master,
+                       c.master == "none" ? "less memory; an update below half a unit in the last place is lost"
+                                          : "an update is often less than half a unit in the last place of a bf16");
+    if (shadows)
+        out +=
+            "| shadows: what products read of these | bf16: `s.`, and `s_` in `model.cpp` | the optimizer writes them "
+            "with the parameters; what no product reads, as a norm's weight, is read in f32: `w.`, `w_` |\n";
+    out += fmt::format("| the optimizer's states | {0}, `--optim-dtype {0}` | {1} |\n", c.optim_dtype,
+                       c.optim_dtype == "f32" ? "beta2 = 0.999 moves a bf16 by less than half a unit"
+                                              : "half the memory; small changes of a state are lost");
+    return out +
+           "\nOn a CPU the program says at its start how it multiplies bf16; `THUNDER_BF16=native|emulated` in the "
+           "environment decides otherwise.\n\n";
+}
+
 }  // namespace
 
 std::string memory_table(const ProgramLayout& layout) {
@@ -352,6 +386,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     if (!layout.symbols().all().empty()) out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
     if (!layout.symbols().all().empty()) out += "\n";
+    if (layout.trains() && options.compile.dtype == "bf16") out += precision_text(layout, options.compile);
     out +=
         fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
                     layout.trains() ? "step" : "call", memory_table(layout));

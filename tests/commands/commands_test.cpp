@@ -215,6 +215,38 @@ TEST_F(Commands, TrainJsonSaysTypesHoweverTheyWereAskedFor) {
               said("bf16", "none", "bf16", "bf16"));
 }
 
+TEST_F(Commands, ProgramsInBf16SayWhatIsOfWhichType) {
+    const auto train = [&](const std::string& flags) {
+        fs::remove_all("typed");
+        const Ran ran =
+            run("train " + fixtures + "/llama2/noopt.logits.onnx " + flags + " --quiet --no-weights -o typed");
+        EXPECT_EQ(ran.status, 0) << ran.err;
+    };
+    const auto says = [](const char* file, const std::string& text) {
+        return contents(file).find(text) != std::string::npos;
+    };
+    const char *readme = "typed/README.md", *blocks = "typed/blocks.cpp", *model = "typed/model.h";
+    train("--dtype bf16 --optim-dtype bf16");
+    EXPECT_TRUE(says(readme, "| gradients of parameters | f32, `--grad-dtype f32` |"));
+    EXPECT_TRUE(says(readme, "| parameters that the optimizer steps, and files | f32, `--master f32` |"));
+    EXPECT_TRUE(says(readme, "| shadows: "));
+    EXPECT_TRUE(says(readme, "| the optimizer's states | bf16, `--optim-dtype bf16` |"));
+    EXPECT_TRUE(says(blocks, "Gradients of parameters are f32. "));
+    EXPECT_TRUE(says(blocks, "`s.`"));
+    EXPECT_TRUE(says(model, "{\"s_norm\", \"(C)\", \"bf16\", \"shadows\", 9472, 32, 1, 0, \"always; not read\", "));
+    EXPECT_TRUE(says(model, "{\"s_lm_head\", \"(V,C)\", \"bf16\", \"shadows\", 9536, 1536, 1, 0, \"always\", "));
+    train("--dtype bf16 --master none --grad-dtype bf16");
+    EXPECT_TRUE(says(readme, "| gradients of parameters | bf16, `--grad-dtype bf16` |"));
+    EXPECT_TRUE(says(readme, "| parameters that the optimizer steps, and files | bf16, `--master none` |"));
+    EXPECT_FALSE(says(readme, "| shadows: "));
+    EXPECT_TRUE(says(blocks, "Gradients of parameters are bf16. "));
+    EXPECT_FALSE(says(blocks, "`s.`"));
+    EXPECT_FALSE(says(model, "not read"));
+    train("");
+    EXPECT_FALSE(says(readme, "## Precision"));
+    EXPECT_FALSE(says(blocks, "bf16"));
+}
+
 TEST_F(Commands, PlanOfAModelThatIsCutSaysItsCollectives) {
     const Ran ran = run("plan --fsdp 2 --machine h100 " + fixtures + "/llama2/dynamo.logits.onnx");
     EXPECT_EQ(ran.status, 0) << ran.err;

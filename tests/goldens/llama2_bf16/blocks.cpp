@@ -5,6 +5,9 @@
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
 // a step's micro-steps, the first of which begins them: Gradient::overwrite.
+// A kernel computes in f32 whatever it reads, and rounds once what it stores as bf16; products of bf16 add up in f32.
+// Gradients of parameters are f32. Parameters are f32, `w.`; products read their shadows in bf16, `s.`, which the
+// optimizer writes with them. README.md says why.
 #include "kernels.h"
 #include "model.h"
 

@@ -43,7 +43,7 @@ inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, 
 }
 
 // ---- DecoderLayerShadows --------------------------------------------------------------------------------------------
-// model.layers.{0..1}: 2 layers
+// model.layers.{0..1}: 2 layers. Parameters once more in bf16, as products read them: `s.` in blocks.cpp
 struct DecoderLayerShadows {
     bf16* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
     bf16* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
