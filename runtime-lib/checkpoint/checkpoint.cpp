@@ -189,11 +189,12 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                  "): ", difference(file, program)),
              "go on with the program that wrote it, or start from its parameters with --init");
     }
-    Progress progress{number<std::int64_t>(file, "step"), number<std::int64_t>(file, "data_position"),
-                      number<std::uint64_t>(file, "seed")};
+    Progress progress{.step = number<std::int64_t>(file, "step"),
+                      .data_position = number<std::int64_t>(file, "data_position"),
+                      .seed = number<std::uint64_t>(file, "seed"),
+                      .compute = entry(file, "compute")};
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
-    progress.compute = entry(file, "compute");
     const std::vector<HeldTensor> tensors = tensors_of(program, arenas);
     for (const HeldTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);
