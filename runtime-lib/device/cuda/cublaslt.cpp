@@ -12,6 +12,7 @@
 #include "device/cuda/library.h"
 #include "device/cuda/native.h"
 #include "device/cuda/plan_file.h"
+#include "device/cuda/product_key.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -57,57 +58,6 @@ void check(cublasStatus_t status, const char* call) {
     fail(cat(call, " says ", lt().cublasLtGetStatusName(status)));
 }
 
-// What a plan depends on.
-struct Key {
-    std::array<std::int64_t, 11> sizes;
-    std::uint32_t flags;
-    bool operator==(const Key&) const = default;
-    std::string text() const {
-        std::string out = cat(flags);
-        for (const std::int64_t size : sizes) out += cat(" ", size);
-        return out;
-    }
-};
-struct Hash {
-    std::size_t operator()(const Key& key) const {
-        std::uint64_t hash = 1469598103934665603ULL ^ key.flags;
-        for (const std::int64_t v : key.sizes) hash = (hash ^ static_cast<std::uint64_t>(v)) * 1099511628211ULL;
-        return hash ^ (hash >> 29);
-    }
-};
-
-// Bytes to which an address is aligned, 256 at most, as a power of two's exponent.
-std::uint32_t alignment_of(const void* p) {
-    const auto address = reinterpret_cast<std::uintptr_t>(p) | 256;
-    return static_cast<std::uint32_t>(__builtin_ctzll(address));
-}
-
-Key key_of(const Product& p, bool tf32) {
-    std::uint32_t flags = 0;
-    int at = 0;
-    const auto put = [&](std::uint32_t value, int bits) {
-        flags |= value << at;
-        at += bits;
-    };
-    put(tf32 ? 1 : 0, 1);
-    put(p.transpose_a ? 1 : 0, 1);
-    put(p.transpose_b ? 1 : 0, 1);
-    put(!p.addend ? 0 : p.addend.data == p.c.data ? 1 : 2, 2);
-    put(p.bias ? 1 : 0, 1);
-    put(p.pre_activation ? 1 : 0, 1);
-    put(static_cast<std::uint32_t>(p.activation), 3);
-    put(p.a.dtype == DType::bf16 ? 1 : 0, 1);
-    put(p.c.dtype == DType::bf16 ? 1 : 0, 1);
-    put(p.bias && p.bias.dtype == DType::bf16 ? 1 : 0, 1);
-    put(alignment_of(p.a.data), 4);
-    put(alignment_of(p.b.data), 4);
-    put(alignment_of(p.c.data), 4);
-    put(p.addend ? alignment_of(p.addend.data) : 8, 4);
-    return {{p.batch, p.m, p.n, p.k, p.ld_a, p.ld_b, p.ld_c, p.addend ? p.ld_addend : 0, p.stride_a, p.stride_b,
-             p.stride_c},
-            flags};
-}
-
 cudaDataType_t type_of(DType dtype) {
     return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -147,7 +97,7 @@ struct Cache : ProviderCache {
 
     cublasLtHandle_t handle = nullptr;
     Memory workspace;
-    std::unordered_map<Key, Plan, Hash> plans;
+    std::unordered_map<ProductKey, Plan, HashOfKey> plans;
     std::optional<PlanFile> tuned;
 };
 
@@ -251,7 +201,7 @@ std::size_t fastest(const Plan& plan, std::span<const cublasLtMatmulHeuristicRes
     return best;
 }
 
-void choose(Plan& plan, const Key& key, const Product& p, Cache& cache, Stream& stream) {
+void choose(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, Stream& stream) {
     const bool plain = !p.bias && !p.pre_activation && p.activation == Activation::none;
     if (cache.tuned) {
         if (const std::optional<std::vector<std::uint64_t>> known = cache.tuned->find(key.text());
@@ -268,6 +218,9 @@ void choose(Plan& plan, const Key& key, const Product& p, Cache& cache, Stream& 
               "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{product_workspace_bytes});
+    static_assert(sums_in_f32 == (CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    static_assert(sums_in_any == CUBLASLT_REDUCTION_SCHEME_MASK);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reduction_schemes(p.c.dtype));
     const auto aligned = [&](cublasLtMatmulPreferenceAttributes_t attribute, const void* data) {
         prefer(attribute, std::uint32_t{1} << alignment_of(data));
     };
@@ -298,7 +251,7 @@ void choose(Plan& plan, const Key& key, const Product& p, Cache& cache, Stream& 
     plan.usable = true;
 }
 
-void make_plan(Plan& plan, const Key& key, const Product& p, Cache& cache, Stream& stream) {
+void make_plan(Plan& plan, const ProductKey& key, const Product& p, Cache& cache, Stream& stream) {
     const std::optional<cublasLtEpilogue_t> epilogue = epilogue_of(p);
     if (!epilogue) return;
     const bool tf32 = p.a.dtype == DType::f32 && stream.device().options().tf32;
@@ -328,7 +281,7 @@ bool product(const Product& call, Stream& stream) {
     if (stream.products() == nullptr) stream.keep_products(new Cache(stream.device()));
     auto& cache = static_cast<Cache&>(*stream.products());
     if (call.a.dtype != call.b.dtype) fail("the factors of a product have different types");
-    const Key key = key_of(call, stream.device().options().tf32);
+    const ProductKey key = key_of(call, stream.device().options().tf32);
     const auto [found, is_new] = cache.plans.try_emplace(key);
     if (is_new) make_plan(found->second, key, call, cache, stream);
     if (!found->second.usable) return false;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "device/cuda/plan_file.h"
+#include "device/cuda/product_key.h"
 
 namespace thunder {
 namespace {
@@ -142,6 +143,30 @@ TEST(PlanFile, KeepsWhatWasFoundOnThisMachine) {
         << "plans of products, found by --autotune on H100, cuBLASLt 130100\n4: xyz\n\n:";
     EXPECT_FALSE(PlanFile(folder.string(), "H100, cuBLASLt 130100").find("4").has_value());
     std::filesystem::remove_all(folder);
+}
+
+// The numbers are those of cublasLtReductionScheme_t: what is bf16 must not be added up in place (1) nor in the
+// result's type (4).
+TEST(ProductKey, PartialSumsOfABf16ResultAreF32) {
+    EXPECT_EQ(reduction_schemes(DType::bf16), 2U);
+    EXPECT_EQ(reduction_schemes(DType::f32), 7U);
+}
+
+TEST(ProductKey, TellsApartWhatMayBeAddedUpInOtherWays) {
+    alignas(256) static std::byte memory[256];
+    const auto* operand = reinterpret_cast<const bf16*>(memory);
+    const Product rounded{.c = reinterpret_cast<bf16*>(memory), .a = operand, .b = operand, .m = 64, .n = 32, .k = 8};
+    Product exact = rounded;
+    exact.c = reinterpret_cast<float*>(memory);
+    const ProductKey key = key_of(rounded, false);
+    EXPECT_EQ(key.schemes, 2U);
+    EXPECT_EQ(key_of(exact, false).schemes, 7U);
+    EXPECT_EQ(key, key_of(rounded, false));
+    // the line of a file that was written when all ways were allowed has another beginning
+    ProductKey any = key;
+    any.schemes = 7;
+    EXPECT_FALSE(any == key);
+    EXPECT_NE(any.text(), key.text());
 }
 
 }  // namespace
