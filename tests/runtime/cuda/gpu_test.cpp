@@ -12,6 +12,7 @@
 #include <fstream>
 #include <string>
 
+#include "device/cuda/attention/attention.h"
 #include "device/cuda/plan_file.h"
 #include "device/cuda/product_key.h"
 
@@ -167,6 +168,41 @@ TEST(ProductKey, TellsApartWhatMayBeAddedUpInOtherWays) {
     any.schemes = 7;
     EXPECT_FALSE(any == key);
     EXPECT_NE(any.text(), key.text());
+}
+
+TEST(CudnnAttention, TakesABackwardWhereAllOfItsTensorsFit) {
+    alignas(16) static bf16 memory[16];
+    AttentionBackward fits{.B = 1, .T = 4, .S = 4, .NH = 2, .KVH = 2, .HS = 8};
+    fits.q = fits.k = fits.v = fits.out = fits.dout = static_cast<const bf16*>(memory);
+    fits.dq = fits.dk = fits.dv = memory;
+    ASSERT_TRUE(cudnn_takes(fits));
+    for (Input AttentionBackward::*tensor : {&AttentionBackward::q, &AttentionBackward::k, &AttentionBackward::v,
+                                             &AttentionBackward::out, &AttentionBackward::dout}) {
+        AttentionBackward call = fits;
+        (call.*tensor).data = memory + 1;  // at 2 bytes
+        EXPECT_FALSE(cudnn_takes(call));
+        (call.*tensor).data = memory;
+        (call.*tensor).dtype = DType::f32;
+        EXPECT_FALSE(cudnn_takes(call));
+    }
+    for (Output AttentionBackward::*tensor : {&AttentionBackward::dq, &AttentionBackward::dk, &AttentionBackward::dv}) {
+        AttentionBackward call = fits;
+        (call.*tensor).data = memory + 1;
+        EXPECT_FALSE(cudnn_takes(call));
+        (call.*tensor).data = memory;
+        (call.*tensor).dtype = DType::f32;
+        EXPECT_FALSE(cudnn_takes(call));
+    }
+    for (std::int64_t AttentionBackward::*ld :
+         {&AttentionBackward::ld_q, &AttentionBackward::ld_k, &AttentionBackward::ld_v, &AttentionBackward::ld_out,
+          &AttentionBackward::ld_dout, &AttentionBackward::ld_dq, &AttentionBackward::ld_dk,
+          &AttentionBackward::ld_dv}) {
+        AttentionBackward call = fits;
+        call.*ld = 20;
+        EXPECT_FALSE(cudnn_takes(call));
+        call.*ld = 24;
+        EXPECT_TRUE(cudnn_takes(call));
+    }
 }
 
 }  // namespace

@@ -1,11 +1,27 @@
 // Who computes attention on a GPU: cuDNN where it can, else blocks of our own.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "device/menu.h"
 
 namespace thunder {
+
+// Whether a graph of cuDNN's may be asked for: it is told that all tensors are bf16, at 16 bytes, with positions whose
+// distance is a multiple of 16 bytes.
+template <typename Call>
+bool cudnn_takes(const Call& c) {
+    const auto fits = [](const auto& t, std::int64_t ld) {
+        return t.dtype == DType::bf16 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && ld % 8 == 0;
+    };
+    if (c.padding || c.HS % 8 != 0 || c.HS > 128 || c.NH % c.KVH != 0) return false;
+    if (!fits(c.q, c.ld_q) || !fits(c.k, c.ld_k) || !fits(c.v, c.ld_v) || !fits(c.out, c.ld_out)) return false;
+    if constexpr (requires { c.dout; }) {
+        return fits(c.dout, c.ld_dout) && fits(c.dq, c.ld_dq) && fits(c.dk, c.ld_dk) && fits(c.dv, c.ld_dv);
+    }
+    return true;
+}
 
 // By cuDNN's fused attention; false, and nothing done, where it does not take the call: other types than bf16, a
 // padding mask (cuDNN's is a length for each sequence), sizes of heads that are no multiple of 8 or above 128, or a

@@ -86,15 +86,6 @@ struct Cache : ProviderCache {
     std::map<Key, Plan> plans;
 };
 
-template <typename Call>
-bool takes(const Call& c) {
-    const auto fits = [](const auto& t, std::int64_t ld) {
-        return t.dtype == DType::bf16 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && ld % 8 == 0;
-    };
-    return !c.padding && c.HS % 8 == 0 && c.HS <= 128 && c.NH % c.KVH == 0 && fits(c.q, c.ld_q) && fits(c.k, c.ld_k) &&
-           fits(c.v, c.ld_v) && fits(c.out, c.ld_out);
-}
-
 // A (B, positions, heads, HS) tensor as cuDNN orders its dimensions.
 fe::graph::Tensor_attributes tensor(const char* name, std::int64_t uid, std::int64_t B, std::int64_t positions,
                                     std::int64_t heads, std::int64_t HS, std::int64_t ld) {
@@ -208,7 +199,7 @@ void* pointer(const Input& t) {
 }  // namespace
 
 bool cudnn_attention_forward(const AttentionForward& c, Stream& stream) {
-    if (!takes(c)) return false;
+    if (!cudnn_takes(c)) return false;
     const Key key{
         false, c.causal, c.scale, {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out}};
     return run(c, key,
@@ -221,7 +212,7 @@ bool cudnn_attention_forward(const AttentionForward& c, Stream& stream) {
 }
 
 bool cudnn_attention_backward(const AttentionBackward& c, Stream& stream) {
-    if (!takes(c) || c.dout.dtype != DType::bf16 || c.dq.dtype != DType::bf16) return false;
+    if (!cudnn_takes(c)) return false;
     const Key key{true,
                   c.causal,
                   c.scale,
