@@ -115,6 +115,48 @@ TEST_F(Bundled, EpiloguesOfProducts) {
     }
 }
 
+// silu(product + bias) + residual in bf16 of a product in f32: half the spacing of bf16, 2^-8 of the value, away from
+// the exact one, and 1e-6 of the summands for the arithmetic in f32. A product that is rounded first is off by 2^-9 of
+// a value of size 100 here, which the residual leaves nothing of.
+TEST_F(Bundled, EpiloguesOfProductsInF32RoundOnce) {
+    for (const std::int64_t columns : {24, 37}) {
+        const std::int64_t rows = 5;
+        std::vector<float> source = random(rows * columns);
+        for (float& v : source) v += 100.0F;
+        const std::vector<float> bias = random(columns);
+        std::vector<float> residual = random(rows * columns);
+        for (float& v : residual) v -= 100.0F;
+        Buffer<float> x("source", source), b("bias", bias);
+        Buffer<bf16> r("residual", rounded(residual)), b16("bias", rounded(bias));
+        for (const bool wide_bias : {false, true}) {
+            Buffer<bf16> y("y", static_cast<std::size_t>(rows * columns));
+            Epilogue call{.y = y.data(),
+                          .source = x.data(),
+                          .residual = r.data(),
+                          .activation = Activation::silu,
+                          .rows = rows,
+                          .columns = columns,
+                          .ld_y = columns,
+                          .ld_source = columns,
+                          .ld_residual = columns};
+            if (wide_bias)
+                call.bias = b.data();
+            else
+                call.bias = b16.data();
+            epilogue(call, stream);
+            const std::vector<bf16> r0 = rounded(residual), b0 = rounded(bias), got = y.values();
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                const std::size_t j = i % static_cast<std::size_t>(columns);
+                const auto added = static_cast<double>(wide_bias ? bias[j] : to_float(b0[j]));
+                const double z = static_cast<double>(source[i]) + added;
+                const double expected = activated(z, Activation::silu) + static_cast<double>(to_float(r0[i]));
+                ASSERT_NEAR(static_cast<double>(to_float(got[i])), expected, 0x1p-8 * std::abs(expected) + 1e-6 * 200)
+                    << i;
+            }
+        }
+    }
+}
+
 TEST_F(Bundled, SumsOfColumns) {
     for (const std::int64_t rows : {1, 100, 1100}) {
         const std::int64_t columns = 133, ld = 140;

@@ -15,7 +15,7 @@ bool aligned(const void* p) {
     return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
 }
 
-template <typename T, typename B, typename Kernel>
+template <typename T, typename S, typename B, typename Kernel>
 void launch_epilogue(Kernel* one, Kernel* vector, const Epilogue& e, Stream& stream) {
     constexpr std::int64_t width = 16 / sizeof(T);
     bool vectors = e.columns % width == 0 && e.ld_y % width == 0 && e.ld_source % width == 0 &&
@@ -25,7 +25,7 @@ void launch_epilogue(Kernel* one, Kernel* vector, const Epilogue& e, Stream& str
         vectors = vectors && aligned(p);
     const std::int64_t threads = e.rows * e.columns / (vectors ? width : 1);
     launch("epilogue", vectors ? vector : one, (threads + 255) / 256, 256, stream, static_cast<T*>(e.y.data),
-           static_cast<T*>(e.pre_activation.data), static_cast<const T*>(e.source.data),
+           static_cast<T*>(e.pre_activation.data), static_cast<const S*>(e.source.data),
            static_cast<const B*>(e.bias.data), static_cast<const T*>(e.residual.data),
            bundled::EpilogueSizes{e.rows, e.columns, e.ld_y, e.ld_source, e.ld_residual, static_cast<int>(e.activation),
                                   e.accumulate});
@@ -36,16 +36,24 @@ void launch_epilogue(Kernel* one, Kernel* vector, const Epilogue& e, Stream& str
 void epilogue(const Epilogue& e, Stream& stream) {
     using namespace bundled;
     require_dtype("pre_activation", e.pre_activation, e.y.dtype);
-    require_dtype("the product", e.source, e.y.dtype);
+    require_float("the product", e.source);
     require_dtype("residual", e.residual, e.y.dtype);
     require_float("bias", e.bias);
     if (e.y.dtype == DType::f32) {
+        require_dtype("the product", e.source, DType::f32);
         require_dtype("bias", e.bias, DType::f32);
-        return launch_epilogue<float, float>(bundled_epilogue_f32, bundled_epilogue_f32_4, e, stream);
+        return launch_epilogue<float, float, float>(bundled_epilogue_f32, bundled_epilogue_f32_4, e, stream);
     }
-    if (e.bias && e.bias.dtype == DType::f32)
-        return launch_epilogue<bf16, float>(bundled_epilogue_bf16_f32, bundled_epilogue_bf16_f32_8, e, stream);
-    launch_epilogue<bf16, bf16>(bundled_epilogue_bf16, bundled_epilogue_bf16_8, e, stream);
+    const bool wide_bias = e.bias && e.bias.dtype == DType::f32;
+    if (e.source.dtype == DType::f32) {
+        if (wide_bias)
+            return launch_epilogue<bf16, float, float>(bundled_epilogue_round_f32, bundled_epilogue_round_f32_8, e,
+                                                       stream);
+        return launch_epilogue<bf16, float, bf16>(bundled_epilogue_round, bundled_epilogue_round_8, e, stream);
+    }
+    if (wide_bias)
+        return launch_epilogue<bf16, bf16, float>(bundled_epilogue_bf16_f32, bundled_epilogue_bf16_f32_8, e, stream);
+    launch_epilogue<bf16, bf16, bf16>(bundled_epilogue_bf16, bundled_epilogue_bf16_8, e, stream);
 }
 
 void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x,

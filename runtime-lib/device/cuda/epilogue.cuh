@@ -24,14 +24,22 @@ struct EpilogueSizes {
 };
 
 // pre = source + bias; y = activation(pre) + residual + y
-template <int V, typename T, typename B>
-THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const T> source, Global<const B> bias,
+template <int V, typename T, typename S, typename B>
+THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const S> source, Global<const B> bias,
                                Aliased<const T> residual, const EpilogueSizes& s) {
     const std::int64_t at = global_index<256>() * V;
     if (at >= s.rows * s.columns) return;
     const std::int64_t i = at / s.columns, j = at % s.columns;
-    Vec<T, V> x = load<V>(source + (i * s.ld_source + j));
-    Vec<T, V> add{}, before{};
+    Vec<S, V> x{};
+    // 16 bytes are the widest load: f32 for 8 results of bf16 come in two
+    constexpr int part = V * sizeof(S) > 16 ? 16 / static_cast<int>(sizeof(S)) : V;
+    THUNDER_UNROLL
+    for (int k = 0; k < V; k += part) {
+        const Vec<S, part> read = load<part>(source + (i * s.ld_source + j + k));
+        THUNDER_UNROLL
+        for (int l = 0; l < part; ++l) x[k + l] = read[l];
+    }
+    Vec<T, V> kept{}, add{}, before{};
     if (residual) add = load<V>(residual + (i * s.ld_residual + j));
     if (s.accumulate) before = load<V>(y + (i * s.ld_y + j));
     Vec<T, V> out{};
@@ -39,29 +47,33 @@ THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const T> so
     for (int k = 0; k < V; ++k) {
         float value = wide(x[k]);
         if (bias) value += wide(bias[j + k]);
-        x[k] = narrow<T>(value);
-        if (pre) value = wide(x[k]);  // what the way back will read
+        kept[k] = narrow<T>(value);
+        if (pre) value = wide(kept[k]);  // what the way back will read
         value = activate(value, s.activation);
         if (residual) value += wide(add[k]);
         if (s.accumulate) value += wide(before[k]);
         out[k] = narrow<T>(value);
     }
-    if (pre) store(pre + at, x);
+    if (pre) store(pre + at, kept);
     store(y + (i * s.ld_y + j), out);
 }
 
-#define BUNDLED_EPILOGUE(name, V, T, B)                                                                          \
+#define BUNDLED_EPILOGUE(name, V, T, S, B)                                                                       \
     THUNDER_KERNEL(256)                                                                                          \
-    name(Aliased<T> y, Aliased<T> pre, Aliased<const T> source, Global<const B> bias, Aliased<const T> residual, \
+    name(Aliased<T> y, Aliased<T> pre, Aliased<const S> source, Global<const B> bias, Aliased<const T> residual, \
          EpilogueSizes sizes) {                                                                                  \
         epilogue<V>(y, pre, source, bias, residual, sizes);                                                      \
     }
-BUNDLED_EPILOGUE(bundled_epilogue_f32, 1, float, float)
-BUNDLED_EPILOGUE(bundled_epilogue_f32_4, 4, float, float)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16, 1, bf16, bf16)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16_8, 8, bf16, bf16)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32, 1, bf16, float)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32_8, 8, bf16, float)
+BUNDLED_EPILOGUE(bundled_epilogue_f32, 1, float, float, float)
+BUNDLED_EPILOGUE(bundled_epilogue_f32_4, 4, float, float, float)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16, 1, bf16, bf16, bf16)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16_8, 8, bf16, bf16, bf16)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32, 1, bf16, bf16, float)
+BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32_8, 8, bf16, bf16, float)
+BUNDLED_EPILOGUE(bundled_epilogue_round, 1, bf16, float, bf16)
+BUNDLED_EPILOGUE(bundled_epilogue_round_8, 8, bf16, float, bf16)
+BUNDLED_EPILOGUE(bundled_epilogue_round_f32, 1, bf16, float, float)
+BUNDLED_EPILOGUE(bundled_epilogue_round_f32_8, 8, bf16, float, float)
 #undef BUNDLED_EPILOGUE
 
 // From one type to the other.

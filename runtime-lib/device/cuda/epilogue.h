@@ -9,7 +9,7 @@ namespace thunder {
 struct Epilogue {
     Output y{};               // (rows, columns)
     Output pre_activation{};  // dense
-    Input source{};           // may be y or pre_activation
+    Input source{};           // of y's type, then it may be y or pre_activation; or f32
     Input bias{};
     Input residual{};  // may be y
     bool accumulate = false;

@@ -50,7 +50,8 @@ void run(Product p, Input residual, std::int64_t ld_residual, bool accumulate, S
     plain.addend = plain.bias = {};
     plain.activation = Activation::none;
     plain.pre_activation = {};
-    if (types_fit && p.activation == Activation::none && !p.bias) {
+    const bool rounds = p.c.dtype == DType::bf16;  // once: the product stays f32 until all is added
+    if (!rounds && types_fit && p.activation == Activation::none && !p.bias) {
         // only one addend too many: the library adds one, a kernel the other
         plain.addend = p.addend;
         plain.ld_addend = p.ld_addend;
@@ -66,9 +67,9 @@ void run(Product p, Input residual, std::int64_t ld_residual, bool accumulate, S
                  stream);
         return;
     }
-    if (accumulate) {
-        // what c holds is still needed: the product goes elsewhere first
-        plain.c.data = stream.workspace(static_cast<std::size_t>(p.m * p.n) * size_of(p.c.dtype));
+    if (accumulate || rounds) {
+        // what c holds is still needed, or the sum would be rounded twice: the product goes elsewhere first
+        plain.c = reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(p.m * p.n) * sizeof(float)));
         plain.ld_c = p.n;
     } else if (p.pre_activation) {
         plain.c = p.pre_activation;
