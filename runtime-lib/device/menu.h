@@ -29,8 +29,8 @@ struct LinearForward {
     Input bias{};      // (out), added before the activation
     Input residual{};  // (rows, out), added after it; may be the same memory as y
     Activation activation = Activation::none;
-    Output pre_activation{};  // (rows, out): what the activation reads, as it is kept for the way back: rounded, where
-                              // it is bf16
+    Output pre_activation{};  // (rows, out): what the activation reads, kept for the way back. Of bf16 the activation
+                              // reads it before or after it is rounded, as the provider has it
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_y = 0, ld_x = 0, ld_residual = 0;
 };

@@ -24,50 +24,19 @@ void run(Product p, Input residual, std::int64_t ld_residual, bool accumulate, S
         residual = {};  // c += act(..) is the same sum
         accumulate = true;
     }
-    const Input before = as_input(p.c);
-    if (accumulate || residual) {
-        p.addend = accumulate ? before : residual;
+    if (accumulate || residual) {  // the library adds one of them
+        p.addend = accumulate ? as_input(p.c) : residual;
         p.ld_addend = accumulate ? p.ld_c : ld_residual;
     }
-    if (accumulate && residual && residual.data == p.c.data) {
-        // c + (product + c): the residual counts twice
-        epilogue({.y = p.c,
-                  .source = before,
-                  .residual = residual,
-                  .rows = p.m,
-                  .columns = p.n,
-                  .ld_y = p.ld_c,
-                  .ld_source = p.ld_c,
-                  .ld_residual = ld_residual},
-                 stream);
-        residual = {};
-    }
-    const bool both = accumulate && residual;
-    const bool types_fit = !p.addend || p.addend.dtype == p.c.dtype;
-    if (types_fit && !both && product(p, stream)) return;
+    const bool one_addend = !(accumulate && residual), types_fit = !p.addend || p.addend.dtype == p.c.dtype;
+    if (one_addend && types_fit && product(p, stream)) return;
 
     Product plain = p;
     plain.addend = plain.bias = {};
     plain.activation = Activation::none;
     plain.pre_activation = {};
-    const bool rounds = p.c.dtype == DType::bf16;  // once: the product stays f32 until all is added
-    if (!rounds && types_fit && p.activation == Activation::none && !p.bias) {
-        // only one addend too many: the library adds one, a kernel the other
-        plain.addend = p.addend;
-        plain.ld_addend = p.ld_addend;
-        product(plain, stream);
-        epilogue({.y = p.c,
-                  .source = before,
-                  .residual = residual,
-                  .rows = p.m,
-                  .columns = p.n,
-                  .ld_y = p.ld_c,
-                  .ld_source = p.ld_c,
-                  .ld_residual = ld_residual},
-                 stream);
-        return;
-    }
-    if (accumulate || rounds) {
+    const bool over_residual = residual && residual.data == p.c.data;
+    if (accumulate || over_residual || p.c.dtype == DType::bf16) {
         // what c holds is still needed, or the sum would be rounded twice: the product goes elsewhere first
         plain.c = reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(p.m * p.n) * sizeof(float)));
         plain.ld_c = p.n;
