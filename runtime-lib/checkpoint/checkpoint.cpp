@@ -20,13 +20,18 @@ namespace {
 constexpr std::string_view format = "thunder-checkpoint";
 constexpr std::int64_t checkpoint_version = 1;
 
-// What goes into the identity, as text: also what a person sees of it.
+// What goes into the identity, as text: also what a person sees of it. In the order of names: programs of other worlds
+// list their parameters unit by unit.
 std::string identity_text(const ProgramSpec& program) {
     std::string text = cat(program.optimizer, " ", optimizer_states(program).size(), "\n");
     if (program.optimizer_dtype != DType::f32) text += cat("states ", stored_name(program.optimizer_dtype), "\n");
-    for (const ParameterSpec& parameter : program.parameters) {
-        text += cat(parameter.name, " ", stored_name(parameter.dtype), " ", shape_text(parameter.shape), " ",
-                    parameter.trainable ? "trained" : "frozen", "\n");
+    std::vector<const ParameterSpec*> parameters;
+    for (const ParameterSpec& parameter : program.parameters) parameters.push_back(&parameter);
+    std::sort(parameters.begin(), parameters.end(),
+              [](const ParameterSpec* a, const ParameterSpec* b) { return a->name < b->name; });
+    for (const ParameterSpec* parameter : parameters) {
+        text += cat(parameter->name, " ", stored_name(parameter->dtype), " ", shape_text(parameter->shape), " ",
+                    parameter->trainable ? "trained" : "frozen", "\n");
     }
     return text;
 }

@@ -29,8 +29,8 @@ struct Progress {
 };
 
 // A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,
-// and the optimizer. Where in memory they lie, the batch, the number of ranks and the type of products are no part of
-// it.
+// and the optimizer. In which order they are listed and where in memory they lie, the batch, the number of ranks and
+// the type of products are no part of it.
 std::uint64_t program_identity(const ProgramSpec& program);
 
 // What products are of: "f32" or "bf16".

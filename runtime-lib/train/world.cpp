@@ -78,8 +78,10 @@ void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<st
                 part.size(), stream);
 }
 
-void World::save(const std::string& path, std::span<const HeldTensor> tensors,
+void World::save(const std::string& path, std::vector<HeldTensor> tensors,
                  std::span<const std::pair<std::string, std::string>> metadata, Stream& stream) const {
+    std::sort(tensors.begin(), tensors.end(),
+              [](const HeldTensor& a, const HeldTensor& b) { return a.as.name < b.as.name; });
     constexpr std::int64_t at_once = 1 << 20;  // elements
     std::optional<SafetensorsWriter> writer;
     if (is_first()) {

@@ -63,9 +63,9 @@ class World {
         end_together(failure);
     }
 
-    // Writes a file of all tensors, with what each rank holds of them; some megabytes at a time pass through rank 0,
-    // which writes. On all ranks.
-    void save(const std::string& path, std::span<const HeldTensor> tensors,
+    // Writes a file of all tensors, in the order of their names, with what each rank holds of them; some megabytes at a
+    // time pass through rank 0, which writes. On all ranks.
+    void save(const std::string& path, std::vector<HeldTensor> tensors,
               std::span<const std::pair<std::string, std::string>> metadata, Stream& stream) const;
     // Reads what this rank holds of a tensor.
     void load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
