@@ -54,8 +54,9 @@ class Communicator {
     virtual std::vector<std::unique_ptr<Stream>> make_streams(Device& device, const Mesh& mesh,
                                                               std::span<const std::string_view> names) = 0;
 
-    // Fails where ranks run different programs, or with different options or data.
-    virtual void check_agreement(const ProgramSpec& program, const Options& options) = 0;
+    // Fails where ranks run different programs, or with different options or data, or go on from different checkpoints:
+    // `checkpoint` is the one that this rank sees, or "".
+    virtual void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) = 0;
     // From here on it is seen to that no rank waits for ever for one that does not come. Behind make_streams.
     virtual void watch(const WatchOptions& options) = 0;
     // This rank is in that step, and has got on.

@@ -28,11 +28,15 @@ std::string drawn_text(std::size_t count, const Options& options) {
 
 }  // namespace
 
+std::string initial_weights(const Options& options) {
+    if (options.init == "random") return "";
+    return options.init.empty() ? exported_weights(options.program_folder) : options.init;
+}
+
 std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, int rank,
                                                std::byte* arena, Stream& stream) {
     const auto piece = [&](const ParameterSpec& parameter) { return piece_of(program, parameter, rank); };
-    std::string path = options.init == "random" ? "" : options.init;
-    if (options.init.empty()) path = exported_weights(options.program_folder);
+    const std::string path = initial_weights(options);
     if (path.empty()) {
         for (const ParameterSpec& parameter : program.parameters)
             draw(parameter, piece(parameter), options, arena, stream);

@@ -22,6 +22,9 @@ void random_normal(float* out, std::uint64_t first, std::size_t count, std::uint
 void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t first, std::size_t count,
                    const Options& options);
 
+// The file or folder that the parameters start from; "" where all are drawn.
+std::string initial_weights(const Options& options);
+
 // Fills the parameter arena as --init and --init-missing say, with what this rank holds. Returns lines for the log:
 // where the values come from, what was drawn, what a file held beside.
 std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, int rank,

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -119,6 +120,12 @@ struct Trainer::State {
         double began = 0;  // in milliseconds
     };
 
+    // What ranks tell one another of a step.
+    struct StepOfRank {
+        float loss_sum;
+        std::int32_t signal;  // that the rank got; 0: none
+    };
+
     State(const ProgramSpec& p, const Options& o)
         : program(p),
           options(o),
@@ -130,6 +137,7 @@ struct Trainer::State {
           segments(segments_of(program, options.decay, communicator->rank())) {
         streams = communicator->make_streams(device, program.mesh, program.streams);
         for (const auto& made : streams) communication.push_back(made.get());
+        steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
     }
 
@@ -186,12 +194,15 @@ struct Trainer::State {
         const double now = steady_ms(), since = std::max(step.began, last_report);
         last_report = now;
         check_weight(read);
-        // Ranks learn in the same step of a signal that one of them got.
-        const int signal = interrupted_by;
-        float numbers[] = {read.loss_sum, static_cast<float>(signal), signal != 0 ? 1.0F : 0.0F};
-        communicator->all_reduce_sum(numbers, "the step's loss");
-        read.loss_sum = numbers[0];
-        if (numbers[2] > 0) stopped_by = static_cast<int>(numbers[1] / numbers[2]);
+        // Ranks learn in the same step of a signal that one of them got; of several, the one of the largest number.
+        const StepOfRank mine{read.loss_sum, interrupted_by};
+        communicator->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(steps_of_ranks)),
+                                 "the step's loss");
+        read.loss_sum = 0;
+        for (const StepOfRank& rank : steps_of_ranks) {
+            read.loss_sum += rank.loss_sum;
+            stopped_by = std::max(stopped_by, rank.signal);
+        }
         StepReport report;
         report.step = read.step;
         report.loss = static_cast<double>(read.loss_sum) * static_cast<double>(read.dloss);
@@ -234,8 +245,6 @@ struct Trainer::State {
     // Parameters and optimizer state: from a checkpoint, or from where --init says.
     void start() {
         read_constants(program.constants, options.program_folder, arenas.constants, stream);
-        const std::vector<std::string> checkpoints =
-            options.checkpoint.empty() ? std::vector<std::string>{} : checkpoints_in(options.checkpoint);
         if (options.resume) {
             if (checkpoints.empty())
                 fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
@@ -313,7 +322,7 @@ struct Trainer::State {
         }
         const std::pair<std::string, std::string> metadata[] = {
             {"format", "pt"}};  // what loaders of Hugging Face look for
-        world.save(path, tensors, metadata, stream);
+        world.save(path, std::move(tensors), metadata, stream);
     }
 
     // A signal that all ranks know of.
@@ -337,7 +346,9 @@ struct Trainer::State {
     std::array<Staged, 2> batches;
     std::size_t next_batch = 0;  // of them
     std::array<StepInFlight, 2> in_flights;
+    std::vector<StepOfRank> steps_of_ranks;
     std::optional<JsonLog> log;
+    std::vector<std::string> checkpoints;  // that were there at the start, the oldest first
     Progress progress;
 
     int stopped_by = 0;                   // a signal that a rank got; 0: none did
@@ -353,7 +364,8 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.world.check_mesh();
-    s.communicator->check_agreement(program, s.options);
+    if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
+    s.communicator->check_agreement(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
@@ -368,7 +380,11 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     catch_signals();
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+    // A step that failed leaves collectives behind, which threads go on with: what they add to stays where it is until
+    // the process ends (report_error).
+    if (std::uncaught_exceptions() > 0 && !state_->streams.empty()) static_cast<void>(state_.release());
+}
 
 const TrainingArenas& Trainer::arenas() const {
     return state_->arenas;

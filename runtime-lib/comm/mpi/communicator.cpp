@@ -12,8 +12,8 @@
 
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
-#include "comm/ranks/agreement.h"
 #include "comm/mpi/stream_thread.h"
+#include "comm/ranks/agreement.h"
 #include "comm/ranks/watch.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -182,8 +182,8 @@ class Mpi : public Communicator {
         return streams;
     }
 
-    void check_agreement(const ProgramSpec& program, const Options& options) override {
-        if (world_ > 1) thunder::check_agreement(*this, program, options);
+    void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) override {
+        if (world_ > 1) thunder::check_agreement(*this, program, options, checkpoint);
     }
 
     void watch(const WatchOptions& options) override {

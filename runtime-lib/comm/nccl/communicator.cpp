@@ -210,8 +210,8 @@ class NcclRanks : public Communicator {
         return streams;
     }
 
-    void check_agreement(const ProgramSpec& program, const Options& options) override {
-        if (world() > 1) thunder::check_agreement(*this, program, options);
+    void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) override {
+        if (world() > 1) thunder::check_agreement(*this, program, options, checkpoint);
     }
 
     void watch(const WatchOptions& options) override {

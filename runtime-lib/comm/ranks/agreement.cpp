@@ -1,14 +1,17 @@
 #include "comm/ranks/agreement.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "program/weights.h"
 #include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
+#include "train/init.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -53,19 +56,22 @@ std::string hex(std::uint64_t number) {
     return text;
 }
 
-// The file's length, and a hash of it as far as 64 pages tell.
-std::string sample_of(const std::string& path) {
-    const MappedFile file(path);
-    const std::span<const std::byte> bytes = file.bytes();
-    constexpr std::size_t page = 4096, pages = 64;
-    std::uint64_t hash = 0;
+// A hash of bytes as far as some pages of them tell, the first and the last among them.
+std::uint64_t sampled_hash(std::span<const std::byte> bytes, std::size_t pages, std::uint64_t hash = 0) {
+    constexpr std::size_t page = 4096;
     for (std::size_t i = 0; i < pages; ++i) {
         const std::size_t begin = bytes.size() <= page ? 0 : (bytes.size() - page) / (pages - 1) * i;
         const auto part = bytes.subspan(begin, std::min(page, bytes.size() - begin));
         hash = 31 * hash + hash_text({reinterpret_cast<const char*>(part.data()), part.size()});
         if (bytes.size() <= page) break;
     }
-    return cat(bytes.size(), " bytes, ", hex(hash));
+    return hash;
+}
+
+// The file's length, and a hash of it as far as 64 pages tell.
+std::string sample_of(const std::string& path) {
+    const MappedFile file(path);
+    return cat(file.bytes().size(), " bytes, ", hex(sampled_hash(file.bytes(), 64)));
 }
 
 std::string sample_of_all(const std::string& path) {
@@ -78,7 +84,36 @@ std::string sample_of_all(const std::string& path) {
     return cat(names.size(), " files, ", hex(hash_text(all)));
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& program, const Options& o) {
+// Of each tensor three pages: whoever trained one of them, or another number of steps, has moved all of it.
+std::string sample_of_tensors(const std::string& path) {
+    if (path.empty()) return "";
+    const Weights weights(path);
+    std::uint64_t hash = 0;
+    for (const auto& [name, found] : weights.all())
+        hash = sampled_hash(found.tensor->bytes, 3, hash_text(cat(name, found.tensor->describe()), hash));
+    return cat(count_text(weights.all().size(), "tensor"), ", ", hex(hash));
+}
+
+std::string sample_of_checkpoint(const std::string& path) {
+    if (path.empty()) return "";
+    return cat(path.substr(path.rfind('/') + 1), ", ", sample_of(path), ", ", sample_of_tensors(path));
+}
+
+// All of a file, eight bytes at a time: some gigabytes a second.
+std::string hash_of(const std::string& path) {
+    const MappedFile file(path);
+    std::span<const std::byte> rest = file.bytes();
+    std::uint64_t hash = 0;
+    for (std::uint64_t word = 0; rest.size() >= sizeof word; rest = rest.subspan(sizeof word)) {
+        std::memcpy(&word, rest.data(), sizeof word);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15U;
+        hash ^= hash >> 32U;
+    }
+    return hex(hash_text({reinterpret_cast<const char*>(rest.data()), rest.size()}, hash));
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& program, const Options& o,
+                                                          const std::string& checkpoint) {
     std::string layout = cat(program.name, " ", hex(program_identity(program)), " ", program.schedule, " ",
                              program.mesh.replicas, "x", program.mesh.shards, " ", program.batch);
     for (const std::size_t bytes : program.arena_bytes) layout += cat(" ", bytes);
@@ -87,10 +122,16 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
     for (const auto& [input, role] : o.map) map += cat(input, "=", role, " ");
     const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
     const auto yes = [](bool given) { return std::string(given ? "given" : ""); };
+    const std::string constants = program.constants.empty() ? "" : join_path(o.program_folder, "constants.safetensors");
+    // The layout tells programs apart by what they hold and communicate, the executable by what they compute.
     return {{"its program", hex(hash_text(layout))},
+            {"the bytes of its executable", hash_of("/proc/self/exe")},
+            {"its constants.safetensors", sample_of_tensors(constants)},
             {"the data that it sees", cat(sample_of_all(o.data), sample_of_all(o.feed))},
+            {"the checkpoint that it goes on from", o.resume ? sample_of_checkpoint(checkpoint) : ""},
+            {"the parameters that it starts from", o.resume ? "" : sample_of_tensors(initial_weights(o))},
             {"--map", map},
-            {"--init", o.init},
+            {"--init", o.init == "random" ? o.init : ""},
             {"--init-missing", yes(o.init_missing_random)},
             {"--init-std", cat(o.init_std)},
             {"--seed", cat(o.seed)},
@@ -117,10 +158,11 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
 
 }  // namespace
 
-void check_agreement(Communicator& communicator, const ProgramSpec& program, const Options& options) {
+void check_agreement(Communicator& communicator, const ProgramSpec& program, const Options& options,
+                     const std::string& checkpoint) {
     const World world(program, communicator);
     std::vector<std::pair<std::string, std::string>> facts;
-    world.together([&] { facts = facts_of(program, options); });
+    world.together([&] { facts = facts_of(program, options, checkpoint); });
     compare(communicator, facts);
 }
 

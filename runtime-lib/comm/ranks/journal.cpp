@@ -41,10 +41,11 @@ Lane::Position Lane::position() const {
 }
 
 void Lane::enter(const Activity& activity) {
+    std::string text = activity.text();
     const std::lock_guard lock(mutex_);
     ++position_.number;
     position_.inside = true;
-    position_.activity = activity;
+    position_.activity.swap(text);
     position_.since = Journal::now();
 }
 

@@ -32,7 +32,7 @@ class Lane {
     struct Position {
         std::uint64_t number = 0;  // of collectives begun
         bool inside = false;       // the last one is not done
-        Activity activity;         // that one
+        std::string activity;      // that one: who named it may be gone
         double since = 0;          // when it began or ended, in seconds
     };
     struct Span {

@@ -17,9 +17,12 @@ constexpr double pause = 0.05;   // seconds between looks
 constexpr double between = 0.5;  // seconds between beats
 // A rank that lives beats, whatever it does. One that has not for so long is gone or stands still.
 constexpr double silence = 20;
+// Of the time between two looks no more counts as waiting: this process was suspended, and so were others, or its beats
+// have not been read.
+constexpr double longest_pause = 1;
 
 std::string position_text(const Lane& lane, const Lane::Position& position) {
-    return cat(position.activity.text(), ", number ", position.number, " of stream ", lane.name());
+    return cat(position.activity, ", number ", position.number, " of stream ", lane.name());
 }
 
 std::string seconds_text(double seconds) {
@@ -51,8 +54,7 @@ std::string where_it_stands(const Journal& journal) {
 Watch::Watch(Journal& journal, int rank, int world, Post& post, const WatchOptions& options)
     : journal_(journal), rank_(rank), world_(world), post_(post), options_(options) {
     peers_.resize(static_cast<std::size_t>(world));
-    moved_ = Journal::now();
-    for (Peer& peer : peers_) peer.heard = moved_;
+    looked_ = Journal::now();
     // Signals are the main thread's.
     sigset_t all, before;
     sigfillset(&all);
@@ -68,6 +70,9 @@ Watch::~Watch() {
 
 void Watch::watch() {
     while (!stops_) {
+        const double now = Journal::now();
+        awake_ += std::min(now - looked_, longest_pause);
+        looked_ = now;
         listen();
         tell();
         judge();
@@ -91,7 +96,7 @@ void Watch::tell() {
         if (position.inside) beat.inside |= 1U << i;
     }
     std::snprintf(beat.where, sizeof beat.where, "%s", where_it_stands(journal_).c_str());
-    peers_[static_cast<std::size_t>(rank_)] = {beat, now};
+    peers_[static_cast<std::size_t>(rank_)] = {beat, awake_};
     if (rank_ != 0) return post_.send(0, beat);
     for (int r = 1; r < world_; ++r) post_.send(r, beat);
 }
@@ -106,20 +111,20 @@ void Watch::listen() {
                 print_where();
                 end("");
             }
-            peers_[static_cast<std::size_t>(r)] = {beat, Journal::now()};
+            peers_[static_cast<std::size_t>(r)] = {beat, awake_};
         }
     }
 }
 
 void Watch::judge() {
-    const double now = Journal::now(), quiet = std::min(silence, options_.hang_timeout);
+    const double quiet = std::min(silence, options_.hang_timeout);
     const int first = rank_ == 0 ? 1 : 0, last = rank_ == 0 ? world_ : 1;
     std::string silent;
     for (int r = first; r < last; ++r) {
         const Peer& peer = peers_[static_cast<std::size_t>(r)];
-        if (now - peer.heard < quiet) continue;
+        if (awake_ - peer.heard < quiet) continue;
         silent += cat(silent.empty() ? "" : "; ", "rank ", r, " has given no sign of life for ",
-                      seconds_text(now - peer.heard));
+                      seconds_text(awake_ - peer.heard));
         if (peer.beat.where[0] != '\0') silent += cat("; in its last it stood ", peer.beat.where);
     }
     if (!silent.empty()) end(silent);
@@ -132,9 +137,10 @@ void Watch::judge() {
     }
     if (progress != progress_ || !waits) {
         progress_ = progress;
-        moved_ = now;
+        moved_ = awake_;
     }
-    if (now - moved_ >= options_.hang_timeout) end(cat("no rank got on for ", seconds_text(now - moved_), lagging()));
+    if (awake_ - moved_ >= options_.hang_timeout)
+        end(cat("no rank got on for ", seconds_text(awake_ - moved_), lagging()));
 }
 
 // Ranks that have not begun what others wait in.

@@ -48,7 +48,7 @@ class Watch {
   private:
     struct Peer {
         Beat beat;
-        double heard = 0;  // when, in seconds
+        double heard = 0;  // when, by awake_
     };
 
     void watch();
@@ -64,8 +64,12 @@ class Watch {
     int rank_, world_;
     Post& post_;
     WatchOptions options_;
-    std::vector<Peer> peers_;  // by rank; of others than rank 0 only rank 0's
-    double told_ = 0, moved_ = 0, signalled_ = 0;
+    std::vector<Peer> peers_;                       // by rank; of others than rank 0 only rank 0's
+    double looked_ = 0, told_ = 0, signalled_ = 0;  // when, in seconds
+    // Seconds that this thread has watched, by which others' silence is measured: while a run is suspended, nobody
+    // beats.
+    double awake_ = 0;
+    double moved_ = 0;            // when a rank got on, by awake_
     std::uint64_t progress_ = 0;  // of all ranks
     std::uint64_t own_progress_ = 0;
     bool printed_ = false;

@@ -33,7 +33,8 @@ class Self : public Communicator {
         return streams;
     }
 
-    void check_agreement(const ProgramSpec& /*program*/, const Options& /*options*/) override {}
+    void check_agreement(const ProgramSpec& /*program*/, const Options& /*options*/,
+                         const std::string& /*checkpoint*/) override {}
     void watch(const WatchOptions& /*options*/) override {}
     void note_progress(std::int64_t /*step*/) override {}
     void finish() override {}

@@ -129,6 +129,69 @@ TEST_F(FailuresTest, RanksThatDifferAreRefused) {
         << outcome.err;
 }
 
+// The same layout, compiled from something else.
+TEST_F(FailuresTest, AnotherExecutableIsRefused) {
+    std::filesystem::copy_file(PROGRAMS "/words_dp2", path("other"));
+    std::ofstream(path("other"), std::ios::app) << "one byte more";
+    const std::string flags = " --feed feed.safetensors --quiet";
+    const Outcome outcome =
+        shell(cat(mpirun, " -np 1 ", PROGRAMS, "/words_dp2", flags, " : -np 1 ", path("other"), flags));
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 differs from rank 0 in the bytes of its executable: "))
+        << outcome.err;
+}
+
+// Each rank in a folder of its own, as on hosts of their own.
+TEST_F(FailuresTest, RanksThatSeeOtherFilesAreRefused) {
+    const std::string flags = "--feed ../feed.safetensors --quiet ";
+    for (const char* name : {"first", "second"}) {
+        std::filesystem::create_directory(path(name));
+        std::filesystem::copy_file(path("constants.safetensors"), path(cat(name, "/constants.safetensors")));
+    }
+    const auto apart = [&](const std::string& arguments) {
+        const std::string each = cat(" ", PROGRAMS, "/words_fsdp2 ", flags, arguments);
+        return shell(cat(mpirun, " -np 1 --wdir ", path("first"), each, " : -np 1 --wdir ", path("second"), each));
+    };
+    expect_success(shell(cat("cd first && ", PROGRAMS, "/words_train ", flags,
+                             "--steps 2 --checkpoint kept --checkpoint-every 1 --save after.safetensors")));
+    std::filesystem::create_directory(path("second/kept"));
+    const std::string before = "kept/step-00000001.safetensors", last = "kept/step-00000002.safetensors";
+    const auto give = [&](const std::string& name) {
+        std::filesystem::copy_file(path("first/" + name), path("second/" + name),
+                                   std::filesystem::copy_options::overwrite_existing);
+    };
+    give(before);
+    const std::string resume = "--steps 4 --checkpoint kept --resume";
+    Outcome outcome = apart(resume);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(said(outcome.err)
+                    .starts_with("error: rank 1 differs from rank 0 in the checkpoint that it goes on from: "
+                                 "step-00000001.safetensors, "))
+        << outcome.err;
+    // One of the same name, from another run.
+    std::filesystem::copy_file(path("second/" + before), path("second/" + last));
+    outcome = apart(resume);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(said(outcome.err)
+                    .starts_with("error: rank 1 differs from rank 0 in the checkpoint that it goes on from: "
+                                 "step-00000002.safetensors, "))
+        << outcome.err;
+    give(last);
+    expect_success(apart(resume));
+
+    give("after.safetensors");
+    std::string bytes = read_file(path("second/after.safetensors"));
+    bytes.back() ^= 1;
+    write_file(path("second/after.safetensors"), bytes);
+    outcome = apart("--init after.safetensors --steps 1");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(
+        said(outcome.err).starts_with("error: rank 1 differs from rank 0 in the parameters that it starts from: "))
+        << outcome.err;
+    give("after.safetensors");
+    expect_success(apart("--init after.safetensors --steps 1"));
+}
+
 TEST_F(FailuresTest, OneOfAllRanksTellsWhatIsWrong) {
     Outcome outcome = run_ranks(2, "words_fsdp2", "--feed absent.safetensors --quiet");
     EXPECT_EQ(outcome.status, 1);
@@ -186,6 +249,44 @@ TEST_F(FailuresTest, ARankThatLivesAndDoesNotGetOnIsNamed) {
     EXPECT_NE(text.find("rank 0: stands in all-reduce of gradients, number 4 of stream reduce, for "),
               std::string::npos)
         << outcome.err;
+}
+
+TEST_F(FailuresTest, ARunThatWasSuspendedGoesOn) {
+    const auto steps = [&] { return read_log("run.jsonl").size(); };
+    std::size_t before = 0;
+    const Outcome outcome =
+        disturbed(2, "words_fsdp2", "--feed feed.safetensors --steps 1000000 --log run.jsonl --quiet --hang-timeout 3",
+                  [&](const std::vector<pid_t>& pids) {
+                      for (int looks = 0; looks < 2000 && read_file(path("run.jsonl")).empty(); ++looks)
+                          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                      for (const pid_t pid : pids) kill(pid, SIGSTOP);
+                      std::this_thread::sleep_for(std::chrono::seconds(5));
+                      before = steps();
+                      for (const pid_t pid : pids) kill(pid, SIGCONT);
+                      for (int looks = 0; looks < 2000 && steps() < before + 10; ++looks)
+                          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                      std::this_thread::sleep_for(std::chrono::seconds(1));
+                      kill(pids[0], SIGTERM);
+                  });
+    EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
+    EXPECT_EQ(said(outcome.err), "");
+    EXPECT_GE(steps(), before + 10);
+}
+
+// Its other streams are still at work then.
+TEST_F(FailuresTest, AnErrorInAStepIsTold) {
+    for (const auto& [program, ranks] : {std::pair{"words_fsdp2", 2}, std::pair{"words_dp2", 2}}) {
+        const Outcome outcome =
+            with("WORDS_FAILS='1 in step 3' WORDS_LAGS='0 in step 3'", ranks, program, "--steps 50");
+        EXPECT_NE(outcome.status, 0);
+        EXPECT_NE(said(outcome.err).find("rank 1: error: this step has failed\n"), std::string::npos) << outcome.err;
+        EXPECT_EQ(outcome.err.find("egmentation fault"), std::string::npos) << outcome.err;
+    }
+}
+
+TEST_F(FailuresTest, OfSeveralSignalsTheLargestEndsARun) {
+    const Outcome outcome = with("WORDS_INT='0 in step 3' WORDS_TERM='1 in step 3'", 2, "words_dp2", "--steps 50");
+    EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
 }
 
 TEST_F(FailuresTest, ASignalToOneRankEndsAllAfterTheSameStep) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "optim/adamw.h"
 #include "optim/global_norm.h"
@@ -42,19 +43,8 @@ constexpr std::size_t IDS = 0, LABELS = B * T * 8, BATCH = 2 * B * T * 8;
 constexpr std::int64_t matrix[] = {V, D}, vocabulary[] = {V}, width[] = {D}, tokens[] = {B, T};
 constexpr std::string_view embed_aliases[] = {"model.tied.weight"};
 
+// Unit by unit, the vectors first: another order than the same model's on one rank.
 constexpr ParameterSpec parameters[] = {
-    {"model.embed.weight", DType::f32, matrix, at_matrices + EMBED * 4, V* D * 4, true, ParameterSpec::Init::normal,
-     embed_aliases, "", of_matrices},
-    {"model.head.weight",
-     DType::f32,
-     matrix,
-     at_matrices + HEAD * 4,
-     V* D * 4,
-     true,
-     ParameterSpec::Init::normal,
-     {},
-     "",
-     of_matrices},
     {"model.head.bias",
      DType::f32,
      vocabulary,
@@ -85,6 +75,18 @@ constexpr ParameterSpec parameters[] = {
      {},
      "",
      of_vectors},
+    {"model.embed.weight", DType::f32, matrix, at_matrices + EMBED * 4, V* D * 4, true, ParameterSpec::Init::normal,
+     embed_aliases, "", of_matrices},
+    {"model.head.weight",
+     DType::f32,
+     matrix,
+     at_matrices + HEAD * 4,
+     V* D * 4,
+     true,
+     ParameterSpec::Init::normal,
+     {},
+     "",
+     of_matrices},
 };
 constexpr thunder::ConstantSpec constants[] = {{"table", DType::f32, width, 0, D * 4}};
 constexpr thunder::InputSpec inputs[] = {
@@ -97,7 +99,7 @@ constexpr std::string_view streams[] = {"gather", "reduce"};
 // What is gathered of the parameters, and what is to be reduced of the gradients: scratch memory.
 constexpr std::int64_t GATHERED = (M + N) * mesh.shards;
 
-// A rank that tests make end, or stand still, in a step of their choice: WORDS_DIES="1 in step 3", WORDS_HANGS.
+// What tests make a rank do in a step of their choice: WORDS_DIES="1 in step 3", WORDS_HANGS.
 void misbehave(const char* variable, std::int64_t step, void (*how)()) {
     const char* told = std::getenv(variable);
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -105,6 +107,14 @@ void misbehave(const char* variable, std::int64_t step, void (*how)()) {
     int which = 0, when = 0;
     if (std::sscanf(told, "%d in step %d", &which, &when) == 2 && which == std::atoi(rank) && when == step) how();
 }
+
+// An error that takes its time to be told, and all that was built for the step is gone by then.
+struct SlowlyTold : std::exception {
+    const char* what() const noexcept override {
+        sleep(1);
+        return "this step has failed";
+    }
+};
 
 }  // namespace
 
@@ -135,6 +145,9 @@ void Model::forward_backward(const thunder::MicroStep& step) {
     misbehave("WORDS_HANGS", arenas_.scalars->step, [] {
         for (;;) sleep(1);
     });
+    misbehave("WORDS_INT", arenas_.scalars->step, [] { raise(SIGINT); });
+    misbehave("WORDS_TERM", arenas_.scalars->step, [] { raise(SIGTERM); });
+    misbehave("WORDS_LAGS", arenas_.scalars->step, [] { usleep(500000); });
     const auto floats = [](std::byte* arena) { return reinterpret_cast<float*>(arena); };
     float *held = floats(arenas_.parameters), *gradients = floats(arenas_.gradients);
     float *weights = held, *dweights = gradients;
@@ -180,6 +193,7 @@ void Model::forward_backward(const thunder::MicroStep& step) {
                     .group = sharded ? thunder::Group::replica : thunder::Group::world,
                     .what = "gradients"},
                    reduce_);
+    misbehave("WORDS_FAILS", arenas_.scalars->step, [] { throw SlowlyTold(); });
     reduce_.record(reduced_);
     stream_.wait(reduced_);
 }
