@@ -40,25 +40,23 @@ void add(float* y, const float* x, std::int64_t elements, Stream& stream) {
              stream);
 }
 
-Channel& issued(Stream& stream, const Activity& activity) {
-    Channel& channel = channel_of(stream);
-    journal().note_issued(*channel.lane, activity);
-    return channel;
+void issued(Stream& stream, const Activity& activity) {
+    journal().note_issued(*channel_of(stream).lane, activity);
 }
 
 void add_ranks(float* to, const float* from, std::int64_t elements, const NcclGroup& group, Stream& stream) {
-    check_nccl(nccl().all_reduce(from, to, static_cast<std::size_t>(elements), ncclFloat, ncclSum, group.comm,
-                                 stream_of(stream)),
-               "ncclAllReduce");
+    call_nccl("ncclAllReduce", [&] {
+        return nccl().all_reduce(from, to, static_cast<std::size_t>(elements), ncclFloat, ncclSum, group.comm,
+                                 stream_of(stream));
+    });
 }
 
 }  // namespace
 
 void all_reduce(const AllReduce& call, Stream& stream) {
     require_numbers("all_reduce", call.buffer.dtype);
-    const Channel& channel =
-        issued(stream, {"all-reduce", call.what, call.layer, 2 * bytes_of(call.elements, call.buffer.dtype)});
-    const NcclGroup& group = channel.group(call.group);
+    const NcclGroup& group = group_of(channel_of(stream), call.group, stream);
+    issued(stream, {"all-reduce", call.what, call.layer, 2 * bytes_of(call.elements, call.buffer.dtype)});
     if (call.buffer.dtype == DType::f32) {
         auto* buffer = static_cast<float*>(call.buffer.data);
         return add_ranks(buffer, buffer, call.elements, group, stream);
@@ -78,17 +76,17 @@ void all_reduce(const AllReduce& call, Stream& stream) {
 void all_gather(const AllGather& call, Stream& stream) {
     if (call.unit.dtype != call.shard.dtype) fail("all_gather: the unit is of another type than its shards");
     const std::uint64_t bytes = bytes_of(call.elements, call.unit.dtype);
-    Channel& found = channel_of(stream);
-    const NcclGroup& group = found.group(call.group);
+    const NcclGroup& group = group_of(channel_of(stream), call.group, stream);
     issued(stream, {"all-gather", call.what, call.layer, bytes * static_cast<std::uint64_t>(group.size - 1)});
-    check_nccl(nccl().all_gather(call.shard.data, call.unit.data, bytes, ncclUint8, group.comm, stream_of(stream)),
-               "ncclAllGather");
+    call_nccl("ncclAllGather", [&] {
+        return nccl().all_gather(call.shard.data, call.unit.data, bytes, ncclUint8, group.comm, stream_of(stream));
+    });
 }
 
 void reduce_scatter(const ReduceScatter& call, Stream& stream) {
     require_numbers("reduce_scatter", call.unit.dtype);
     require_numbers("reduce_scatter", call.shard.dtype);
-    const NcclGroup& group = channel_of(stream).group(call.group);
+    const NcclGroup& group = group_of(channel_of(stream), call.group, stream);
     const std::int64_t n = call.elements, all = n * group.size;
     issued(stream, {"reduce-scatter", call.what, call.layer,
                     bytes_of(n, call.unit.dtype) * static_cast<std::uint64_t>(group.size - 1)});
@@ -106,9 +104,10 @@ void reduce_scatter(const ReduceScatter& call, Stream& stream) {
         scratch += all;
     }
     float* sum = apart ? scratch : static_cast<float*>(call.shard.data);
-    check_nccl(nccl().reduce_scatter(unit, sum, static_cast<std::size_t>(n), ncclFloat, ncclSum, group.comm,
-                                     stream_of(stream)),
-               "ncclReduceScatter");
+    call_nccl("ncclReduceScatter", [&] {
+        return nccl().reduce_scatter(unit, sum, static_cast<std::size_t>(n), ncclFloat, ncclSum, group.comm,
+                                     stream_of(stream));
+    });
     if (!apart) return;
     if (!narrow_shard) return add(static_cast<float*>(call.shard.data), sum, n, stream);
     if (adds) {
@@ -125,18 +124,28 @@ void reduce_scatter(const ReduceScatter& call, Stream& stream) {
 void sharded_norm(const ShardedNorm& call, Stream& stream) {
     class OfGroup : public RankSums {
       public:
-        explicit OfGroup(const NcclGroup& group) : group_(group) {}
+        OfGroup(const NcclGroup& group, const NcclGroup* copies) : group_(group), copies_(copies) {}
         void add(double* sums, std::int64_t count, Stream& on) override {
-            check_nccl(nccl().all_reduce(sums, sums, static_cast<std::size_t>(count), ncclDouble, ncclSum, group_.comm,
-                                         stream_of(on)),
-                       "ncclAllReduce");
+            const auto n = static_cast<std::size_t>(count);
+            call_nccl("ncclAllReduce", [&] {
+                return nccl().all_reduce(sums, sums, n, ncclDouble, ncclSum, group_.comm, stream_of(on));
+            });
+            if (copies_ == nullptr) return;
+            call_nccl("ncclBroadcast",
+                      [&] { return nccl().broadcast(sums, sums, n, ncclDouble, 0, copies_->comm, stream_of(on)); });
         }
 
       private:
         const NcclGroup& group_;
+        const NcclGroup* copies_;
     };
-    Channel& channel = issued(stream, {"sum", call.what, -1, 8});
-    OfGroup ranks(channel.group(call.group));
+    Channel& channel = channel_of(stream);
+    const NcclGroup& group = group_of(channel, call.group, stream);
+    // Each copy adds the same numbers in an order of its own, in which the last bit may differ. All take the first
+    // one's, so that all clip by the same factor and stay copies.
+    const bool copies = call.group == Group::shard && mesh_of_ranks().replicas > 1;
+    OfGroup ranks(group, copies ? &group_of(channel, Group::replica, stream) : nullptr);
+    issued(stream, {"sum", call.what, -1, 8});
     global_norm(call.scalars, call.gradients, call.elements, &ranks, stream);
 }
 

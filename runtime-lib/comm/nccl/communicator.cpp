@@ -4,11 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
 
+#include "comm/nccl/place.h"
 #include "comm/nccl/ranks.h"
 #include "comm/nccl/star.h"
 #include "comm/ranks/agreement.h"
@@ -23,6 +28,7 @@ namespace thunder {
 namespace {
 
 std::vector<std::unique_ptr<Channel>> channels;
+std::atomic<bool> ends{false};  // this rank: what others do is no news any more
 
 template <typename Visit>
 void each_comm(Visit&& visit) {
@@ -31,35 +37,27 @@ void each_comm(Visit&& visit) {
             if (group.comm != nullptr) visit(group.comm);
 }
 
-// What waits in a collective for this rank is not left there.
-void end_rank(int exit_code, bool printed) {
-    std::fflush(nullptr);
-    if (!printed) sleep(1);
-    each_comm([](ncclComm_t& comm) { nccl().comm_abort(comm); });
-    _exit(exit_code);
+// What waits in a collective for this rank is not left there. The process ends behind it, and in any case within a few
+// seconds: ncclCommAbort waits for kernels. Who comes to NCCL's calls later waits for that end.
+void abort_comms(int exit_code) {
+    ends = true;
+    std::thread([exit_code] {
+        sleep(3);
+        _exit(exit_code);
+    }).detach();
+    std::unique_lock calls(nccl_calls(), std::defer_lock);
+    // Somebody aborts already, or is in a call that does not return.
+    if (!calls.try_lock_for(std::chrono::seconds(1))) return;
+    each_comm([](ncclComm_t& comm) { nccl().comm_abort(std::exchange(comm, nullptr)); });
+    static_cast<void>(calls.release());
 }
 
-// A process sees its own GPU alone, the first that it finds then. Before CUDA is asked for anything.
-void choose_gpu(const Launch& launch) {
-    const char* given = std::getenv("CUDA_VISIBLE_DEVICES");
-    if (given == nullptr || *given == '\0') {
-        if (launch.local_world > 1) setenv("CUDA_VISIBLE_DEVICES", cat(launch.local_rank).c_str(), 1);
-        return;
-    }
-    std::vector<std::string> devices(1);
-    for (const char* c = given; *c != '\0'; ++c) {
-        if (*c == ',') {
-            devices.emplace_back();
-        } else {
-            devices.back() += *c;
-        }
-    }
-    if (devices.size() == 1) return;  // the launcher has chosen
-    if (static_cast<std::size_t>(launch.local_rank) >= devices.size())
-        fail(cat("CUDA_VISIBLE_DEVICES names ", devices.size(), " GPUs, and ", launch.local_world,
-                 " ranks run on this host"),
-             "start one rank for each GPU");
-    setenv("CUDA_VISIBLE_DEVICES", devices[static_cast<std::size_t>(launch.local_rank)].c_str(), 1);
+void end_rank(int exit_code, bool printed) {
+    ends = true;
+    std::fflush(nullptr);
+    if (!printed) sleep(1);
+    abort_comms(exit_code);
+    _exit(exit_code);
 }
 
 class StarPost : public Post {
@@ -94,7 +92,10 @@ class StarPost : public Post {
 
     // Errors that NCCL met in its own threads, and connections that were closed.
     std::string error() override {
+        if (ends) return "";
         std::string text = lost_;
+        const std::unique_lock calls(nccl_calls(), std::try_to_lock);
+        if (!calls.owns_lock()) return text;
         each_comm([&](ncclComm_t& comm) {
             ncclResult_t state = ncclSuccess;
             const ncclResult_t asked = nccl().comm_get_async_error(comm, &state);
@@ -105,9 +106,7 @@ class StarPost : public Post {
         return text;
     }
 
-    void abort() override {
-        each_comm([](ncclComm_t& comm) { nccl().comm_abort(comm); });
-    }
+    void abort() override { abort_comms(1); }
 
   private:
     struct Box {
@@ -130,9 +129,14 @@ class NcclRanks : public Communicator {
     NcclRanks() : launch_(launched()) {
         journal().asynchronous = true;
         set_failure_policy(launch_.rank > 0 ? cat("rank ", launch_.rank, ": ") : "", end_rank);
-        choose_gpu(launch_);
         numbers_ = std::make_unique<Star>(launch_, 0);
+        find_neighbours(launch_, *numbers_);
+        choose_gpu(launch_);
+        // Several communicators work at once, which NCCL calls safe where their kernels start in the order in which the
+        // host issued them: that is the same on all ranks.
+        setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
         post_ = std::make_unique<StarPost>(launch_);
+        watch_start();
     }
 
     ~NcclRanks() override {
@@ -200,13 +204,18 @@ class NcclRanks : public Communicator {
                                                       std::span<const std::string_view> names) override {
         std::vector<std::unique_ptr<Stream>> streams;
         if (names.empty() || mesh.world() != world()) return streams;  // the trainer refuses such a world
-        Stream first(device);
-        stream_of(first);  // the GPU is chosen
-        add_channel(mesh, journal().main(), nullptr);
+        journal().run(journal().main(), {"opening", "the GPU"}, [&] {
+            Stream first(device);
+            stream_of(first);
+        });
+        mesh_ = mesh;
+        watch_.reset();  // it reads the journal's lanes
+        add_channel(journal().main(), nullptr);
         for (const std::string_view name : names) {
             streams.push_back(std::make_unique<Stream>(device));
-            add_channel(mesh, journal().add(std::string(name)), streams.back().get());
+            add_channel(journal().add(std::string(name)), streams.back().get());
         }
+        watch_start();
         return streams;
     }
 
@@ -219,6 +228,7 @@ class NcclRanks : public Communicator {
             fail("--timeline shows the streams of CPUs", "nsys profile shows those of GPUs, with named ranges");
         if (options.chaos != 0) journal().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank()));
         barrier("the start");
+        watch_.reset();
         watch_ = std::make_unique<Watch>(journal(), rank(), world(), *post_, options);
     }
 
@@ -241,39 +251,74 @@ class NcclRanks : public Communicator {
         journal().run(journal().main(), {kind, what, -1, bytes}, body);
     }
 
-    void add_channel(const Mesh& mesh, Lane& lane, Stream* stream) {
+    // Until it is known what --hang-timeout says: nobody waits for ever for a rank that does not get that far.
+    void watch_start() {
+        watch_ = std::make_unique<Watch>(journal(), rank(), world(), *post_,
+                                         WatchOptions{.hang_timeout = 5.0 * launch_.patience});
+    }
+
+    static void add_channel(Lane& lane, Stream* stream) {
         auto channel = std::make_unique<Channel>();
         channel->stream = stream;
         channel->lane = &lane;
-        const auto member = [&](Group which, int other) {
-            return which == Group::world ||
-                   (which == Group::shard && mesh.replica_of(other) == mesh.replica_of(rank())) ||
-                   (which == Group::replica && mesh.shard_of(other) == mesh.shard_of(rank()));
-        };
-        for (const Group which : {Group::world, Group::shard, Group::replica}) {
-            // The first rank of each group names it; all hear of all names.
-            std::vector<int> members;
-            for (int r = 0; r < world(); ++r)
-                if (member(which, r)) members.push_back(r);
-            ncclUniqueId mine{};
-            if (members.front() == rank()) check_nccl(nccl().get_unique_id(&mine), "ncclGetUniqueId");
-            std::vector<ncclUniqueId> all(static_cast<std::size_t>(world()));
-            all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "NCCL's names");
-            NcclGroup& group = channel->groups[static_cast<std::size_t>(which)];
-            group.size = static_cast<int>(members.size());
-            group.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
-            check_nccl(nccl().comm_init_rank(&group.comm, group.size, all[static_cast<std::size_t>(members.front())],
-                                             group.rank),
-                       "ncclCommInitRank");
-        }
         channels.push_back(std::move(channel));
     }
 
+  public:
+    const Mesh& mesh() const { return mesh_; }
+
+    // When a collective is issued that is the first of its stream and group: what a schedule does not use is not made.
+    // All ranks issue the same in the same order, so they come here together. It is the first run of a part of the
+    // step, which no graph captures.
+    void make_group(Channel& channel, Group which, Stream& on) {
+        const auto member = [&](int other) {
+            return which == Group::world ||
+                   (which == Group::shard && mesh_.replica_of(other) == mesh_.replica_of(rank())) ||
+                   (which == Group::replica && mesh_.shard_of(other) == mesh_.shard_of(rank()));
+        };
+        std::vector<int> members;
+        for (int r = 0; r < world(); ++r)
+            if (member(r)) members.push_back(r);
+        // What other communicators do is done before a new one touches the GPU's memory.
+        on.synchronize();
+        for (const auto& other : channels)
+            if (other->stream != nullptr) other->stream->synchronize();
+        bool others = false;
+        each_comm([&](ncclComm_t&) { others = true; });
+        int version = 0;
+        check_nccl(nccl().get_version(&version), "ncclGetVersion");
+        if (others && version < ordered_since)
+            fail(cat("NCCL ", version / 10000, ".", version / 100 % 100,
+                     " cannot order what several communicators do on a GPU"),
+                 "install NCCL 2.26 or newer");
+        // The first rank of each group names it; all hear of all names.
+        ncclUniqueId mine{};
+        if (members.front() == rank()) check_nccl(nccl().get_unique_id(&mine), "ncclGetUniqueId");
+        std::vector<ncclUniqueId> all(static_cast<std::size_t>(world()));
+        all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), "NCCL's names");
+        NcclGroup made;
+        made.size = static_cast<int>(members.size());
+        made.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+        run("making", "a communicator of NCCL", 0, [&] {
+            check_nccl(
+                nccl().comm_init_rank(&made.comm, made.size, all[static_cast<std::size_t>(members.front())], made.rank),
+                "ncclCommInitRank");
+        });
+        const std::lock_guard calls(nccl_calls());
+        channel.groups[static_cast<std::size_t>(which)] = made;
+    }
+
+  private:
+    static constexpr int ordered_since = 22600;  // NCCL_LAUNCH_ORDER_IMPLICIT
+
+    Mesh mesh_{};
     Launch launch_;
     std::unique_ptr<Star> numbers_;
     std::unique_ptr<StarPost> post_;
     std::unique_ptr<Watch> watch_;
 };
+
+NcclRanks* ranks_of_this_process = nullptr;
 
 }  // namespace
 
@@ -289,8 +334,25 @@ Channel& channel_of(Stream& stream) {
     return *channels.front();
 }
 
+const NcclGroup& group_of(Channel& channel, Group which, Stream& stream) {
+    NcclGroup& group = channel.groups[static_cast<std::size_t>(which)];
+    if (group.comm == nullptr) ranks_of_this_process->make_group(channel, which, stream);
+    return group;
+}
+
+const Mesh& mesh_of_ranks() {
+    return ranks_of_this_process->mesh();
+}
+
+std::timed_mutex& nccl_calls() {
+    static auto* const of_this_process = new std::timed_mutex;  // threads ask as long as there are any
+    return *of_this_process;
+}
+
 std::unique_ptr<Communicator> make_communicator() {
-    return std::make_unique<NcclRanks>();
+    auto ranks = std::make_unique<NcclRanks>();
+    ranks_of_this_process = ranks.get();
+    return ranks;
 }
 
 }  // namespace thunder

@@ -11,7 +11,8 @@ const Nccl& nccl() {
         const Library library("NCCL", {"libnccl.so.2", "libnccl.so"},
                               "install NCCL (package libnccl2, wheel nvidia-nccl-cu12 or nvidia-nccl-cu13), or put its "
                               "folder into LD_LIBRARY_PATH");
-        return Nccl{.get_unique_id = library.function<decltype(ncclGetUniqueId)>("ncclGetUniqueId"),
+        return Nccl{.get_version = library.function<decltype(ncclGetVersion)>("ncclGetVersion"),
+                    .get_unique_id = library.function<decltype(ncclGetUniqueId)>("ncclGetUniqueId"),
                     .comm_init_rank = library.function<decltype(ncclCommInitRank)>("ncclCommInitRank"),
                     .comm_destroy = library.function<decltype(ncclCommDestroy)>("ncclCommDestroy"),
                     .comm_abort = library.function<decltype(ncclCommAbort)>("ncclCommAbort"),
@@ -20,7 +21,8 @@ const Nccl& nccl() {
                     .get_last_error = library.function<decltype(ncclGetLastError)>("ncclGetLastError"),
                     .all_reduce = library.function<decltype(ncclAllReduce)>("ncclAllReduce"),
                     .all_gather = library.function<decltype(ncclAllGather)>("ncclAllGather"),
-                    .reduce_scatter = library.function<decltype(ncclReduceScatter)>("ncclReduceScatter")};
+                    .reduce_scatter = library.function<decltype(ncclReduceScatter)>("ncclReduceScatter"),
+                    .broadcast = library.function<decltype(ncclBroadcast)>("ncclBroadcast")};
     }();
     return functions;
 }

@@ -6,6 +6,7 @@
 namespace thunder {
 
 struct Nccl {
+    decltype(ncclGetVersion)* get_version;
     decltype(ncclGetUniqueId)* get_unique_id;
     decltype(ncclCommInitRank)* comm_init_rank;
     decltype(ncclCommDestroy)* comm_destroy;
@@ -16,6 +17,7 @@ struct Nccl {
     decltype(ncclAllReduce)* all_reduce;
     decltype(ncclAllGather)* all_gather;
     decltype(ncclReduceScatter)* reduce_scatter;
+    decltype(ncclBroadcast)* broadcast;
 };
 // Fails where the library is missing.
 const Nccl& nccl();

@@ -5,12 +5,16 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "support/error.h"
 #include "support/text.h"
@@ -19,7 +23,7 @@ namespace thunder {
 
 namespace {
 
-constexpr int patience = 60;  // seconds in which all ranks have to come
+constexpr double greeting_time = 10;  // seconds in which who has connected says who it is
 
 // What a rank says when it comes.
 struct Greeting {
@@ -36,6 +40,25 @@ int number(const char* name, int otherwise) {
     const char* value = variable(name);
     return value == nullptr ? otherwise : std::atoi(value);
 }
+
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What connects, sends or receives on a socket gives up after so many seconds; 0: never.
+void limit(int socket, int seconds) {
+    const timeval time{seconds, 0};
+    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
+// Somebody who has connected and did not say yet which rank it is: or never will, as what looks for open ports.
+struct Caller {
+    int socket = -1;
+    Greeting greeting{};
+    std::size_t have = 0;  // bytes of it
+    double until = 0;
+};
 
 void set_option(int socket, int level, int option) {
     const int on = 1;
@@ -54,6 +77,7 @@ Launch launched() {
         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
         {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}};
     Launch launch;
+    launch.patience = std::max(1, number("THUNDER_START_TIMEOUT", launch.patience));
     for (const Launcher& launcher : launchers) {
         if (variable(launcher.rank) == nullptr || variable(launcher.world) == nullptr) continue;
         launch.rank = number(launcher.rank, 0);
@@ -62,12 +86,12 @@ Launch launched() {
             fail(cat(launcher.rank, " is ", launch.rank, " and ", launcher.world, " is ", launch.world),
                  "ranks are counted from 0");
         const bool here = variable("MASTER_ADDR") == nullptr;
-        launch.local_rank = number(launcher.local_rank, launch.rank);
-        launch.local_world = number(launcher.local_world, here ? launch.world : 1);
+        launch.local_rank = number(launcher.local_rank, launch.local_rank);
+        launch.local_world = number(launcher.local_world, launch.local_world);
         launch.port = number("MASTER_PORT", launch.port);
         if (!here) {
             launch.address = variable("MASTER_ADDR");
-        } else if (launch.local_world != launch.world) {
+        } else if (launch.local_world > 0 && launch.local_world != launch.world) {
             fail("the ranks are on several hosts, and MASTER_ADDR does not say which of them is rank 0's",
                  "set MASTER_ADDR to its name or address, and MASTER_PORT where 29500 is not free");
         }
@@ -87,7 +111,7 @@ Star::~Star() {
 }
 
 void Star::listen_for(const Launch& launch, int kind) {
-    const int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     set_option(listener, SOL_SOCKET, SO_REUSEADDR);
     const int both = 0;  // IPv4 as well
     setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof both);
@@ -101,34 +125,49 @@ void Star::listen_for(const Launch& launch, int kind) {
         close(listener);
         fail(cat("rank 0 cannot listen on port ", launch.port, ": ", reason), "set MASTER_PORT to one that is free");
     }
-    for (int come = 1; come < launch.world;) {
-        pollfd ready{listener, POLLIN, 0};
-        if (poll(&ready, 1, patience * 1000) <= 0) {
-            std::string missing;
-            for (int r = 1; r < launch.world; ++r)
-                if (sockets_[static_cast<std::size_t>(r)] < 0) missing += cat(missing.empty() ? "" : ", ", r);
-            close(listener);
-            fail(
-                cat("not all ranks have come within ", patience, " s: ", missing, " of ", launch.world, " are missing"),
-                "start as many as WORLD_SIZE says, with the same MASTER_ADDR and MASTER_PORT");
+    // Nobody is waited for alone.
+    std::vector<Caller> callers;
+    const double end = now() + launch.patience;
+    for (int come = 1; come < launch.world && now() < end;) {
+        std::vector<pollfd> ready{{listener, POLLIN, 0}};
+        for (const Caller& caller : callers) ready.push_back({caller.socket, POLLIN, 0});
+        poll(ready.data(), ready.size(), 100);
+        std::vector<Caller> left;
+        for (Caller& caller : callers) {
+            auto* into = reinterpret_cast<std::byte*>(&caller.greeting) + caller.have;
+            const long n = recv(caller.socket, into, sizeof(Greeting) - caller.have, MSG_DONTWAIT);
+            const bool waits = n < 0 && (errno == EAGAIN || errno == EINTR);
+            if (n > 0) caller.have += static_cast<std::size_t>(n);
+            if (caller.have < sizeof(Greeting) && (n > 0 || waits) && now() < caller.until) {
+                left.push_back(caller);
+                continue;
+            }
+            const Greeting& said = caller.greeting;
+            const bool known = caller.have == sizeof said && said.magic == Greeting{}.magic && said.kind == kind &&
+                               said.world == launch.world && said.rank > 0 && said.rank < launch.world &&
+                               sockets_[static_cast<std::size_t>(said.rank)] < 0;
+            if (!known) {
+                close(caller.socket);
+                continue;
+            }
+            set_option(caller.socket, IPPROTO_TCP, TCP_NODELAY);
+            sockets_[static_cast<std::size_t>(said.rank)] = caller.socket;
+            ++come;
         }
-        const int other = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-        if (other < 0) continue;
-        Greeting greeting;
-        greeting.magic = 0;
-        const bool whole = recv(other, &greeting, sizeof greeting, MSG_WAITALL) == static_cast<long>(sizeof greeting);
-        const bool known = whole && greeting.magic == Greeting{}.magic && greeting.kind == kind &&
-                           greeting.world == launch.world && greeting.rank > 0 && greeting.rank < launch.world &&
-                           sockets_[static_cast<std::size_t>(greeting.rank)] < 0;
-        if (!known) {
-            close(other);
-            continue;
-        }
-        set_option(other, IPPROTO_TCP, TCP_NODELAY);
-        sockets_[static_cast<std::size_t>(greeting.rank)] = other;
-        ++come;
+        callers = std::move(left);
+        for (int other = 0; (other = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;)
+            callers.push_back({.socket = other, .until = now() + greeting_time});
     }
+    for (const Caller& caller : callers) close(caller.socket);
     close(listener);
+    std::string missing;
+    for (int r = 1; r < launch.world; ++r)
+        if (sockets_[static_cast<std::size_t>(r)] < 0) missing += cat(missing.empty() ? "" : ", ", r);
+    if (!missing.empty())
+        fail(cat("not all ranks have come within ", launch.patience, " s: ", missing, " of ", launch.world,
+                 " are missing"),
+             "start as many as WORLD_SIZE says, with the same MASTER_ADDR and MASTER_PORT; THUNDER_START_TIMEOUT gives "
+             "them more seconds");
     for (int r = 1; r < launch.world; ++r) send({reinterpret_cast<const std::byte*>("!"), 1}, r);
 }
 
@@ -139,9 +178,11 @@ void Star::connect_to(const Launch& launch, int kind) {
     if (const int result = getaddrinfo(launch.address.c_str(), port.c_str(), &wanted, &found); result != 0)
         fail(cat("MASTER_ADDR is ", launch.address, ": ", gai_strerror(result)), "name the host of rank 0");
     std::string reason;
-    for (int tries = 0; tries < 10 * patience; ++tries) {
+    const double end = now() + launch.patience;
+    while (now() < end) {
         for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
             const int other = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            limit(other, 5);
             if (other >= 0 && connect(other, at->ai_addr, at->ai_addrlen) == 0) {
                 set_option(other, IPPROTO_TCP, TCP_NODELAY);
                 Greeting greeting;
@@ -149,9 +190,12 @@ void Star::connect_to(const Launch& launch, int kind) {
                 greeting.world = launch.world;
                 greeting.kind = kind;
                 char answer = 0;
-                // Rank 0 answers when all have come, and closes on what it does not expect yet.
+                // Rank 0 answers when all have come, and closes on what it does not expect yet. It may have begun to
+                // wait for them just now.
+                limit(other, launch.patience + 5);
                 if (::send(other, &greeting, sizeof greeting, MSG_NOSIGNAL) == static_cast<long>(sizeof greeting) &&
                     recv(other, &answer, 1, MSG_WAITALL) == 1) {
+                    limit(other, 0);
                     sockets_[0] = other;
                     freeaddrinfo(found);
                     return;
@@ -165,8 +209,9 @@ void Star::connect_to(const Launch& launch, int kind) {
         usleep(100'000);
     }
     freeaddrinfo(found);
-    fail(cat("rank 0 is not to be reached at ", launch.address, ":", launch.port, " within ", patience, " s: ", reason),
-         "MASTER_ADDR and MASTER_PORT say where it listens");
+    fail(cat("rank 0 is not to be reached at ", launch.address, ":", launch.port, " within ", launch.patience,
+             " s: ", reason),
+         "MASTER_ADDR and MASTER_PORT say where it listens; THUNDER_START_TIMEOUT gives it more seconds");
 }
 
 void Star::send(std::span<const std::byte> bytes, int to) {

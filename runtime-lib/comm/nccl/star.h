@@ -12,16 +12,19 @@ namespace thunder {
 // How this process was started: by mpirun, by srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 struct Launch {
     int rank = 0, world = 1;
-    int local_rank = 0, local_world = 1;  // of its host
-    std::string address = "127.0.0.1";    // of rank 0's host
+    // Its place among the ranks of its host, and how many these are; -1 and 0: the launcher does not say (place.h).
+    int local_rank = -1, local_world = 0;
+    std::string address = "127.0.0.1";  // of rank 0's host
     int port = 29500;
+    int patience = 60;  // seconds in which all ranks have to come: THUNDER_START_TIMEOUT
 };
 // Fails where the variables contradict themselves, or do not say where rank 0 is.
 Launch launched();
 
 class Star {
   public:
-    // All ranks; `kind` tells the stars of one run apart, which are made in the order of their kinds.
+    // All ranks; `kind` tells the stars of one run apart, which are made in the order of their kinds. Fails where not
+    // all of them come in time, with those that are missing.
     Star(const Launch& launch, int kind);
     Star(const Star&) = delete;
     Star& operator=(const Star&) = delete;

@@ -23,10 +23,14 @@ namespace thunder {
 // What of a GPU's runtime the collectives call, on the host.
 namespace {
 std::vector<Stream*> known;
-}
+std::string scenario;
+bool is_second = false;  // rank
+}  // namespace
 cudaStream_t stream_of(Stream& stream) {
     for (std::size_t i = 0; i < known.size(); ++i)
         if (known[i] == &stream) return reinterpret_cast<cudaStream_t>(i + 1);
+    if (known.empty() && is_second && scenario == "full") fail("the GPU has no room");
+    while (known.empty() && is_second && scenario == "stuck") pause();
     known.push_back(&stream);
     return reinterpret_cast<cudaStream_t>(known.size());
 }
@@ -52,7 +56,15 @@ void expect(bool good, const char* what) {
 }
 
 void run(const std::string& what) {
+    scenario = what;
     const std::unique_ptr<Communicator> ranks = make_communicator();
+    is_second = ranks->rank() == 1;
+    if (what == "place") {
+        const char* gpu = std::getenv("CUDA_VISIBLE_DEVICES");
+        std::printf("GPU %s, one of %d ranks, NCCL_LAUNCH_ORDER_IMPLICIT=%s\n", gpu == nullptr ? "as it is" : gpu,
+                    ranks->ranks_on_these_cores(), std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"));
+        return ranks->finish();
+    }
     Device device(1);
     Stream compute(device);
     const std::string_view names[] = {"gather", "reduce"};
@@ -66,7 +78,6 @@ void run(const std::string& what) {
     std::vector<std::byte> bytes(1 << 18, static_cast<std::byte>(ranks->rank()));
     ranks->broadcast(bytes, world - 1, "bytes");
     expect(bytes.back() == static_cast<std::byte>(world - 1), "the last rank's bytes");
-    if (what == "dies" && ranks->rank() == 1) _exit(3);
 
     Stream &gather = *streams[0], &reduce = *streams[1];
     const auto shards = static_cast<std::size_t>(mesh.shards);
@@ -94,7 +105,9 @@ void run(const std::string& what) {
     StepScalars scalars;
     sharded_norm({.scalars = &scalars, .gradients = shard.data(), .elements = 8}, compute);
     expect(std::fabs(scalars.grad_norm - std::sqrt(18.0F * s)) < 1e-5F, "the norm");
-    if (what == "dies" || what == "breaks") sleep(20);  // it is ended before
+    if (what == "dies" && is_second) _exit(3);
+    if (what == "fails" && is_second) fail("it cannot go on");
+    if (what == "dies" || what == "breaks" || what == "fails") sleep(40);  // it is ended before
     ranks->finish();
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 struct ncclComm {
-    int number, ranks, rank, broken;
+    int number, ranks, rank, broken, aborted;
     char name[16]; /* of the rank that named it */
 };
 
@@ -28,6 +28,12 @@ static const char* name(ncclDataType_t type) {
     return type == ncclFloat64 ? "f64" : type == ncclFloat32 ? "f32" : type == ncclUint8 ? "bytes" : "?";
 }
 
+ncclResult_t ncclGetVersion(int* version) {
+    const char* given = getenv("STUB_NCCL_VERSION");
+    *version = given == NULL ? NCCL_VERSION_CODE : atoi(given);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     memset(id, 0, sizeof *id);
     snprintf(id->internal, sizeof id->internal, "of %s", getenv("RANK"));
@@ -36,6 +42,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
     char text[128];
+    const char* dies = getenv("STUB_NCCL_DIES_IN_INIT");  /* a rank; the others wait for it for ever */
+    if (dies != NULL && atoi(dies) == rank) _exit(3);
+    if (dies != NULL || getenv("STUB_NCCL_INIT_WAITS") != NULL)
+        for (;;) pause();
     *comm = calloc(1, sizeof **comm);
     (*comm)->number = comms++;
     (*comm)->ranks = ranks;
@@ -46,8 +56,16 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
     return ncclSuccess;
 }
 
+/* What an aborted communicator held is gone. */
+static void check(ncclComm_t comm) {
+    char text[64];
+    snprintf(text, sizeof text, "comm %d is used after it was aborted", comm->number);
+    if (comm->aborted) note(text);
+}
+
 static ncclResult_t record(const char* what, ncclComm_t comm, size_t count, ncclDataType_t type, cudaStream_t stream) {
     char text[128];
+    check(comm);
     snprintf(text, sizeof text, "%s of %zu %s on comm %d, stream %zu", what, count, name(type), comm->number,
              (size_t)stream);
     note(text);
@@ -86,13 +104,21 @@ ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, nc
     return record("reduce-scatter", comm, count, type, stream);
 }
 
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+    if (send != receive || root != 0) return ncclInvalidArgument;
+    return record("broadcast", comm, count, type, stream);
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+    check(comm);
     *error = comm->broken ? ncclRemoteError : ncclSuccess;
     return ncclSuccess;
 }
 
 static ncclResult_t end(const char* how, ncclComm_t comm) {
     char text[64];
+    check(comm);
     snprintf(text, sizeof text, "%s comm %d", how, comm->number);
     note(text);
     return ncclSuccess;
@@ -103,7 +129,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return result;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    return end("aborts", comm);
+    const char* seconds = getenv("STUB_NCCL_ABORT_SECONDS"); /* that its kernels take to leave */
+    const ncclResult_t result = end("aborts", comm);
+    comm->aborted = 1;
+    if (seconds != NULL) sleep((unsigned)atoi(seconds));
+    return result;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
     return result == ncclRemoteError ? "a remote process has failed" : "an error";
