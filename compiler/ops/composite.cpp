@@ -88,6 +88,17 @@ Value add_before(Builder& b, Value before, Value d, Value first) {
     return first ? b.op("select", {first, d, sum}) : sum;
 }
 
+Value without_padding(Builder& b, const Attributes& attributes, Value dy, Value ids) {
+    if (!attributes.has("padding_idx")) return dy;
+    const Type &ids_type = b.type(ids), &type = b.type(dy);
+    const Type row = Type::tensor(ids_type.dtype, {});
+    Dims dims = ids_type.dims;
+    dims.resize(type.dims.size(), 1);
+    Value padding = b.op(
+        "eq", {b.reshape(ids, std::move(dims)), b.splat(row, static_cast<double>(attributes.integer("padding_idx")))});
+    return b.op("select", {padding, b.scalar(type.dtype, 0), dy});
+}
+
 Value keep_dim(Builder& b, Value statistic) {
     Dims dims = b.type(statistic).dims;
     dims.push_back(1);

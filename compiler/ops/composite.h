@@ -41,6 +41,8 @@ Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transp
              std::optional<DType> dtype = std::nullopt);
 // first ? d : before + d; without `first` before + d.
 Value add_before(Builder& b, Value before, Value d, Value first);
+// dy (ids..., width), zero where an id is `padding_idx`; dy itself without that attribute.
+Value without_padding(Builder& b, const Attributes& attributes, Value dy, Value ids);
 Value keep_dim(Builder& b, Value statistic);  // (...) -> (..., 1)
 Value mean_of_rows(Builder& b, Value v);      // (..., n) -> (..., 1)
 

@@ -2,7 +2,7 @@
 //
 //   y[i, :] = w[ids[i], :];   dw[e, :] = sum over i with ids[i] = e of dy[i, :], in the order of i
 //
-// torch.nn.Embedding.
+// Where the module has a `padding_idx`, that row has no gradient: torch.nn.Embedding.
 #include <fmt/format.h>
 
 #include "compiler/ops/composite.h"
@@ -28,7 +28,7 @@ OpDef embedding() {
     def.name = "embedding";
     def.level = OpLevel::composite;
     def.summary = "The rows of w (entries, width) that ids (...) name: (..., width).";
-    def.formula = "y[i] = w[ids[i]]; dw[e] = sum of dy[i] where ids[i] = e";
+    def.formula = "y[i] = w[ids[i]]; dw[e] = sum of dy[i] where ids[i] = e, or 0 where e is `padding_idx`";
     def.source = "torch.nn.Embedding";
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
@@ -49,12 +49,15 @@ OpDef embedding() {
     def.vjp = [](const VjpInput& in) {
         VjpResult result(2);
         if (in.wants(0))
-            result[0] = in.b.op("embedding_backward", {in.cotangent(), in.operand(1)},
+            result[0] = in.b.op("embedding_backward",
+                                {without_padding(in.b, in.op.attributes, in.cotangent(), in.operand(1)), in.operand(1)},
                                 {{"entries", in.type(in.operand(0)).dims[0]}});
         return result;
     };
     def.decompose = [](Builder& b, const Op& op) {
-        return b.emit("gather", {op.operands[0], op.operands[1]}, {{"axis", std::int64_t{0}}});
+        Attributes attributes = op.attributes;
+        attributes.set("axis", std::int64_t{0});
+        return b.emit("gather", {op.operands[0], op.operands[1]}, std::move(attributes));
     };
     def.call = [](const Op& op, const Function& f) {
         const Type &w = f.type(op.operands[0]), &ids = f.type(op.operands[1]);

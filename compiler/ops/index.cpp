@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/rules.h"
 
@@ -51,7 +52,7 @@ OpDef gather() {
     def.name = "gather";
     def.level = OpLevel::primitive;
     def.summary = "The slices of the first operand along `axis` that the second, of integers of any shape, names.";
-    def.formula = "y[…, c…, …] = x[…, index[c…], …]; dx = scatter_add of dy";
+    def.formula = "y[…, c…, …] = x[…, index[c…], …]; dx = scatter_add of dy, without rows of `padding_idx`";
     def.source = "ONNX Gather; numpy.take";
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
@@ -75,7 +76,8 @@ OpDef gather() {
     def.vjp = [](const VjpInput& in) {
         const Type x = in.type(in.operand(0));
         auto axis = static_cast<std::int64_t>(require_axis(in.op.attributes.integer("axis"), x));
-        Value dx = in.b.op("scatter_add", {in.operand(1), in.cotangent()},
+        Value dy = without_padding(in.b, in.op.attributes, in.cotangent(), in.operand(1));
+        Value dx = in.b.op("scatter_add", {in.operand(1), dy},
                            {{"axis", axis}, {"entries", x.dims[static_cast<std::size_t>(axis)]}});
         return VjpResult{dx, Value{}};
     };

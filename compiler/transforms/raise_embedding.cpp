@@ -41,12 +41,17 @@ void raise(Function& f, Report& report) {
         b.set_provenance(op.provenance);
         Value weight = rewriter.now(op.operands[0]), y;
         ConstPtr known = d.constant(op.operands[1]);
-        if (known && counts_up(*known, table.dims[0])) {
-            auto begin = static_cast<std::int64_t>(known->base);
+        Attributes attributes;
+        if (op.attributes.has("padding_idx")) attributes.set("padding_idx", op.attributes.integer("padding_idx"));
+        auto begin = known ? static_cast<std::int64_t>(known->base) : 0;
+        // A row in the middle of them that is to have no gradient would make three slices of one.
+        const std::int64_t padding = op.attributes.integer("padding_idx", -1);
+        const bool pads = padding >= begin && padding < begin + ids.elements();
+        if (known && !pads && counts_up(*known, table.dims[0])) {
             y = b.reshape(b.slice(weight, 0, begin, begin + ids.elements()), d.type(op.results[0]).dims);
             report.done("embedding", where(op.provenance), "a slice of the table: the ids are consecutive");
         } else {
-            y = b.emit("embedding", {weight, rewriter.now(op.operands[1])}, {})[0];
+            y = b.emit("embedding", {weight, rewriter.now(op.operands[1])}, std::move(attributes))[0];
             report.done("embedding", where(op.provenance), replaced_text(op.provenance));
         }
         rewriter.replace(op, std::vector<Value>{y});

@@ -42,6 +42,25 @@ TEST(Import, ParametersThatTracedNodesTook) {
     EXPECT_TRUE(onnx_frontend::TracedParameters(graph).read_by(onnx::NodeProto()).empty());
 }
 
+// torch.nn.Embedding passes its padding_idx, or -1 where it has none.
+TEST(Import, TheRowOfAnEmbeddingWithoutGradient) {
+    auto index = [](const std::string& arguments) {
+        onnx::NodeProto node;
+        auto* call = node.add_metadata_props();
+        call->set_key("pkg.torch.onnx.fx_node");
+        call->set_value("%embedding : [num_users=1] = call_function[target=torch.ops.aten." + arguments);
+        return onnx_frontend::padding_index(node);
+    };
+    EXPECT_EQ(index("embedding.default](args = (%p_weight, %input_ids, 0), kwargs = {})"), 0);
+    EXPECT_EQ(index("embedding.default](args = (%p_weight, %input_ids, 12, False), kwargs = {})"), 12);
+    EXPECT_EQ(index("embedding.default](args = (%p_weight, %input_ids, -1), kwargs = {})"), std::nullopt);
+    EXPECT_EQ(index("embedding.default](args = (%p_weight, %input_ids), kwargs = {})"), std::nullopt);
+    EXPECT_EQ(index("embedding.default](args = (%p_weight, %input_ids, %row), kwargs = {})"), std::nullopt);
+    EXPECT_EQ(index("embedding.default](args = (%p_weight, %input_ids, 0"), std::nullopt);
+    EXPECT_EQ(index("index_select.default](args = (%p_weight, %input_ids, 0), kwargs = {})"), std::nullopt);
+    EXPECT_EQ(onnx_frontend::padding_index(onnx::NodeProto()), std::nullopt);
+}
+
 TEST(Import, MlpAsText) {
     EXPECT_EQ(to_string(imported("mlp/dynamo.logits.onnx").main()), R"(func @main(
     %x: f32[4,12] input "x" {batched},

@@ -49,6 +49,29 @@ TEST(Differentiate, GivesAGradientForEachTrainableParameter) {
     expect_right_gradients(module);
 }
 
+// As in torch.nn.Embedding: a row that pads is read, and gets nothing back; finite differences would not agree.
+TEST(Differentiate, ARowThatPadsHasNoGradient) {
+    for (const char* op : {"embedding(%w, %ids) {padding_idx = 2}", "gather(%w, %ids) {axis = 0, padding_idx = 2}"}) {
+        const Module module = gradients(std::string(R"(
+func @main(%ids: i64[2,3] input "ids", %c: f32[2,3,2] input "c", %w: f32[4,2] parameter "w") -> (%loss "loss") {
+  %y = )") + op + R"( : f32[2,3,2]
+  %p = mul(%y, %c) : f32[2,3,2]
+  %loss = reduce_sum(%p) {axes = [0, 1, 2], keep_dims = false} : f32[]
+}
+)");
+        Tensor ids = Tensor::ints({2, 0, 1, 2, 0, 3});
+        ids.type = Type::tensor(DType::i64, {2, 3});
+        const Tensor c = Tensor::floats({2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+        const Tensor w = Tensor::floats({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7});
+        const std::vector<Tensor> out =
+            evaluate(module, module.main(), std::vector<Tensor>{ids, c, w, Tensor::scalar(DType::f32, 1)});
+        ASSERT_EQ(out.size(), 2U) << op;
+        // Of c: (3, 4) and (9, 10) where the id is 0, (5, 6) where it is 1, (11, 12) where it is 3.
+        EXPECT_EQ(out[1].f, (std::vector<double>{12, 14, 5, 6, 0, 0, 11, 12})) << op;
+        EXPECT_EQ(out[0].at(0), 1 * 4 + 2 * 5 + 4 * 1 + 5 * 2 + 6 * 3 + 7 * 4 + 8 * 5 + 10 * 1 + 11 * 6 + 12 * 7) << op;
+    }
+}
+
 TEST(Differentiate, AStraightProgramReadsWell) {
     EXPECT_EQ(text_of(gradients(R"(
 func @main(

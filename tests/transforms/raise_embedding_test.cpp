@@ -38,6 +38,27 @@ func @main(%x: f32[2,3,4] input "x", %w: f32[7,4] parameter "wpe.weight") -> (%y
 )"));
 }
 
+// The row that is to have no gradient is known to both; a slice of positions that holds it would have to be cut.
+TEST(RaiseEmbedding, ARowWithoutGradient) {
+    EXPECT_EQ(after_pass(raise_embedding, R"(
+func @main(%ids: i64[2] input "input_ids", %w: f32[7,4] parameter "w", %p: f32[7,4] parameter "p") -> (%y, %a, %b) {
+  %y = gather(%w, %ids) {axis = 0, padding_idx = 1} : f32[2,4]
+  %from1 = constant() {value = <i64[2] affine 1.0 + [1.0]>} : i64[2]
+  %from2 = constant() {value = <i64[2] affine 2.0 + [1.0]>} : i64[2]
+  %a = gather(%p, %from1) {axis = 0, padding_idx = 1} : f32[2,4]
+  %b = gather(%p, %from2) {axis = 0, padding_idx = 1} : f32[2,4]
+}
+)"),
+              text(R"(
+func @main(%ids: i64[2] input "input_ids", %w: f32[7,4] parameter "w", %p: f32[7,4] parameter "p") -> (%y, %a, %b) {
+  %y = embedding(%w, %ids) {padding_idx = 1} : f32[2,4]
+  %from1 = constant() {value = <i64[2] affine 1.0 + [1.0]>} : i64[2]
+  %a = embedding(%p, %from1) {padding_idx = 1} : f32[2,4]
+  %b = slice(%p) {axis = 0, begin = 2, end = 4, step = 1} : f32[2,4]
+}
+)"));
+}
+
 TEST(RaiseEmbedding, OtherGathersStay) {
     Report report;
     constexpr const char* ir = R"(

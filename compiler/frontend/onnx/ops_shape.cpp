@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/scopes.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -232,7 +233,10 @@ void gather(Node& n) {
         n.output(0, n.b().reshape(n.b().slice(n.input(0), axis, k, k + 1), dims));
         return;
     }
-    n.output(0, n.b().op("gather", {n.input(0), indices(n, 1, size)}, {{"axis", axis}}));
+    Attributes attributes{{"axis", axis}};
+    const std::optional<std::int64_t> padding = axis == 0 ? padding_index(n.proto()) : std::nullopt;
+    if (padding && *padding < size) attributes.set("padding_idx", *padding);
+    n.output(0, n.b().op("gather", {n.input(0), indices(n, 1, size)}, std::move(attributes)));
 }
 
 void gather_nd(Node& n) {

@@ -1,6 +1,7 @@
 #include "compiler/frontend/onnx/scopes.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 
@@ -109,6 +110,25 @@ TracedInput traced_input(const onnx::NodeProto& node, std::string_view name) {
     if (mentions("%p_" + mangled)) return TracedInput::parameter;
     if (mentions("%b_" + mangled)) return TracedInput::buffer;
     return TracedInput::unknown;
+}
+
+std::optional<std::int64_t> padding_index(const onnx::NodeProto& node) {
+    const std::string* text = metadata(node, "pkg.torch.onnx.fx_node");
+    if (text == nullptr) return std::nullopt;
+    constexpr std::string_view call = "aten.embedding.default](args = (";
+    const std::size_t begin = text->find(call);
+    if (begin == std::string::npos) return std::nullopt;
+    const std::string_view arguments = std::string_view(*text).substr(begin + call.size());
+    const std::size_t ids = arguments.find(", ");
+    const std::size_t row = ids == std::string_view::npos ? ids : arguments.find(", ", ids + 2);
+    const std::size_t end = arguments.find_first_of(",)", row == std::string_view::npos ? row : row + 2);
+    if (row == std::string_view::npos || end == std::string_view::npos || arguments.find(')') < row)
+        return std::nullopt;
+    const std::string_view digits = arguments.substr(row + 2, end - row - 2);
+    std::int64_t index = 0;
+    const auto [at, error] = std::from_chars(digits.begin(), digits.end(), index);
+    // Without one, torch passes -1.
+    return error == std::errc() && at == digits.end() && index >= 0 ? std::optional(index) : std::nullopt;
 }
 
 TracedParameters::TracedParameters(const onnx::GraphProto& graph) {

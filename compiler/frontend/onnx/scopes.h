@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ Provenance provenance_of(const onnx::NodeProto& node);
 enum class TracedInput : std::uint8_t { unknown, parameter, buffer };
 // `name` is an initializer's name that is an operand of `node`.
 TracedInput traced_input(const onnx::NodeProto& node, std::string_view name);
+
+// The row of an embedding's table that gets no gradient, where the traced call names one:
+// "aten.embedding.default](args = (%weight, %ids, 0), …)".
+std::optional<std::int64_t> padding_index(const onnx::NodeProto& node);
 
 // Which parameters the traced nodes took, by their names in the framework: the exporter keeps the traced program's
 // signature ("p_norm_weight: PARAMETER target='norm.weight'") in the graph's metadata and the traced call in each
