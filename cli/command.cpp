@@ -312,6 +312,19 @@ void ModelOptions::finish() {
     compile.roll = !no_roll;
     compile.mesh = {dp, fsdp};
     if (!hsdp.empty()) compile.mesh = parse_mesh(hsdp);
+    const ModelOptions defaults;
+    if (compile.mesh.shards > 1 && bucket_mb != defaults.bucket_mb) {
+        Diagnostic d;
+        d.message = "--bucket-mb is of --dp alone";
+        d.help = "with --fsdp and --hsdp gradients are summed layer by layer: leave it away";
+        throw UsageError(std::move(d));
+    }
+    if (compile.mesh.shards == 1 && compile.mesh.replicas > 1 && compile.reshard != defaults.compile.reshard) {
+        Diagnostic d;
+        d.message = "--fsdp-reshard is of --fsdp and --hsdp alone";
+        d.help = "with --dp each rank holds all parameters, and none are gathered: leave it away";
+        throw UsageError(std::move(d));
+    }
     compile.bucket_bytes = bucket_mb << 20;
     if (!executors.empty()) {
         compile.executors.clear();

@@ -59,7 +59,7 @@ class Communicator {
     virtual void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) = 0;
     // From here on it is seen to that no rank waits for ever for one that does not come. Behind make_streams.
     virtual void watch(const WatchOptions& options) = 0;
-    // This rank is in that step, and has got on.
+    // This rank is in that step, and has got on; -1: before the first.
     virtual void note_progress(std::int64_t step) = 0;
     // All is done: writes the timeline. All ranks come here, or none.
     virtual void finish() = 0;

@@ -13,12 +13,14 @@ namespace thunder {
 namespace {
 
 // What a rank holds of the parameter: a number depends on its place in the whole.
-void draw(const ParameterSpec& parameter, const Piece& piece, const Options& options, std::byte* arena,
-          Stream& stream) {
+void draw(const ProgramSpec& program, const ParameterSpec& parameter, const Options& options, const World& world,
+          std::byte* arena, Stream& stream) {
+    const Piece piece = piece_of(program, parameter, world.rank());
     fill_on_device(arena + static_cast<std::size_t>(piece.at) * size_of(parameter.dtype), parameter.dtype,
                    static_cast<std::size_t>(piece.count), stream, [&](std::size_t done, std::size_t n, std::byte* out) {
                        draw_elements(out, parameter, static_cast<std::uint64_t>(piece.first) + done, n, options);
                    });
+    world.gets_on();
 }
 
 std::string drawn_text(std::size_t count, const Options& options) {
@@ -33,13 +35,12 @@ std::string initial_weights(const Options& options) {
     return options.init.empty() ? exported_weights(options.program_folder) : options.init;
 }
 
-std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, int rank,
+std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, const World& world,
                                                std::byte* arena, Stream& stream) {
-    const auto piece = [&](const ParameterSpec& parameter) { return piece_of(program, parameter, rank); };
     const std::string path = initial_weights(options);
     if (path.empty()) {
         for (const ParameterSpec& parameter : program.parameters)
-            draw(parameter, piece(parameter), options, arena, stream);
+            draw(program, parameter, options, world, arena, stream);
         return {drawn_text(program.parameters.size(), options)};
     }
     const Weights weights(path);
@@ -53,13 +54,10 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
         fail_missing(weights, missing, "--init-missing random draws what is missing");
     for (std::size_t i = 0; i < found.size(); ++i) {
         const ParameterSpec& parameter = program.parameters[i];
-        const Piece held = piece(parameter);
         if (found[i].tensor != nullptr)
-            load_elements(*found[i].file, *found[i].tensor, parameter.dtype, static_cast<std::size_t>(held.first),
-                          static_cast<std::size_t>(held.count),
-                          arena + static_cast<std::size_t>(held.at) * size_of(parameter.dtype), stream);
+            world.load(*found[i].file, *found[i].tensor, {{"", parameter.dtype, {}}, &parameter, arena}, stream);
     }
-    for (const ParameterSpec* parameter : missing) draw(*parameter, piece(*parameter), options, arena, stream);
+    for (const ParameterSpec* parameter : missing) draw(program, *parameter, options, world, arena, stream);
 
     std::vector<std::string> lines{cat("parameters from ", path)};
     if (!missing.empty()) lines.push_back(drawn_text(missing.size(), options));

@@ -13,6 +13,7 @@
 namespace thunder {
 
 class Stream;
+class World;
 
 // Elements [first, first + count) of a standard normal tensor with this name: Philox4x32-10, block = element / 4, then
 // Box-Muller in fp64 with logarithm, sine and cosine of our own, so that the bits are the same on every machine.
@@ -27,7 +28,7 @@ std::string initial_weights(const Options& options);
 
 // Fills the parameter arena as --init and --init-missing say, with what this rank holds. Returns lines for the log:
 // where the values come from, what was drawn, what a file held beside.
-std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, int rank,
+std::vector<std::string> initialise_parameters(const ProgramSpec& program, const Options& options, const World& world,
                                                std::byte* arena, Stream& stream);
 
 }  // namespace thunder

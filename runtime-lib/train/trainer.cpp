@@ -270,7 +270,7 @@ struct Trainer::State {
         progress.seed = options.seed;
         progress.steps = options.steps;
         progress.warmup = options.warmup;
-        for (const std::string& line : initialise_parameters(program, options, world.rank(), arenas.parameters, stream))
+        for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
             console.line(line);
     }
 

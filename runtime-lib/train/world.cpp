@@ -116,6 +116,7 @@ void World::load(const SafetensorsFile& file, const StoredTensor& stored, const 
     const DType dtype = tensor.as.dtype;
     load_elements(file, stored, dtype, static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count),
                   tensor.arena + static_cast<std::size_t>(piece.at) * size_of(dtype), stream);
+    gets_on();
 }
 
 }  // namespace thunder

@@ -63,6 +63,9 @@ class World {
         end_together(failure);
     }
 
+    // This rank gets on before the first step: others, which may be done, are not to think that it hangs.
+    void gets_on() const { communicator_.note_progress(-1); }
+
     // Writes a file of all tensors, in the order of their names, with what each rank holds of them; some megabytes at a
     // time pass through rank 0, which writes. On all ranks.
     void save(const std::string& path, std::vector<HeldTensor> tensors,

@@ -279,6 +279,17 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
               "error: --hsdp takes RxS, not 2\n"
               "help: --hsdp 2x4, for example: two copies of the model, each cut over four ranks\n");
 
+    const Ran bucket = run("run --planned --fsdp 2 --bucket-mb 5 " + model);
+    EXPECT_EQ(bucket.status, 2);
+    EXPECT_EQ(bucket.err,
+              "error: --bucket-mb is of --dp alone\n"
+              "help: with --fsdp and --hsdp gradients are summed layer by layer: leave it away\n");
+    const Ran reshard = run("run --planned --dp 2 --fsdp-reshard never " + model);
+    EXPECT_EQ(reshard.status, 2);
+    EXPECT_EQ(reshard.err,
+              "error: --fsdp-reshard is of --fsdp and --hsdp alone\n"
+              "help: with --dp each rank holds all parameters, and none are gathered: leave it away\n");
+
     const Ran two = run("run --planned --ranks 2 " + model);
     EXPECT_EQ(two.status, 2);
     EXPECT_EQ(two.err, "error: --ranks 2: the program is for 1 rank\nhelp: leave --ranks out\n");

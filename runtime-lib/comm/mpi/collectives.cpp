@@ -72,18 +72,30 @@ class Strided {
     MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
-// Memory for what other ranks send; not zeroed, since all of it is written.
+// Memory for what other ranks send, one after the other: each thread that communicates has its own, which grows to the
+// largest and is kept. Not zeroed, since all of it is written.
+std::byte* room_of_thread(std::size_t bytes) {
+    thread_local std::unique_ptr<std::byte[]> room;
+    thread_local std::size_t size = 0;
+    if (bytes > size) {
+        room.reset();
+        room.reset(new std::byte[bytes]);
+        size = bytes;
+    }
+    return room.get();
+}
+
 class Received {
   public:
     Received(DType dtype, std::int64_t elements)
-        : dtype_(dtype), bytes_(new std::byte[static_cast<std::size_t>(elements) * size_of(dtype)]) {}
+        : dtype_(dtype), bytes_(room_of_thread(static_cast<std::size_t>(elements) * size_of(dtype))) {}
 
-    std::byte* data() { return bytes_.get(); }
+    std::byte* data() { return bytes_; }
     // The parts of `ranks` ranks, of which the next one's begins `distance` elements further.
     std::vector<Input> parts(int ranks, std::int64_t distance) const {
         std::vector<Input> parts(static_cast<std::size_t>(ranks));
         for (int r = 0; r < ranks; ++r) {
-            parts[static_cast<std::size_t>(r)].data = bytes_at(bytes_.get(), dtype_, r * distance);
+            parts[static_cast<std::size_t>(r)].data = bytes_at(bytes_, dtype_, r * distance);
             parts[static_cast<std::size_t>(r)].dtype = dtype_;
         }
         return parts;
@@ -91,7 +103,7 @@ class Received {
 
   private:
     DType dtype_;
-    std::unique_ptr<std::byte[]> bytes_;
+    std::byte* bytes_;
 };
 
 Output at(const Output& tensor, std::int64_t element) {

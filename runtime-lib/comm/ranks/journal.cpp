@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
+#include "support/json.h"
 #include "support/philox.h"
 #include "support/text.h"
 
@@ -63,7 +65,11 @@ void Lane::close() {
     if (open_.empty()) return;  // it began before anybody looked
     const auto [name, began] = open_.back();
     open_.pop_back();
-    spans_.push_back({name, began * 1e6, Journal::now() * 1e6, 0});
+    add(name, began, 0);
+}
+
+void Lane::add(std::string name, double begin, std::uint64_t bytes) {
+    if (spans_.size() < most_spans) spans_.push_back({std::move(name), begin * 1e6, Journal::now() * 1e6, bytes});
 }
 
 // ---- all of them ---------------------------------------------------------------------------------------------------
@@ -115,7 +121,7 @@ void Journal::delay(double began, std::uint64_t bytes) const {
 }
 
 void Journal::note(Lane& lane, const Activity& activity, double began) {
-    lane.spans_.push_back({activity.text(), began * 1e6, now() * 1e6, activity.bytes});
+    lane.add(activity.text(), began, activity.bytes);
 }
 
 void Journal::begin(const char* name) {
@@ -138,20 +144,23 @@ double Journal::now() {
 }
 
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format): "X" is a
-// complete event, "M" names processes and threads; times in microseconds.
+// complete event, "i" a moment, "M" names processes and threads; times in microseconds.
 std::string Journal::trace_events(int rank, double zero) const {
     std::string out = cat(R"({"name":"process_name","ph":"M","pid":)", rank, R"(,"args":{"name":"rank )", rank, "\"}}");
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
         const Lane& lane = *lanes_[i];
-        out += cat(",\n", R"({"name":"thread_name","ph":"M","pid":)", rank, ",\"tid\":", i, R"(,"args":{"name":")",
-                   lane.name(), "\"}}");
+        out += cat(",\n", R"({"name":"thread_name","ph":"M","pid":)", rank, ",\"tid\":", i, R"(,"args":{"name":)",
+                   json_quote(lane.name()), "}}");
         for (const Lane::Span& span : lane.spans()) {
-            out += cat(",\n{\"name\":\"", span.name, R"(","ph":"X","pid":)", rank, ",\"tid\":", i,
+            out += cat(",\n{\"name\":", json_quote(span.name), R"(,"ph":"X","pid":)", rank, ",\"tid\":", i,
                        ",\"ts\":", digits("%.1f", span.begin - zero * 1e6),
                        ",\"dur\":", digits("%.1f", span.end - span.begin));
             if (span.bytes > 0) out += cat(",\"args\":{\"bytes\":", span.bytes, "}");
             out += "}";
         }
+        if (lane.spans().size() == Lane::most_spans)
+            out += cat(",\n", R"({"name":"what comes behind is left out","ph":"i","s":"t","pid":)", rank,
+                       ",\"tid\":", i, ",\"ts\":", digits("%.1f", lane.spans().back().end - zero * 1e6), "}");
     }
     return out;
 }

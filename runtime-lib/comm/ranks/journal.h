@@ -52,9 +52,13 @@ class Lane {
     void close();
 
     const std::vector<Span>& spans() const { return spans_; }
+    // A long run's timeline is that of its first steps: more would fill the memory, and no viewer opens it.
+    static constexpr std::size_t most_spans = std::size_t{1} << 18U;
 
   private:
     friend class Journal;
+    void add(std::string name, double begin, std::uint64_t bytes);
+
     std::string name_;
     mutable std::mutex mutex_;
     Position position_;

@@ -17,6 +17,10 @@ constexpr double pause = 0.05;   // seconds between looks
 constexpr double between = 0.5;  // seconds between beats
 // A rank that lives beats, whatever it does. One that has not for so long is gone or stands still.
 constexpr double silence = 20;
+// What a rank that a signal came to waits before it says where it stands: mpirun's SIGKILL comes a second after its
+// SIGTERM. srun and torchrun, which start ranks of GPUs, wait for half a minute; there it is not known whether a rank
+// computes or waits, and steps may be long.
+constexpr double patience_of_mpirun = 0.4, patience_of_managers = 5;
 // Of the time between two looks no more counts as waiting: this process was suspended, and so were others, or its beats
 // have not been read.
 constexpr double longest_pause = 1;
@@ -159,16 +163,19 @@ std::string Watch::lagging() const {
 }
 
 // A launcher ends the others where a rank is gone: SIGTERM, and soon SIGKILL. Where this one waits for that rank, it
-// says so in between.
+// says so in between. One that a signal came to for another reason, and that goes on to the end of its step, does not.
 void Watch::look_for_signals() {
     if (printed_ || options_.interrupted == nullptr || options_.interrupted() == 0) return;
     const double now = Journal::now();
     const std::uint64_t progress = journal_.progress.load(std::memory_order_relaxed);
-    if (signalled_ == 0 || progress != own_progress_) {
+    const auto& lanes = journal_.lanes();
+    const bool waits = journal_.asynchronous || std::any_of(lanes.begin(), lanes.end(),
+                                                            [](const auto& lane) { return lane->position().inside; });
+    if (signalled_ == 0 || progress != own_progress_ || !waits) {
         signalled_ = now;
         own_progress_ = progress;
     }
-    if (now - signalled_ < 0.25) return;
+    if (now - signalled_ < (journal_.asynchronous ? patience_of_managers : patience_of_mpirun)) return;
     printed_ = true;
     print_where();
 }

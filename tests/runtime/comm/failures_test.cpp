@@ -289,6 +289,13 @@ TEST_F(FailuresTest, OfSeveralSignalsTheLargestEndsARun) {
     EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
 }
 
+// Who ends a job sends all ranks a signal: a step that takes its time is nothing to tell of.
+TEST_F(FailuresTest, ARunThatIsEndedEndsQuietly) {
+    const Outcome outcome = with("WORDS_TERM='-1 in step 3' WORDS_LAGS='-1 in step 3'", 2, "words_dp2", "--steps 50");
+    EXPECT_EQ(outcome.status, 128 + SIGTERM) << outcome.err;
+    EXPECT_EQ(said(outcome.err), "");
+}
+
 TEST_F(FailuresTest, ASignalToOneRankEndsAllAfterTheSameStep) {
     const Outcome outcome =
         disturbed(2, "words_fsdp2", "--feed feed.safetensors --steps 1000000 --checkpoint kept --log run.jsonl --quiet",
