@@ -10,7 +10,7 @@
 #include "compiler/analysis/constant_value.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/op.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -24,9 +24,10 @@ class Evaluator {
     Evaluator(const Module& module, const EvaluateOptions& options) : module_(module), options_(options) {}
 
     std::vector<Slot> run(const Function& function, std::vector<Slot> arguments) {
-        check(arguments.size() == function.arguments.size(),
-              fmt::format("@{} takes {} arguments, {} given", function.name, function.arguments.size(),
-                          arguments.size()));
+        check(arguments.size() == function.arguments.size(), [&] {
+            return fmt::format("@{} takes {} arguments, {} given", function.name, function.arguments.size(),
+                               arguments.size());
+        });
         std::vector<Slot> frame(function.values.size());
         for (std::size_t k = 0; k < arguments.size(); ++k) {
             check_type(function, function.arguments[k], arguments[k]);
@@ -64,15 +65,18 @@ class Evaluator {
         const Type& type = function.type(v);
         bool fits = slot.size() == static_cast<std::size_t>(type.is_family() ? type.count : 1);
         for (const Shared& member : slot) fits = fits && member != nullptr && member->type == type.member();
-        check(fits, fmt::format("a value of another type is given for %{} of @{}, which is {}{}", function.info(v).name,
-                                function.name, to_string(type),
-                                slot.empty() || slot[0] == nullptr ? "" : "; it is " + to_string(slot[0]->type)));
+        check(fits, [&] {
+            return fmt::format("a value of another type is given for %{} of @{}, which is {}{}", function.info(v).name,
+                               function.name, to_string(type),
+                               slot.empty() || slot[0] == nullptr ? "" : "; it is " + to_string(slot[0]->type));
+        });
     }
 
     const Function& callee(const Op& op, std::string_view attribute) const {
         std::string name = op.attributes.string(attribute);
         const Function* function = module_.find(name);
-        check(function != nullptr, fmt::format("{} names @{}, which is not in the module", op.name, name));
+        check(function != nullptr,
+              [&] { return fmt::format("{} names @{}, which is not in the module", op.name, name); });
         return *function;
     }
 
@@ -94,8 +98,9 @@ class Evaluator {
         } else {
             results = apply(function, op, dead, frame);
         }
-        check(results.size() == op.results.size(),
-              fmt::format("{} gives {} results, {} expected", op.name, results.size(), op.results.size()));
+        check(results.size() == op.results.size(), [&] {
+            return fmt::format("{} gives {} results, {} expected", op.name, results.size(), op.results.size());
+        });
         for (std::size_t k = 0; k < results.size(); ++k) frame[op.results[k].index] = std::move(results[k]);
         if (options_.observe) observe(function, op, frame);
     }
@@ -103,7 +108,7 @@ class Evaluator {
     std::vector<Slot> operands_of(const Op& op, const std::vector<Slot>& frame) const {
         std::vector<Slot> operands;
         for (Value v : op.operands) {
-            check(static_cast<bool>(v), op.name + " with an absent operand");
+            check(static_cast<bool>(v), [&] { return op.name + " with an absent operand"; });
             operands.push_back(frame[v.index]);
         }
         return operands;
@@ -131,8 +136,9 @@ class Evaluator {
             std::size_t i = reverse ? n - 1 - step : step;
             for (std::size_t k = carried; k < carried + per_layer; ++k) arguments[k] = {operands[k].at(i)};
             std::vector<Slot> out = run(body, arguments);
-            check(out.size() == results.size(),
-                  fmt::format("@{} gives {} results, {} expected", body.name, out.size(), results.size()));
+            check(out.size() == results.size(), [&] {
+                return fmt::format("@{} gives {} results, {} expected", body.name, out.size(), results.size());
+            });
             for (std::size_t k = 0; k < carried; ++k) arguments[k] = std::move(out[k]);
             for (std::size_t k = carried; k < out.size(); ++k) results[k][i] = std::move(out[k].at(0));
         }
@@ -143,7 +149,7 @@ class Evaluator {
     std::vector<Slot> apply(const Function& function, const Op& op, const std::vector<Value>& dead,
                             std::vector<Slot>& frame) const {
         const OpDef& def = op_def(op.name);
-        check(static_cast<bool>(def.reference), op.name + " cannot be evaluated");
+        check(static_cast<bool>(def.reference), [&] { return op.name + " cannot be evaluated"; });
         // Ops that take families (over all tensors at once) see their members, in order.
         std::vector<Tensor> operands;
         for (std::size_t k = 0; k < op.operands.size(); ++k) {
@@ -165,18 +171,20 @@ class Evaluator {
             types.insert(types.end(), static_cast<std::size_t>(type.is_family() ? type.count : 1), type.member());
         }
         std::vector<Tensor> made = def.reference(op, operands, types);
-        check(made.size() == types.size(),
-              fmt::format("the reference of {} gives {} tensors where the shape rule says {}", op.name, made.size(),
-                          types.size()));
+        check(made.size() == types.size(), [&] {
+            return fmt::format("the reference of {} gives {} tensors where the shape rule says {}", op.name,
+                               made.size(), types.size());
+        });
         std::vector<Slot> results;
         std::size_t next = 0;
         for (Value v : op.results) {
             results.emplace_back();
             const Type& type = function.type(v);
             for (std::int64_t k = 0; k < (type.is_family() ? type.count : 1); ++k, ++next) {
-                check(made[next].type == types[next],
-                      fmt::format("the reference of {} gives {}, not what the shape rule says", op.name,
-                                  to_string(made[next].type)));
+                check(made[next].type == types[next], [&] {
+                    return fmt::format("the reference of {} gives {}, not what the shape rule says", op.name,
+                                       to_string(made[next].type));
+                });
                 wrap_integers(made[next]);
                 if (options_.round_to_dtype) round_to_dtype(made[next]);
                 results.back().push_back(std::make_shared<Tensor>(std::move(made[next])));

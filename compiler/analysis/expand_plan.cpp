@@ -11,7 +11,7 @@
 
 #include "compiler/analysis/carry_slots.h"
 #include "compiler/analysis/views.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -76,13 +76,13 @@ class Expansion {
         while (f.info(at).placement.view_of) at = f.info(at).placement.view_of;
         auto given = binding.spots.find(at);
         check(given != binding.spots.end(),
-              fmt::format("@{}: %{} has no place at its caller's", f.name, f.info(v).name));
+              [&] { return fmt::format("@{}: %{} has no place at its caller's", f.name, f.info(v).name); });
         return {given->second.arena, given->second.offset + p.offset, given->second.layer_stride};
     }
 
     const Function& callee(const Op& op, const char* attribute) const {
         const Function* g = module_.find(op.attributes.string(attribute));
-        check(g != nullptr, fmt::format("{} names a function that is not there", op.name));
+        check(g != nullptr, [&] { return fmt::format("{} names a function that is not there", op.name); });
         return *g;
     }
 
@@ -163,7 +163,7 @@ class Expansion {
     std::size_t stream_of(const Op& op) const {
         if (op.stream.empty()) return 0;
         const auto at = std::find(module_.streams.begin(), module_.streams.end(), op.stream);
-        check(at != module_.streams.end(), "the module has no stream " + op.stream);
+        check(at != module_.streams.end(), [&] { return "the module has no stream " + op.stream; });
         return static_cast<std::size_t>(at - module_.streams.begin()) + 1;
     }
 

@@ -6,15 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <random>
-#include <set>
 #include <span>
 #include <utility>
 
 #include "compiler/analysis/evaluate.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/op.h"
-#include "compiler/support/error.h"
 #include "compiler/support/half.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -44,56 +43,71 @@ T take(const std::byte* at) {
     return value;
 }
 
-void store_element(std::byte* at, DType dtype, const Tensor& t, std::size_t k) {
+// Calls `each` with a function that stores element k of a tensor at an address.
+template <typename Each>
+void for_storing(DType dtype, const Tensor& t, const Each& each) {
     switch (dtype) {
-        case DType::f64: return put(at, t.f[k]);
-        case DType::f32: return put(at, static_cast<float>(t.f[k]));
-        case DType::i64: return put(at, t.i[k]);
-        case DType::i32: return put(at, static_cast<std::int32_t>(t.i[k]));
-        case DType::boolean: return put(at, static_cast<std::uint8_t>(t.i[k] != 0));
-        case DType::bf16: return put(at, bf16_bits(static_cast<float>(convert(t.f[k], DType::bf16))));
+        case DType::f64: return each([&](std::byte* at, std::size_t k) { put(at, t.f[k]); });
+        case DType::f32: return each([&](std::byte* at, std::size_t k) { put(at, static_cast<float>(t.f[k])); });
+        case DType::i64: return each([&](std::byte* at, std::size_t k) { put(at, t.i[k]); });
+        case DType::i32: return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::int32_t>(t.i[k])); });
+        case DType::boolean:
+            return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::uint8_t>(t.i[k] != 0)); });
+        case DType::bf16:
+            return each([&](std::byte* at, std::size_t k) {
+                put(at, bf16_bits(static_cast<float>(convert(t.f[k], DType::bf16))));
+            });
         case DType::f16: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }
 
-void load_element(const std::byte* at, DType dtype, Tensor& t, std::size_t k) {
+// The same the other way.
+template <typename Each>
+void for_loading(DType dtype, Tensor& t, const Each& each) {
     switch (dtype) {
-        case DType::f64: t.f[k] = take<double>(at); return;
-        case DType::f32: t.f[k] = take<float>(at); return;
-        case DType::i64: t.i[k] = take<std::int64_t>(at); return;
-        case DType::i32: t.i[k] = take<std::int32_t>(at); return;
-        case DType::boolean: t.i[k] = take<std::uint8_t>(at) == 1 ? 1 : 0; return;
-        case DType::bf16: t.f[k] = static_cast<double>(bf16_value(take<std::uint16_t>(at))); return;
+        case DType::f64: return each([&](const std::byte* at, std::size_t k) { t.f[k] = take<double>(at); });
+        case DType::f32: return each([&](const std::byte* at, std::size_t k) { t.f[k] = take<float>(at); });
+        case DType::i64: return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::int64_t>(at); });
+        case DType::i32: return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::int32_t>(at); });
+        case DType::boolean:
+            return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::uint8_t>(at) == 1 ? 1 : 0; });
+        case DType::bf16:
+            return each([&](const std::byte* at, std::size_t k) {
+                t.f[k] = static_cast<double>(bf16_value(take<std::uint16_t>(at)));
+            });
         case DType::f16: break;
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }
 
-// Calls `visit` with the byte offset of each element, in row-major order.
-template <typename Visit>
-void for_each_element(const Type& type, const Dims& given, Visit visit) {
-    const Dims strides = given.empty() ? dense_strides(type.dims) : given;
+// Bytes from the begin of a tensor's first element to the end of its last one, as it lies.
+std::int64_t span_of(const Type& type, const Dims& strides) {
+    if (strides.empty()) return static_cast<std::int64_t>(type.bytes());
+    std::int64_t last = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) last += (type.dims[d] - 1) * strides[d];
+    return (last + 1) * static_cast<std::int64_t>(size_of(type.dtype));
+}
+
+// Calls `visit` with the address of each element, in row-major order.
+template <typename Byte, typename Visit>
+void for_each_element(Byte* base, const Type& type, const Dims& strides, const Visit& visit) {
+    const std::size_t size = size_of(type.dtype);
+    const auto n = static_cast<std::size_t>(type.elements());
+    if (strides.empty()) {
+        for (std::size_t k = 0; k < n; ++k) visit(base + k * size, k);
+        return;
+    }
     Dims index(type.dims.size(), 0);
-    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    const std::int64_t n = type.elements();
-    for (std::int64_t k = 0; k < n; ++k) {
+    for (std::size_t k = 0; k < n; ++k) {
         std::int64_t at = 0;
         for (std::size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
-        visit(static_cast<std::size_t>(k), at * size);
+        visit(base + at * static_cast<std::int64_t>(size), k);
         for (std::size_t d = index.size(); d-- > 0;) {
             if (++index[d] < type.dims[d]) break;
             index[d] = 0;
         }
     }
-}
-
-std::set<std::size_t> touched(const PlannedAction& a) {
-    std::set<std::size_t> out;
-    for (const auto& read : a.reads)
-        if (read) out.insert(read->tensor);
-    for (const PlannedAccess& write : a.writes) out.insert(write.tensor);
-    return out;
 }
 
 std::vector<std::size_t> listed(const ExpandedPlan& plan) {
@@ -104,49 +118,67 @@ std::vector<std::size_t> listed(const ExpandedPlan& plan) {
 
 }  // namespace
 
+ExecutablePlan::ExecutablePlan(const Module& module, const Function& f) : plan(expand_plan(module, f)) {
+    uses.assign(plan.tensors.size(), 0);
+    for (const PlannedAction& a : plan.actions) {
+        std::vector<std::size_t>& here = touched.emplace_back();
+        for (const auto& read : a.reads)
+            if (read) here.push_back(read->tensor);
+        for (const PlannedAccess& write : a.writes) here.push_back(write.tensor);
+        std::sort(here.begin(), here.end());
+        here.erase(std::unique(here.begin(), here.end()), here.end());
+        for (std::size_t t : here) ++uses[t];
+    }
+}
+
 // In the order of the list, or in one of the others that streams and events permit.
-void PlannedExecution::run(const Function& f, std::optional<std::uint64_t> seed) {
-    const ExpandedPlan plan = expand_plan(module_, f);
+void PlannedExecution::run(const ExecutablePlan& plan, std::optional<std::uint64_t> seed) {
     begin(plan);
-    for (std::size_t k : seed ? permuted(plan, *seed) : listed(plan)) step(plan, plan.actions[k]);
+    for (std::size_t k : seed ? permuted(plan.plan, *seed) : listed(plan.plan)) step(k);
 }
 
 Tensor PlannedExecution::load(Arena arena, std::int64_t offset, const Type& type, const Dims& strides) {
     Tensor t(type.member());
     if (arena == Arena::scalars) {
-        const DType stored = scalar_dtype(offset);
-        Tensor field(Type::tensor(stored, {}));
-        load_element(bytes(arena, offset, static_cast<std::int64_t>(size_of(stored))), stored, field, 0);
+        Tensor field(Type::tensor(scalar_dtype(offset), {}));
+        load_elements(arena, offset, {}, field);
         t.set(0, field.at(0));
         return t;
     }
-    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    for_each_element(type, strides, [&](std::size_t k, std::int64_t at) {
-        load_element(bytes(arena, offset + at, size), type.dtype, t, k);
-    });
+    load_elements(arena, offset, strides, t);
     return t;
+}
+
+void PlannedExecution::load_elements(Arena arena, std::int64_t offset, const Dims& strides, Tensor& t) {
+    if (t.size() == 0) return;
+    const std::byte* base = bytes(arena, offset, span_of(t.type, strides));
+    for_loading(t.type.dtype, t, [&](const auto& one) { for_each_element(base, t.type, strides, one); });
 }
 
 void PlannedExecution::store(Arena arena, std::int64_t offset, const Type& type, const Dims& strides, const Tensor& t) {
     if (arena == Arena::scalars) {
-        const DType stored = scalar_dtype(offset);
-        Tensor field(Type::tensor(stored, {}));
+        Tensor field(Type::tensor(scalar_dtype(offset), {}));
         field.set(0, t.at(0));
-        store_element(bytes(arena, offset, static_cast<std::int64_t>(size_of(stored))), stored, field, 0);
+        store_elements(arena, offset, field.type, {}, field);
         return;
     }
-    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    for_each_element(type, strides, [&](std::size_t k, std::int64_t at) {
-        store_element(bytes(arena, offset + at, size), type.dtype, t, k);
-    });
+    store_elements(arena, offset, type, strides, t);
+}
+
+void PlannedExecution::store_elements(Arena arena, std::int64_t offset, const Type& type, const Dims& strides,
+                                      const Tensor& t) {
+    if (type.elements() == 0) return;
+    std::byte* base = bytes(arena, offset, span_of(type, strides));
+    for_storing(type.dtype, t, [&](const auto& one) { for_each_element(base, type, strides, one); });
 }
 
 std::byte* PlannedExecution::bytes(Arena arena, std::int64_t offset, std::int64_t count) {
     auto found = p_.arenas_.find(arena);
-    check(found != p_.arenas_.end(), fmt::format("there is no arena {}", name_of(arena)));
-    check(offset >= 0 && offset + count <= static_cast<std::int64_t>(found->second.size()),
-          fmt::format("bytes {} to {} are outside the arena {}, which has {}", offset, offset + count, name_of(arena),
-                      found->second.size()));
+    check(found != p_.arenas_.end(), [&] { return fmt::format("there is no arena {}", name_of(arena)); });
+    check(offset >= 0 && offset + count <= static_cast<std::int64_t>(found->second.size()), [&] {
+        return fmt::format("bytes {} to {} are outside the arena {}, which has {}", offset, offset + count,
+                           name_of(arena), found->second.size());
+    });
     return found->second.data() + offset;
 }
 
@@ -172,66 +204,68 @@ std::vector<std::size_t> PlannedExecution::permuted(const ExpandedPlan& plan, st
     return order;
 }
 
-void PlannedExecution::begin(const ExpandedPlan& plan) {
-    uses_.assign(plan.tensors.size(), 0);
-    for (const PlannedAction& a : plan.actions)
-        for (std::size_t t : touched(a)) ++uses_[t];
+void PlannedExecution::begin(const ExecutablePlan& plan) {
+    plan_ = &plan;
+    uses_ = plan.uses;
 }
 
-std::vector<Tensor> PlannedExecution::operands(const PlannedAction& a) {
+std::vector<Tensor> PlannedExecution::operands(std::size_t k) {
     std::vector<Tensor> out;
-    for (const auto& read : a.reads)
+    for (const auto& read : plan_->plan.actions[k].reads)
         out.push_back(read ? load(read->arena, read->offset, read->type, read->strides) : Tensor());
     return out;
 }
 
-void PlannedExecution::step(const ExpandedPlan& plan, const PlannedAction& a) {
+void PlannedExecution::step(std::size_t k) {
+    const PlannedAction& a = plan_->plan.actions[k];
     const Op& op = *a.op;
-    std::vector<Type> types;
-    for (const PlannedAccess& write : a.writes) types.push_back(write.type);
+    if (a.reads.empty() && a.writes.empty()) return;  // a record, a wait
     std::vector<Tensor> results;
     if (op.name == "copy" || op.name == "family") {
-        results = operands(a);
+        results = operands(k);
     } else if (op.name == "fused") {
         const Function* kernel = module_.find(op.attributes.string("kernel"));
         check(kernel != nullptr, "a kernel that is not there");
-        const std::vector<Tensor> given = operands(a);
+        const std::vector<Tensor> given = operands(k);
         // what a kernel stores in bf16 it reads in bf16
         const bool rounds = std::any_of(kernel->values.begin(), kernel->values.end(),
                                         [](const ValueInfo& info) { return info.type.dtype == DType::bf16; });
         results = evaluate(module_, *kernel, std::span<const Tensor>(given), {.round_to_dtype = rounds, .observe = {}});
-    } else if (op.name != "record" && op.name != "wait") {
+    } else {
+        std::vector<Type> types;
+        for (const PlannedAccess& write : a.writes) types.push_back(write.type);
         const OpDef& def = op_def(op.name);
-        check(static_cast<bool>(def.reference), op.name + " cannot be executed");
-        results = def.reference(op, operands(a), types);
+        check(static_cast<bool>(def.reference), [&] { return op.name + " cannot be executed"; });
+        results = def.reference(op, operands(k), types);
     }
-    finish(plan, a, results);
+    finish(k, results);
 }
 
-void PlannedExecution::skip(const ExpandedPlan& plan, const PlannedAction& a) {
-    for (std::size_t t : touched(a))
-        if (--uses_[t] == 0) poison(plan.tensors[t]);
+void PlannedExecution::skip(std::size_t k) {
+    for (std::size_t t : plan_->touched[k])
+        if (--uses_[t] == 0) poison(plan_->plan.tensors[t]);
 }
 
-void PlannedExecution::finish(const ExpandedPlan& plan, const PlannedAction& a, const std::vector<Tensor>& results) {
+void PlannedExecution::finish(std::size_t k, const std::vector<Tensor>& results) {
+    const PlannedAction& a = plan_->plan.actions[k];
     const Op& op = *a.op;
     check(results.size() == a.writes.size(),
-          fmt::format("{} gives {} tensors, {} expected", op.name, results.size(), a.writes.size()));
+          [&] { return fmt::format("{} gives {} tensors, {} expected", op.name, results.size(), a.writes.size()); });
     // What was read for the last time is gone before the results are written; an op that writes over its operand
     // finds only its own result there.
     std::vector<std::size_t> unread;
-    for (std::size_t t : touched(a)) {
+    for (std::size_t t : plan_->touched[k]) {
         if (--uses_[t] > 0) continue;
         const bool result = std::any_of(a.writes.begin(), a.writes.end(),
                                         [t](const PlannedAccess& write) { return write.tensor == t; });
-        result ? unread.push_back(t) : poison(plan.tensors[t]);
+        result ? unread.push_back(t) : poison(plan_->plan.tensors[t]);
     }
     for (std::size_t r = 0; r < results.size(); ++r) {
         note_nan(*a.function, op, results[r]);
         const PlannedAccess& write = a.writes[r];
         store(write.arena, write.offset, write.type, write.strides, results[r]);
     }
-    for (std::size_t t : unread) poison(plan.tensors[t]);
+    for (std::size_t t : unread) poison(plan_->plan.tensors[t]);
 }
 
 void PlannedExecution::poison(const PlannedTensor& tensor) {

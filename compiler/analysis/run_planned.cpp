@@ -10,7 +10,7 @@
 
 #include "compiler/analysis/constant_value.h"
 #include "compiler/analysis/planned_execution.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc {
@@ -22,16 +22,21 @@ constexpr std::size_t scalars_bytes = 112;  // of StepScalars
 
 }  // namespace
 
-PlannedProgram::PlannedProgram(Module planned) : module_(std::move(planned)) {
-    check(module_.phase == Module::Phase::planned, "the module is not planned");
-    for (const auto& [name, bytes] : module_.arena_bytes)
+struct PlannedProgram::Shared {
+    Module module;
+    std::map<std::string, ExecutablePlan> plans;  // by function, as they are asked for
+};
+
+PlannedProgram::PlannedProgram(Module planned) : shared_(std::make_shared<Shared>(Shared{std::move(planned), {}})) {
+    check(module().phase == Module::Phase::planned, "the module is not planned");
+    for (const auto& [name, bytes] : module().arena_bytes)
         arenas_[parse_arena(name).value()].assign(static_cast<std::size_t>(bytes), std::byte{0xff});
     // Between the gradients of a flat tensor nothing is ever written: it is zero, as memory is when a program begins.
     if (auto at = arenas_.find(Arena::unit_gradients); at != arenas_.end())
         at->second.assign(at->second.size(), std::byte{0});
     arenas_[Arena::scalars].assign(scalars_bytes, std::byte{0});
     PlannedExecution execution(*this);
-    for (const Function& f : module_.functions) {
+    for (const Function& f : module().functions) {
         if (f.is_kernel()) continue;
         for (const Op& op : f.ops) {
             if (op.name != "constant") continue;
@@ -54,6 +59,10 @@ PlannedProgram::PlannedProgram(Module planned) : module_(std::move(planned)) {
     }
 }
 
+const Module& PlannedProgram::module() const {
+    return shared_->module;
+}
+
 std::vector<std::string> PlannedProgram::names() const {
     return order_;
 }
@@ -71,14 +80,14 @@ const PlannedProgram::Named* PlannedProgram::find(const std::string& name) const
 
 const PlannedProgram::Named& PlannedProgram::named(const std::string& name) const {
     const Named* at = find(name);
-    check(at != nullptr, fmt::format("the program has no {}", name));
+    check(at != nullptr, [&] { return fmt::format("the program has no {}", name); });
     return *at;
 }
 
 void PlannedProgram::set(const std::string& name, const Tensor& value) {
     const Named& to = named(name);
     check(value.type.dims == to.type.dims && value.floating() == is_float(to.type.dtype),
-          fmt::format("{} is {}, {} given", name, to_string(to.type), to_string(value.type)));
+          [&] { return fmt::format("{} is {}, {} given", name, to_string(to.type), to_string(value.type)); });
     PlannedExecution(*this).store(to.arena, to.offset, to.type, {}, value);
 }
 
@@ -90,31 +99,35 @@ Tensor PlannedProgram::get(const std::string& name) const {
 
 void PlannedProgram::set_scalar(const std::string& name, double value) {
     const std::optional<std::int64_t> offset = step_scalar_offset(name);
-    check(offset.has_value(), fmt::format("there is no step scalar {}", name));
+    check(offset.has_value(), [&] { return fmt::format("there is no step scalar {}", name); });
     PlannedExecution(*this).store(Arena::scalars, *offset, Type::tensor(DType::f64, {}), {},
                                   Tensor::scalar(DType::f64, value));
 }
 
 double PlannedProgram::scalar(const std::string& name) const {
     const std::optional<std::int64_t> offset = step_scalar_offset(name);
-    check(offset.has_value(), fmt::format("there is no step scalar {}", name));
+    check(offset.has_value(), [&] { return fmt::format("there is no step scalar {}", name); });
     return PlannedExecution(const_cast<PlannedProgram&>(*this))
         .load(Arena::scalars, *offset, Type::tensor(DType::f64, {}), {})
         .at(0);
 }
 
-const Function& PlannedProgram::begin(const std::string& function) {
-    const Function* f = module_.find(function);
-    check(f != nullptr && !f->argument_info.empty(), fmt::format("@{} is no function of the program", function));
+const ExecutablePlan& PlannedProgram::begin(const std::string& function) {
+    const Function* f = module().find(function);
+    check(f != nullptr && !f->argument_info.empty(),
+          [&] { return fmt::format("@{} is no function of the program", function); });
     first_nan_.clear();
     for (Arena arena : {Arena::scratch, Arena::saved})
         if (auto found = arenas_.find(arena); found != arenas_.end())
             std::fill(found->second.begin(), found->second.end(), std::byte{0xff});
-    return *f;
+    auto at = shared_->plans.find(function);
+    if (at == shared_->plans.end()) at = shared_->plans.try_emplace(function, module(), *f).first;
+    return at->second;
 }
 
 void PlannedProgram::run(const std::string& function, std::optional<std::uint64_t> seed) {
-    check(module_.mesh.world() == 1, fmt::format("a program of {} ranks runs on all of them", module_.mesh.world()));
+    check(module().mesh.world() == 1,
+          [&] { return fmt::format("a program of {} ranks runs on all of them", module().mesh.world()); });
     PlannedExecution(*this).run(begin(function), seed);
 }
 
@@ -127,11 +140,13 @@ void load_batch(PlannedProgram& program, const MicroBatch& batch) {
 }
 
 void check_numbers(const PlannedProgram& program) {
-    check(!std::isnan(program.scalar("loss_sum")), "the loss is a NaN, first from " + program.first_nan());
+    check(!std::isnan(program.scalar("loss_sum")),
+          [&] { return "the loss is a NaN, first from " + program.first_nan(); });
     for (const std::string& name : program.names())
         if (name.starts_with("grad."))
             for (double x : program.get(name).f)
-                check(!std::isnan(x), fmt::format("{} holds a NaN, first from {}", name, program.first_nan()));
+                check(!std::isnan(x),
+                      [&] { return fmt::format("{} holds a NaN, first from {}", name, program.first_nan()); });
 }
 
 void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& o, std::int64_t step) {
@@ -175,7 +190,7 @@ PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>&
     PlannedStep out = planned_gradients(program, batches);
     set_step_scalars(program, o, step);
     program.run("update");
-    check(program.first_nan().empty(), "a NaN comes first from " + program.first_nan());
+    check(program.first_nan().empty(), [&] { return "a NaN comes first from " + program.first_nan(); });
     out.grad_norm = program.scalar("grad_norm");
     return out;
 }

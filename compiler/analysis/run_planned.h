@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,12 +25,15 @@
 
 namespace thunderc {
 
+struct ExecutablePlan;
+
+// Copies share the module, and have memory of their own.
 class PlannedProgram {
   public:
     // Keeps a copy of the module; writes its constants. All other memory is poison.
     explicit PlannedProgram(Module planned);
 
-    const Module& module() const { return module_; }
+    const Module& module() const;
     // Names of what set and get take, in the order of the entry functions' arguments: parameters, "grad.<parameter>",
     // states, inputs. A tied parameter answers to all its names.
     std::vector<std::string> names() const;
@@ -42,11 +46,11 @@ class PlannedProgram {
     void set_scalar(const std::string& name, double value);
     double scalar(const std::string& name) const;
 
-    bool has_function(const std::string& name) const { return module_.find(name) != nullptr; }
+    bool has_function(const std::string& name) const { return module().find(name) != nullptr; }
     // In the order of the list; with a seed, in another order that the module's streams and events permit.
     void run(const std::string& function, std::optional<std::uint64_t> seed = std::nullopt);
-    // What a run begins with: the function is looked for, and memory that lives no longer than it is poisoned.
-    const Function& begin(const std::string& function);
+    // What a run begins with: memory that lives no longer than the function is poisoned. Its actions.
+    const ExecutablePlan& begin(const std::string& function);
 
     // "@function, op" of the first op that gave a NaN in the last run; "" where none did. A sum that a first micro-step
     // throws away may be one: what it would be added to is poison.
@@ -63,7 +67,8 @@ class PlannedProgram {
     const Named* find(const std::string& name) const;
     const Named& named(const std::string& name) const;  // throws InternalError
 
-    Module module_;
+    struct Shared;  // the module, and what was made of its functions
+    std::shared_ptr<Shared> shared_;
     std::map<Placement::Arena, std::vector<std::byte>> arenas_;
     std::map<std::string, Named> named_;
     std::map<std::string, std::string> aliases_;  // other names of parameters

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "compiler/analysis/planned_execution.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -55,7 +55,7 @@ std::vector<std::vector<Tensor>> reduced(const std::vector<std::vector<Tensor>>&
 std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vector<std::vector<Tensor>>& operands) {
     if (op.name == "all_gather") return gathered(operands);
     if (op.name == "reduce_scatter") return reduced(operands);
-    check(op.name == "all_reduce", op.name + " cannot be executed");
+    check(op.name == "all_reduce", [&] { return op.name + " cannot be executed"; });
     std::vector<Tensor> sums;
     for (std::size_t k = 0; k < operands.front().size(); ++k) {
         std::vector<const Tensor*> terms;
@@ -83,30 +83,34 @@ std::vector<std::size_t> group_of(const Mesh& mesh, const std::string& group, st
 
 class RanksExecution {
   public:
-    RanksExecution(const Module& module, std::vector<PlannedProgram>& ranks, const Function& f)
-        : module_(module), f_(f), plan_(expand_plan(module, f)), queues_(module.streams.size() + 1) {
-        for (std::size_t k = 0; k < plan_.actions.size(); ++k) queues_[plan_.actions[k].stream].push_back(k);
+    RanksExecution(std::vector<PlannedProgram>& ranks, const std::string& function)
+        : module_(ranks.front().module()), function_(function), queues_(module_.streams.size() + 1) {
         for (PlannedProgram& program : ranks) {
+            plan_ = &program.begin(function);  // the same of all ranks
             ranks_.push_back({PlannedExecution(program), std::vector<std::size_t>(queues_.size(), 0),
-                              std::vector<bool>(plan_.actions.size(), false)});
-            ranks_.back().execution.begin(plan_);
+                              std::vector<bool>(plan_->plan.actions.size(), false)});
+            ranks_.back().execution.begin(*plan_);
         }
+        for (std::size_t k = 0; k < actions().size(); ++k) {
+            queues_[actions()[k].stream].push_back(k);
+            collective_.push_back(is_collective(*actions()[k].op));
+        }
+        for (const char* name : {"world", "shard", "replica"})
+            for (std::size_t r = 0; r < ranks_.size(); ++r) groups_[name].push_back(group_of(module_.mesh, name, r));
     }
 
     void run(std::optional<std::uint64_t> seed) {
+        std::size_t left = actions().size() * ranks_.size();
+        if (!seed) left -= run_listed();
         std::mt19937_64 random(seed.value_or(0));
-        for (std::size_t left = plan_.actions.size() * ranks_.size(); left > 0;) {
-            std::vector<Head> ready;
+        std::vector<Head> ready;
+        while (left > 0) {
+            ready.clear();
             for (std::size_t r = 0; r < ranks_.size(); ++r)
                 for (std::size_t s = 0; s < queues_.size(); ++s)
                     if (is_ready(r, s)) ready.push_back({r, s});
             if (ready.empty()) throw InternalError(deadlock());
-            Head next = ready.front();
-            if (seed) next = ready[random() % ready.size()];
-            // In the order of the list: what stands first there, of all ranks.
-            for (const Head& other : ready)
-                if (!seed && head(other) < head(next)) next = other;
-            left -= execute(next);
+            left -= execute(seed ? ready[random() % ready.size()] : ready.front());
         }
     }
 
@@ -120,6 +124,7 @@ class RanksExecution {
         std::size_t rank = 0, stream = 0;
     };
 
+    const std::vector<PlannedAction>& actions() const { return plan_->plan.actions; }
     bool waits(std::size_t r, std::size_t s) const { return ranks_[r].next[s] < queues_[s].size(); }
     std::size_t head(const Head& h) const { return queues_[h.stream][ranks_[h.rank].next[h.stream]]; }
 
@@ -128,13 +133,17 @@ class RanksExecution {
         return ranks_[r].execution.load(a.enabled->arena, a.enabled->offset, a.enabled->type, {}).at(0) != 0;
     }
 
+    const std::vector<std::size_t>& group(const PlannedAction& a, std::size_t r) const {
+        return groups_.at(a.op->attributes.string("group"))[r];
+    }
+
     bool is_ready(std::size_t r, std::size_t s) {
         if (!waits(r, s)) return false;
         const std::size_t k = head({r, s});
-        const PlannedAction& a = plan_.actions[k];
+        const PlannedAction& a = actions()[k];
         if (a.awaits && !ranks_[r].done[*a.awaits]) return false;
-        if (!is_collective(*a.op) || !enabled(r, a)) return true;
-        for (std::size_t q : group_of(module_.mesh, a.op->attributes.string("group"), r))
+        if (!collective_[k] || !enabled(r, a)) return true;
+        for (std::size_t q : group(a, r))
             if (!waits(q, s) || head({q, s}) != k || !enabled(q, a)) return false;
         return true;
     }
@@ -144,38 +153,50 @@ class RanksExecution {
         ++ranks_[r].next[s];
     }
 
+    // Action by action, on all ranks, as far as that goes: where ranks agree on what they send, to the end.
+    std::size_t run_listed() {
+        std::size_t executed = 0;
+        for (std::size_t k = 0; k < actions().size(); ++k)
+            for (std::size_t r = 0; r < ranks_.size(); ++r) {
+                if (ranks_[r].done[k]) continue;  // with another rank of its group
+                if (!is_ready(r, actions()[k].stream)) return executed;
+                executed += execute({r, actions()[k].stream});
+            }
+        return executed;
+    }
+
     // How many actions that were.
     std::size_t execute(const Head& h) {
         const std::size_t k = head(h);
-        const PlannedAction& a = plan_.actions[k];
-        if (!is_collective(*a.op)) {
-            ranks_[h.rank].execution.step(plan_, a);
+        const PlannedAction& a = actions()[k];
+        if (!collective_[k]) {
+            ranks_[h.rank].execution.step(k);
             advance(h.rank, h.stream, k);
             return 1;
         }
         if (!enabled(h.rank, a)) {  // nothing is sent: each tensor stays what it is
-            ranks_[h.rank].execution.skip(plan_, a);
+            ranks_[h.rank].execution.skip(k);
             advance(h.rank, h.stream, k);
             return 1;
         }
-        const std::vector<std::size_t> group = group_of(module_.mesh, a.op->attributes.string("group"), h.rank);
+        const std::vector<std::size_t>& ranks = group(a, h.rank);
         std::vector<std::vector<Tensor>> operands;
-        for (std::size_t q : group) operands.push_back(ranks_[q].execution.operands(a));
+        for (std::size_t q : ranks) operands.push_back(ranks_[q].execution.operands(k));
         const std::vector<std::vector<Tensor>> results = collective_results(*a.op, operands);
-        for (std::size_t i = 0; i < group.size(); ++i) {
-            ranks_[group[i]].execution.finish(plan_, a, results[i]);
-            advance(group[i], h.stream, k);
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            ranks_[ranks[i]].execution.finish(k, results[i]);
+            advance(ranks[i], h.stream, k);
         }
-        return group.size();
+        return ranks.size();
     }
 
     // "rank 0: all_reduce bucket_1 on reduce; rank 1: ..."
     std::string deadlock() {
-        std::string out = fmt::format("@{}: no rank can go on", f_.name);
+        std::string out = fmt::format("@{}: no rank can go on", function_);
         for (std::size_t r = 0; r < ranks_.size(); ++r)
             for (std::size_t s = 0; s < queues_.size(); ++s) {
                 if (!waits(r, s)) continue;
-                const Op& op = *plan_.actions[head({r, s})].op;
+                const Op& op = *actions()[head({r, s})].op;
                 const std::string what = op.attributes.string(op.attributes.has("event") ? "event" : "name", "");
                 out += fmt::format("\n  rank {} stands at {}{} on {}", r, op.name, what.empty() ? "" : " " + what,
                                    s == 0 ? "compute" : module_.streams[s - 1]);
@@ -184,16 +205,18 @@ class RanksExecution {
     }
 
     const Module& module_;
-    const Function& f_;
-    ExpandedPlan plan_;
-    std::vector<std::vector<std::size_t>> queues_;  // by stream, the same on all ranks
+    std::string function_;
+    const ExecutablePlan* plan_ = nullptr;
+    std::vector<std::vector<std::size_t>> queues_;                         // by stream, the same on all ranks
+    std::vector<bool> collective_;                                         // by action
+    std::map<std::string, std::vector<std::vector<std::size_t>>> groups_;  // by name and rank
     std::vector<Rank> ranks_;
 };
 
 }  // namespace
 
 PlannedRanks::PlannedRanks(const Module& planned) {
-    for (std::int64_t r = 0; r < planned.mesh.world(); ++r) ranks_.emplace_back(planned);
+    ranks_.assign(static_cast<std::size_t>(planned.mesh.world()), PlannedProgram(planned));
     for (const ShardUnit& unit : planned.units) {
         std::vector<Tensor> used;  // by member of the unit: 1 where a parameter lies
         for (std::int64_t m = 0; m < unit.count; ++m) used.emplace_back(Type::tensor(DType::f32, {unit.elements}));
@@ -269,8 +292,9 @@ void PlannedRanks::set(const std::string& name, const Tensor& value) {
             continue;
         }
         const Piece& where = at->second;
-        check(value.type.dims == where.dims,
-              fmt::format("{} is [{}], [{}] given", name, to_string(where.dims), to_string(value.type.dims)));
+        check(value.type.dims == where.dims, [&] {
+            return fmt::format("{} is [{}], [{}] given", name, to_string(where.dims), to_string(value.type.dims));
+        });
         Tensor shard = ranks_[r].get(at->first + where.member);
         const std::int64_t begin = shard_of(r) * where.shard;
         for (std::int64_t k = 0; k < value.size(); ++k) {
@@ -301,9 +325,7 @@ void PlannedRanks::set_scalar(const std::string& name, double value) {
 }
 
 void PlannedRanks::run(const std::string& function, std::optional<std::uint64_t> seed) {
-    for (PlannedProgram& rank : ranks_) rank.begin(function);
-    // Every rank has the same module; the actions point into that of the first.
-    RanksExecution(module(), ranks_, *module().find(function)).run(seed);
+    RanksExecution(ranks_, function).run(seed);
 }
 
 // ---- steps
@@ -348,7 +370,7 @@ PlannedStep planned_step(PlannedRanks& ranks, const RankBatches& batches, const 
     for (std::size_t r = 0; r < ranks.size(); ++r) set_step_scalars(ranks.rank(r), optimizer, step);
     ranks.run("update", seed);
     for (std::size_t r = 0; r < ranks.size(); ++r)
-        check(ranks.rank(r).first_nan().empty(), "a NaN comes first from " + ranks.rank(r).first_nan());
+        check(ranks.rank(r).first_nan().empty(), [&] { return "a NaN comes first from " + ranks.rank(r).first_nan(); });
     out.grad_norm = ranks.rank(0).scalar("grad_norm");
     return out;
 }

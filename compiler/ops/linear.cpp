@@ -111,6 +111,14 @@ std::vector<Type> infer_linear(const InferInput& in) {
     return {y};
 }
 
+// Row r of a matrix of floats. The references below are what most of a model's reference takes.
+const double* row(const Tensor& t, std::int64_t r, std::int64_t width) {
+    return t.f.data() + r * width;
+}
+double* row(Tensor& t, std::int64_t r, std::int64_t width) {
+    return t.f.data() + r * width;
+}
+
 std::vector<Tensor> reference_linear(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
     const Tensor& x = operands[0];
     const std::int64_t rows = row_count(x.type.dims), in = last_dim(x.type.dims), out = last_dim(results[0].dims);
@@ -122,7 +130,8 @@ std::vector<Tensor> reference_linear(const Op& op, std::span<const Tensor> opera
         for (std::int64_t o = 0; o < w.type.dims[0]; ++o, ++column) {
             for (std::int64_t r = 0; r < rows; ++r) {
                 double sum = has_operand(op, linear_bias(k)) ? operands[linear_bias(k)].at(o) : 0;
-                for (std::int64_t i = 0; i < in; ++i) sum += x.at(r * in + i) * w.at(o * in + i);
+                const double *from = row(x, r, in), *by = row(w, o, in);
+                for (std::int64_t i = 0; i < in; ++i) sum += from[i] * by[i];
                 if (result.size() > 1) result[1].set(r * out + column, sum);
                 sum = activation_value(activation, sum);
                 if (has_operand(op, linear_residual)) sum += operands[linear_residual].at(r * out + column);
@@ -271,9 +280,11 @@ std::vector<Tensor> reference_backward_input(const Op& op, std::span<const Tenso
     for (std::size_t k = 0; k < backward_input_products(op.operands.size()); ++k) {
         const Tensor& w = operands[backward_input_weight(k)];
         for (std::int64_t o = 0; o < w.type.dims[0]; ++o, ++column)
-            for (std::int64_t r = 0; r < rows; ++r)
-                for (std::int64_t i = 0; i < in; ++i)
-                    dx.set(r * in + i, dx.at(r * in + i) + dy.at(r * out + column) * w.at(o * in + i));
+            for (std::int64_t r = 0; r < rows; ++r) {
+                const double d = dy.at(r * out + column), *by = row(w, o, in);
+                double* to = row(dx, r, in);
+                for (std::int64_t i = 0; i < in; ++i) to[i] += d * by[i];
+            }
     }
     if (has_operand(op, backward_input_residual))
         for (std::int64_t i = 0; i < dx.size(); ++i) dx.set(i, dx.at(i) + operands[backward_input_residual].at(i));
@@ -371,9 +382,9 @@ std::vector<Tensor> reference_backward_weight(const Op& op, std::span<const Tens
     for (std::size_t k = 0; k < n; ++k) {
         for (std::int64_t o = 0; o < results[k].dims[0]; ++o, ++column) {
             for (std::int64_t r = 0; r < rows; ++r) {
-                const double d = dy.at(r * out + column);
-                for (std::int64_t i = 0; i < in; ++i)
-                    result[k].set(o * in + i, result[k].at(o * in + i) + d * x.at(r * in + i));
+                const double d = dy.at(r * out + column), *by = row(x, r, in);
+                double* to = row(result[k], o, in);
+                for (std::int64_t i = 0; i < in; ++i) to[i] += d * by[i];
                 if (n < results.size()) result[n + k].set(o, result[n + k].at(o) + d);
             }
         }
