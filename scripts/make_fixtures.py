@@ -15,7 +15,7 @@ import torch
 import transformers
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 PINNED = {"torch": "2.13.0", "transformers": "5.23.0"}
 KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.fx_node")
@@ -287,6 +287,50 @@ def make(out, name, build, language, wanted):
                "buffers_updated": [], "noise_tensors": {}, "parameters": {n: list(p.shape) for n, p in params.items()},
                "loss": losses, "grad_norm": norms, "loss64": losses64, "grad_norm64": norms64}, open(f"{folder}/reference.json", "w"), indent=1)
     variants(name, model, fresh, folder, wanted, batch, language)
+
+
+# ---- models for several ranks ---------------------------------------------------------------------------------------------
+
+
+class OddMLP(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(11, 13), torch.nn.ReLU(), torch.nn.Linear(13, 7), torch.nn.Tanh(), torch.nn.Linear(7, 5))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+RANKS_ROWS, RANKS_SEQ, RANKS_VOCABULARY = 24, 5, 31
+
+
+def ranks_llama():
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=RANKS_VOCABULARY, hidden_size=14, intermediate_size=9, num_hidden_layers=5, num_attention_heads=7, num_key_value_heads=1,
+        head_dim=4, max_position_embeddings=8, rms_norm_eps=1e-5, tie_word_embeddings=False))
+
+
+def ranks_gpt2():
+    return GPT2LMHeadModel(GPT2Config(
+        vocab_size=RANKS_VOCABULARY, n_positions=RANKS_SEQ, n_embd=14, n_layer=3, n_head=2, n_inner=9, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+        tie_word_embeddings=True))
+
+
+def ranks_models(out):
+    """Batches of any size, since each rank has a part of the same rows, and no tensor of which every world has an equal part. There
+    are no numbers of PyTorch's: the judge is the program of one rank."""
+    for name, build, language in [("ranks_llama", ranks_llama, True), ("ranks_gpt2", ranks_gpt2, True), ("ranks_mlp", OddMLP, False)]:
+        folder = f"{out}/{name}"
+        os.makedirs(folder, exist_ok=True)
+        torch.manual_seed(0)
+        model = randomized(build().eval())
+        if language:
+            model.tie_weights()
+        params, _ = named(model)
+        save_file({k: v.detach().contiguous() for k, v in params.items()}, f"{folder}/params.safetensors")
+        rows = torch.zeros(RANKS_ROWS, RANKS_SEQ, dtype=torch.int64) if language else torch.zeros(RANKS_ROWS, 11)
+        export((LanguageLogits if language else Logits)(model), (rows,), ["input_ids" if language else "x"], "logits", f"{folder}/dyn.logits.onnx",
+               optimize=name != "ranks_gpt2", dynamic=({0: torch.export.Dim("batch")},))  # which folds the positions
 
 
 # ---- graphs that test the frontend alone ----------------------------------------------------------------------------------
@@ -636,3 +680,5 @@ if __name__ == "__main__":
         operator_graphs(a.out)
     if not only or "odd" in only:
         odd_graph(a.out)
+    if not only or "ranks" in only:
+        ranks_models(a.out)

@@ -2,6 +2,7 @@
 // every mesh is compared with.
 #pragma once
 
+#include <cstdlib>
 #include <random>
 
 #include "compiler/analysis/run_ranks.h"
@@ -50,10 +51,11 @@ inline RankBatches rank_batches(const Module& module, std::size_t world, std::si
     return out;
 }
 
-// What a run leaves: losses and norms of its steps, the gradients of the first, the parameters at the end.
+// What a run leaves: losses and norms of its steps, the gradients of the first and of the last, the parameters at the
+// end.
 struct Trained {
     std::vector<PlannedStep> steps;
-    std::map<std::string, Tensor> gradients, parameters;
+    std::map<std::string, Tensor> gradients, last_gradients, parameters;
 };
 
 inline std::vector<std::string> trained_names(const Module& module) {
@@ -64,46 +66,74 @@ inline std::vector<std::string> trained_names(const Module& module) {
     return out;
 }
 
-// The same micro-batches on one rank, one behind the other.
-inline Trained train_alone(const std::string& model, const CompileOptions& options, const std::string& parameters,
-                           std::size_t micro_batches, int steps) {
-    PlannedProgram program(compiled(model, options));
+// PlannedProgram or PlannedRanks; `one_step` makes the step of a number.
+template <typename Program, typename OneStep>
+Trained train(Program& program, const std::string& parameters, const std::vector<std::string>& names, int steps,
+              const OneStep& one_step) {
     for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) program.set(name, tensor);
     clear_states(program);
     make_shadows(program);
     Trained out;
+    auto gradients = [&] {
+        std::map<std::string, Tensor> all;
+        for (const std::string& name : names) all[name] = program.get("grad." + name);
+        return all;
+    };
     for (int s = 0; s < steps; ++s) {
-        std::vector<MicroBatch> batches;
-        for (std::vector<MicroBatch>& one :
-             rank_batches(program.module(), 1, micro_batches, static_cast<std::uint64_t>(s)))
-            batches.push_back(std::move(one.front()));
-        out.steps.push_back(planned_step(program, batches, ranks_optimizer, s));
-        for (const std::string& name : trained_names(program.module())) {
-            if (s == 0) out.gradients[name] = program.get("grad." + name);
-            out.parameters[name] = program.get(name);
-        }
+        out.steps.push_back(one_step(static_cast<std::uint64_t>(s)));
+        if (s == 0) out.gradients = gradients();
     }
+    out.last_gradients = gradients();
+    for (const std::string& name : names) out.parameters[name] = program.get(name);
     return out;
 }
 
-inline Trained train_ranks(const std::string& model, const CompileOptions& options, const std::string& parameters,
-                           const std::vector<std::string>& names, std::size_t micro_steps, int steps,
-                           std::optional<std::uint64_t> seed = std::nullopt) {
-    PlannedRanks ranks(compiled(model, options));
-    for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) ranks.set(name, tensor);
-    clear_states(ranks);
-    make_shadows(ranks);
-    Trained out;
-    for (int s = 0; s < steps; ++s) {
-        out.steps.push_back(planned_step(
-            ranks, rank_batches(ranks.module(), ranks.size(), micro_steps, static_cast<std::uint64_t>(s)),
-            ranks_optimizer, s, seed ? std::optional(*seed + 1000 * static_cast<std::uint64_t>(s)) : std::nullopt));
+// The same micro-batches on one rank, one behind the other.
+inline Trained train_alone(const std::string& model, const CompileOptions& options, const std::string& parameters,
+                           std::size_t micro_batches, int steps) {
+    PlannedProgram program(compiled(model, options));
+    return train(program, parameters, trained_names(program.module()), steps, [&](std::uint64_t s) {
+        std::vector<MicroBatch> batches;
+        for (std::vector<MicroBatch>& one : rank_batches(program.module(), 1, micro_batches, s))
+            batches.push_back(std::move(one.front()));
+        return planned_step(program, batches, ranks_optimizer, static_cast<std::int64_t>(s));
+    });
+}
+
+inline Trained train_ranks(PlannedRanks ranks, const std::string& parameters, const std::vector<std::string>& names,
+                           std::size_t micro_steps, int steps, std::optional<std::uint64_t> seed = std::nullopt) {
+    return train(ranks, parameters, names, steps, [&](std::uint64_t s) {
+        return planned_step(ranks, rank_batches(ranks.module(), ranks.size(), micro_steps, s), ranks_optimizer,
+                            static_cast<std::int64_t>(s), seed ? std::optional(*seed + 1000 * s) : std::nullopt);
+    });
+}
+
+inline std::vector<std::string> names_of(const std::map<std::string, Tensor>& tensors) {
+    std::vector<std::string> out;
+    for (const auto& [name, tensor] : tensors) out.push_back(name);
+    return out;
+}
+
+// Streams and ranks in other orders give the same bits: 20 orders, or THUNDER_SEEDS of them.
+inline void expect_same_bits_in_any_order(const PlannedRanks& ranks, const std::string& parameters,
+                                          const std::vector<std::string>& names, std::size_t micro_steps, int steps) {
+    const Trained listed = train_ranks(ranks, parameters, names, micro_steps, steps);
+    const char* wanted = std::getenv("THUNDER_SEEDS");
+    const std::uint64_t seeds = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 20;
+    ASSERT_GE(seeds, 1U);
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        const Trained drawn = train_ranks(ranks, parameters, names, micro_steps, steps, seed);
+        for (std::size_t s = 0; s < listed.steps.size(); ++s) {
+            EXPECT_EQ(drawn.steps[s].loss, listed.steps[s].loss);
+            EXPECT_EQ(drawn.steps[s].grad_norm, listed.steps[s].grad_norm);
+        }
         for (const std::string& name : names) {
-            if (s == 0) out.gradients[name] = ranks.get("grad." + name);
-            out.parameters[name] = ranks.get(name);
+            EXPECT_EQ(drawn.gradients.at(name).f, listed.gradients.at(name).f) << name;
+            EXPECT_EQ(drawn.last_gradients.at(name).f, listed.last_gradients.at(name).f) << name;
+            EXPECT_EQ(drawn.parameters.at(name).f, listed.parameters.at(name).f) << name;
         }
     }
-    return out;
 }
 
 // Both round to f32 and add the same terms in other orders: a gradient's element is a sum over micro-batches of sums

@@ -198,7 +198,7 @@ TEST(RunPlannedMemory, RefusesBytesOutsideAnArena) {
         loss_of("  %c = add(%x, %x) : f32[4] @scratch+192\n");
         FAIL() << "it was stored";
     } catch (const InternalError& e) {
-        EXPECT_STREQ(e.what(), "bytes 192 to 196 are outside the arena scratch, which has 192");
+        EXPECT_STREQ(e.what(), "bytes 192 to 208 are outside the arena scratch, which has 192");
     }
 }
 
