@@ -82,8 +82,10 @@ TEST_P(Ranks, AreOneRank) {
                             "--dump-gradients gradients.safetensors --save after.safetensors --grad-accum ";
     for (const GeneratedProgram* program : {&one, &many}) {
         fs::remove(program->file("run.jsonl"));
+        fs::remove_all(program->file("kept"));
         const int grad_accum = program == &one ? micro_batches : c.grad_accum;
-        const Outcome outcome = program->train(run + std::to_string(grad_accum));
+        const Outcome outcome =
+            program->train(run + std::to_string(grad_accum) + " --checkpoint kept --checkpoint-every 2");
         ASSERT_EQ(outcome.status, 0) << outcome.err;
     }
     const auto ours = read_log(many.file("run.jsonl")), theirs = read_log(one.file("run.jsonl"));
@@ -105,7 +107,24 @@ TEST_P(Ranks, AreOneRank) {
         EXPECT_EQ(outcome.status, 0) << outcome.err;
         return read(one.file("before.safetensors"));
     }();
-    expect_close(read(many.file("after.safetensors")), read(one.file("after.safetensors")), &before, update_tolerance);
+    const std::vector<Tensor> after = read(one.file("after.safetensors"));
+    expect_close(read(many.file("after.safetensors")), after, &before, update_tolerance);
+
+    // What one of them kept of the second step goes on in the other.
+    const std::string name_of_second = "step-00000002.safetensors";
+    for (const GeneratedProgram* program : {&one, &many}) {
+        const GeneratedProgram& from = program == &one ? many : one;
+        fs::remove_all(program->file("theirs"));
+        fs::create_directory(program->file("theirs"));
+        fs::copy_file(from.file("kept") / name_of_second, program->file("theirs") / name_of_second);
+        const Outcome outcome =
+            program->train("--feed '" + many.file("large.safetensors").string() +
+                           "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --checkpoint theirs "
+                           "--resume --save resumed.safetensors --grad-accum " +
+                           std::to_string(program == &one ? micro_batches : c.grad_accum));
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+        expect_close(read(program->file("resumed.safetensors")), after, &before, update_tolerance);
+    }
 }
 
 const Case cases[] = {
