@@ -154,6 +154,8 @@ class Stream {
     std::byte* workspace(std::size_t bytes) { return grow(workspace_, bytes); }
     // The same for the library below that call.
     std::byte* provider_scratch(std::size_t bytes) { return grow(provider_scratch_, bytes); }
+    // Of both, as they are now.
+    std::size_t workspace_bytes() const { return workspace_.bytes() + provider_scratch_.bytes(); }
 
     // One provider's cache, null until the provider gives one; the stream deletes it.
     ProviderCache* products() { return products_; }

@@ -179,6 +179,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("dump-gradients", "FILE", "write the gradients of the first step, before clipping, as safetensors",
         text(&Options::dump_gradients));
     add("save", "FILE", "write the parameters at the end, as safetensors", text(&Options::save));
+    add("memory", "FILE", "write at the end how much memory each rank took, and for what: a line of JSON each",
+        text(&Options::memory));
 
     group = "On a GPU";
     add("tf32", "", "f32 products on tensor cores, which round their factors to 10 bits of mantissa",
@@ -265,8 +267,11 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
 
 // Nothing is written over what is read, nor over something else that is written.
 void check_files(const Options& o) {
-    const std::pair<const char*, const std::string*> written[] = {
-        {"--log", &o.log}, {"--save", &o.save}, {"--dump-gradients", &o.dump_gradients}, {"--timeline", &o.timeline}};
+    const std::pair<const char*, const std::string*> written[] = {{"--log", &o.log},
+                                                                  {"--save", &o.save},
+                                                                  {"--dump-gradients", &o.dump_gradients},
+                                                                  {"--timeline", &o.timeline},
+                                                                  {"--memory", &o.memory}};
     const std::pair<const char*, const std::string*> read[] = {
         {"--data", &o.data}, {"--feed", &o.feed}, {"--init", &o.init}};
     const auto differ = [](const auto& a, const auto& b) {

@@ -48,6 +48,7 @@ struct Options {
     bool resume = false;
     std::string dump_gradients;
     std::string save;
+    std::string memory;
 
     int threads = 0;  // 0: the cores of this host, over the ranks on it
     bool quiet = false;

@@ -26,6 +26,7 @@
 #include "support/text.h"
 #include "train/init.h"
 #include "train/log.h"
+#include "train/memory.h"
 #include "train/schedule.h"
 #include "train/world.h"
 
@@ -81,21 +82,6 @@ std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
 
 std::string not_finite(double number) {
     return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
-}
-
-// "memory 5.2 GB: parameters 0.4 GB, ..."
-std::string memory_text(const ProgramSpec& program) {
-    const char* const names[] = {
-        "parameters", "gradients", "optimizer state", "saved activations",   "scratch",
-        "constants",  "batch",     "bf16 shadows",    "gathered parameters", "gradients of this rank"};
-    std::size_t sum = 0;
-    std::string parts;
-    for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
-        sum += program.arena_bytes[i];
-        if (program.arena_bytes[i] > 0)
-            parts += cat(parts.empty() ? ": " : ", ", names[i], " ", bytes_text(program.arena_bytes[i]));
-    }
-    return cat("memory ", bytes_text(sum), parts);
 }
 
 std::uint64_t parameter_count(const ProgramSpec& program) {
@@ -227,7 +213,7 @@ struct Trainer::State {
         // What is wrong with the batches or with where results go is said before gigabytes are read.
         source = make_batch_source(program, options, cut);
         if (world.is_first())
-            for (const std::string& path : {options.save, options.dump_gradients, options.timeline})
+            for (const std::string& path : {options.save, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
         if (program.bf16) console.line(cat("bf16: ", device.describe_bf16()));
         console.line(memory_text(program));
@@ -323,6 +309,26 @@ struct Trainer::State {
         const std::pair<std::string, std::string> metadata[] = {
             {"format", "pt"}};  // what loaders of Hugging Face look for
         world.save(path, std::move(tensors), metadata, stream);
+    }
+
+    // A line of each rank. On all ranks.
+    void write_memory() {
+        MemoryUse mine;
+        for (std::size_t i = 0; i < memory.size(); ++i) mine.arenas[i] = memory[i].bytes();
+        mine.workspace = stream.workspace_bytes();
+        for (const Stream* other : communication) mine.workspace += other->workspace_bytes();
+        for (const Staged& batch : batches) mine.staging += batch.memory.bytes();
+        for (const StepInFlight& in_flight : in_flights) mine.staging += in_flight.memory.bytes();
+        mine.process_peak = process_peak();
+        std::vector<MemoryUse> all(static_cast<std::size_t>(communicator->world()));
+        communicator->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                                 "what ranks took of memory");
+        if (!world.is_first()) return;
+        std::string lines;
+        for (std::size_t r = 0; r < all.size(); ++r) lines += memory_line(static_cast<int>(r), all[r]) + "\n";
+        AtomicFile file(options.memory);
+        file.write(lines.data(), lines.size());
+        file.commit();
     }
 
     // A signal that all ranks know of.
@@ -489,6 +495,7 @@ int Trainer::finish() {
         s.save_parameter_arena(s.options.save, s.arenas.parameters, std::nullopt, false);
         s.console.line(cat("parameters in ", s.options.save));
     }
+    if (!s.options.memory.empty()) s.write_memory();
     s.communicator->finish();
     return 0;
 }

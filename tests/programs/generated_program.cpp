@@ -51,7 +51,7 @@ void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::jso
 
 GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
                                    const std::string& options, const std::string& command, int ranks)
-    : model_(model), graph_(graph), folder_(fs::path(PROGRAMS_FOLDER) / name), ranks_(ranks) {
+    : model_(model), graph_(graph), options_(options), folder_(fs::path(PROGRAMS_FOLDER) / name), ranks_(ranks) {
     fs::create_directories(folder_);
     lock_ = ::open((folder_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     ::flock(lock_, LOCK_EX);
@@ -89,6 +89,11 @@ Outcome GeneratedProgram::train(const std::string& arguments) const {
                                           "--quiet {}",
                                           MPIRUN, ranks_, arguments));
     return shell(folder_, "out/build/train --threads 2 --quiet " + arguments);
+}
+
+Outcome GeneratedProgram::compiler(const std::string& command, const std::string& more) const {
+    return shell(folder_, fmt::format("'{}' {} '{}' {} {}", THUNDERC, command, fixture(graph_ + ".onnx").string(),
+                                      options_, more));
 }
 
 Outcome GeneratedProgram::run(const std::string& arguments) const {

@@ -28,6 +28,8 @@ class GeneratedProgram {
 
     // Runs it, with two threads, in its folder; on its ranks, with one thread each.
     Outcome train(const std::string& arguments) const;
+    // Another command of thunderc on the same graph, with the same options: plan, trace.
+    Outcome compiler(const std::string& command, const std::string& more = "") const;
     // Calls a function library, with two threads, in its folder.
     Outcome run(const std::string& arguments) const;
     // The fixture's batches as the graph takes them (feed.safetensors), and the optimizer's flags as PyTorch ran it.
@@ -41,7 +43,7 @@ class GeneratedProgram {
   private:
     bool step(const std::string& command);
 
-    std::string model_, graph_, failure_;
+    std::string model_, graph_, options_, failure_;
     std::filesystem::path folder_;
     nlohmann::json reference_;
     int lock_ = -1, ranks_ = 1;

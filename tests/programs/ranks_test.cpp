@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <regex>
 
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
@@ -13,7 +15,7 @@ namespace fs = std::filesystem;
 
 struct Case {
     const char *name, *model, *graph, *options, *sharding;
-    int ranks, grad_accum;
+    int ranks, shards, grad_accum;
     int batches;  // of the fixture, that a step takes
 
     friend std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -66,6 +68,60 @@ void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
     }
 }
 
+// ---- memory --------------------------------------------------------------------------------------------------------
+
+using Bytes = std::map<std::string, std::int64_t>;
+
+// The table of thunderc plan: bytes of a rank by arena, and "together".
+Bytes planned(const GeneratedProgram& program) {
+    const Outcome plan = program.compiler("plan");
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    static const std::regex row("\\| (\\w+) \\| (\\d+) \\|[^\n]*");
+    Bytes bytes;
+    for (std::sregex_iterator at(plan.out.begin(), plan.out.end(), row), end; at != end; ++at)
+        bytes[(*at)[1]] = std::stoll((*at)[2]);
+    return bytes;
+}
+
+// Pieces that are gathered as one, each padded for itself.
+std::int64_t units_of(const GeneratedProgram& program) {
+    const Outcome trace = program.compiler("trace", "--after plan");
+    EXPECT_EQ(trace.status, 0) << trace.err;
+    static const std::regex unit("(^|\n)unit \"[^\"]*\" (\\d+) x ");
+    std::int64_t units = 0;
+    for (std::sregex_iterator at(trace.out.begin(), trace.out.end(), unit), end; at != end; ++at)
+        units += std::stoll((*at)[2]);
+    return units;
+}
+
+// What each rank took for each arena is what is planned, and it was there.
+void expect_planned_memory(const GeneratedProgram& program, const Bytes& plan, int ranks) {
+    ASSERT_GT(plan.at("together"), plan.at("parameters"));
+    const auto lines = read_log(program.file("memory.jsonl"));
+    ASSERT_EQ(lines.size(), static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+        const nlohmann::json& line = lines[static_cast<std::size_t>(rank)];
+        EXPECT_EQ(line.at("rank"), rank);
+        for (const auto& [arena, bytes] : plan)
+            EXPECT_EQ(line.at(arena == "together" ? "arenas" : arena), bytes) << arena << " of rank " << rank;
+        EXPECT_GE(line.at("process_peak"), line.at("arenas"));
+    }
+}
+
+// What lasts from step to step falls with the ranks that share a copy: but for padding, at most 64 bytes a unit.
+void expect_cut(const Bytes& one, const Bytes& many, int shards, std::int64_t units) {
+    for (const char* arena : {"parameters", "gradients", "optimizer"}) {
+        const std::int64_t tensors = arena == std::string("optimizer") ? 2 : 1;  // of each element
+        const std::int64_t whole = one.at(arena), shard = many.at(arena);
+        if (shards == 1) {
+            EXPECT_EQ(shard, whole) << arena;
+            continue;
+        }
+        EXPECT_GT(units, 0);
+        EXPECT_LE(shard, whole / shards + 64 * units * tensors) << arena;
+    }
+}
+
 class Ranks : public testing::TestWithParam<Case> {};
 
 TEST_P(Ranks, AreOneRank) {
@@ -77,9 +133,10 @@ TEST_P(Ranks, AreOneRank) {
     const GeneratedProgram one(name + "_one", c.model, c.graph, options);
     ASSERT_TRUE(one.built()) << one.failure();
     many.write_large_feed("large.safetensors", c.batches);
-    const std::string run = " --feed '" + many.file("large.safetensors").string() +
-                            "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --log run.jsonl "
-                            "--dump-gradients gradients.safetensors --save after.safetensors --grad-accum ";
+    const std::string run =
+        " --feed '" + many.file("large.safetensors").string() +
+        "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --log run.jsonl "
+        "--dump-gradients gradients.safetensors --save after.safetensors --memory memory.jsonl --grad-accum ";
     for (const GeneratedProgram* program : {&one, &many}) {
         fs::remove(program->file("run.jsonl"));
         fs::remove_all(program->file("kept"));
@@ -88,6 +145,11 @@ TEST_P(Ranks, AreOneRank) {
             program->train(run + std::to_string(grad_accum) + " --checkpoint kept --checkpoint-every 2");
         ASSERT_EQ(outcome.status, 0) << outcome.err;
     }
+    const Bytes plan_of_one = planned(one), plan_of_many = planned(many);
+    expect_planned_memory(one, plan_of_one, 1);
+    expect_planned_memory(many, plan_of_many, c.ranks);
+    expect_cut(plan_of_one, plan_of_many, c.shards, units_of(many));
+
     const auto ours = read_log(many.file("run.jsonl")), theirs = read_log(one.file("run.jsonl"));
     ASSERT_EQ(ours.size(), 5U);
     ASSERT_EQ(theirs.size(), 5U);
@@ -129,16 +191,16 @@ TEST_P(Ranks, AreOneRank) {
 
 const Case cases[] = {
     // Rows with different numbers of valid tokens, one on each rank.
-    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1, 1},
-    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4", 4, 2, 8},
-    {"fsdp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--fsdp 2", 2, 1, 1},
+    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1, 1, 1},
+    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4", 4, 1, 2, 8},
+    {"fsdp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--fsdp 2", 2, 2, 1, 1},
     // More gathers than slots, and gradients that shards are added to.
-    {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 2, 8},
-    {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 1, 2},
+    {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 4, 2, 8},
+    {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 2, 1, 2},
     // What is gathered are the shadows, which the optimizer writes beside the masters.
-    {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 1, 2},
-    {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 3, 6},
-    {"hsdp2x2_llama5", "llama5", "dynamo.logits", "--recompute block", "--hsdp 2x2", 4, 1, 4},
+    {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 2, 1, 2},
+    {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 2, 3, 6},
+    {"hsdp2x2_llama5", "llama5", "dynamo.logits", "--recompute block", "--hsdp 2x2", 4, 2, 1, 4},
 };
 
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),

@@ -1,0 +1,58 @@
+#include "train/memory.h"
+
+#include <sys/resource.h>
+
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+struct ArenaName {
+    const char *in_files, *in_messages;
+};
+
+// By Arena.
+constexpr ArenaName names[] = {{"parameters", "parameters"},
+                               {"gradients", "gradients"},
+                               {"optimizer", "optimizer state"},
+                               {"saved", "saved activations"},
+                               {"scratch", "scratch"},
+                               {"constants", "constants"},
+                               {"batch", "batch"},
+                               {"shadows", "bf16 shadows"},
+                               {"gathered", "gathered parameters"},
+                               {"unit_gradients", "gradients of this rank"}};
+static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));
+
+}  // namespace
+
+std::string memory_text(const ProgramSpec& program) {
+    std::size_t sum = 0;
+    std::string parts;
+    for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
+        sum += program.arena_bytes[i];
+        if (program.arena_bytes[i] > 0)
+            parts += cat(parts.empty() ? ": " : ", ", names[i].in_messages, " ", bytes_text(program.arena_bytes[i]));
+    }
+    return cat("memory ", bytes_text(sum), parts);
+}
+
+std::string memory_line(int rank, const MemoryUse& use) {
+    std::string line = cat("{\"rank\":", rank);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < use.arenas.size(); ++i) {
+        line += cat(",\"", names[i].in_files, "\":", use.arenas[i]);
+        sum += use.arenas[i];
+    }
+    return line + cat(",\"arenas\":", sum, ",\"workspace\":", use.workspace, ",\"staging\":", use.staging,
+                      ",\"process_peak\":", use.process_peak, "}");
+}
+
+std::uint64_t process_peak() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;  // Linux counts it in kB
+}
+
+}  // namespace thunder
