@@ -199,6 +199,8 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             });
         add("timeline", "FILE", "write what each stream of each rank did, for chrome://tracing or ui.perfetto.dev",
             text(&Options::timeline));
+        add("no-overlap", "", "wait for each collective where it is issued, which shows what overlap is worth",
+            flag(&Options::no_overlap));
         add("chaos", "SEED", "sleep at random places of each stream: results must not change",
             [](Options& o, const std::string& value, const Place& place) {
                 o.chaos = static_cast<std::uint64_t>(integer(value, place, 1, "a whole number of 1 or more"));

@@ -59,6 +59,7 @@ struct Options {
     // of several ranks
     double hang_timeout = 1800;  // seconds
     std::uint64_t chaos = 0;     // 0: off
+    bool no_overlap = false;     // collectives are issued on the stream that computes
     std::string timeline;
 
     std::string program_folder;  // where train.json, weights and constants lie

@@ -122,7 +122,7 @@ struct Trainer::State {
           world(program, *communicator),
           segments(segments_of(program, options.decay, communicator->rank())) {
         streams = communicator->make_streams(device, program.mesh, program.streams);
-        for (const auto& made : streams) communication.push_back(made.get());
+        for (const auto& made : streams) communication.push_back(options.no_overlap ? &stream : made.get());
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
     }
@@ -316,7 +316,7 @@ struct Trainer::State {
         MemoryUse mine;
         for (std::size_t i = 0; i < memory.size(); ++i) mine.arenas[i] = memory[i].bytes();
         mine.workspace = stream.workspace_bytes();
-        for (const Stream* other : communication) mine.workspace += other->workspace_bytes();
+        for (const auto& other : streams) mine.workspace += other->workspace_bytes();
         for (const Staged& batch : batches) mine.staging += batch.memory.bytes();
         for (const StepInFlight& in_flight : in_flights) mine.staging += in_flight.memory.bytes();
         mine.process_peak = process_peak();
@@ -341,7 +341,7 @@ struct Trainer::State {
     Device device;
     Stream stream;
     std::vector<std::unique_ptr<Stream>> streams;
-    std::vector<Stream*> communication;  // these
+    std::vector<Stream*> communication;  // these; with --no-overlap the one that computes
     World world;
     std::vector<ParameterSegment> segments;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;

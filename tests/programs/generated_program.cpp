@@ -83,12 +83,13 @@ bool GeneratedProgram::step(const std::string& command) {
     return false;
 }
 
-Outcome GeneratedProgram::train(const std::string& arguments) const {
+Outcome GeneratedProgram::train(const std::string& arguments, const std::string& variables) const {
     if (ranks_ > 1)
-        return shell(folder_, fmt::format("{} -np {} --oversubscribe --allow-run-as-root out/build/train --threads 1 "
-                                          "--quiet {}",
-                                          MPIRUN, ranks_, arguments));
-    return shell(folder_, "out/build/train --threads 2 --quiet " + arguments);
+        return shell(folder_,
+                     fmt::format("{} {} -np {} --oversubscribe --allow-run-as-root out/build/train --threads 1 "
+                                 "--quiet {}",
+                                 variables, MPIRUN, ranks_, arguments));
+    return shell(folder_, fmt::format("{} out/build/train --threads 2 --quiet {}", variables, arguments));
 }
 
 Outcome GeneratedProgram::compiler(const std::string& command, const std::string& more) const {

@@ -26,8 +26,8 @@ class GeneratedProgram {
     const std::filesystem::path& folder() const { return folder_; }
     std::filesystem::path file(const std::string& name) const { return folder_ / name; }
 
-    // Runs it, with two threads, in its folder; on its ranks, with one thread each.
-    Outcome train(const std::string& arguments) const;
+    // Runs it, with two threads, in its folder; on its ranks, with one thread each. `variables`: NAME=VALUE.
+    Outcome train(const std::string& arguments, const std::string& variables = "") const;
     // Another command of thunderc on the same graph, with the same options: plan, trace.
     Outcome compiler(const std::string& command, const std::string& more = "") const;
     // Calls a function library, with two threads, in its folder.

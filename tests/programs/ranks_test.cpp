@@ -206,5 +206,72 @@ const Case cases[] = {
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// ---- timelines -----------------------------------------------------------------------------------------------------
+
+struct Span {
+    int rank = 0, layer = -1;
+    double begin = 0, end = 0;
+};
+
+// Spans of one name; those of collectives end in ", layer 3".
+std::vector<Span> spans(const nlohmann::json& trace, const std::string& name) {
+    std::vector<Span> found;
+    for (const auto& event : trace.at("traceEvents")) {
+        const std::string text = event.at("name");
+        if (event.at("ph") != "X" || !(text == name || text.starts_with(name + ", layer "))) continue;
+        const int layer = text == name ? -1 : std::stoi(text.substr(name.size() + 8));
+        found.push_back(
+            {event.at("pid"), layer, event.at("ts"), event.at("ts").get<double>() + event.at("dur").get<double>()});
+    }
+    std::stable_sort(found.begin(), found.end(), [](const Span& a, const Span& b) {
+        return std::tie(a.rank, a.begin) < std::tie(b.rank, b.begin);
+    });
+    return found;
+}
+
+// How many calls of a block begin and end while a collective of a layer runs.
+int under(const std::vector<Span>& blocks, const std::vector<Span>& collectives) {
+    int count = 0;
+    for (const Span& c : collectives)
+        for (const Span& b : blocks) count += c.rank == b.rank && c.begin < b.begin && b.end < c.end ? 1 : 0;
+    return count;
+}
+
+// Collectives that take some milliseconds each: layers are computed while they run, and with --no-overlap none is. The
+// bits are the same.
+TEST(RanksTimeline, GathersAndReductionsRunUnderCompute) {
+    const GeneratedProgram program("fsdp4_llama5_ranks", "llama5", "dynamo.logits", "--recompute block --fsdp 4",
+                                   "train", 4);
+    ASSERT_TRUE(program.built()) << program.failure();
+    program.write_large_feed("large.safetensors", 4);
+    nlohmann::json traces[2];
+    for (const bool overlap : {true, false}) {
+        const std::string name = overlap ? "overlap" : "no_overlap";
+        const Outcome outcome =
+            program.train("--feed large.safetensors --steps 3 --lr 0.01 --timeline " + name + ".json --save " + name +
+                              ".safetensors" + (overlap ? "" : " --no-overlap"),
+                          "THUNDER_SLOW_TRANSPORT=5000,0");
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+        traces[overlap ? 0 : 1] = nlohmann::json::parse(read_file(program.file(name + ".json")));
+    }
+    // Five layers, three steps, four ranks; the way back gathers all but the two layers that are left of the way
+    // forward.
+    const std::tuple<const char*, const char*, std::size_t> pairs[] = {
+        {"decoder_layer_forward", "all-gather of model.layers.{0..4}", 8},
+        {"decoder_layer_backward", "reduce-scatter of gradients of model.layers.{0..4}", 5}};
+    for (const auto& [block, collective, of_a_step] : pairs) {
+        int counts[2];
+        for (const int k : {0, 1}) {
+            const std::vector<Span> blocks = spans(traces[k], block), collectives = spans(traces[k], collective);
+            EXPECT_EQ(blocks.size(), 5U * 3 * 4) << block;
+            EXPECT_EQ(collectives.size(), of_a_step * 3 * 4) << collective;
+            counts[k] = under(blocks, collectives);
+        }
+        EXPECT_GT(counts[0], 0) << collective;
+        EXPECT_EQ(counts[1], 0) << collective;
+    }
+    EXPECT_EQ(read_file(program.file("overlap.safetensors")), read_file(program.file("no_overlap.safetensors")));
+}
+
 }  // namespace
 }  // namespace thunderc::tests

@@ -8,8 +8,8 @@
 
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
-#include "comm/rank_sum.h"
 #include "comm/mpi/stream_thread.h"
+#include "comm/rank_sum.h"
 #include "optim/global_norm.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -205,7 +205,9 @@ std::uint64_t bytes_of(std::int64_t elements, DType dtype) {
 
 void all_reduce(const AllReduce& call, Stream& stream) {
     require_numbers("all_reduce", call.buffer.dtype);
-    issue(stream, {"all-reduce", call.what, call.layer, 2 * bytes_of(call.elements, call.buffer.dtype)},
+    const auto ranks = static_cast<std::uint64_t>(channel_of(stream).group(call.group).size);
+    issue(stream,
+          {"all-reduce", call.what, call.layer, 2 * bytes_of(call.elements, call.buffer.dtype) * (ranks - 1) / ranks},
           [call](Channel& channel) { all_reduce(call, channel.group(call.group)); });
 }
 

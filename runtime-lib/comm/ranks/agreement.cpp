@@ -153,6 +153,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
             {"--resume", yes(o.resume)},
             {"--dump-gradients", yes(!o.dump_gradients.empty())},
             {"--save", yes(!o.save.empty())},
+            {"--no-overlap", yes(o.no_overlap)},
             {"--memory", yes(!o.memory.empty())},
             {"--timeline", yes(!o.timeline.empty())}};
 }

@@ -19,7 +19,7 @@ struct Activity {
     const char* kind = "";  // "all-reduce"
     const char* what = "";  // "gradients of layer 3"
     int layer = -1;
-    std::uint64_t bytes = 0;  // that this rank sends and receives, about
+    std::uint64_t bytes = 0;  // that this rank sends; it receives as many
 
     std::string text() const;  // "all-reduce of gradients of layer 3"
 };
