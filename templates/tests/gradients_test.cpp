@@ -7,7 +7,10 @@
 //
 // Both at random parameters of which the loss depends enough to be measured.
 //
-//   gradients_test TRAIN REFERENCE_TRAIN FOLDER      FOLDER takes the files that the runs write
+//   gradients_test TRAIN REFERENCE_TRAIN FOLDER [LAUNCHER...]      FOLDER takes the files that the runs write
+//
+// A program of several ranks is started by the launcher, "mpirun -n", whose last word takes their number; the twin is
+// one rank, which takes their micro-batches one after the other.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -53,15 +56,18 @@ std::uint64_t next(std::uint64_t& state) {  // splitmix64
     return z ^ (z >> 31);
 }
 
-// One batch: ids anywhere in their range, floats in [-1, 1).
+// The micro-batches of all ranks: ids anywhere in their range, floats in [-1, 1).
 void write_feed(const std::string& path) {
     std::vector<TensorToWrite> tensors;
-    for (const InputSpec& input : PROGRAM.inputs)
+    const auto ranks_of = [](const InputSpec& input) { return input.batched ? PROGRAM.mesh.world() : 1; };
+    for (const InputSpec& input : PROGRAM.inputs) {
         tensors.push_back({std::string(input.name) + "_0", input.dtype, {input.shape.begin(), input.shape.end()}});
+        if (input.batched) tensors.back().shape.front() *= ranks_of(input);
+    }
     SafetensorsWriter writer(path, tensors);
     std::uint64_t state = 1;
     for (const InputSpec& input : PROGRAM.inputs) {
-        const std::size_t n = input.bytes / size_of(input.dtype);
+        const std::size_t n = input.bytes / size_of(input.dtype) * static_cast<std::size_t>(ranks_of(input));
         for (std::size_t k = 0; k < n; ++k) {
             const std::uint64_t bits = next(state);
             if (input.dtype == DType::f32) {
@@ -122,6 +128,7 @@ double norm(const SafetensorsFile& file) {
 
 class Check {
   public:
+    // Commands of the shell, and a folder.
     Check(std::string train, std::string reference, std::string folder)
         : train_(std::move(train)), reference_(std::move(reference)), folder_(std::move(folder)) {
         write_feed(folder_ + "/feed.safetensors");
@@ -140,7 +147,7 @@ class Check {
     double step(const std::string& program, const std::string& name, const std::string& flags) const {
         const std::string log = file(name + ".jsonl");
         std::remove(log.c_str());
-        run("'" + program + "' --feed '" + file("feed.safetensors") +
+        run(program + " --feed '" + file("feed.safetensors") +
             "' --steps 1 --lr 0 --weight-decay 0 --grad-clip 0 --quiet --log '" + log + "' " + flags);
         return first_loss(log);
     }
@@ -238,11 +245,21 @@ class Check {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    if (argc != 4) {
-        std::fprintf(stderr, "usage: gradients_test TRAIN REFERENCE_TRAIN FOLDER\n");
+    if (argc < 4) {
+        std::fprintf(stderr, "usage: gradients_test TRAIN REFERENCE_TRAIN FOLDER [LAUNCHER...]\n");
         return 2;
     }
-    Check(argv[1], argv[2], argv[3]).run_all();
+    const int ranks = PROGRAM.mesh.world();
+    if (argc == 4 && ranks > 1)
+        fail("there is no launcher for the " + std::to_string(ranks) + " ranks of this program",
+             "its tests are built with -DCOMM=mpi");
+    const auto quoted = [](const std::string& word) { return "'" + word + "'"; };
+    std::string launched;
+    for (int i = 4; i < argc; ++i) launched += quoted(argv[i]) + " ";
+    if (argc > 4) launched += std::to_string(ranks) + " ";
+    Check(launched + quoted(argv[1]) + " --grad-accum 1", quoted(argv[2]) + " --grad-accum " + std::to_string(ranks),
+          argv[3])
+        .run_all();
     std::printf("%s\n", failures == 0 ? "all gradients agree" : "some gradients differ");
     return failures == 0 ? 0 : 1;
 } catch (...) {

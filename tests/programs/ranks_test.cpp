@@ -206,6 +206,18 @@ const Case cases[] = {
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// The tests that a program brings along: its ranks against its naive twin, which is one rank.
+TEST(RanksOwnTests, Pass) {
+    const GeneratedProgram program("fsdp2_llama_ranks", "llama2", "dyn.logits", "--batch 1 --seq 8 --fsdp 2", "train",
+                                   2);
+    ASSERT_TRUE(program.built()) << program.failure();
+    const Outcome outcome = shell(program.folder(),
+                                  "cmake -S out -B out/build -DTESTS=ON && cmake --build out/build && ctest --test-dir "
+                                  "out/build --no-tests=error --output-on-failure");
+    EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    EXPECT_NE(outcome.out.find("100% tests passed"), std::string::npos) << outcome.out;
+}
+
 // ---- timelines -----------------------------------------------------------------------------------------------------
 
 struct Span {
