@@ -4,14 +4,17 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <span>
 
+#include "comm/communicator.h"
 #include "support/command_line.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/world.h"
 
 namespace thunder {
 
@@ -318,8 +321,18 @@ void check(const Options& o, const ProgramSpec& program) {
 
 }  // namespace
 
-std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
-                                     const std::string& program_folder) {
+namespace {
+
+// What launchers of ranks tell each of them: Open MPI's, those of MPICH's family, srun, and the variables of PyTorch's.
+// Nothing where this process was started by itself.
+std::optional<int> launched_rank() {
+    for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+        if (const char* rank = std::getenv(variable)) return std::atoi(rank);
+    return std::nullopt;
+}
+
+std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& program,
+                                    const std::string& program_folder) {
     const std::vector<Flag> flags = make_flags(program);
     Options options;
     options.program_folder = program_folder;
@@ -328,7 +341,8 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     if (!program_folder.empty() && is_file(defaults)) read_defaults(defaults, flags, options);
 
     if (asks_for_help(argc, argv)) {
-        std::fputs(help_text(program, options).c_str(), stdout);
+        if (!program.is_sharded() || launched_rank().value_or(0) == 0)
+            std::fputs(help_text(program, options).c_str(), stdout);
         return std::nullopt;
     }
     bool mapped = false, fed = false;
@@ -349,6 +363,21 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     if (options.min_lr < 0) options.min_lr = options.lr / 10;
     if (options.warmup < 0) options.warmup = std::min<std::int64_t>(100, options.steps / 10);
     return options;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
+                                     const std::string& program_folder) {
+    if (!program.is_sharded() || !launched_rank()) return read_options(argc, argv, program, program_folder);
+    try {
+        return read_options(argc, argv, program, program_folder);
+    } catch (const Error& error) {
+        // Most often all ranks find the same. Those that find nothing come here as their trainers begin.
+        const auto communicator = make_communicator();
+        World(program, *communicator).together([&] { throw Error(error); });
+        throw;
+    }
 }
 
 std::string help_text(const ProgramSpec& program, const Options& o) {

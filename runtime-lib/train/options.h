@@ -66,7 +66,8 @@ struct Options {
 };
 
 // The options of a run: built-in defaults, then those of the folder's train.json, then the command line. Nothing, where
-// --help was asked for and printed. A wrong command line fails with exit status 2, a wrong train.json with 1.
+// --help was asked for and printed. A wrong command line fails with exit status 2, a wrong train.json with 1; of
+// several ranks one tells of it.
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder);
 

@@ -121,6 +121,7 @@ struct Trainer::State {
           stream(device),
           world(program, *communicator),
           segments(segments_of(program, options.decay, communicator->rank())) {
+        world.together([] {});  // other ranks' command lines are in order
         streams = communicator->make_streams(device, program.mesh, program.streams);
         for (const auto& made : streams) communication.push_back(options.no_overlap ? &stream : made.get());
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));

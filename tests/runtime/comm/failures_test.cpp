@@ -95,6 +95,32 @@ TEST_F(FailuresTest, EnvironmentVariablesAloneStartNoRanksOfMpi) {
               "that were built with -DCOMM=nccl\n");
 }
 
+TEST_F(FailuresTest, OneRankTellsOfAMistakenCommandLine) {
+    const std::string unknown = "error: unknown option --nonsense\nhelp: train --help lists the options\n";
+    const std::string absent =
+        "error: nothing to train on\nhelp: --data PATH for packed tokens, or --feed FILE for fixed batches\n";
+    for (const auto& [arguments, text] : {std::pair{"--nonsense", unknown}, {"--quiet", absent}}) {
+        const Outcome outcome = run_ranks(4, "words_hsdp2x2", arguments);
+        EXPECT_EQ(outcome.status, 2);
+        EXPECT_EQ(said(outcome.err), text);
+        const Outcome alone = shell(cat(PROGRAMS "/words_hsdp2x2 ", arguments));
+        EXPECT_EQ(alone.status, 2);
+        EXPECT_EQ(alone.err, text);
+    }
+    // The first that finds one, where others do not.
+    const std::string good = " --feed feed.safetensors --quiet", each = " -np 1 " PROGRAMS "/words_dp2";
+    Outcome outcome = shell(cat(mpirun, each, good, " --nonsense :", each, good));
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(said(outcome.err), unknown);
+    outcome = shell(cat(mpirun, each, good, " :", each, good, " --nonsense"));
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(said(outcome.err), "rank 1: " + unknown);
+
+    const Outcome help = run_ranks(2, "words_dp2", "--help");
+    EXPECT_EQ(help.status, 0) << help.err;
+    EXPECT_EQ(help.out, shell(PROGRAMS "/words_dp2 --help").out);
+}
+
 TEST_F(FailuresTest, AProgramOfOneRankIsNotStartedTwice) {
     const Outcome outcome = run_ranks(2, "words_train", "--feed feed.safetensors --quiet");
     EXPECT_EQ(outcome.status, 1);
