@@ -135,8 +135,10 @@ std::vector<Communication::Row> Communication::rows() const {
                     0,       op.attributes.string("group"), op.attributes.string("reason")};
             std::replace(row.name.begin(), row.name.end(), '_', ' ');
             const std::int64_t together = op.attributes.integer("layers", 1);
+            const std::int64_t resident = op.attributes.integer("resident", 0);  // what is there needs no call
+            if (resident >= layers) continue;
             if (f.kind == "loop" && !f.scope.empty()) row.what = f.scope;
-            row.times = (layers + together - 1) / together;
+            row.times = (layers - resident + together - 1) / together;
             for (Value v : op.results)
                 row.elements += f.type(v).elements() * (f.type(v).is_family() ? f.type(v).count : 1);
             row.elements *= together;

@@ -230,7 +230,7 @@ std::string FunctionPrinter::iteration(const Frame& frame, std::int64_t ahead) c
     return ahead == 0 ? "layer" : fmt::format("layer {} {}", reverse ? '-' : '+', ahead);
 }
 
-// "bucket 0: the last of these gradients is complete; overlaps what is left of backward"
+// "bucket 0: complete; summed under the rest of backward"
 void FunctionPrinter::reason(SourceText& out, const Op& op) const {
     if (!op.attributes.has("reason")) return;
     std::string what;

@@ -1,20 +1,65 @@
 #include "compiler/transforms/schedule_collectives.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "compiler/transforms/function_tools.h"
 
 namespace thunderc {
 namespace {
 
+bool is_start(const Op& op) {
+    return op.name.ends_with("_start");
+}
+
+// The starts of a function, by the token that they give; of a loop, those of its body.
+std::map<Value, const Op*> starts_by_token(const Module& module, const Function& f) {
+    std::map<Value, const Op*> out;
+    for (const Op& op : f.ops) {
+        if (is_start(op)) out[op.results.back()] = &op;
+        if (op.name != "repeat") continue;
+        const Function& body = *module.find(op.attributes.string("body"));
+        std::map<Value, const Op*> inside = starts_by_token(module, body);
+        for (std::size_t r = 0; r < op.results.size(); ++r)
+            if (f.type(op.results[r]).kind == Type::Kind::token) out[op.results[r]] = inside.at(body.results[r]);
+    }
+    return out;
+}
+
+// "lm_head, model.norm"; of a long list its ends.
+std::string listed(const std::vector<std::string>& names) {
+    if (names.size() > 3) return fmt::format("{} ... {}", names.front(), names.back());
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Why what `starts` send is waited for in front of `reader`; none is the function's end.
+std::string await_reason(const Function& f, const std::vector<const Op*>& starts, const Op* reader) {
+    const bool gradients =
+        std::none_of(starts.begin(), starts.end(), [](const Op* start) { return start->name == "all_gather_start"; });
+    if (reader == nullptr && gradients)
+        return starts.size() > 1 ? "the update reads the summed gradients; what a stream sends last is there last"
+                                 : "the update reads the summed gradients";
+    std::vector<std::string> names;
+    for (const Op* start : starts) {
+        const std::string what = start->attributes.string("what");
+        if (std::find(names.begin(), names.end(), what) == names.end()) names.push_back(what);
+    }
+    if (reader == nullptr) return "the next function reads " + listed(names);
+    if (reader->name == "repeat") return "the loop below reads " + listed(names);
+    if (f.kind == "loop") return "the call reads this layer's weights";
+    return "the next call reads " + listed(names);
+}
+
 // Each await in front of the first op that reads what it gives; awaits of the same place as one.
-void sink_awaits(Function& f, Report& report) {
+void sink_awaits(const Module& module, Function& f, Report& report) {
     const Uses uses(f);
     const std::size_t end = f.ops.size();
+    const std::map<Value, const Op*> starts = starts_by_token(module, f);
     std::map<std::size_t, std::vector<std::size_t>> place;  // by the op that they come to stand before
     for (std::size_t k = 0; k < end; ++k) {
         if (f.ops[k].name != "await") continue;
@@ -40,16 +85,14 @@ void sink_awaits(Function& f, Report& report) {
                 await.provenance = one.provenance;
             }
             await.operands.insert(await.operands.end(), tokens.begin(), tokens.end());
-            const bool last = k == end;
             std::size_t reader = k;  // which computes: views read nothing
             while (reader < end && (f.ops[reader].name == "unpack" || f.ops[reader].name == "unwritten")) ++reader;
-            const std::string who = last ? "" : f.ops[reader == end ? k : reader].name;
-            await.attributes.set("reason",
-                                 last ? std::string("the update reads what comes of it")
-                                      : fmt::format("{} reads what comes of it", who == "call" ? "the layer" : who));
+            std::vector<const Op*> sent;
+            for (Value token : tokens) sent.push_back(starts.at(token));
+            await.attributes.set("reason", await_reason(f, sent, reader == end ? nullptr : &f.ops[reader]));
             report.done("await", f.name,
                         fmt::format("{} value{}, {}", await.results.size(), await.results.size() == 1 ? "" : "s",
-                                    last ? "at the end" : "before " + who));
+                                    k == end ? "at the end" : "before " + f.ops[reader == end ? k : reader].name));
             ops.push_back(std::move(await));
         }
         if (k < end && f.ops[k].name != "await") ops.push_back(f.ops[k]);
@@ -57,13 +100,18 @@ void sink_awaits(Function& f, Report& report) {
     f.ops = std::move(ops);
 }
 
+// How many layers the loop has whose body `f` is.
+std::int64_t layers_of(const Module& module, const Function& f) {
+    for (const Function& g : module.functions)
+        for (const Op& op : g.ops)
+            if (op.name == "repeat" && op.attributes.string("body") == f.name) return op.attributes.integer("n");
+    return 0;
+}
+
 // Of layers that lie in slots, the next one is gathered while this one is computed.
 void gather_ahead(const Module& module, Function& f, Report& report) {
     if (f.kind != "loop") return;
-    std::int64_t layers = 0;
-    for (const Function& g : module.functions)
-        for (const Op& op : g.ops)
-            if (op.name == "repeat" && op.attributes.string("body") == f.name) layers = op.attributes.integer("n");
+    const std::int64_t layers = layers_of(module, f);
     for (Op& op : f.ops) {
         if (op.name != "all_gather_start" || op.attributes.integer("slots") < 2) continue;
         if (op.attributes.integer("resident") >= layers) continue;
@@ -72,31 +120,51 @@ void gather_ahead(const Module& module, Function& f, Report& report) {
     }
 }
 
-void give_gather_reason(Op& op) {
+std::string gather_reason(const Op& op, std::int64_t layers) {
     const std::int64_t slots = op.attributes.integer("slots", 0);
-    op.attributes.set(
-        "reason",
-        slots == 0 ? std::string("gathered once a step, under what does not read it yet")
-        : op.attributes.integer("ahead", 0) > 0
-            ? fmt::format("one of {} slots, free since the layer that had it was computed; overlaps the layer "
-                          "before it",
-                          slots)
-            : fmt::format("one of {} slots, free since the layer that had it was computed", slots));
+    if (slots == 0) return "gathered in the first micro-step of a step, under what does not read it yet";
+    std::string out = op.operands.back() ? "in the first micro-step of a step" : "";
+    if (op.attributes.integer("ahead", 0) > 0)
+        out += fmt::format("{}under the layer that is computed before it", out.empty() ? "" : ", ");
+    return fmt::format(
+        "{}{}{}", out, out.empty() ? "" : "; ",
+        slots >= layers ? "each layer has memory of its own"
+                        : fmt::format("into one of {} slots, free since the layer that lay there was computed", slots));
 }
 
-void give_reasons(Function& f) {
-    for (Op& op : f.ops) {
-        if (op.name == "all_gather_start") give_gather_reason(op);
-        if (op.name == "reduce_scatter_start")
-            op.attributes.set("reason", std::string("these gradients are complete; overlaps what is left of backward"));
-        if (op.name != "all_reduce_start") continue;
-        const std::int64_t layers = op.attributes.integer("layers", 1);
-        op.attributes.set(
-            "reason",
-            layers > 1 ? fmt::format("the gradients of {} layers are complete; overlaps the layers before them", layers)
-            : op.attributes.has("layers")
-                ? std::string("the gradients of this layer are complete; overlaps the layer before it")
-                : std::string("the last of these gradients is complete; overlaps what is left of backward"));
+// Whether backward has no other gradients behind op k.
+bool ends_backward(const Module& module, const Function& f, std::size_t k) {
+    auto sends = [](const Op& op) { return is_start(op) && op.name != "all_gather_start"; };
+    return std::none_of(f.ops.begin() + static_cast<std::ptrdiff_t>(k) + 1, f.ops.end(), [&](const Op& op) {
+        if (op.name != "repeat") return sends(op) && op.attributes.string("group") != "replica";
+        const Function& body = *module.find(op.attributes.string("body"));
+        return std::any_of(body.ops.begin(), body.ops.end(), sends);
+    });
+}
+
+std::string sum_reason(const Module& module, const Function& f, std::size_t k) {
+    const Op& op = f.ops[k];
+    if (op.attributes.string("name") == "norm") return "every rank has the squares of its own gradients alone";
+    if (op.attributes.string("group") == "replica")
+        return "this rank's part is summed over the ranks of its copy; now over the copies";
+    const std::int64_t layers = op.attributes.integer("layers", 1), all = f.kind == "loop" ? layers_of(module, f) : 0;
+    if (f.kind == "loop" && layers < all)
+        return layers > 1
+                   ? fmt::format("the gradients of {} layers are complete; summed under the layers that come next",
+                                 layers)
+                   : "complete with this layer; summed under the layers that come next";
+    if (f.kind == "loop") return "the gradients of all layers are complete; summed under the rest of backward";
+    return ends_backward(module, f, k) ? "complete, and backward ends with them: nothing is left to run beside the sum"
+                                       : "complete; summed under the rest of backward";
+}
+
+void give_reasons(const Module& module, Function& f) {
+    for (std::size_t k = 0; k < f.ops.size(); ++k) {
+        Op& op = f.ops[k];
+        if (!is_start(op)) continue;
+        const std::int64_t layers = op.name == "all_gather_start" && f.kind == "loop" ? layers_of(module, f) : 0;
+        op.attributes.set("reason",
+                          op.name == "all_gather_start" ? gather_reason(op, layers) : sum_reason(module, f, k));
     }
 }
 
@@ -106,9 +174,9 @@ Module schedule_collectives(Module module, Report& report) {
     if (module.mesh.world() == 1) return module;
     for (Function& f : module.functions) {
         if (f.is_kernel()) continue;
-        sink_awaits(f, report);
+        sink_awaits(module, f, report);
         gather_ahead(module, f, report);
-        give_reasons(f);
+        give_reasons(module, f);
     }
     return module;
 }

@@ -221,7 +221,7 @@ TEST(ScheduleCollectives, AwaitsStandAtTheEndAsOne) {
     const std::string all = function_text(m, "forward_backward");
     EXPECT_NE(
         all.find(
-            R"(  %g2_2, %g1_1, %g0_2 = await(%g2_1, %g1, %g0_1, %sent, %sent_1, %sent_2) {reason = "the update reads what comes of it"} : f32[4], 3 x f32[4], f32[4]
+            R"(  %g2_2, %g1_1, %g0_2 = await(%g2_1, %g1, %g0_1, %sent, %sent_1, %sent_2) {reason = "the update reads the summed gradients; what a stream sends last is there last"} : f32[4], 3 x f32[4], f32[4]
 }
 )"),
         std::string::npos)

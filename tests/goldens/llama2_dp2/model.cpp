@@ -86,7 +86,7 @@ void Model::forward_backward(MicroStep micro_step) {
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
         stream);
     if (micro_step.last) {
-        // bucket 0: the last of these gradients is complete; overlaps what is left of backward
+        // bucket 0: complete; summed under the rest of backward
         stream.record(bucket_0_ready_);
         reduce.wait(bucket_0_ready_);
         all_reduce({.buffer = g_norm, .elements = offset::bucket_0_elements, .group = Group::world,
@@ -103,7 +103,7 @@ void Model::forward_backward(MicroStep micro_step) {
             &arenas_.scalars->first_micro_step, arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
             stream);
         if (micro_step.last && layer == 0) {
-            // bucket 1: the gradients of 2 layers are complete; overlaps the layers before them
+            // bucket 1: the gradients of all layers are complete; summed under the rest of backward
             stream.record(bucket_1_ready_);
             reduce.wait(bucket_1_ready_);
             all_reduce({.buffer = decoder_layer_gradients(arenas_, layer).input_layernorm,
@@ -116,7 +116,7 @@ void Model::forward_backward(MicroStep micro_step) {
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
         .rows = B * T, .entries = V, .width = C}, stream);
     if (micro_step.last) {
-        // bucket 2: the last of these gradients is complete; overlaps what is left of backward
+        // bucket 2: complete, and backward ends with them: nothing is left to run beside the sum
         stream.record(bucket_2_ready_);
         reduce.wait(bucket_2_ready_);
         all_reduce({.buffer = g_embed_tokens, .elements = offset::bucket_2_elements, .group = Group::world,
@@ -126,7 +126,7 @@ void Model::forward_backward(MicroStep micro_step) {
     // scalars->loss_sum = scalars->loss_sum + loss
     add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
     if (micro_step.last) {
-        // the update reads what comes of it
+        // the update reads the summed gradients; what a stream sends last is there last
         stream.wait(bucket_2_done_);
     }
 }

@@ -59,7 +59,7 @@ void Model::forward_backward(MicroStep micro_step) {
     stream.record(begin_);
     gather.wait(begin_);
     if (gradient == Gradient::overwrite) {
-        // model.embed_tokens: gathered once a step, under what does not read it yet
+        // model.embed_tokens: gathered in the first micro-step of a step, under what does not read it yet
         all_gather({.unit = at<float>(arenas_.gathered, offset::model_embed_tokens_unit),
             .shard = at<float>(arenas_.parameters, offset::model_embed_tokens_shard),
             .elements = offset::model_embed_tokens_elements, .group = Group::shard, .what = "model.embed_tokens"},
@@ -67,25 +67,25 @@ void Model::forward_backward(MicroStep micro_step) {
     }
     gather.record(model_embed_tokens_done_);
     if (gradient == Gradient::overwrite) {
-        // all vectors: gathered once a step, under what does not read it yet
+        // all vectors: gathered in the first micro-step of a step, under what does not read it yet
         all_gather({.unit = at<float>(arenas_.gathered, offset::norms_unit),
             .shard = at<float>(arenas_.parameters, offset::norms_shard), .elements = offset::norms_elements,
             .group = Group::shard, .what = "all vectors"}, gather);
     }
     gather.record(norms_done_);
     if (gradient == Gradient::overwrite) {
-        // lm_head: gathered once a step, under what does not read it yet
+        // lm_head: gathered in the first micro-step of a step, under what does not read it yet
         all_gather({.unit = at<float>(arenas_.gathered, offset::lm_head_unit),
             .shard = at<float>(arenas_.parameters, offset::lm_head_shard), .elements = offset::lm_head_elements,
             .group = Group::shard, .what = "lm_head"}, gather);
     }
     gather.record(lm_head_done_);
-    // embedding reads what comes of it
+    // the next call reads model.embed_tokens
     stream.wait(model_embed_tokens_done_);
     // model.embed_tokens: y = rows of the table by id
     embedding_forward({.y = embed_tokens, .weight = w_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
         .width = C}, stream);
-    // repeat reads what comes of it
+    // the loop below reads all vectors
     stream.wait(norms_done_);
 
     // x (B,T,C), one slot more than layers: slot 0 is embed_tokens, slot L residual
@@ -101,10 +101,9 @@ void Model::forward_backward(MicroStep micro_step) {
     };
     gather_layers(0);
     for (std::int64_t layer = 0; layer < L; ++layer) {
-        // model.layers.{0..1}: one of 2 slots, free since the layer that had it was computed; overlaps the layer before
-        // it
+        // model.layers.{0..1}: under the layer that is computed before it; each layer has memory of its own
         if (layer + 1 < L) gather_layers(layer + 1);
-        // the layer reads what comes of it
+        // the call reads this layer's weights
         stream.wait(layers_done_[layer % 2]);
         decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
             decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
@@ -112,7 +111,7 @@ void Model::forward_backward(MicroStep micro_step) {
 
     // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); norm = residual * rstd * w_norm
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
-    // linear reads what comes of it
+    // the next call reads lm_head
     stream.wait(lm_head_done_);
     // lm_head: y = x Wᵀ
     linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
@@ -127,7 +126,7 @@ void Model::forward_backward(MicroStep micro_step) {
     // lm_head: dW += dyᵀ x
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = Gradient::overwrite,
         .rows = B * T, .in = C, .out = V}, stream);
-    // gradients of lm_head: these gradients are complete; overlaps what is left of backward
+    // gradients of lm_head: complete; summed under the rest of backward
     stream.record(lm_head_gradients_ready_);
     reduce.wait(lm_head_gradients_ready_);
     reduce_scatter({.shard = at<float>(arenas_.gradients, offset::lm_head_gradients_shard),
@@ -147,7 +146,7 @@ void Model::forward_backward(MicroStep micro_step) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer), overwrite,
             arenas_.scratch + offset::decoder_layer_backward_scratch, Gradient::overwrite, stream);
-        // gradients of model.layers.{0..1}: these gradients are complete; overlaps what is left of backward
+        // gradients of model.layers.{0..1}: complete with this layer; summed under the layers that come next
         stream.record(layers_gradients_ready_);
         reduce.wait(layers_gradients_ready_);
         reduce_scatter({.shard =
@@ -159,7 +158,7 @@ void Model::forward_backward(MicroStep micro_step) {
             .what = "gradients of model.layers.{0..1}", .layer = static_cast<int>(layer)}, reduce);
     }
 
-    // gradients of all vectors: these gradients are complete; overlaps what is left of backward
+    // gradients of all vectors: complete; summed under the rest of backward
     stream.record(norms_gradients_ready_);
     reduce.wait(norms_gradients_ready_);
     reduce_scatter({.shard = at<float>(arenas_.gradients, offset::norms_gradients_shard),
@@ -169,7 +168,7 @@ void Model::forward_backward(MicroStep micro_step) {
     // model.embed_tokens: dW += rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids,
         .gradient = Gradient::overwrite, .rows = B * T, .entries = V, .width = C}, stream);
-    // gradients of model.embed_tokens: these gradients are complete; overlaps what is left of backward
+    // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left to run beside the sum
     stream.record(model_embed_tokens_gradients_ready_);
     reduce.wait(model_embed_tokens_gradients_ready_);
     reduce_scatter({.shard = at<float>(arenas_.gradients, offset::model_embed_tokens_gradients_shard),
@@ -179,7 +178,7 @@ void Model::forward_backward(MicroStep micro_step) {
     reduce.record(model_embed_tokens_gradients_done_);
     // scalars->loss_sum = scalars->loss_sum + loss
     add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
-    // the update reads what comes of it
+    // the update reads the summed gradients; what a stream sends last is there last
     stream.wait(model_embed_tokens_gradients_done_);
 }
 

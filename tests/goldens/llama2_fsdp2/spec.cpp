@@ -102,7 +102,6 @@ const ProgramSpec PROGRAM = {
         "1 x all_gather lm head of 768 over shard; "
         "2 x all_gather layers of 1920 over shard; "
         "1 x reduce_scatter lm head gradients of 384 over shard; "
-        "2 x all_gather layers of 1920 over shard; "
         "2 x reduce_scatter layers gradients of 960 over shard; "
         "1 x reduce_scatter norms gradients of 96 over shard; "
         "1 x reduce_scatter model.embed tokens gradients of 384 over shard; "
