@@ -170,6 +170,8 @@ struct Trainer::State {
             // Ranks log in the same order as they add: when another rank's step is done does not change it.
             const bool waits = progress.step - reported > left;
             if (!waits && (communicator->world() > 1 || !step.arrived.is_complete())) return;
+            // The host is a step ahead of the device: while it waits, this is the step in which the rank stands.
+            if (device.is_gpu()) communicator->note_progress(reported);
             step.arrived.synchronize();
             report_step(step);
         }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/nccl/kernels.h"
 #include "device/cuda/epilogue.h"
 #include "device/menu.h"
 #include "optim/adamw.h"
@@ -509,6 +510,33 @@ TEST_F(Bundled, ConvertsBetweenF32AndBf16) {
             ASSERT_EQ(again.values()[i], to_float(to_bf16(numbers[i])));
         }
     }
+}
+
+// Columns of a unit of three ranks, of which each part is one element longer than what is taken of it.
+TEST_F(Bundled, TakesColumnsOfAUnit) {
+    for (const std::int64_t columns : {1, 255, 300}) {
+        const std::int64_t rows = 3, ld = columns + 1;
+        const std::vector<float> numbers = random(rows * ld);
+        Buffer<float> unit("unit", numbers);
+        Buffer<bf16> narrow("narrow", rounded(numbers));
+        for (const Input& x :
+             {Input(static_cast<const float*>(unit.data())), Input(static_cast<const bf16*>(narrow.data()))}) {
+            Buffer<float> taken("taken", static_cast<std::size_t>(rows * columns));
+            take_columns(taken.data(), x, rows, columns, ld, stream);
+            for (std::int64_t r = 0; r < rows; ++r)
+                for (std::int64_t j = 0; j < columns; ++j) {
+                    const float expected = numbers[static_cast<std::size_t>(r * ld + j)];
+                    ASSERT_EQ(taken.values()[static_cast<std::size_t>(r * columns + j)],
+                              x.dtype == DType::f32 ? expected : to_float(to_bf16(expected)));
+                }
+        }
+    }
+}
+
+TEST_F(Bundled, MilestonesAreCountedAndNamed) {
+    Buffer<std::uint64_t> word("word", std::vector<std::uint64_t>{0});
+    for (const std::uint16_t which : {7, 0, 65535}) milestone(word.data(), which, stream);
+    EXPECT_EQ(word.values()[0], 3U << 16U | 65535U);
 }
 
 TEST_F(Bundled, ScalarsOfAStep) {

@@ -2,7 +2,9 @@
 #include "comm/collectives.h"
 
 #include <algorithm>
+#include <type_traits>
 
+#include "comm/nccl/kernels.h"
 #include "comm/nccl/nccl_call.h"
 #include "comm/nccl/ranks.h"
 #include "device/cuda/epilogue.h"
@@ -15,6 +17,9 @@
 namespace thunder {
 
 namespace {
+
+// Elements that are widened at a time, so that the memory for it stays small.
+constexpr std::int64_t at_once = std::int64_t{16} << 20;
 
 void require_numbers(const char* name, DType dtype) {
     if (dtype != DType::f32 && dtype != DType::bf16) fail(cat(name, " adds f32 and bf16 alone"));
@@ -40,8 +45,11 @@ void add(float* y, const float* x, std::int64_t elements, Stream& stream) {
              stream);
 }
 
+// Ahead of what is issued: when the stream comes to it, the watch can tell, also where a graph is replayed.
 void issued(Stream& stream, const Activity& activity) {
-    journal().note_issued(*channel_of(stream).lane, activity);
+    Channel& channel = channel_of(stream);
+    milestone(channel.place.at<std::uint64_t>(0), channel.lane->milestone_of(activity), stream);
+    journal().progress.fetch_add(1, std::memory_order_relaxed);
 }
 
 void add_ranks(float* to, const float* from, std::int64_t elements, const NcclGroup& group, Stream& stream) {
@@ -49,6 +57,36 @@ void add_ranks(float* to, const float* from, std::int64_t elements, const NcclGr
         return nccl().all_reduce(from, to, static_cast<std::size_t>(elements), ncclFloat, ncclSum, group.comm,
                                  stream_of(stream));
     });
+}
+
+void add_and_scatter(float* to, const float* from, std::int64_t elements, const NcclGroup& group, Stream& stream) {
+    call_nccl("ncclReduceScatter", [&] {
+        return nccl().reduce_scatter(from, to, static_cast<std::size_t>(elements), ncclFloat, ncclSum, group.comm,
+                                     stream_of(stream));
+    });
+}
+
+// So many elements that what lies behind them begins on a line of 64 bytes.
+std::int64_t whole_lines(std::int64_t elements) {
+    return (elements + 15) / 16 * 16;
+}
+
+template <typename Tensor>
+Tensor from(Tensor tensor, std::int64_t element) {
+    const std::size_t bytes = static_cast<std::size_t>(element) * size_of(tensor.dtype);
+    if constexpr (std::is_same_v<Tensor, Input>) {
+        tensor.data = static_cast<const std::byte*>(tensor.data) + bytes;
+    } else {
+        tensor.data = static_cast<std::byte*>(tensor.data) + bytes;
+    }
+    return tensor;
+}
+
+Input stored_in(const Output& tensor) {
+    Input in;
+    in.data = tensor.data;
+    in.dtype = tensor.dtype;
+    return in;
 }
 
 }  // namespace
@@ -61,8 +99,6 @@ void all_reduce(const AllReduce& call, Stream& stream) {
         auto* buffer = static_cast<float*>(call.buffer.data);
         return add_ranks(buffer, buffer, call.elements, group, stream);
     }
-    // Part by part, so that the memory for it stays small.
-    constexpr std::int64_t at_once = std::int64_t{16} << 20;
     auto* buffer = static_cast<bf16*>(call.buffer.data);
     float* wide = floats(stream, std::min(at_once, call.elements));
     for (std::int64_t begin = 0; begin < call.elements; begin += at_once) {
@@ -87,38 +123,38 @@ void reduce_scatter(const ReduceScatter& call, Stream& stream) {
     require_numbers("reduce_scatter", call.unit.dtype);
     require_numbers("reduce_scatter", call.shard.dtype);
     const NcclGroup& group = group_of(channel_of(stream), call.group, stream);
-    const std::int64_t n = call.elements, all = n * group.size;
+    const std::int64_t n = call.elements;
     issued(stream, {"reduce-scatter", call.what, call.layer,
                     bytes_of(n, call.unit.dtype) * static_cast<std::uint64_t>(group.size - 1)});
     const bool narrow_unit = call.unit.dtype == DType::bf16, narrow_shard = call.shard.dtype == DType::bf16;
     const bool adds = call.gradient == Gradient::add;
-    // In the workspace: the unit and the shard's old values in f32, and the sum, where they are not in place.
-    const bool apart = adds || narrow_shard;
-    float* scratch = nullptr;
-    if (narrow_unit || apart)
-        scratch = floats(stream, (narrow_unit ? all : 0) + (apart ? n : 0) + (narrow_shard ? n : 0));
-    const auto* unit = static_cast<const float*>(call.unit.data);
-    if (narrow_unit) {
-        convert(scratch, call.unit, all, stream);
-        unit = scratch;
-        scratch += all;
+    if (!narrow_unit && !narrow_shard && !adds)
+        return add_and_scatter(static_cast<float*>(call.shard.data), static_cast<const float*>(call.unit.data), n,
+                               group, stream);
+    // By columns of (ranks, elements of a shard). In the workspace: these in f32, unless they are so and all of them,
+    // their sum, and what the shard held.
+    const bool as_it_is = !narrow_unit && n <= at_once;
+    const std::int64_t width = as_it_is ? n : std::min(n, whole_lines(at_once / group.size));
+    const std::int64_t taken = as_it_is ? 0 : whole_lines(width * group.size);
+    float* const columns = floats(stream, taken + 2 * whole_lines(width));
+    float* const sum = columns + taken;
+    float* const before = sum + whole_lines(width);
+    for (std::int64_t begin = 0; begin < n; begin += width) {
+        const std::int64_t part = std::min(width, n - begin);
+        const Output shard = from(call.shard, begin);
+        const Input unit = from(call.unit, begin);
+        if (!as_it_is) take_columns(columns, unit, group.size, part, n, stream);
+        add_and_scatter(sum, as_it_is ? static_cast<const float*>(unit.data) : columns, part, group, stream);
+        if (!narrow_shard && adds) {
+            add(static_cast<float*>(shard.data), sum, part, stream);
+            continue;
+        }
+        if (adds) {
+            convert(before, stored_in(shard), part, stream);
+            add(sum, before, part, stream);
+        }
+        convert(shard, sum, part, stream);
     }
-    float* sum = apart ? scratch : static_cast<float*>(call.shard.data);
-    call_nccl("ncclReduceScatter", [&] {
-        return nccl().reduce_scatter(unit, sum, static_cast<std::size_t>(n), ncclFloat, ncclSum, group.comm,
-                                     stream_of(stream));
-    });
-    if (!apart) return;
-    if (!narrow_shard) return add(static_cast<float*>(call.shard.data), sum, n, stream);
-    if (adds) {
-        float* before = scratch + n;
-        Input shard;
-        shard.data = call.shard.data;
-        shard.dtype = call.shard.dtype;
-        convert(before, shard, n, stream);
-        add(sum, before, n, stream);
-    }
-    convert(call.shard, sum, n, stream);
 }
 
 void sharded_norm(const ShardedNorm& call, Stream& stream) {

@@ -210,10 +210,10 @@ class NcclRanks : public Communicator {
         });
         mesh_ = mesh;
         watch_.reset();  // it reads the journal's lanes
-        add_channel(journal().main(), nullptr);
+        add_channel(device, "compute on the GPU", nullptr);
         for (const std::string_view name : names) {
             streams.push_back(std::make_unique<Stream>(device));
-            add_channel(journal().add(std::string(name)), streams.back().get());
+            add_channel(device, name, streams.back().get());
         }
         watch_start();
         return streams;
@@ -257,10 +257,12 @@ class NcclRanks : public Communicator {
                                          WatchOptions{.hang_timeout = 5.0 * launch_.patience});
     }
 
-    static void add_channel(Lane& lane, Stream* stream) {
+    static void add_channel(Device& device, std::string_view name, Stream* stream) {
         auto channel = std::make_unique<Channel>();
         channel->stream = stream;
-        channel->lane = &lane;
+        channel->lane = &journal().add(std::string(name));
+        channel->place = device.allocate_staging(sizeof(std::uint64_t));
+        channel->lane->follow(channel->place.at<std::uint64_t>(0));
         channels.push_back(std::move(channel));
     }
 

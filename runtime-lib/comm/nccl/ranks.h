@@ -7,10 +7,9 @@
 #include "comm/mesh.h"
 #include "comm/nccl/nccl_call.h"
 #include "comm/ranks/journal.h"
+#include "device/stream.h"
 
 namespace thunder {
-
-class Stream;
 
 // Ranks that communicate with one another, on one stream.
 struct NcclGroup {
@@ -21,6 +20,7 @@ struct NcclGroup {
 struct Channel {
     Stream* stream = nullptr;  // null: the one that computes
     Lane* lane = nullptr;
+    Memory place{};       // where the stream writes how far it is (kernels.h)
     NcclGroup groups[3];  // by Group; without a communicator until one is asked for
 };
 

@@ -39,7 +39,27 @@ std::string Activity::text() const {
 
 Lane::Position Lane::position() const {
     const std::lock_guard lock(mutex_);
+    if (word_ == nullptr) return position_;
+    const std::uint64_t word = *word_;
+    if (position_.number != word >> 16U) {
+        position_.number = word >> 16U;
+        position_.on_device = true;
+        position_.activity = milestones_.at(word & 0xffffU);
+        position_.since = Journal::now();
+    }
     return position_;
+}
+
+std::uint16_t Lane::milestone_of(const Activity& activity) {
+    std::string text = activity.text();
+    const std::lock_guard lock(mutex_);
+    if (const auto known = numbers_.find(text); known != numbers_.end()) return known->second;
+    // A program of more collectives than there are numbers tells its last ones not apart.
+    const std::size_t last = 0xffff, number = std::min(milestones_.size(), last);
+    if (number == last) text = "a collective";
+    if (number == milestones_.size()) milestones_.push_back(text);
+    numbers_.emplace(std::move(text), static_cast<std::uint16_t>(number));
+    return static_cast<std::uint16_t>(number);
 }
 
 void Lane::enter(const Activity& activity) {

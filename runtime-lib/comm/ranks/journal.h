@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,6 +33,7 @@ class Lane {
     struct Position {
         std::uint64_t number = 0;  // of collectives begun
         bool inside = false;       // the last one is not done
+        bool on_device = false;    // it is not known whether it is: a device came to it
         std::string activity;      // that one: who named it may be gone
         double since = 0;          // when it began or ended, in seconds
     };
@@ -47,6 +49,10 @@ class Lane {
     // A collective begins and ends.
     void enter(const Activity& activity);
     void leave();
+    // Of a stream that works behind this process's back: its position is what it writes into the word when it comes to
+    // a collective, (how many these were) << 16 | milestone_of(the last one).
+    void follow(const volatile std::uint64_t* word) { word_ = word; }
+    std::uint16_t milestone_of(const Activity& activity);
     // A part of the timeline that is no collective.
     void open(const char* name);
     void close();
@@ -61,7 +67,10 @@ class Lane {
 
     std::string name_;
     mutable std::mutex mutex_;
-    Position position_;
+    mutable Position position_;
+    const volatile std::uint64_t* word_ = nullptr;
+    std::map<std::string, std::uint16_t> numbers_;  // of milestones
+    std::vector<std::string> milestones_;           // by number
     std::vector<Span> spans_;
     std::vector<std::pair<const char*, double>> open_;
     std::uint64_t random_ = 0;  // of --chaos; 0: off
@@ -108,12 +117,7 @@ class Journal : public StreamObserver {
         progress.fetch_add(1, std::memory_order_relaxed);
     }
 
-    // Of streams that work behind this process's back: a collective is noted when it is issued, and a lane is never
-    // seen inside of one.
-    void note_issued(Lane& lane, const Activity& activity) {
-        lane.enter(activity);
-        lane.leave();
-    }
+    // Streams work behind this process's back, and when they do not get on nobody may be inside of a collective.
     bool asynchronous = false;
 
     std::atomic<std::int64_t> step{-1};      // the one that is trained

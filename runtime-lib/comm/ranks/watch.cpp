@@ -38,21 +38,21 @@ std::string seconds_text(double seconds) {
 std::string where_it_stands(const Journal& journal) {
     const std::int64_t step = journal.step.load(std::memory_order_relaxed);
     const std::string of_step = step < 0 ? std::string(", before the first step") : cat(", in step ", step);
-    std::string inside, last;
+    std::string places, last;
     double newest = -1;
     for (const auto& lane : journal.lanes()) {
         const Lane::Position position = lane->position();
-        if (position.inside) {
-            inside += cat(inside.empty() ? "in " : ", and in ", position_text(*lane, position), ", for ",
-                          seconds_text(Journal::now() - position.since));
+        const std::string time = seconds_text(Journal::now() - position.since);
+        if (position.inside || position.on_device) {
+            places += cat(places.empty() ? "" : ", and ", position.inside ? "in " : "at ",
+                          position_text(*lane, position), ", for ", time);
         } else if (position.number > 0 && position.since > newest) {
             newest = position.since;
-            last = cat(journal.asynchronous ? "behind the issue of " : "in no collective, the last was ",
-                       position_text(*lane, position), ", ", seconds_text(Journal::now() - position.since), " ago");
+            last = cat("in no collective, the last was ", position_text(*lane, position), ", ", time, " ago");
         }
     }
-    if (inside.empty()) inside = last.empty() ? "before the first collective" : last;
-    return inside + of_step;
+    if (places.empty()) places = last.empty() ? "before the first collective" : last;
+    return places + of_step;
 }
 
 Watch::Watch(Journal& journal, int rank, int world, Post& post, const WatchOptions& options)
@@ -97,7 +97,8 @@ void Watch::tell() {
     for (std::size_t i = 0; i < std::min(lanes.size(), Beat::lanes); ++i) {
         const Lane::Position position = lanes[i]->position();
         beat.numbers[i] = position.number;
-        if (position.inside) beat.inside |= 1U << i;
+        if (position.inside || position.on_device) beat.inside |= 1U << i;
+        if (position.on_device) beat.progress += position.number;
     }
     std::snprintf(beat.where, sizeof beat.where, "%s", where_it_stands(journal_).c_str());
     peers_[static_cast<std::size_t>(rank_)] = {beat, awake_};

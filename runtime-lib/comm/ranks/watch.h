@@ -21,9 +21,9 @@ struct Beat {
     std::int64_t step = -1;
     std::uint64_t progress = 0;                  // grows with whatever the rank gets done
     std::array<std::uint64_t, lanes> numbers{};  // of the last collective that each of its streams began
-    std::uint32_t inside = 0;                    // bit i: stream i is in it still
+    std::uint32_t inside = 0;                    // bit i: stream i is in it still, or may be
     bool ends = false;                           // from rank 0: the run is over
-    char where[211] = "";                        // where the rank stands; or why the run is over
+    char where[467] = "";                        // where the rank stands; or why the run is over
 };
 
 // How beats get to other ranks: rank 0's to all, theirs to rank 0. Never waits.
@@ -77,7 +77,8 @@ class Watch {
     std::thread thread_;
 };
 
-// Where this rank stands: "in all-reduce of gradients, number 57 of stream reduce, in step 12, for 3.1 s".
+// Where this rank stands: "in all-reduce of gradients, number 57 of stream reduce, for 3.1 s, in step 12". "at", not
+// "in", where a device has come to it and may have done it since.
 std::string where_it_stands(const Journal& journal);
 
 }  // namespace thunder

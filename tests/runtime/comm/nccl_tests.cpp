@@ -154,7 +154,35 @@ TEST_F(NcclTest, ARankThatDiesIsMissedAtOnceAndCommunicatorsAreAborted) {
         EXPECT_NE(log(r).find("aborts comm 0\n"), std::string::npos);
     }
     EXPECT_NE(outcome.err.find("error: rank 1 is gone: its connection is closed\n"), std::string::npos) << outcome.err;
-    EXPECT_NE(outcome.err.find("rank 2: stands behind the issue of "), std::string::npos) << outcome.err;
+    EXPECT_NE(
+        outcome.err.find("rank 2: stands at sum of norm of the gradient, number 1 of stream compute on the GPU, for "),
+        std::string::npos)
+        << outcome.err;
+}
+
+// What a graph repeats without the host tells where it is, and who lags.
+TEST_F(NcclTest, ARankWhoseGraphDoesNotGetOnIsToldWithItsStepAndLayer) {
+    const Outcome outcome = start(2, "replays");
+    for (const int r : {0, 1}) EXPECT_EQ(status(r), 1);
+    EXPECT_NE(outcome.err.find("error: no rank got on for 2."), std::string::npos) << outcome.err;
+    const std::size_t lags = outcome.err.find(" s: rank 1 lags, it stands at "), end = outcome.err.find('\n', lags);
+    ASSERT_NE(lags, std::string::npos) << outcome.err;
+    const std::string place = outcome.err.substr(lags, end - lags);
+    EXPECT_NE(place.find("at all-gather of a unit, number 2 of stream gather, for "), std::string::npos) << place;
+    EXPECT_NE(place.find("at reduce-scatter of added, layer 3, number 8 of stream reduce, for "), std::string::npos)
+        << place;
+    EXPECT_TRUE(place.ends_with(" s, in step 17")) << place;
+}
+
+TEST_F(NcclTest, LargeUnitsAreReducedInPartsOfABoundedWorkspace) {
+    EXPECT_EQ(start(2, "large").err, "");
+    for (int r = 0; r < 2; ++r) {
+        EXPECT_EQ(status(r), 0);
+        const std::string part = "reduce-scatter of 8388608 f32 on comm 0, stream 2\n",  // 16 Mi elements of 2 ranks
+            rest = "reduce-scatter of 1048576 f32 on comm 0, stream 2\n";
+        EXPECT_EQ(log(r), cat("comm 0: rank ", r, " of 2, named by that of 0\n", part, rest, part, part, rest,
+                              "destroys comm 0\n"));
+    }
 }
 
 TEST_F(NcclTest, ErrorsThatNcclMeetsByItselfEndTheRun) {

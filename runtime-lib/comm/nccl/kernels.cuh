@@ -1,0 +1,31 @@
+// Kernels of comm/nccl/kernels.h.
+#pragma once
+
+#include "device/cuda/bundled.h"
+
+namespace thunder::bundled {
+
+THUNDER_KERNEL(32) bundled_milestone(Global<std::uint64_t> word, std::uint64_t which) {
+    if (thread_index() != 0) return;
+    word[0] = ((word[0] >> 16U) + 1) << 16U | which;  // one store: nobody reads a half of it
+}
+
+template <typename T>
+THUNDER_FUNCTION void take_columns(Global<float> y, Global<const T> x, std::int64_t rows, std::int64_t columns,
+                                   std::int64_t ld) {
+    const std::int64_t i = global_index<256>();
+    if (i >= rows * columns) return;
+    y[i] = wide(x[i / columns * ld + i % columns]);
+}
+THUNDER_KERNEL(256)
+bundled_take_columns_f32(Global<float> y, Global<const float> x, std::int64_t rows, std::int64_t columns,
+                         std::int64_t ld) {
+    take_columns(y, x, rows, columns, ld);
+}
+THUNDER_KERNEL(256)
+bundled_take_columns_bf16(Global<float> y, Global<const bf16> x, std::int64_t rows, std::int64_t columns,
+                          std::int64_t ld) {
+    take_columns(y, x, rows, columns, ld);
+}
+
+}  // namespace thunder::bundled
