@@ -136,7 +136,7 @@ void reduce_scatter(const ReduceScatter& call, Stream& stream) {
     const bool as_it_is = !narrow_unit && n <= at_once;
     const std::int64_t width = as_it_is ? n : std::min(n, whole_lines(at_once / group.size));
     const std::int64_t taken = as_it_is ? 0 : whole_lines(width * group.size);
-    float* const columns = floats(stream, taken + 2 * whole_lines(width));
+    float* const columns = floats(stream, taken + (narrow_shard ? 2 : 1) * whole_lines(width));
     float* const sum = columns + taken;
     float* const before = sum + whole_lines(width);
     for (std::int64_t begin = 0; begin < n; begin += width) {
