@@ -6,6 +6,7 @@
 #include <set>
 
 #include "codegen/text.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -26,22 +27,17 @@ std::int64_t distance_of(const Op& wait) {
 
 }  // namespace
 
-bool is_collective(const Op& op) {
-    return op.name == "all_reduce" || op.name == "all_gather" || op.name == "reduce_scatter";
-}
-
 bool is_communication(const Op& op) {
-    return !op.stream.empty() || op.name == "record" || op.name == "wait" || is_collective(op);
+    return !op.stream.empty() || is_event(op) || is_collective(op);
 }
 
 Communication::Communication(const Module& module) : module_(&module) {
     for (const std::string& name : module.streams) {
-        StreamName s{identifier(name), "", true};
+        StreamName s{identifier(name), ""};
         for (const Function& f : module.functions)
             for (const Op& op : f.ops) {
                 if (op.stream != name || !is_collective(op) || f.name == norm_function) continue;
                 if (s.purpose.empty()) s.purpose = purpose_of(op.name);
-                s.last_alone = s.last_alone && op.name == "all_reduce" && op.operands.back();
             }
         streams_.push_back(std::move(s));
     }
@@ -56,7 +52,7 @@ void Communication::find_events(const Function& function) {
         if (op.name == "record") recorded[op.attributes.string("event")] = op.attributes.integer("ahead", 0);
     std::set<std::string> before;
     for (const Op& op : function.ops) {
-        if (op.name != "record" && op.name != "wait") continue;
+        if (!is_event(op)) continue;
         const std::string name = op.attributes.string("event");
         if (op.name == "record") before.insert(name);
         // Between the record that a wait means and the wait stand those of the iterations behind it: as many as lie
@@ -86,12 +82,6 @@ const Communication::EventName& Communication::event(const Function& function, c
     return events_.at(event_of_.at({function.name, name}));
 }
 
-const Communication::StreamName* Communication::stream(std::string_view name) const {
-    for (std::size_t k = 0; k < streams_.size(); ++k)
-        if (module_->streams[k] == name) return &streams_[k];
-    return nullptr;
-}
-
 std::vector<std::size_t> Communication::streams_of(const Function& function) const {
     std::set<std::string> used;
     auto visit = [&](auto&& self, const Function& f) -> void {
@@ -108,20 +98,6 @@ std::vector<std::size_t> Communication::streams_of(const Function& function) con
     for (std::size_t k = 0; k < streams_.size(); ++k)
         if (used.contains(module_->streams[k])) out.push_back(k);
     return out;
-}
-
-bool Communication::last_alone(const Function& function, const Op& op) const {
-    if (is_collective(op)) return op.name == "all_reduce" && op.operands.back();
-    if (!op.stream.empty()) return stream(op.stream)->last_alone;
-    // On the stream that computes: as the other end of the event.
-    const std::string other = op.name == "record" ? "wait" : "record";
-    bool found = false;
-    for (const Op& end : function.ops) {
-        if (end.name != other || end.attributes.string("event") != op.attributes.string("event")) continue;
-        if (end.stream.empty() || !stream(end.stream)->last_alone) return false;
-        found = true;
-    }
-    return found;
 }
 
 std::vector<Communication::Row> Communication::rows() const {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,7 +11,6 @@
 
 namespace thunderc {
 
-bool is_collective(const Op& op);
 // Whether the op orders streams or is on one of communication: what the text prints apart from the calls.
 bool is_communication(const Op& op);
 
@@ -33,15 +31,12 @@ class Communication {
 
     // In the order of the module's.
     struct StreamName {
-        std::string name;         // "reduce"
-        std::string purpose;      // "gradients are summed over ranks"
-        bool last_alone = false;  // nothing is on it but in a step's last micro-step
+        std::string name;     // "reduce"
+        std::string purpose;  // "gradients are summed over ranks"
     };
     const std::vector<StreamName>& streams() const { return streams_; }
     // Those that the function's text has ops on, loops included, by their places in `streams`.
     std::vector<std::size_t> streams_of(const Function& function) const;
-    // Whether the op, which is communication, is there for the last micro-step alone.
-    bool last_alone(const Function& function, const Op& op) const;
 
     // The collectives of a step in the order of the text.
     struct Row {
@@ -55,7 +50,6 @@ class Communication {
 
   private:
     void find_events(const Function& function);
-    const StreamName* stream(std::string_view name) const;
 
     const Module* module_;
     std::vector<EventName> events_;

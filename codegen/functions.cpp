@@ -15,6 +15,7 @@
 #include "codegen/function_frame.h"
 #include "codegen/statements.h"
 #include "compiler/analysis/views.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
@@ -38,6 +39,26 @@ const char* title_of(Arena arena, bool entry, bool trains) {
         case Arena::saved: return "kept from forward to backward";
         default: return entry ? "activations, in memory that is reused" : "reused from layer to layer";
     }
+}
+
+// The arguments that a call of the function names by themselves: of a loop's body, what the calls in it name.
+std::set<std::size_t> named_arguments(const ProgramLayout& layout, const Function& body) {
+    using Kind = BodyParameter::Kind;
+    std::set<std::size_t> out;
+    if (body.kind != "loop") {
+        std::map<Value, std::string> expressions;
+        for (const BodyParameter& p : body_parameters(layout, body, expressions))
+            if (p.kind == Kind::carried_in || p.kind == Kind::family || p.kind == Kind::shared) out.insert(p.index);
+        return out;
+    }
+    for (const Op& op : body.ops) {
+        if (op.name != "call") continue;
+        for (std::size_t k : named_arguments(layout, *layout.module().find(op.attributes.string("callee")))) {
+            const auto at = std::find(body.arguments.begin(), body.arguments.end(), op.operands[k]);
+            if (at != body.arguments.end()) out.insert(static_cast<std::size_t>(at - body.arguments.begin()));
+        }
+    }
+    return out;
 }
 
 // Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps
@@ -108,12 +129,17 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         if (op.name == "all_reduce" && !op.attributes.has("unit") && !f.type(op.results[0]).dims.empty())
             for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
                 used[range.first.index] = true;
-        for_each_value_in_text(f, op, [&](Value v) { used[v.index] = used[v.index] || !loop; });
-        if (!loop) continue;  // which has its slots and structs, and by name only what all layers share
-        const auto named =
-            static_cast<std::size_t>(op.attributes.integer("carried") + op.attributes.integer("per_layer"));
-        for (std::size_t k = named; k < op.operands.size(); ++k)
-            if (op.operands[k]) used[op.operands[k].index] = true;
+        if (!loop && op.name != "call") {
+            for_each_value_in_text(f, op, [&](Value v) { used[v.index] = true; });
+            continue;
+        }
+        // A loop has its slots and structs, and by name only what all layers share.
+        const auto shared =
+            loop ? static_cast<std::size_t>(op.attributes.integer("carried") + op.attributes.integer("per_layer")) : 0;
+        const Function& body = *layout_.module().find(op.attributes.string(loop ? "body" : "callee"));
+        for (std::size_t k : named_arguments(layout_, body))
+            if (k >= shared && op.operands[k]) used[op.operands[k].index] = true;
+        for (Value v : op.results) used[v.index] = used[v.index] || !loop;
     }
     std::vector<bool> written(f.values.size(), false);
     for (const Op& op : f.ops)

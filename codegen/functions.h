@@ -50,11 +50,20 @@ class FunctionPrinter {
     // What ranks say to each other between two calls.
     void communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const;
     void communication(SourceText& out, const Frame& frame, const Op& op) const;
+    void block(SourceText& out, const Frame& frame, std::span<const Op* const> ops, const std::string& when,
+               bool reasons) const;
     void reason(SourceText& out, const Op& op) const;
-    std::string condition(const Frame& frame, const Op& op) const;
+    std::string flag_text(const Frame& frame, const Op& op) const;
+    std::string turn_text(const Frame& frame, const Op& op) const;
     std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
     std::string gradient_text(const Frame& frame) const;
     std::string iteration(const Frame& frame, std::int64_t ahead) const;
+    // What runs ahead of its loop, one behind the other and for the same layers: a function of the layer.
+    struct AheadRun {
+        std::string name;  // "gather_layers"; on the way back "gather_layers_again"
+        std::vector<const Op*> ops;
+    };
+    std::vector<AheadRun> ahead_runs(const Frame& inside) const;
     void ahead_of_loop(SourceText& out, const Frame& inside) const;
     void unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
     void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "codegen/block_calls.h"
 #include "codegen/body_parameters.h"
@@ -10,6 +11,8 @@
 #include "codegen/function_frame.h"
 #include "codegen/functions.h"
 #include "codegen/statements.h"
+#include "codegen/text.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan.h"
 
@@ -145,23 +148,9 @@ std::int64_t layers_of(const Op& op) {
     return layers > 1 ? layers : 0;
 }
 
-// In the first micro-step of a step: in the others it is still there.
-bool gathers_once(const Op& op) {
-    return op.name == "all_gather" && op.operands.back();
-}
-
 // Of what all layers find where it is, nothing is done.
 bool never(const Op& loop, const Op& op) {
     return op.attributes.integer("resident", 0) >= loop.attributes.integer("n");
-}
-
-// "gather_layers"; on the way back "gather_layers_again"
-std::string ahead_name(const Op& loop, std::span<const Op* const> ops) {
-    for (const Op* op : ops)
-        if (op->name == "all_gather")
-            return fmt::format("gather_{}{}", identifier(op->attributes.string("name")),
-                               loop.attributes.boolean("reverse", false) ? "_again" : "");
-    throw InternalError("what runs ahead gathers nothing");
 }
 
 std::string joined(const std::string& a, const std::string& b) {
@@ -203,15 +192,27 @@ void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const 
                                     loop == nullptr ? "" : "  // of one layer"));
 }
 
-// "micro_step.last && layer % 4 == 0": when the op is there; "" for always.
-std::string FunctionPrinter::condition(const Frame& frame, const Op& op) const {
+// "micro_step.last": the flag under which the op is there; "" for always.
+std::string FunctionPrinter::flag_text(const Frame& frame, const Op& op) const {
+    Value flag = flag_of(op);
+    if (!flag) return "";
+    const Frame& outer = frame.loop == nullptr ? frame : *frame.outside;
+    if (frame.loop != nullptr) flag = outside_value(frame.f, *frame.loop, flag);
+    const auto at = std::find(outer.f.arguments.begin(), outer.f.arguments.end(), flag);
+    check(at != outer.f.arguments.end(), op.name + " depends on a flag that the host does not know");
+    const std::string& name =
+        outer.f.argument_info[static_cast<std::size_t>(at - outer.f.arguments.begin())].names.front();
+    if (name == "last_micro_step") return "micro_step.last";
+    check(name == "first_micro_step", op.name + " depends on the flag " + name);
+    return "gradient == Gradient::overwrite";
+}
+
+// "layer % 4 == 0": the layers for which the op is there; "" for all of them.
+std::string FunctionPrinter::turn_text(const Frame& frame, const Op& op) const {
+    if (frame.loop == nullptr) return "";
     std::string out;
-    if (layout_.communication().last_alone(frame.f, op)) out = "micro_step.last";
-    if (gathers_once(op) && op.attributes.integer("ahead", 0) == 0) out = "gradient == Gradient::overwrite";
-    if (frame.loop == nullptr) return out;
     if (const std::int64_t layers = layers_of(op); layers > 0)
-        out = joined(
-            out, layers >= frame.loop->attributes.integer("n") ? "layer == 0" : fmt::format("layer % {} == 0", layers));
+        out = layers >= frame.loop->attributes.integer("n") ? "layer == 0" : fmt::format("layer % {} == 0", layers);
     // The first ones find what they read where it is.
     const std::int64_t ahead = op.attributes.integer("ahead", 0), resident = op.attributes.integer("resident", 0);
     const bool reverse = frame.loop->attributes.boolean("reverse", false);
@@ -242,62 +243,113 @@ void FunctionPrinter::reason(SourceText& out, const Op& op) const {
     out.comment(what + op.attributes.string("reason"));
 }
 
-// Neighbours under the same condition stand in one block. What runs ahead has a name of its own, since it stands in
-// front of the loop as well.
+// Neighbours that are there under the same condition stand in one block. What runs ahead has a name of its own, since
+// it stands in front of the loop as well.
 void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const {
+    const std::vector<AheadRun> ahead = ahead_runs(frame);
+    auto condition = [&](const Op& op) { return joined(flag_text(frame, op), turn_text(frame, op)); };
     for (std::size_t k = 0; k < ops.size();) {
-        const std::string when = condition(frame, *ops[k]);
-        const std::int64_t ahead = ops[k]->attributes.integer("ahead", 0);
-        std::size_t end = k;
-        while (end < ops.size() && condition(frame, *ops[end]) == when &&
-               ops[end]->attributes.integer("ahead", 0) == ahead)
-            ++end;
-        const std::span<const Op* const> run = ops.subspan(k, end - k);
-        k = end;
-        if (frame.loop != nullptr && never(*frame.loop, *run[0])) continue;
-        if (ahead > 0) {
-            for (const Op* op : run) reason(out, *op);
-            out.line(fmt::format("if ({}) {}({});", when, ahead_name(*frame.loop, run), iteration(frame, ahead)));
+        const Op& op = *ops[k];
+        if (frame.loop != nullptr && never(*frame.loop, op)) {
+            ++k;
             continue;
         }
-        if (!when.empty()) out.open(fmt::format("if ({}) {{", when));
-        std::size_t said = 0;
-        for (std::size_t j = 0; j < run.size(); ++j) {
-            // Before a collective its stream waits for what is sent: the reason stands above that.
-            std::size_t about = j;
-            while (about + 1 < run.size() && !run[about]->attributes.has("reason") &&
-                   (run[about]->name == (run[about]->stream.empty() ? "record" : "wait")))
-                ++about;
-            if (about >= said && run[about]->attributes.has("reason") && (about == j || is_collective(*run[about]))) {
-                reason(out, *run[about]);
-                said = about + 1;
-            }
-            communication(out, frame, *run[j]);
+        if (op.attributes.integer("ahead", 0) > 0) {
+            const auto run =
+                std::find_if(ahead.begin(), ahead.end(), [&](const AheadRun& r) { return r.ops[0] == &op; });
+            check(run != ahead.end(), op.name + " runs ahead of nothing");
+            for (const Op* one : run->ops) reason(out, *one);
+            out.line(fmt::format("if ({}) {}({});", turn_text(frame, op), run->name,
+                                 iteration(frame, op.attributes.integer("ahead"))));
+            k += run->ops.size();
+            continue;
         }
-        if (!when.empty()) out.close();
+        const std::size_t begin = k++;
+        while (k < ops.size() && ops[k]->attributes.integer("ahead", 0) == 0 && condition(*ops[k]) == condition(op) &&
+               (frame.loop == nullptr || !never(*frame.loop, *ops[k])))
+            ++k;
+        block(out, frame, ops.subspan(begin, k - begin), condition(op), true);
     }
 }
 
-// What runs ahead of its loop: a function of the layer, and its calls for the first ones.
-void FunctionPrinter::ahead_of_loop(SourceText& out, const Frame& inside) const {
-    std::vector<const Op*> ops;
-    for (const Op& op : inside.f.ops)
-        if (op.attributes.integer("ahead", 0) > 0 && !never(*inside.loop, op)) ops.push_back(&op);
-    if (ops.empty()) return;
-    const Op& loop = *inside.loop;
-    const std::int64_t ahead = ops[0]->attributes.integer("ahead"), n = loop.attributes.integer("n"),
-                       resident = ops[0]->attributes.integer("resident", 0);
-    const bool reverse = loop.attributes.boolean("reverse", false);
-    out.open(fmt::format("const auto {} = [&](std::int64_t layer) {{", ahead_name(loop, ops)));
-    for (const Op* op : ops) {
-        if (gathers_once(*op)) out.open("if (gradient == Gradient::overwrite) {");
-        communication(out, inside, *op);
-        if (gathers_once(*op)) out.close();
+// The ops, which are there when `when` says so.
+void FunctionPrinter::block(SourceText& out, const Frame& frame, std::span<const Op* const> ops,
+                            const std::string& when, bool reasons) const {
+    if (!when.empty()) out.open(fmt::format("if ({}) {{", when));
+    std::size_t said = 0;
+    for (std::size_t j = 0; j < ops.size(); ++j) {
+        // Before a collective its stream waits for what is sent: the reason stands above that.
+        std::size_t about = j;
+        while (about + 1 < ops.size() && !ops[about]->attributes.has("reason") &&
+               (ops[about]->name == (ops[about]->stream.empty() ? "record" : "wait")))
+            ++about;
+        if (reasons && about >= said && ops[about]->attributes.has("reason") &&
+            (about == j || is_collective(*ops[about]))) {
+            reason(out, *ops[about]);
+            said = about + 1;
+        }
+        communication(out, frame, *ops[j]);
     }
-    out.close("};");
-    for (std::int64_t k = resident; k < std::min(ahead, n); ++k)
-        out.line(fmt::format("{}({});", ahead_name(loop, ops),
-                             reverse ? fmt::format("{} - {}", layers_text(loop), k + 1) : std::to_string(k)));
+    if (!when.empty()) out.close();
+}
+
+std::vector<FunctionPrinter::AheadRun> FunctionPrinter::ahead_runs(const Frame& inside) const {
+    std::vector<AheadRun> runs;
+    if (inside.loop == nullptr) return runs;
+    UsedNames used;
+    // Loops before this one have had their names.
+    for (const Op& op : inside.outside->f.ops) {
+        if (op.name != "repeat") continue;
+        const bool here = &op == inside.loop;
+        const Function& body = *layout_.module().find(op.attributes.string("body"));
+        if (body.kind != "loop") continue;
+        const Frame frame{body, layout_.names(body), inside.entry, {}, &op, inside.outside};
+        runs.clear();
+        const Op* before = nullptr;  // the last op that the text has
+        for (const Op& inner : body.ops) {
+            if (!is_communication(inner) && statement_count(body, inner) == 0) continue;
+            const Op* last = std::exchange(before, &inner);
+            if (inner.attributes.integer("ahead", 0) == 0 || never(op, inner)) continue;
+            const bool goes_on =
+                !runs.empty() && runs.back().ops.back() == last && turn_text(frame, *last) == turn_text(frame, inner);
+            if (!goes_on) runs.emplace_back();
+            runs.back().ops.push_back(&inner);
+        }
+        for (AheadRun& run : runs) {
+            const auto gather =
+                std::find_if(run.ops.begin(), run.ops.end(), [](const Op* o) { return is_collective(*o); });
+            check(gather != run.ops.end(), "what runs ahead gathers nothing");
+            run.name = used.unique(fmt::format("gather_{}{}", identifier((*gather)->attributes.string("name")),
+                                               op.attributes.boolean("reverse", false) ? "_again" : ""));
+        }
+        if (here) break;
+    }
+    return runs;
+}
+
+// The functions of what runs ahead of its loop, and their calls for the first layers.
+void FunctionPrinter::ahead_of_loop(SourceText& out, const Frame& inside) const {
+    const std::vector<AheadRun> runs = ahead_runs(inside);
+    const Op& loop = *inside.loop;
+    std::int64_t first = 0;  // so many layers are begun before the loop
+    for (const AheadRun& run : runs) {
+        first = std::max(first, run.ops[0]->attributes.integer("ahead"));
+        out.open(fmt::format("const auto {} = [&](std::int64_t layer) {{", run.name));
+        const std::span<const Op* const> ops = run.ops;
+        for (std::size_t k = 0; k < ops.size();) {
+            const std::size_t begin = k++;
+            const std::string flag = flag_text(inside, *ops[begin]);
+            while (k < ops.size() && flag_text(inside, *ops[k]) == flag) ++k;
+            block(out, inside, ops.subspan(begin, k - begin), flag, false);
+        }
+        out.close("};");
+    }
+    const bool reverse = loop.attributes.boolean("reverse", false);
+    for (std::int64_t k = 0; k < std::min(first, loop.attributes.integer("n")); ++k)
+        for (const AheadRun& run : runs)
+            if (k >= run.ops[0]->attributes.integer("resident", 0) && k < run.ops[0]->attributes.integer("ahead"))
+                out.line(fmt::format("{}({});", run.name,
+                                     reverse ? fmt::format("{} - {}", layers_text(loop), k + 1) : std::to_string(k)));
 }
 
 // What an event is called in this iteration, or in that which `distance` iterations before recorded it.

@@ -2,6 +2,9 @@
 // the other. Then every order that streams and events permit gives what the order of the list gives, which
 // check_function looks at.
 //
+// What is there under a flag alone, in the first or the last micro-step of a step, is looked at with the flag and
+// without it, each combination of flags by itself.
+//
 // What lies in slots by turns is looked at across iterations here as well: that nothing is written over a tensor that
 // is still read, in the order of the list.
 //
@@ -11,10 +14,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "compiler/analysis/check_plan_parts.h"
 #include "compiler/analysis/expand_plan.h"
 #include "compiler/ir/print.h"
+#include "compiler/ops/collectives.h"
 
 namespace thunderc::checking {
 namespace {
@@ -27,12 +32,45 @@ class StreamChecker {
         : plan_(plan), entry_(entry), expanded_(expand_plan(plan.module(), entry)) {}
 
     void run() {
-        find_clocks();
-        starts_and_ends();
-        conflicts();
+        find_flags();
+        for (std::size_t off = 0; off < std::size_t{1} << flags_.size(); ++off) {
+            choose(off);
+            find_clocks();
+            starts_and_ends();
+            conflicts();
+        }
     }
 
   private:
+    // ---- what is there ----
+
+    static std::pair<Arena, std::int64_t> place(const PlannedAccess& flag) { return {flag.arena, flag.offset}; }
+
+    void find_flags() {
+        for (const PlannedAction& a : expanded_.actions)
+            if (a.enabled) flags_.try_emplace(place(*a.enabled), a.function->info(a.enabled->value).name);
+    }
+
+    // Those flags are false whose bits are set in `off`.
+    void choose(std::size_t off) {
+        std::map<std::pair<Arena, std::int64_t>, bool> is_off;
+        where_.clear();
+        for (std::size_t k = 0; const auto& [flag, name] : flags_) {
+            is_off[flag] = (off >> k++ & 1) != 0;
+            if (is_off[flag]) where_ += (where_.empty() ? ", where not " : " and not ") + name;
+        }
+        there_.clear();
+        for (const PlannedAction& a : expanded_.actions) there_.push_back(!a.enabled || !is_off[place(*a.enabled)]);
+    }
+
+    // Once, where it holds whatever the flags are.
+    void violation(const std::string& what) {
+        if (!said_.insert(what).second) return;
+        plan_.violation(what + where_);
+    }
+
+    // ---- clocks ----
+
     std::string stream(std::size_t s) const { return s == 0 ? "compute" : plan_.module().streams[s - 1]; }
 
     // "@layer, mul %y on compute"
@@ -50,9 +88,18 @@ class StreamChecker {
     void find_clocks() {
         const std::size_t streams = plan_.module().streams.size() + 1;
         std::vector<Clock> now(streams, Clock(streams, 0));
-        for (const PlannedAction& a : expanded_.actions) {
+        clocks_.clear();
+        for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
+            const PlannedAction& a = expanded_.actions[k];
             Clock& clock = now[a.stream];
-            if (a.awaits) {
+            if (!there_[k]) {
+                clocks_.push_back(clock);
+                continue;
+            }
+            if (a.awaits && !there_[*a.awaits]) {
+                violation(fmt::format("{} waits for the event {}, which nothing records", name(a),
+                                      a.op->attributes.string("event")));
+            } else if (a.awaits) {
                 const Clock& record = clocks_[*a.awaits];
                 for (std::size_t s = 0; s < streams; ++s) clock[s] = std::max(clock[s], record[s]);
             }
@@ -73,16 +120,15 @@ class StreamChecker {
         std::vector<std::size_t> last(end_.size(), 0);
         for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
             const PlannedAction& a = expanded_.actions[k];
-            if (a.reads.empty() && a.writes.empty()) continue;
+            if (!there_[k] || (a.reads.empty() && a.writes.empty())) continue;
             last[a.stream] = clocks_[k][a.stream];
             if (a.stream != 0 && clocks_[k][0] == 0)
-                plan_.violation(fmt::format("{} waits for nothing on compute: what came before @{} may not be done",
-                                            name(a), entry_.name));
+                violation(fmt::format("{} waits for nothing on compute: what came before @{} may not be done", name(a),
+                                      entry_.name));
         }
         for (std::size_t s = 1; s < end_.size(); ++s)
             if (end_[0][s] < last[s])
-                plan_.violation(
-                    fmt::format("@{}: what {} does last is not waited for on compute", entry_.name, stream(s)));
+                violation(fmt::format("@{}: what {} does last is not waited for on compute", entry_.name, stream(s)));
     }
 
     struct Touch {
@@ -92,24 +138,39 @@ class StreamChecker {
         std::int64_t begin = 0, end = 0;
     };
 
-    // Which action wrote each tensor; none of what was there before.
+    // Which action wrote each tensor; none of what was there before. A collective that is not there leaves what it
+    // works on in place as it is; what it would have gathered was gathered in an earlier micro-step.
     void find_writers() {
-        writers_.resize(expanded_.tensors.size());
-        for (std::size_t k = 0; k < expanded_.actions.size(); ++k)
-            for (const PlannedAccess& write : expanded_.actions[k].writes) writers_[write.tensor] = k;
+        writers_.assign(expanded_.tensors.size(), std::nullopt);
+        stays_.assign(expanded_.tensors.size(), false);
+        for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
+            const PlannedAction& a = expanded_.actions[k];
+            for (std::size_t w = 0; w < a.writes.size(); ++w) {
+                const std::size_t tensor = a.writes[w].tensor;
+                if (there_[k])
+                    writers_[tensor] = k;
+                else if (a.op->name == "all_gather")
+                    stays_[tensor] = true;
+                else if (a.reads.at(w))
+                    writers_[tensor] = writers_[a.reads[w]->tensor];
+            }
+        }
     }
 
-    // `write` comes before `read` in the list, and between it and what wrote the tensor that is read.
+    // `write` comes before `read` in the list, and between it and what wrote the tensor that is read; what stays from
+    // micro-step to micro-step may not be written over at all.
     bool overwrites(const Touch& write, const Touch& read) const {
         const std::size_t tensor = read.access->tensor;
-        return write.write && !read.write && write.access->tensor != tensor && writers_[tensor] &&
-               *writers_[tensor] < write.action && write.action < read.action;
+        if (!write.write || read.write || write.access->tensor == tensor) return false;
+        if (stays_[tensor]) return true;
+        return writers_[tensor] && *writers_[tensor] < write.action && write.action < read.action;
     }
 
     void conflicts() {
         find_writers();
         std::map<Arena, std::vector<Touch>> touches;
         for (std::size_t k = 0; k < expanded_.actions.size(); ++k) {
+            if (!there_[k]) continue;
             auto add = [&](const PlannedAccess& at, bool write) {
                 touches[at.arena].push_back({k, &at, write, at.offset, at.offset + at.bytes()});
             };
@@ -129,7 +190,7 @@ class StreamChecker {
     // `a` comes first in the list.
     void conflict(const Touch& a, const Touch& b) {
         if (a.action == b.action || (!a.write && !b.write)) return;
-        const bool lost = overwrites(a, b);
+        const bool lost = overwrites(a, b) || (stays_[a.access->tensor] && overwrites(b, a));
         if (!lost && before(a.action, b.action)) return;
         auto touch = [this](const Touch& t) {
             const PlannedAction& action = expanded_.actions[t.action];
@@ -137,15 +198,20 @@ class StreamChecker {
                                value_name(action, t.access->value), to_string(t.access->type), name_of(t.access->arena),
                                t.access->offset, t.access->bytes());
         };
-        plan_.violation(fmt::format("{} {}, and {} {}: {}", name(expanded_.actions[a.action]), touch(a),
-                                    name(expanded_.actions[b.action]), touch(b),
-                                    lost ? "what it reads is gone by then" : "neither waits for the other"));
+        violation(fmt::format("{} {}, and {} {}: {}", name(expanded_.actions[a.action]), touch(a),
+                              name(expanded_.actions[b.action]), touch(b),
+                              lost ? "what it reads is gone by then" : "neither waits for the other"));
     }
 
     PlanChecker& plan_;
     const Function& entry_;
     ExpandedPlan expanded_;
+    std::map<std::pair<Arena, std::int64_t>, std::string> flags_;  // by place: the name
+    std::vector<bool> there_;                                      // by action
+    std::string where_;                                            // ", where not last_micro_step"
+    std::set<std::string> said_;
     std::vector<std::optional<std::size_t>> writers_;  // by tensor: an action
+    std::vector<bool> stays_;                          // by tensor: from an earlier micro-step
     std::vector<Clock> clocks_;                        // by action: when it is done
     std::vector<Clock> end_;                           // by stream
     std::map<const Function*, std::vector<std::string>> names_;

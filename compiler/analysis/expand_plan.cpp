@@ -11,6 +11,7 @@
 
 #include "compiler/analysis/carry_slots.h"
 #include "compiler/analysis/views.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/lazy_check.h"
 
 namespace thunderc {
@@ -186,9 +187,9 @@ class Expansion {
         const bool whole = layer_group_ends(op, binding);
         if (!whole && !collective) return;
         std::vector<Value> operands = op.operands;
-        if (collective && op.name != "reduce_scatter") {
-            if (operands.back()) a.enabled = access(operands.back(), 0);
-            operands.pop_back();
+        if (const Value flag = flag_of(op)) a.enabled = access(flag, 0);
+        if (is_event(op) || (collective && op.name != "reduce_scatter")) {
+            if (!operands.empty()) operands.pop_back();
         }
         for (Value v : operands) {
             if (!v) a.reads.emplace_back();
@@ -224,8 +225,6 @@ class Expansion {
         }
         plan_.actions.push_back(std::move(a));
     }
-
-    static bool is_collective(const Op& op) { return op.attributes.has("group"); }
 
     // Whether `op`, which may work on several layers at once, runs in this iteration.
     static bool layer_group_ends(const Op& op, const Binding& binding) {

@@ -34,7 +34,7 @@ struct PlannedAction {
     std::vector<std::optional<PlannedAccess>> reads;  // by operand, families member by member; none where absent
     std::vector<PlannedAccess> writes;                // by result, families member by member
     std::optional<std::size_t> awaits;                // of a wait: the action that is the record
-    // Of a collective: the flag that the host knows; where it is there and false, nothing is sent.
+    // The flag that the host knows (flag_of): where it is there and false, the action is not.
     std::optional<PlannedAccess> enabled;
 };
 

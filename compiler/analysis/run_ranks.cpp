@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/analysis/planned_execution.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/lazy_check.h"
 
 namespace thunderc {
@@ -66,10 +67,6 @@ std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vec
 }
 
 constexpr const char* prefixes[] = {"", "grad.", "first_moment.", "second_moment.", "momentum.", "shadow."};
-
-bool is_collective(const Op& op) {
-    return op.attributes.has("group");
-}
 
 // The ranks of rank r's group, in order.
 std::vector<std::size_t> group_of(const Mesh& mesh, const std::string& group, std::size_t r) {
@@ -141,8 +138,10 @@ class RanksExecution {
         if (!waits(r, s)) return false;
         const std::size_t k = head({r, s});
         const PlannedAction& a = actions()[k];
-        if (a.awaits && !ranks_[r].done[*a.awaits]) return false;
-        if (!collective_[k] || !enabled(r, a)) return true;
+        if (!enabled(r, a)) return true;
+        // An event that nothing records does not hold anybody up.
+        if (a.awaits && !ranks_[r].done[*a.awaits] && enabled(r, actions()[*a.awaits])) return false;
+        if (!collective_[k]) return true;
         for (std::size_t q : group(a, r))
             if (!waits(q, s) || head({q, s}) != k || !enabled(q, a)) return false;
         return true;

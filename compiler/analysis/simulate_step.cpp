@@ -10,6 +10,7 @@
 
 #include "compiler/analysis/collective_costs.h"
 #include "compiler/analysis/step_costs.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -20,7 +21,9 @@ constexpr std::size_t none = SimulatedAction::none;
 // The streams of one function, from event to event.
 class Run {
   public:
-    Run(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of) : plan_(plan) {
+    Run(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of,
+        const IsThere& is_there)
+        : plan_(plan), is_there_(is_there) {
         out_.streams.emplace_back("compute");
         out_.streams.insert(out_.streams.end(), streams.begin(), streams.end());
         out_.busy.assign(out_.streams.size(), 0);
@@ -33,7 +36,7 @@ class Run {
             s.op = a.op;
             s.stream = a.stream;
             lanes_.at(a.stream).queue.push_back(k);
-            if (a.op->name == "record" || a.op->name == "wait") continue;
+            if (is_event(*a.op) || !there(a)) continue;
             Work work = work_of(a);
             if (work.latency <= 0 && work.seconds <= 0) continue;
             s.work = out_.works.size();
@@ -60,6 +63,8 @@ class Run {
         double latency = 0, work = 0;  // left of the current action
     };
 
+    bool there(const PlannedAction& a) const { return !is_there_ || is_there_(a); }
+
     void start_what_can() {
         for (bool changed = true; changed;) {
             changed = false;
@@ -72,7 +77,8 @@ class Run {
     bool start(Lane& lane) {
         const std::size_t k = lane.queue[lane.next];
         SimulatedAction& action = out_.actions[k];
-        const std::optional<std::size_t>& record = plan_.actions[k].awaits;
+        const std::optional<std::size_t> record =
+            there(plan_.actions[k]) ? plan_.actions[k].awaits : std::optional<std::size_t>();
         if (record && !done_[*record]) return false;
         action.begin = action.end = now_;
         action.cause = lane.last;
@@ -126,6 +132,7 @@ class Run {
     }
 
     const ExpandedPlan& plan_;
+    const IsThere& is_there_;
     Simulation out_;
     std::vector<Lane> lanes_;
     std::vector<bool> done_;
@@ -209,8 +216,9 @@ std::map<std::string, CollectiveUse> Simulation::collectives() const {
     return uses;
 }
 
-Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of) {
-    return Run(plan, streams, work_of).take();
+Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of,
+                    const IsThere& is_there) {
+    return Run(plan, streams, work_of, is_there).take();
 }
 
 namespace {
@@ -226,18 +234,17 @@ class Works {
                     function.argument_info[k].names.front();
     }
 
-    Work of(const PlannedAction& action, bool first_micro_step, bool last_micro_step) {
+    Work of(const PlannedAction& action, bool first_micro_step) {
         const auto kind = collective_kind(action.op->name);
-        if (!kind) return kernel(action, first_micro_step);
-        if (action.enabled) {
-            const auto flag = scalars_.find(action.enabled->offset);
-            check(flag != scalars_.end(), action.op->name + " has a flag that the host does not know");
-            // A reduction that begins a sum in the first micro-step adds to it in the others.
-            const bool begins = kind == Collective::reduce_scatter;
-            if (flag->second == "first_micro_step" && !first_micro_step && !begins) return {};
-            if (flag->second == "last_micro_step" && !last_micro_step) return {};
-        }
-        return collective(action, *kind);
+        return kind ? collective(action, *kind) : kernel(action, first_micro_step);
+    }
+
+    bool is_there(const PlannedAction& action, bool first_micro_step, bool last_micro_step) const {
+        if (!action.enabled) return true;
+        const auto flag = scalars_.find(action.enabled->offset);
+        check(flag != scalars_.end(), action.op->name + " has a flag that the host does not know");
+        return (flag->second != "first_micro_step" || first_micro_step) &&
+               (flag->second != "last_micro_step" || last_micro_step);
     }
 
   private:
@@ -302,9 +309,10 @@ Simulation simulate_step(const Module& planned, const Machine& machine, const St
         const ExpandedPlan plan = expand_plan(planned, *f);
         Works works(planned, *f, machine, options.reach);
         for (std::int64_t m = 0; m < times; ++m)
-            append(step, simulate(plan, planned.streams, [&](const PlannedAction& action) {
-                       return works.of(action, m == 0, m + 1 == times);
-                   }));
+            append(step,
+                   simulate(
+                       plan, planned.streams, [&](const PlannedAction& action) { return works.of(action, m == 0); },
+                       [&](const PlannedAction& action) { return works.is_there(action, m == 0, m + 1 == times); }));
     };
     // As train.cpp calls them.
     run("loss_weight", options.micro_steps);

@@ -71,10 +71,12 @@ struct Simulation {
     std::map<std::string, double> critical() const;
 };
 
-using WorkOf = std::function<Work(const PlannedAction&)>;  // what an action needs; nothing: no seconds at all
+using WorkOf = std::function<Work(const PlannedAction&)>;   // what an action needs; nothing: no seconds at all
+using IsThere = std::function<bool(const PlannedAction&)>;  // what its flag says; without one all actions are there
 
 // One function, from time 0.
-Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of);
+Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of,
+                    const IsThere& is_there = {});
 
 struct StepOptions {
     std::int64_t micro_steps = 1;

@@ -10,6 +10,8 @@
 // Attributes: `group`, among whom; `ranks`, how many; `what` is sent and `reason`, why it stands where it stands, as
 // generated text says them; in the body of a loop, `layers`: it works on so many layers at once, where the last of them
 // is done.
+#include "compiler/ops/collectives.h"
+
 #include <fmt/format.h>
 
 #include "compiler/ops/multi_tensor.h"
@@ -109,6 +111,19 @@ std::vector<Type> with_token(std::vector<Type> types) {
 }
 
 }  // namespace
+
+bool is_collective(const Op& op) {
+    return op.name == "all_reduce" || op.name == "all_gather" || op.name == "reduce_scatter";
+}
+
+bool is_event(const Op& op) {
+    return op.name == "record" || op.name == "wait";
+}
+
+Value flag_of(const Op& op) {
+    if (is_event(op)) return op.operands.empty() ? Value{} : op.operands.front();
+    return op.name == "all_reduce" || op.name == "all_gather" ? op.operands.back() : Value{};
+}
 
 std::vector<OpDef> define_collectives() {
     std::vector<OpDef> defs;

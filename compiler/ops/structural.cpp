@@ -2,6 +2,7 @@
 // the functions that they name, so the evaluator, differentiation and the planner treat them by hand.
 #include <fmt/format.h>
 
+#include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/op.h"
 
 namespace thunderc {
@@ -58,17 +59,21 @@ std::vector<OpDef> define_structural() {
     // Order between streams, after plan. An op is in the list behind whatever it waits for: the order of the list is
     // one in which the program may run.
     auto nothing = [](const InferInput& in) {
-        require(in.operands.empty(), "an event has no operands");
+        require(in.operands.size() <= 1, "an event has no operands but a flag");
+        if (in.has(0)) require_flag(in, 0, "enabled");
         require(!in.attributes.string("event").empty(), "an event has a name");
         return std::vector<Type>{};
     };
     defs.push_back(structural(
-        "record", "The event `event` happens when what stands before on this op's stream is done; once in a function.",
+        "record",
+        "The event `event` happens when what stands before on this op's stream is done; once in a function. With a "
+        "flag, where that is true.",
         nothing));
     defs.push_back(structural(
         "wait",
         "What comes after on this op's stream begins when the event `event` has happened: in a loop's body, that of "
-        "the iteration `distance` before (0: this one); where there is none, it does not wait.",
+        "the iteration `distance` before (0: this one); where there is none, it does not wait. With a flag, where that "
+        "is true.",
         nothing));
     return defs;
 }

@@ -29,7 +29,11 @@ std::string stream_of(const Op& start) {
 // What stands behind a token: the collective is the last one of its name on the stream.
 struct Sent {
     std::string stream, name;
-    std::size_t op = 0;  // of the function: the start, or the loop that holds it
+    std::size_t op = 0;             // of the function: the start, or the loop that holds it
+    Value flag = {};                // of the function: where it is false, this is not there
+    std::size_t flag_argument = 0;  // of what a loop's body gives: which of its arguments the flag is
+    // What it sends comes from these collectives, which are there whether it is or not.
+    std::vector<Sent> from = {};
 };
 
 // ---- one function ----
@@ -64,8 +68,7 @@ class FunctionLowering {
                     both(op.attributes.string("body") + "_turn", "gather", {});
                 ops_.push_back(without_tokens(op));
             }
-            if (auto at = recorded_.find(k); at != recorded_.end())
-                record(at->second.name + "_done", at->second.stream, {});
+            for (const Sent& one : recorded_[k]) record(one.name + "_done", one.stream, {}, one.flag);
             if (auto at = released_.find(k); at != released_.end())
                 for (const std::string& name : at->second) record(name + "_free", "", {});
         }
@@ -83,24 +86,25 @@ class FunctionLowering {
             module_.streams.push_back(name);
     }
 
-    void event(const char* what, const std::string& name, const std::string& stream, const Timing& timing) {
+    void event(const char* what, const std::string& name, const std::string& stream, const Timing& timing, Value flag) {
         Op op;
         op.name = what;
+        if (flag) op.operands = {flag};
         op.attributes.set("event", name);
         for (const auto& [key, value] : timing) op.attributes.set(key, value);
         op.stream = stream;
         ops_.push_back(std::move(op));
     }
-    void record(const std::string& name, const std::string& stream, const Timing& timing) {
-        event("record", name, stream, timing);
+    void record(const std::string& name, const std::string& stream, const Timing& timing, Value flag = {}) {
+        event("record", name, stream, timing, flag);
     }
-    void wait(const std::string& name, const std::string& stream, const Timing& timing) {
-        event("wait", name, stream, timing);
+    void wait(const std::string& name, const std::string& stream, const Timing& timing, Value flag = {}) {
+        event("wait", name, stream, timing, flag);
     }
     // `stream` waits for what stands before on compute.
-    void both(const std::string& name, const std::string& stream, const Timing& timing) {
-        record(name, "", timing);
-        wait(name, stream, timing);
+    void both(const std::string& name, const std::string& stream, const Timing& timing, Value flag = {}) {
+        record(name, "", timing, flag);
+        wait(name, stream, timing, flag);
     }
 
     static Timing timing_of(const Op& op, std::initializer_list<const char*> names) {
@@ -114,19 +118,40 @@ class FunctionLowering {
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
             if (is_start(op)) {
-                sent_[op.results.back()] = {stream_of(op), op.attributes.string("name"), k};
-                start_of_[op.results.back()] = k;
+                sent_[op.results.back()] = {stream_of(op), op.attributes.string("name"), k, sum_flag(op)};
                 continue;
             }
             if (op.name != "repeat") continue;
             const auto given = given_.find(op.attributes.string("body"));
             std::size_t next = 0;
             for (Value v : op.results)
-                if (is_token(f_, v)) {
-                    sent_[v] = given->second.at(next++);
-                    sent_[v].op = k;
-                }
+                if (is_token(f_, v)) sent_[v] = outside(given->second.at(next++), op, k);
         }
+    }
+
+    // Who waits for a sum that is not there waits for nothing. A gather that is not there was there before: its events
+    // stand in every micro-step.
+    static Value sum_flag(const Op& start) {
+        return start.name == "all_reduce_start" ? start.operands.back() : Value{};
+    }
+
+    // What the loop of op k sends, as this function sees it.
+    Sent outside(Sent sent, const Op& loop, std::size_t k) const {
+        sent.op = k;
+        if (sent.flag) sent.flag = loop.operands[sent.flag_argument];
+        for (Sent& one : sent.from) one = outside(one, loop, k);
+        return sent;
+    }
+
+    // What this loop's body sends, as its callers find it.
+    Sent given(Sent sent) const {
+        if (sent.flag) {
+            const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), sent.flag);
+            check(at != f_.arguments.end(), "what a loop sends depends on a flag of its own");
+            sent.flag_argument = static_cast<std::size_t>(at - f_.arguments.begin());
+        }
+        for (Sent& one : sent.from) one = given(one);
+        return sent;
     }
 
     // How many layers the loops over this body have.
@@ -176,19 +201,18 @@ class FunctionLowering {
                 }
                 sent_on = sent_on && !uses.is_result[v.index] && !uses.users[v.index].empty();
             }
-            std::map<std::string, Sent> last;  // by stream
-            for (Value v : op.operands) {
-                if (!is_token(f_, v)) continue;
-                const Sent& one = sent_.at(v);
-                auto [at, fresh] = last.try_emplace(one.stream, one);
-                if (!fresh && at->second.op < one.op) at->second = one;
-            }
-            for (const auto& [stream, one] : last) {
+            Last last;
+            for (Value v : op.operands)
+                if (is_token(f_, v)) add_last(last, sent_.at(v));
+            for (const auto& [key, one] : last) {
                 // A gather in a loop records where it stands, ahead of this iteration.
                 const Op& from = f_.ops[one.op];
-                if (!(loop_ && from.name == "all_gather_start")) recorded_[one.op] = one;
+                if (!(loop_ && from.name == "all_gather_start")) record_end(one);
                 if (sent_on)
-                    for (std::int32_t reader : readers) chained_[static_cast<std::size_t>(reader)].push_back(one);
+                    for (std::int32_t reader : readers) {
+                        chained_[static_cast<std::size_t>(reader)].push_back(one);
+                        sent_.at(f_.ops[static_cast<std::size_t>(reader)].results.back()).from.push_back(one);
+                    }
                 else
                     ends_[k].push_back(one);
             }
@@ -196,14 +220,36 @@ class FunctionLowering {
         }
     }
 
+    // The last one on a stream stands for those before it that are there under the same flag.
+    using Last = std::map<std::pair<std::string, Value>, Sent>;
+    static void add_last(Last& last, const Sent& one) {
+        auto [at, fresh] = last.try_emplace({one.stream, one.flag}, one);
+        if (!fresh && at->second.op < one.op) at->second = one;
+        // What is not there cannot tell of what it waited for.
+        if (one.flag)
+            for (const Sent& before : one.from) add_last(last, before);
+    }
+
+    void record_end(const Sent& one) {
+        std::vector<Sent>& here = recorded_[one.op];
+        if (std::none_of(here.begin(), here.end(), [&one](const Sent& s) { return s.name == one.name; }))
+            here.push_back(one);
+    }
+
     void await(const Op& op, std::size_t k) {
         for (const Sent& one : ends_[k]) {
             const Op& from = f_.ops[one.op];
             const bool gather = loop_ && from.name == "all_gather_start";
             if (gather && from.attributes.integer("resident") >= layers_) continue;
-            wait(one.name + "_done", "", gather ? timing_of(from, {"resident"}) : Timing());
+            wait(one.name + "_done", "", gather ? timing_of(from, {"resident"}) : Timing(), one.flag);
             ops_.back().provenance = op.provenance;
-            if (op.attributes.has("reason")) ops_.back().attributes.set("reason", op.attributes.string("reason"));
+            const bool behind = std::none_of(op.operands.begin(), op.operands.end(),
+                                             [&](Value v) { return is_token(f_, v) && sent_.at(v).name == one.name; });
+            if (behind)
+                ops_.back().attributes.set("reason",
+                                           std::string("the next micro-step writes where these gradients lie"));
+            else if (op.attributes.has("reason"))
+                ops_.back().attributes.set("reason", op.attributes.string("reason"));
         }
     }
 
@@ -212,9 +258,9 @@ class FunctionLowering {
         use_stream(stream);
         if (op.name == "all_gather_start") return gather(op, k);
         if (auto at = chained_.find(k); at != chained_.end()) {
-            for (const Sent& before : at->second) wait(before.name + "_done", stream, {});
+            for (const Sent& before : at->second) wait(before.name + "_done", stream, {}, sum_flag(op));
         } else {
-            both(name + "_ready", stream, timing_of(op, {"layers"}));
+            both(name + "_ready", stream, timing_of(op, {"layers"}), sum_flag(op));
         }
         collective(op, stream);
         if (loop_ && op.name == "reduce_scatter_start" && owned_.contains(op.attributes.string("unit")))
@@ -276,7 +322,7 @@ class FunctionLowering {
         std::vector<Value> results;
         for (Value v : f_.results) {
             if (is_token(f_, v))
-                given_[f_.name].push_back(sent_.at(v));
+                given_[f_.name].push_back(given(sent_.at(v)));
             else
                 results.push_back(v);
         }
@@ -288,9 +334,8 @@ class FunctionLowering {
     Given& given_;
     bool loop_;
     std::int64_t layers_ = 0;
-    std::map<Value, Sent> sent_;  // by token
-    std::map<Value, std::size_t> start_of_;
-    std::map<std::size_t, Sent> recorded_;                      // by op: whose end is recorded behind it
+    std::map<Value, Sent> sent_;                                // by token
+    std::map<std::size_t, std::vector<Sent>> recorded_;         // by op: whose ends are recorded behind it
     std::map<std::size_t, std::vector<Sent>> ends_;             // by await
     std::map<std::size_t, std::vector<Sent>> chained_;          // by start: what its operand comes from
     std::map<std::size_t, std::vector<std::string>> released_;  // by op: gathers whose memory is free behind it

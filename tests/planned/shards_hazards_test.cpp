@@ -118,6 +118,69 @@ TEST(ShardsHazards, GathersOnTheWayBackThatDoNotWaitForTheTurn) {
     EXPECT_EQ(finding(m, "all_gather %layers_1 on gather writes", unordered), "");
 }
 
+// ---- what is there in some micro-steps alone ------------------------------------------------------------------------
+
+Module hybrid() {
+    CompileOptions o;
+    o.mesh = {2, 2};
+    o.reshard = "never";
+    return compiled("llama5/dynamo.logits.onnx", o);
+}
+
+TEST(ShardsHazards, AMicroStepThatSendsNothingToReplicasWaitsForItsReductions) {
+    Module m = hybrid();
+    EXPECT_EQ(plan_violations(m), std::vector<std::string>());
+    // Without it compute would wait for the reductions through the replicas' sums alone, which only the last
+    // micro-step has.
+    std::vector<Op>& ops = m.main().ops;
+    const std::size_t gone = std::erase_if(ops, [](const Op& op) {
+        return op.name == "wait" && op.stream.empty() &&
+               op.attributes.string("event") == "model.embed_tokens_gradients_done";
+    });
+    ASSERT_EQ(gone, 1U);
+    verify(m);
+    const std::vector<std::string> found = plan_violations(m);
+    ASSERT_FALSE(found.empty());
+    for (const std::string& v : found) EXPECT_NE(v.find(", where not last_micro_step"), std::string::npos) << v;
+    EXPECT_EQ(finding(m, "what reduce does last is not waited for on compute, where not last_micro_step"), "");
+}
+
+TEST(ShardsHazards, AWaitForWhatOnlyTheLastMicroStepRecords) {
+    Module m = hybrid();
+    for (Op* wait : find(m, "wait", "model.embed_tokens_replicas_done", "forward_backward")) wait->operands.clear();
+    verify(m);
+    EXPECT_EQ(finding(m, "waits for the event model.embed_tokens_replicas_done, which nothing records",
+                      ", where not last_micro_step"),
+              "");
+}
+
+TEST(ShardsHazards, WhatWasGatheredInTheFirstMicroStepIsWrittenOver) {
+    // Behind the last op that reads it: the micro-step itself loses nothing, the next one finds gradients there.
+    Module m = hybrid();
+    Function& f = m.main();
+    const std::vector<Op*> gather = find(m, "all_gather", "model.embed_tokens", "forward_backward");
+    ASSERT_EQ(gather.size(), 1U);
+    const Placement parameters = f.info(gather[0]->results[0]).placement;
+    std::size_t moved = 0;
+    for (const Op& op : f.ops) {
+        if (op.name != "pack" || op.attributes.string("unit") != gather[0]->attributes.string("unit")) continue;
+        const std::int64_t gradients = f.info(op.results[0]).placement.offset;
+        for (ValueInfo& v : f.values)
+            if (v.placement.arena == Placement::Arena::unit_gradients && v.placement.offset == gradients) {
+                v.placement.arena = parameters.arena;
+                v.placement.offset = parameters.offset;
+                ++moved;
+            }
+    }
+    ASSERT_GT(moved, 0U);
+    const std::vector<std::string> found = plan_violations(m);
+    ASSERT_FALSE(found.empty());
+    for (const std::string& v : found) {
+        EXPECT_NE(v.find("what it reads is gone by then"), std::string::npos) << v;
+        EXPECT_NE(v.find("not first_micro_step"), std::string::npos) << v;
+    }
+}
+
 TEST(ShardsHazards, ANormOfWhatIsNotSummed) {
     Module m = planned();
     drop(m, "wait", "norm_done", "update");
