@@ -53,7 +53,7 @@ const std::vector<Machine>& machines() {
         // The machine of docs/performance.md: two cores of an EPYC (Zen 5) at 4.1 GHz, which add 64 products of f32 a
         // cycle each; bf16 is multiplied as f32. 30 GB/s: what reading two arrays and writing one gets. A node has one
         // rank, with both cores.
-        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 24 * GB, 1, none, ethernet_10},
+        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 24 * GB, 1, none, ethernet_10, false},
     };
     return all;
 }

@@ -24,6 +24,9 @@ struct Machine {
     std::int64_t memory_bytes = 0;
     std::int64_t node = 1;  // ranks that share a node
     Link inside, between;   // ranks of a node; nodes
+    // What is summed over ranks is sent in f32, however it is stored: NCCL adds where it passes, and sums are f32. On
+    // CPUs it is exchanged as it is stored and added where it comes to.
+    bool sums_pass_in_f32 = true;
 };
 
 const std::vector<Machine>& machines();

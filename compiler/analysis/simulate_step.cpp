@@ -266,11 +266,18 @@ class Works {
     Work collective(const PlannedAction& action, Collective kind) {
         const std::string group = action.op->attributes.string("group");
         double bytes = 0;  // of the whole tensors: what is summed, or what is there afterwards
+        double sent = 0;   // the same, as they pass
+        const auto add = [&](const PlannedAccess& a) {
+            const bool widened =
+                machine_.sums_pass_in_f32 && kind != Collective::all_gather && a.type.dtype == DType::bf16;
+            bytes += static_cast<double>(a.bytes());
+            sent += static_cast<double>(a.bytes()) * (widened ? 2 : 1);
+        };
         if (kind == Collective::reduce_scatter)
-            bytes = static_cast<double>(action.reads.at(0).value().bytes());
+            add(action.reads.at(0).value());
         else
-            for (const PlannedAccess& w : action.writes) bytes += static_cast<double>(w.bytes());
-        const CollectiveCost cost = collective_cost(kind, bytes, shape(group), machine_);
+            std::for_each(action.writes.begin(), action.writes.end(), add);
+        const CollectiveCost cost = collective_cost(kind, sent, shape(group), machine_);
         return {.latency = cost.latency,
                 .seconds = cost.bandwidth,
                 .resource = cost.between ? Resource::between : Resource::inside,

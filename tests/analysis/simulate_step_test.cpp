@@ -155,6 +155,27 @@ TEST(SimulateStep, SendersOfOneLinkShareIt) {
     EXPECT_DOUBLE_EQ(simulated(m, needs).seconds, 3 + 3 + 1 + 1);
 }
 
+// A rank of two sends half of what is summed twice: to add it, and what comes of it. On GPUs that passes in f32, on
+// CPUs as it is stored.
+TEST(SimulateStep, SumsOfBf16PassInF32OnGpus) {
+    const auto sent = [](const std::string& type, const char* machine) {
+        const std::string text =
+            "module \"m\" planned\nmesh 2 replicas 1 shards\narena gradients 4096\nstream reduce\n\n"
+            "func @forward_backward(%g: " +
+            type +
+            "[1024] @gradients+0 input \"g\") -> (%s \"s\") {\n  %s = all_reduce(%g, _) {group = "
+            "\"world\", name = \"g\", ranks = 2, what = \"g\"} : " +
+            type + "[1024] @gradients+0 on reduce\n}\n";
+        return simulate_step(parse_module(text), *find_machine(machine), {})
+            .collectives()
+            .at("all_reduce (world)")
+            .sent_bytes;
+    };
+    EXPECT_DOUBLE_EQ(sent("f32", "h100"), 4096);
+    EXPECT_DOUBLE_EQ(sent("bf16", "h100"), 4096);
+    EXPECT_DOUBLE_EQ(sent("bf16", "cpu"), 2048);
+}
+
 // Without a shared link, an action ends when the chain of actions before it allows: computed over the list, whatever
 // the durations.
 TEST(SimulateStep, IsTheLongestChain) {
