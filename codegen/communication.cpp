@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/collective_ranges.h"
 #include "codegen/text.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
@@ -100,37 +101,71 @@ std::vector<std::size_t> Communication::streams_of(const Function& function) con
     return out;
 }
 
+std::string Communication::flag(const Function& function, const Op* loop, const Op& op) const {
+    Value flag = flag_of(op);
+    if (!flag) return "";
+    const Function& outer = loop == nullptr ? function : caller_of(*module_, *loop);
+    if (loop != nullptr) flag = outside_value(function, *loop, flag);
+    const auto at = std::find(outer.arguments.begin(), outer.arguments.end(), flag);
+    check(at != outer.arguments.end(), op.name + " depends on a flag that the host does not know");
+    return outer.argument_info[static_cast<std::size_t>(at - outer.arguments.begin())].names.front();
+}
+
 std::vector<Communication::Row> Communication::rows() const {
     std::vector<Row> out;
-    auto visit = [&](auto&& self, const Function& f, std::int64_t layers) -> void {
-        for (const Op& op : f.ops) {
-            if (op.name == "repeat")
-                self(self, *module_->find(op.attributes.string("body")), layers * op.attributes.integer("n"));
-            if (!is_collective(op)) continue;
-            Row row{op.name, op.attributes.string("name"),  op.attributes.string("what"),  1,
-                    0,       op.attributes.string("group"), op.attributes.string("reason")};
-            std::replace(row.name.begin(), row.name.end(), '_', ' ');
-            const std::int64_t together = op.attributes.integer("layers", 1);
-            const std::int64_t resident = op.attributes.integer("resident", 0);  // what is there needs no call
-            if (resident >= layers) continue;
-            if (f.kind == "loop" && !f.scope.empty()) row.what = f.scope;
-            row.times = (layers - resident + together - 1) / together;
-            for (Value v : op.results)
-                row.elements += f.type(v).elements() * (f.type(v).is_family() ? f.type(v).count : 1);
-            row.elements *= together;
-            out.push_back(std::move(row));
-        }
+    auto one = [&](const Function& f, const Op* loop, const Op& op) {
+        const std::int64_t layers = loop == nullptr ? 1 : loop->attributes.integer("n");
+        Row row;
+        row.call = op.name;
+        row.name = op.attributes.string("name");
+        std::replace(row.name.begin(), row.name.end(), '_', ' ');
+        row.what = loop != nullptr && !f.scope.empty() ? f.scope : op.attributes.string("what");
+        row.layers = loop == nullptr ? 0 : layers;
+        row.backward = loop != nullptr && loop->attributes.boolean("reverse", false);
+        row.together = std::min(op.attributes.integer("layers", 1), layers);
+        row.ahead = op.attributes.integer("ahead", 0);
+        row.resident = op.attributes.integer("resident", 0);
+        row.slots = op.attributes.integer("slots", 0);
+        if (row.resident >= layers) return;  // what is there needs no call
+        row.times = (layers - row.resident + row.together - 1) / row.together;
+        for (Value v : op.results) row.elements += f.type(v).elements() * (f.type(v).is_family() ? f.type(v).count : 1);
+        row.elements *= row.together;
+        row.group = op.attributes.string("group");
+        row.reason = op.attributes.string("reason");
+        const std::string flagged = flag(f, loop, op);
+        row.when = flagged == "first_micro_step"                ? "in the first micro-step"
+                   : flagged == "last_micro_step"               ? "in the last micro-step"
+                   : loop == nullptr && f.name == norm_function ? "in the update"
+                                                                : "";
+        out.push_back(std::move(row));
     };
-    for (const Function& f : module_->functions)
-        if (!f.argument_info.empty()) visit(visit, f, 1);
+    for (const Function& f : module_->functions) {
+        if (f.argument_info.empty()) continue;
+        for (const Op& op : f.ops) {
+            if (is_collective(op)) one(f, nullptr, op);
+            if (op.name != "repeat") continue;
+            const Function& body = *module_->find(op.attributes.string("body"));
+            for (const Op& inner : body.ops)
+                if (is_collective(inner)) one(body, &op, inner);
+        }
+    }
     return out;
 }
 
+// "2 x all_gather layers of 1920 over shard, 5 layers forward, 1 ahead, 2 slots"
 std::vector<std::string> Communication::schedule() const {
     std::vector<std::string> out;
-    for (const Row& row : rows())
-        out.push_back(
-            fmt::format("{} x {} {} of {} over {}; ", row.times, row.call, row.name, row.elements, row.group));
+    for (const Row& row : rows()) {
+        std::string line =
+            fmt::format("{} x {} {} of {} over {}", row.times, row.call, row.name, row.elements, row.group);
+        if (!row.when.empty()) line += " " + row.when;
+        if (row.layers > 0) line += fmt::format(", {} layers {}", row.layers, row.backward ? "backward" : "forward");
+        if (row.together > 1) line += fmt::format(", {} at once", row.together);
+        if (row.resident > 0) line += fmt::format(", {} are there", row.resident);
+        if (row.ahead > 0) line += fmt::format(", {} ahead", row.ahead);
+        if (row.slots > 0) line += fmt::format(", {} slots", row.slots);
+        out.push_back(line + "; ");
+    }
     return out;
 }
 

@@ -38,10 +38,18 @@ class Communication {
     // Those that the function's text has ops on, loops included, by their places in `streams`.
     std::vector<std::size_t> streams_of(const Function& function) const;
 
+    // The name of the scalar under which the op, of a function or of the body of `loop`, is there; "" for always.
+    std::string flag(const Function& function, const Op* loop, const Op& op) const;
+
     // The collectives of a step in the order of the text.
     struct Row {
         std::string call, name, what;  // "all_reduce", "bucket 0", the parameters
-        std::int64_t times = 1, elements = 0;
+        std::int64_t times = 0, elements = 0;
+        std::string when;  // "in the first micro-step"; "": in each
+        // Of a loop's: how many layers that has, and how many are sent as one, gathered ahead of their turn, there from
+        // before, and in memory at once. 0 layers: it stands in no loop.
+        std::int64_t layers = 0, together = 1, ahead = 0, resident = 0, slots = 0;
+        bool backward = false;
         std::string group, reason;
     };
     std::vector<Row> rows() const;

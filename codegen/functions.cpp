@@ -357,9 +357,34 @@ std::string whole_arena_expression(const CallField& field, bool mixed) {
 
 }  // namespace
 
-// Where gradients are made whole and then summed into shards, what makes them overwrites.
-std::string FunctionPrinter::gradient_text(const Frame& frame) const {
-    return frame.entry && !layout_.module().units.empty() ? "Gradient::overwrite" : "gradient";
+// Whether the flag that the op is given, to begin a sum or to add to it, says that it always begins one: gradients that
+// are made whole and then summed into shards.
+bool FunctionPrinter::overwrites(const Frame& frame, const Op& op) const {
+    const Function* f = &frame.f;
+    std::vector<Value> given = op.operands;
+    if (frame.loop != nullptr) {
+        for (Value& v : given) {
+            const auto at = std::find(f->arguments.begin(), f->arguments.end(), v);
+            v = at == f->arguments.end() ? Value{}
+                                         : frame.loop->operands[static_cast<std::size_t>(at - f->arguments.begin())];
+        }
+        f = &frame.outside->f;
+    }
+    return std::any_of(f->ops.begin(), f->ops.end(), [&](const Op& o) {
+        return o.name == "constant" && f->type(o.results[0]) == Type::tensor(DType::boolean, {}) &&
+               std::find(given.begin(), given.end(), o.results[0]) != given.end();
+    });
+}
+
+std::string FunctionPrinter::gradient_text(const Frame& frame, const Op& op) const {
+    return overwrites(frame, op) ? "Gradient::overwrite" : "gradient";
+}
+
+// "dW = ...", where what the formula adds up is overwritten.
+std::string FunctionPrinter::as_written(const Frame& frame, const Op& op, std::string formula) const {
+    if (!overwrites(frame, op)) return formula;
+    for (std::size_t at = 0; (at = formula.find(" += ", at)) != std::string::npos;) formula.erase(at + 1, 1);
+    return formula;
 }
 
 void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
@@ -389,7 +414,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
             continue;
         }
         if (is_gradient_flag(field)) {
-            add(field.name, gradient_text(frame));
+            add(field.name, gradient_text(frame, op));
             continue;
         }
         if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {
@@ -410,7 +435,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
     }
     for (const auto& [name, value] : strides_given)
         add(name, value);  // the last members of every call, in the order of its tensors
-    comment(out, frame, op, call.comment);
+    comment(out, frame, op, as_written(frame, op, call.comment));
     out.line(fmt::format("{}({{{}}}, stream);", call.function, fields));
 }
 
@@ -429,7 +454,8 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     for (const KernelArgument& a : kernel.arguments) arguments += (a.output ? outputs : inputs).at(a.index).text + ", ";
     // The formula stands with the kernel; here as well, on one line or an equation on each.
     constexpr std::size_t one_line = 90;
-    const CallFormula formula = call_formula(kernels_, frame.f, op, inputs, outputs);
+    CallFormula formula = call_formula(kernels_, frame.f, op, inputs, outputs);
+    for (std::string& line : formula.lines) line = as_written(frame, op, std::move(line));
     std::string scope = leaf_scope(frame.f, op.provenance.scope);
     if (formula.kernel_names) scope += scope.empty() ? "in the kernel's names" : ", in the kernel's names";
     const std::string all = fmt::format("{}", fmt::join(formula.lines, "; "));

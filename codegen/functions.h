@@ -45,7 +45,8 @@ class FunctionPrinter {
     std::string layers_text(const Op& loop) const;
     std::string layer_tensor(const Frame& frame, Value family, const std::string& layer) const;
     void single_call(SourceText& out, const Frame& frame, const Op& op) const;
-    std::string block_arguments(const Frame& frame, const Function& block, const std::vector<std::string>& arguments,
+    std::string block_arguments(const Frame& frame, const Op& op, const Function& block,
+                                const std::vector<std::string>& arguments,
                                 const std::vector<std::string>& results) const;
     // What ranks say to each other between two calls.
     void communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const;
@@ -56,7 +57,9 @@ class FunctionPrinter {
     std::string flag_text(const Frame& frame, const Op& op) const;
     std::string turn_text(const Frame& frame, const Op& op) const;
     std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
-    std::string gradient_text(const Frame& frame) const;
+    bool overwrites(const Frame& frame, const Op& op) const;
+    std::string gradient_text(const Frame& frame, const Op& op) const;
+    std::string as_written(const Frame& frame, const Op& op, std::string formula) const;
     std::string iteration(const Frame& frame, std::int64_t ahead) const;
     // What runs ahead of its loop, one behind the other and for the same layers: a function of the layer.
     struct AheadRun {

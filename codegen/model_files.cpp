@@ -146,8 +146,9 @@ std::string formula_convention() {
 }
 
 std::string gradient_convention() {
-    return "\"dx =\" says that a call overwrites a gradient, \"dx +=\" that it adds to it. The gradients of parameters "
-           "are sums over a step's micro-steps, the first of which begins them: Gradient::overwrite.";
+    return "\"dx =\" says that a call overwrites a gradient, \"dx +=\" that it adds to it. Those of parameters are "
+           "sums "
+           "over micro-steps: a call with Gradient::overwrite begins one, the others add to it.";
 }
 
 std::string precision_convention(const ProgramLayout& layout) {
@@ -294,7 +295,11 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     if (trains) {
         out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
         out.comment(formula_convention());
-        out.comment(gradient_convention());
+        out.comment(module.units.empty()
+                        ? gradient_convention()
+                        : "\"dx =\" says that a call overwrites a gradient. Those of parameters are made whole, and "
+                          "overwritten in each micro-step; reduce_scatter adds this rank's piece of them, summed over "
+                          "the ranks, to its sum over micro-steps, which the first one begins: Gradient::overwrite.");
     } else {
         out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
         out.comment(formula_convention());

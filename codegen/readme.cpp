@@ -275,8 +275,8 @@ std::string ranks_text(const ProgramLayout& layout) {
     out += streams + ".\nIn the order of `model.cpp`, which says what waits for what:\n\n";
     out += "| call | times | elements | of | it stands there because |\n|---|---:|---:|---|---|\n";
     for (const Communication::Row& row : communication.rows())
-        out += fmt::format("| `{}`, {} | {} | {} | {} | {} |\n", row.call, row.name, row.times, row.elements, row.what,
-                           row.reason);
+        out += fmt::format("| `{}`, {} | {} {} | {} | {} | {} |\n", row.call, row.name, row.times,
+                           row.when.empty() ? "in each micro-step" : row.when, row.elements, row.what, row.reason);
     return out + "\n";
 }
 

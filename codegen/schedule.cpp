@@ -24,7 +24,7 @@ using Kind = BodyParameter::Kind;
 }  // namespace
 
 // The arguments of a block's call: `arguments` and `results` are what the block's stand for where the call is.
-std::string FunctionPrinter::block_arguments(const Frame& frame, const Function& block,
+std::string FunctionPrinter::block_arguments(const Frame& frame, const Op& op, const Function& block,
                                              const std::vector<std::string>& arguments,
                                              const std::vector<std::string>& results) const {
     std::map<Value, std::string> expressions;
@@ -41,7 +41,7 @@ std::string FunctionPrinter::block_arguments(const Frame& frame, const Function&
                 text = fmt::format("{}({}, layer)", p.structure->function, arenas_name(frame.entry));
                 break;
             case Kind::scratch: text = scratch_text(frame.entry, block); break;
-            case Kind::gradient: text = gradient_text(frame); break;
+            case Kind::gradient: text = gradient_text(frame, op); break;
             case Kind::stream: text = "stream"; break;
         }
         out += (out.empty() ? "" : ", ") + text;
@@ -58,7 +58,7 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
     };
     if (frame.loop == nullptr) comment(out, frame, op, "");
     out.line(fmt::format("{}({});", identifier(block.name),
-                         block_arguments(frame, block, texts(op.operands), texts(op.results))));
+                         block_arguments(frame, op, block, texts(op.operands), texts(op.results))));
 }
 
 // "L", or the number.
@@ -132,7 +132,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
         for (std::size_t k = 0; k < arguments.size(); ++k) inside.expressions[body.arguments[k]] = arguments[k];
         statements(out, inside);
     } else {
-        out.line(fmt::format("{}({});", identifier(body.name), block_arguments(frame, body, arguments, results)));
+        out.line(fmt::format("{}({});", identifier(body.name), block_arguments(frame, op, body, arguments, results)));
     }
     out.close();
     out.blank();
@@ -194,14 +194,8 @@ void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const 
 
 // "micro_step.last": the flag under which the op is there; "" for always.
 std::string FunctionPrinter::flag_text(const Frame& frame, const Op& op) const {
-    Value flag = flag_of(op);
-    if (!flag) return "";
-    const Frame& outer = frame.loop == nullptr ? frame : *frame.outside;
-    if (frame.loop != nullptr) flag = outside_value(frame.f, *frame.loop, flag);
-    const auto at = std::find(outer.f.arguments.begin(), outer.f.arguments.end(), flag);
-    check(at != outer.f.arguments.end(), op.name + " depends on a flag that the host does not know");
-    const std::string& name =
-        outer.f.argument_info[static_cast<std::size_t>(at - outer.f.arguments.begin())].names.front();
+    const std::string name = layout_.communication().flag(frame.f, frame.loop, op);
+    if (name.empty()) return "";
     if (name == "last_micro_step") return "micro_step.last";
     check(name == "first_micro_step", op.name + " depends on the flag " + name);
     return "gradient == Gradient::overwrite";

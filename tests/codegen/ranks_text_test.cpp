@@ -102,5 +102,72 @@ TEST(RanksText, SaysWhichLayersAreSentTogether) {
         EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
 }
 
+std::string schedule_of(const Files& files) {
+    const std::string& spec = files.at("spec.cpp");
+    const std::size_t at = spec.find(".schedule =");
+    return at == std::string::npos ? "" : spec.substr(at);
+}
+
+// Ranks compare these at start: programs that do not send the same in the same order do not have the same.
+TEST(RanksText, SchedulesOfDifferentProgramsDiffer) {
+    std::map<std::string, std::string> seen;  // by schedule: the options
+    auto add = [&seen](const std::string& name, const CompileOptions& o) {
+        const std::string schedule = schedule_of(printed("llama5/dynamo.logits.onnx", o));
+        EXPECT_FALSE(schedule.empty()) << name;
+        const auto [at, fresh] = seen.try_emplace(schedule, name);
+        EXPECT_TRUE(fresh) << name << " has the schedule of " << at->second;
+    };
+    CompileOptions o;
+    for (const Mesh mesh : {Mesh{1, 2}, Mesh{2, 2}})
+        for (const char* reshard : {"never", "forward", "always"}) {
+            o.mesh = mesh;
+            o.reshard = reshard;
+            add(std::to_string(mesh.replicas) + "x2 " + reshard, o);
+        }
+    o.mesh = {1, 2};
+    o.reshard = "forward";
+    for (const char* freeze : {"q_proj", "layers.[02]"}) {
+        o.freeze = freeze;
+        add(std::string("without ") + freeze, o);
+    }
+    o.freeze.clear();
+    o.mesh = {2, 1};
+    for (const std::int64_t bucket : {std::int64_t{4000}, std::int64_t{16000}, std::int64_t{25} << 20}) {
+        o.bucket_bytes = bucket;
+        add("buckets of " + std::to_string(bucket), o);
+    }
+}
+
+// Calls that are given Gradient::overwrite, or a flag that is always true, add to nothing.
+TEST(RanksText, AFormulaDoesNotAddToWhatIsOverwritten) {
+    CompileOptions o;
+    for (const char* model : {"llama5/dynamo.logits.onnx", "chain/dynamo.logits.onnx"}) {
+        o.mesh = {};
+        EXPECT_NE(printed(model, o).at("model.cpp").find(" += "), std::string::npos) << model;
+        o.mesh = {1, 2};
+        const std::string text = printed(model, o).at("model.cpp");
+        EXPECT_EQ(text.find(" += "), std::string::npos) << text;
+        EXPECT_NE(text.find("dW = dyᵀ x"), std::string::npos) << text;
+    }
+}
+
+// What the README says of gathers is what model.cpp does: of the layers that are still there none is gathered.
+TEST(RanksText, TheReadmeCountsWhatIsSent) {
+    CompileOptions o;
+    o.mesh = {2, 2};
+    auto rows = [&o](const char* reshard) {
+        o.reshard = reshard;
+        const std::string readme = printed("llama5/dynamo.logits.onnx", o).at("README.md");
+        std::vector<std::string> out;
+        for (std::size_t at = 0; (at = readme.find("| `all_gather`, layers | ", at)) != std::string::npos; ++at)
+            out.push_back(readme.substr(at + 25, readme.find(" |", at + 25) - at - 25));
+        return out;
+    };
+    using Rows = std::vector<std::string>;
+    EXPECT_EQ(rows("never"), (Rows{"5 in the first micro-step"}));
+    EXPECT_EQ(rows("forward"), (Rows{"5 in each micro-step", "3 in each micro-step"}));
+    EXPECT_EQ(rows("always"), (Rows{"5 in each micro-step", "5 in each micro-step"}));
+}
+
 }  // namespace
 }  // namespace thunderc

@@ -1,8 +1,8 @@
 // model.cpp: a training step of noopt.logits.
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
-// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
-// a step's micro-steps, the first of which begins them: Gradient::overwrite.
+// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
+// micro-steps: a call with Gradient::overwrite begins one, the others add to it.
 #include "model.h"
 
 #include "comm/collectives.h"    // what ranks say to each other

@@ -85,7 +85,7 @@ const ProgramSpec PROGRAM = {
     .mesh = {.replicas = 2, .shards = 1},
     .streams = STREAMS,
     .schedule =
-        "1 x all_reduce bucket 0 of 784 over world; "
-        "1 x all_reduce bucket 1 of 3904 over world; "
-        "1 x all_reduce bucket 2 of 768 over world; ",
+        "1 x all_reduce bucket 0 of 784 over world in the last micro-step; "
+        "1 x all_reduce bucket 1 of 3904 over world in the last micro-step, 2 layers backward, 2 at once; "
+        "1 x all_reduce bucket 2 of 768 over world in the last micro-step; ",
 };

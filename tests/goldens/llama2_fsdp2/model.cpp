@@ -1,8 +1,9 @@
 // model.cpp: a training step of noopt.logits.
 // A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
 // before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
-// "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. The gradients of parameters are sums over
-// a step's micro-steps, the first of which begins them: Gradient::overwrite.
+// "dx =" says that a call overwrites a gradient. Those of parameters are made whole, and overwritten in each
+// micro-step; reduce_scatter adds this rank's piece of them, summed over the ranks, to its sum over micro-steps, which
+// the first one begins: Gradient::overwrite.
 #include "model.h"
 
 #include "comm/collectives.h"    // what ranks say to each other
@@ -123,7 +124,7 @@ void Model::forward_backward(MicroStep micro_step) {
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
     // lm_head: dx = dy W
     linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
-    // lm_head: dW += dyᵀ x
+    // lm_head: dW = dyᵀ x
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = Gradient::overwrite,
         .rows = B * T, .in = C, .out = V}, stream);
     // gradients of lm_head: complete; summed under the rest of backward
@@ -135,7 +136,7 @@ void Model::forward_backward(MicroStep micro_step) {
         .what = "gradients of lm_head"}, reduce);
     // model.norm:
     //   dresidual = rstd * (dnorm * w_norm - residual * rstd * mean(dnorm * w_norm * (residual * rstd)))
-    //   g_norm += sum over rows(dnorm * (residual * rstd))
+    //   g_norm = sum over rows(dnorm * (residual * rstd))
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, overwrite, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
@@ -165,7 +166,7 @@ void Model::forward_backward(MicroStep micro_step) {
         .unit = at<float>(arenas_.unit_gradients, offset::norms_gradients_unit),
         .elements = offset::norms_gradients_elements, .gradient = gradient, .group = Group::shard,
         .what = "gradients of all vectors"}, reduce);
-    // model.embed_tokens: dW += rows of dy by id
+    // model.embed_tokens: dW = rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids,
         .gradient = Gradient::overwrite, .rows = B * T, .entries = V, .width = C}, stream);
     // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left to run beside the sum

@@ -97,13 +97,13 @@ const ProgramSpec PROGRAM = {
     .units = UNITS,
     .streams = STREAMS,
     .schedule =
-        "1 x all_gather model.embed tokens of 768 over shard; "
-        "1 x all_gather norms of 192 over shard; "
-        "1 x all_gather lm head of 768 over shard; "
-        "2 x all_gather layers of 1920 over shard; "
+        "1 x all_gather model.embed tokens of 768 over shard in the first micro-step; "
+        "1 x all_gather norms of 192 over shard in the first micro-step; "
+        "1 x all_gather lm head of 768 over shard in the first micro-step; "
+        "2 x all_gather layers of 1920 over shard, 2 layers forward, 1 ahead, 2 slots; "
         "1 x reduce_scatter lm head gradients of 384 over shard; "
-        "2 x reduce_scatter layers gradients of 960 over shard; "
+        "2 x reduce_scatter layers gradients of 960 over shard, 2 layers backward; "
         "1 x reduce_scatter norms gradients of 96 over shard; "
         "1 x reduce_scatter model.embed tokens gradients of 384 over shard; "
-        "1 x all_reduce norm of 1 over shard; ",
+        "1 x all_reduce norm of 1 over shard in the update; ",
 };
