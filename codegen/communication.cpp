@@ -42,8 +42,16 @@ Communication::Communication(const Module& module) : module_(&module) {
             }
         streams_.push_back(std::move(s));
     }
-    for (const Function& f : module.functions)
-        if (!f.is_kernel() && f.name != norm_function) find_events(f);
+    // In the order of the text: what a way back records gets the second name.
+    for (const Function& f : module.functions) {
+        if (f.argument_info.empty() || f.name == norm_function) continue;
+        find_events(f);
+        for (const Op& op : f.ops) {
+            if (op.name != "repeat") continue;
+            const Function& body = *module.find(op.attributes.string("body"));
+            if (body.kind == "loop") find_events(body);
+        }
+    }
 }
 
 void Communication::find_events(const Function& function) {

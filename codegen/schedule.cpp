@@ -266,6 +266,13 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::sp
     }
 }
 
+// Whether `op` is there for `next`: what is recorded is waited for, and what waits, sends.
+static bool leads_to(const Op& op, const Op& next) {
+    if (op.name == "record")
+        return next.name == "wait" && next.attributes.string("event") == op.attributes.string("event");
+    return op.name == "wait" && !op.stream.empty() && next.stream == op.stream;
+}
+
 // The ops, which are there when `when` says so.
 void FunctionPrinter::block(SourceText& out, const Frame& frame, std::span<const Op* const> ops,
                             const std::string& when, bool reasons) const {
@@ -275,7 +282,7 @@ void FunctionPrinter::block(SourceText& out, const Frame& frame, std::span<const
         // Before a collective its stream waits for what is sent: the reason stands above that.
         std::size_t about = j;
         while (about + 1 < ops.size() && !ops[about]->attributes.has("reason") &&
-               (ops[about]->name == (ops[about]->stream.empty() ? "record" : "wait")))
+               leads_to(*ops[about], *ops[about + 1]))
             ++about;
         if (reasons && about >= said && ops[about]->attributes.has("reason") &&
             (about == j || is_collective(*ops[about]))) {

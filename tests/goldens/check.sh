@@ -5,7 +5,8 @@
 #
 # Each folder holds a program's text and, in the file `command`, the command that wrote it, which runs from the repository's root.
 # `messages` is what that said. Left out is what is the same in every program (runtime, train.cpp or run.cpp, CMakeLists.txt, tests) and
-# tables of numbers; where there is a file `but_for`, which names another golden, whatever is the same there, too.
+# tables of numbers; where there is a file `but_for`, which names another golden, whatever is the same there, too, and the files that it
+# names behind that one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 update=0
@@ -25,10 +26,11 @@ for name in "$@"; do
     (cd "$work" && . "$golden/command") 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
     (cd "$work/out" && rm -rf .thunderc-manifest runtime tests train.cpp run.cpp CMakeLists.txt ./*.safetensors)
     if [ -e "$golden/but_for" ]; then
-        other=$here/$(cat "$golden/but_for")
+        read -r other left_out <"$golden/but_for"
         for file in $(cd "$work/out" && echo *); do
-            ! cmp -s "$work/out/$file" "$other/$file" || rm "$work/out/$file"
+            ! cmp -s "$work/out/$file" "$here/$other/$file" || rm "$work/out/$file"
         done
+        for file in $left_out; do rm -f "$work/out/$file"; done
         cp "$golden/but_for" "$work/out/but_for"
     fi
     cp "$golden/command" "$work/out/command"

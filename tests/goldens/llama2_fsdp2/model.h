@@ -225,8 +225,8 @@ class Model {
     thunder::Event norms_gradients_ready_;
     thunder::Event model_embed_tokens_gradients_ready_;
     thunder::Event model_embed_tokens_gradients_done_;
-    thunder::Event layers_gradients_ready_;
     thunder::Event layers_done_[2];
+    thunder::Event layers_gradients_ready_;
 };
 extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 

@@ -1,0 +1,274 @@
+// model.cpp: a training step of dynamo.logits.
+// A formula before the call of a kernel is in the names of the call's arguments, where it does not say otherwise;
+// before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.
+// "dx =" says that a call overwrites a gradient. Those of parameters are made whole, and overwritten in each
+// micro-step; reduce_scatter adds this rank's piece of them, summed over the ranks, to its sum over micro-steps, which
+// the first one begins: Gradient::overwrite.
+#include "model.h"
+
+#include "comm/collectives.h"    // what ranks say to each other
+#include "kernels.h"             // the kernels generated for this model
+#include "optim/adamw.h"         // one pass over all parameters
+#include "optim/global_norm.h"   // the norm of all gradients
+#include "optim/step_scalars.h"  // what changes from step to step, on the device
+
+using namespace thunder;
+
+void Model::forward_backward(MicroStep micro_step) {
+    [[maybe_unused]] const Gradient gradient = micro_step.gradient;
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    Stream& gather = *streams_.communication[0];  // shards of parameters are gathered on it
+    Stream& reduce = *streams_.communication[1];  // gradients are summed over the ranks that share a copy on it
+    Stream& replicate = *streams_.communication[2];  // gradients are summed over ranks on it
+    const Range range("forward_backward");  // as a GPU's profilers show it
+    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
+    // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
+
+    namespace offset = layout::forward_backward;
+
+    // the micro-batch
+    const std::int64_t* const input_ids = at<std::int64_t>(arenas_.batch, offset::input_ids);  // (B,T)
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // parameters, gathered
+    const float* const w_embed_tokens = at<float>(arenas_.gathered, offset::w_embed_tokens);  // (V,C)
+    const float* const w_norm = at<float>(arenas_.gathered, offset::w_norm);  // (C)
+    const float* const w_lm_head = at<float>(arenas_.gathered, offset::w_lm_head);  // (V,C)
+
+    // their gradients, of this rank alone
+    float* const g_lm_head = at<float>(arenas_.unit_gradients, offset::g_lm_head);  // (V,C)
+    float* const g_norm = at<float>(arenas_.unit_gradients, offset::g_norm);  // (C)
+    float* const g_embed_tokens = at<float>(arenas_.unit_gradients, offset::g_embed_tokens);  // (V,C)
+
+    // tables
+    const bool* const overwrite = at<bool>(arenas_.constants, offset::overwrite);  // scalar
+
+    // kept from forward to backward
+    float* const embed_tokens = at<float>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
+    float* const residual = at<float>(arenas_.saved, offset::residual);  // (B,T,C)
+
+    // activations, in memory that is reused
+    float* const rstd = at<float>(arenas_.scratch, offset::rstd);  // (B,T,1)
+    float* const norm = at<float>(arenas_.scratch, offset::norm);  // (B,T,C)
+    float* const lm_head = at<float>(arenas_.scratch, offset::lm_head);  // (B,T,V)
+    float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
+    float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B*T)
+    float* const dlm_head = at<float>(arenas_.scratch, offset::dlm_head);  // (B*T,V)
+    float* const dnorm = at<float>(arenas_.scratch, offset::dnorm);  // (B,T,C)
+    float* const dresidual = at<float>(arenas_.scratch, offset::dresidual);  // (B,T,C)
+    float* const dembed_tokens = at<float>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
+
+    stream.record(begin_);
+    gather.wait(begin_);
+    if (gradient == Gradient::overwrite) {
+        // model.embed_tokens: gathered in the first micro-step of a step, under what does not read it yet
+        all_gather({.unit = at<float>(arenas_.gathered, offset::model_embed_tokens_unit),
+            .shard = at<float>(arenas_.parameters, offset::model_embed_tokens_shard),
+            .elements = offset::model_embed_tokens_elements, .group = Group::shard, .what = "model.embed_tokens"},
+            gather);
+    }
+    gather.record(model_embed_tokens_done_);
+    if (gradient == Gradient::overwrite) {
+        // all vectors: gathered in the first micro-step of a step, under what does not read it yet
+        all_gather({.unit = at<float>(arenas_.gathered, offset::norms_unit),
+            .shard = at<float>(arenas_.parameters, offset::norms_shard), .elements = offset::norms_elements,
+            .group = Group::shard, .what = "all vectors"}, gather);
+    }
+    gather.record(norms_done_);
+    if (gradient == Gradient::overwrite) {
+        // lm_head: gathered in the first micro-step of a step, under what does not read it yet
+        all_gather({.unit = at<float>(arenas_.gathered, offset::lm_head_unit),
+            .shard = at<float>(arenas_.parameters, offset::lm_head_shard), .elements = offset::lm_head_elements,
+            .group = Group::shard, .what = "lm_head"}, gather);
+    }
+    gather.record(lm_head_done_);
+    // the next call reads model.embed_tokens
+    stream.wait(model_embed_tokens_done_);
+    // model.embed_tokens: y = rows of the table by id
+    embedding_forward({.y = embed_tokens, .weight = w_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
+        .width = C}, stream);
+    // the loop below reads all vectors
+    stream.wait(norms_done_);
+
+    // x (B,T,C), one slot more than layers: slot 0 is embed_tokens, slot L residual
+    const auto x_slot = [this](std::int64_t slot) {
+        return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
+    };
+    const auto gather_layers = [&](std::int64_t layer) {
+        if (layer >= 2)
+            gather.wait(layers_free_);
+        all_gather({.unit = at<float>(arenas_.gathered, offset::layers_unit + layer % 2 * offset::layers_unit_stride),
+            .shard = at<float>(arenas_.parameters, offset::layers_shard + layer * offset::layers_shard_stride),
+            .elements = offset::layers_elements, .group = Group::shard, .what = "model.layers.{0..4}",
+            .layer = static_cast<int>(layer)}, gather);
+        gather.record(layers_done_[layer % 2]);
+    };
+    gather_layers(0);
+    for (std::int64_t layer = 0; layer < L; ++layer) {
+        // model.layers.{0..4}: under the layer that is computed before it; into one of 2 slots, free since the layer
+        // that lay there was computed
+        if (layer + 1 < L) gather_layers(layer + 1);
+        // the call reads this layer's weights
+        stream.wait(layers_done_[layer % 2]);
+        decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
+            decoder_layer_saved(arenas_, layer), arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
+        stream.record(layers_free_);
+    }
+
+    // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); norm = residual * rstd * w_norm
+    rms_norm_forward(rstd, norm, residual, w_norm, stream);
+    // the next call reads lm_head
+    stream.wait(lm_head_done_);
+    // lm_head: y = x Wᵀ
+    linear_forward({.y = lm_head, .x = norm, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
+    // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
+        .rows = B * T, .classes = V}, stream);
+    // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
+    cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
+        .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
+    // lm_head: dx = dy W
+    linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w_lm_head, .rows = B * T, .in = C, .out = V}, stream);
+    // lm_head: dW = dyᵀ x
+    linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = Gradient::overwrite,
+        .rows = B * T, .in = C, .out = V}, stream);
+    // gradients of lm_head: complete; summed under the rest of backward
+    stream.record(lm_head_gradients_ready_);
+    reduce.wait(lm_head_gradients_ready_);
+    reduce_scatter({.shard = at<float>(arenas_.gradients, offset::lm_head_gradients_shard),
+        .unit = at<float>(arenas_.unit_gradients, offset::lm_head_gradients_unit),
+        .elements = offset::lm_head_gradients_elements, .gradient = gradient, .group = Group::shard,
+        .what = "gradients of lm_head"}, reduce);
+    reduce.record(lm_head_gradients_done_);
+    if (micro_step.last) {
+        // gradients of lm_head: this rank's part is summed over the ranks of its copy; now over the copies
+        replicate.wait(lm_head_gradients_done_);
+        all_reduce({.buffer = at<float>(arenas_.gradients, offset::lm_head_replicas_shard),
+            .elements = offset::lm_head_replicas_elements, .group = Group::replica, .what = "gradients of lm_head"},
+            replicate);
+    }
+    // model.norm:
+    //   dresidual = rstd * (dnorm * w_norm - residual * rstd * mean(dnorm * w_norm * (residual * rstd)))
+    //   g_norm = sum over rows(dnorm * (residual * rstd))
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, overwrite, stream);
+
+    // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
+    const auto dy_slot = [this](std::int64_t slot) {
+        return at<float>(arenas_.scratch, offset::dy_slot + slot % 2 * offset::dy_slot_stride);
+    };
+    const auto gather_layers_again = [&](std::int64_t layer) {
+        gather.wait(layers_free_2_);
+        all_gather({.unit = at<float>(arenas_.gathered, offset::layers_unit + layer % 2 * offset::layers_unit_stride),
+            .shard = at<float>(arenas_.parameters, offset::layers_shard + layer * offset::layers_shard_stride),
+            .elements = offset::layers_elements, .group = Group::shard, .what = "model.layers.{0..4}",
+            .layer = static_cast<int>(layer)}, gather);
+        gather.record(layers_done_2_[layer % 2]);
+    };
+    for (std::int64_t layer = L - 1; layer >= 0; --layer) {
+        // model.layers.{0..4}: under the layer that is computed before it; into one of 2 slots, free since the layer
+        // that lay there was computed
+        if (layer >= 1 && layer < L - 1) gather_layers_again(layer - 1);
+        if (layer < L - 2) {
+            // the call reads this layer's weights
+            stream.wait(layers_done_2_[layer % 2]);
+        }
+        if (layer + 2 < L)
+            stream.wait(layers_gradients_summed_[layer % 2]);
+        decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
+            decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer), overwrite,
+            arenas_.scratch + offset::decoder_layer_backward_scratch, Gradient::overwrite, stream);
+        stream.record(layers_free_2_);
+        // gradients of model.layers.{0..4}: complete with this layer; summed under the layers that come next
+        stream.record(layers_gradients_ready_);
+        reduce.wait(layers_gradients_ready_);
+        reduce_scatter({.shard =
+            at<float>(arenas_.gradients,
+            offset::layers_gradients_shard + layer * offset::layers_gradients_shard_stride),
+            .unit = at<float>(arenas_.unit_gradients,
+            offset::layers_gradients_unit + layer % 2 * offset::layers_gradients_unit_stride),
+            .elements = offset::layers_gradients_elements, .gradient = gradient, .group = Group::shard,
+            .what = "gradients of model.layers.{0..4}", .layer = static_cast<int>(layer)}, reduce);
+        reduce.record(layers_gradients_summed_[layer % 2]);
+        reduce.record(layers_gradients_done_);
+        if (micro_step.last) {
+            // gradients of model.layers.{0..4}: this rank's part is summed over the ranks of its copy; now over the
+            // copies
+            replicate.wait(layers_gradients_done_);
+            all_reduce({.buffer =
+                at<float>(arenas_.gradients,
+                offset::layers_replicas_shard + layer * offset::layers_replicas_shard_stride),
+                .elements = offset::layers_replicas_elements, .group = Group::replica,
+                .what = "gradients of model.layers.{0..4}", .layer = static_cast<int>(layer)}, replicate);
+        }
+    }
+
+    // gradients of all vectors: complete; summed under the rest of backward
+    stream.record(norms_gradients_ready_);
+    reduce.wait(norms_gradients_ready_);
+    reduce_scatter({.shard = at<float>(arenas_.gradients, offset::norms_gradients_shard),
+        .unit = at<float>(arenas_.unit_gradients, offset::norms_gradients_unit),
+        .elements = offset::norms_gradients_elements, .gradient = gradient, .group = Group::shard,
+        .what = "gradients of all vectors"}, reduce);
+    reduce.record(norms_gradients_done_);
+    if (micro_step.last) {
+        // gradients of all vectors: this rank's part is summed over the ranks of its copy; now over the copies
+        replicate.wait(norms_gradients_done_);
+        all_reduce({.buffer = at<float>(arenas_.gradients, offset::norms_replicas_shard),
+            .elements = offset::norms_replicas_elements, .group = Group::replica, .what = "gradients of all vectors"},
+            replicate);
+    }
+    // model.embed_tokens: dW = rows of dy by id
+    embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids,
+        .gradient = Gradient::overwrite, .rows = B * T, .entries = V, .width = C}, stream);
+    // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left to run beside the sum
+    stream.record(model_embed_tokens_gradients_ready_);
+    reduce.wait(model_embed_tokens_gradients_ready_);
+    reduce_scatter({.shard = at<float>(arenas_.gradients, offset::model_embed_tokens_gradients_shard),
+        .unit = at<float>(arenas_.unit_gradients, offset::model_embed_tokens_gradients_unit),
+        .elements = offset::model_embed_tokens_gradients_elements, .gradient = gradient, .group = Group::shard,
+        .what = "gradients of model.embed_tokens"}, reduce);
+    reduce.record(model_embed_tokens_gradients_done_);
+    if (micro_step.last) {
+        // gradients of model.embed_tokens: this rank's part is summed over the ranks of its copy; now over the copies
+        replicate.wait(model_embed_tokens_gradients_done_);
+        all_reduce({.buffer = at<float>(arenas_.gradients, offset::model_embed_tokens_replicas_shard),
+            .elements = offset::model_embed_tokens_replicas_elements, .group = Group::replica,
+            .what = "gradients of model.embed_tokens"}, replicate);
+        replicate.record(model_embed_tokens_replicas_done_);
+    }
+    // scalars->loss_sum = scalars->loss_sum + loss
+    add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);
+    // the next micro-step writes where these gradients lie
+    stream.wait(model_embed_tokens_gradients_done_);
+    if (micro_step.last) {
+        // the update reads the summed gradients; what a stream sends last is there last
+        stream.wait(model_embed_tokens_replicas_done_);
+    }
+}
+
+void Model::loss_weight() {
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    const Range range("loss_weight");  // as a GPU's profilers show it
+
+    namespace offset = layout::loss_weight;
+
+    // the micro-batch
+    const std::int64_t* const labels = at<std::int64_t>(arenas_.batch, offset::labels);  // (B,T)
+
+    // loss: scalars->loss_weight = scalars->loss_weight + sum((labels != -100))
+    cross_entropy_weight(&arenas_.scalars->loss_weight, labels, &arenas_.scalars->loss_weight, stream);
+}
+
+void Model::update() {
+    [[maybe_unused]] Stream& stream = streams_.compute;
+    const Range range("update");  // as a GPU's profilers show it
+
+    // the norm of all gradients, of which each rank has a piece, and the factor that clips them
+    sharded_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
+        .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float)), .group = Group::shard}, stream);
+    // AdamW on all parameters, in one pass over memory
+    adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
+        .first_moments = at<float>(arenas_.optimizer, 0),
+        .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
+        .scalars = arenas_.scalars}, stream);
+}

@@ -1,0 +1,401 @@
+// dynamo.logits: sizes, tensors and where they lie; the functions of a training step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/stream.h"    // Stream: where calls run, in order
+#include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
+#include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
+
+// ---- sizes ----------------------------------------------------------------------------------------------------------
+inline constexpr std::int64_t B = 2;  // sequences in a micro-batch
+inline constexpr std::int64_t T = 8;  // positions in a sequence
+inline constexpr std::int64_t L = 5;  // layers
+inline constexpr std::int64_t V = 48;  // entries of the vocabulary
+inline constexpr std::int64_t C = 16;  // width of the residual stream
+inline constexpr std::int64_t NH = 4;  // query heads
+inline constexpr std::int64_t KVH = 2;  // key and value heads
+inline constexpr std::int64_t HS = 4;  // size of a head
+inline constexpr std::int64_t H = 24;  // width inside the MLP
+inline constexpr std::int64_t PARAMETER_BYTES = 23040;  // of the parameter arena; gradients and each optimizer state are as large
+
+// The tensor at a byte offset of an arena.
+template <typename T>
+inline T* at(std::byte* arena, std::int64_t offset) {
+    return reinterpret_cast<T*>(arena + offset);
+}
+
+// ---- DecoderLayerWeights --------------------------------------------------------------------------------------------
+// model.layers.{0..4}: 5 layers
+struct DecoderLayerWeights {
+    float* input_layernorm;  // (C)  model.layers.{0..4}.input_layernorm.weight
+    float* q_proj;  // (NH*HS,C)  model.layers.{0..4}.self_attn.q_proj.weight
+    float* k_proj;  // (KVH*HS,C)  model.layers.{0..4}.self_attn.k_proj.weight
+    float* v_proj;  // (KVH*HS,C)  model.layers.{0..4}.self_attn.v_proj.weight
+    float* o_proj;  // (C,NH*HS)  model.layers.{0..4}.self_attn.o_proj.weight
+    float* post_attention_layernorm;  // (C)  model.layers.{0..4}.post_attention_layernorm.weight
+    float* gate_proj;  // (H,C)  model.layers.{0..4}.mlp.gate_proj.weight
+    float* up_proj;  // (H,C)  model.layers.{0..4}.mlp.up_proj.weight
+    float* down_proj;  // (C,H)  model.layers.{0..4}.mlp.down_proj.weight
+};
+inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .input_layernorm = at<float>(arenas.gathered, 3072 + layer * 256),
+        .q_proj = at<float>(arenas.gathered, 7680 + layer % 2 * 7680),
+        .k_proj = at<float>(arenas.gathered, 8704 + layer % 2 * 7680),
+        .v_proj = at<float>(arenas.gathered, 9216 + layer % 2 * 7680),
+        .o_proj = at<float>(arenas.gathered, 9728 + layer % 2 * 7680),
+        .post_attention_layernorm = at<float>(arenas.gathered, 3200 + layer * 256),
+        .gate_proj = at<float>(arenas.gathered, 10752 + layer % 2 * 7680),
+        .up_proj = at<float>(arenas.gathered, 12288 + layer % 2 * 7680),
+        .down_proj = at<float>(arenas.gathered, 13824 + layer % 2 * 7680),
+    };
+}
+
+// ---- DecoderLayerSaved ----------------------------------------------------------------------------------------------
+// model.layers.{0..4}: 5 layers
+struct DecoderLayerSaved {
+    float* x;  // (B,T,C)
+    float* input_layernorm_rstd;  // (B,T)
+    float* qkv_proj;  // (B,T,(NH+2*KVH)*HS)
+    float* sdpa;  // (B,T,NH,HS)
+    float* sdpa_lse;  // (B,NH,T)
+    float* residual;  // (B,T,C)
+    float* post_attention_layernorm_rstd;  // (B,T)
+    float* gate_up_proj;  // (B,T,2*H)
+};
+inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .x = at<float>(arenas.saved, 37760 + layer * 1024),
+        .input_layernorm_rstd = at<float>(arenas.saved, layer * 7552),
+        .qkv_proj = at<float>(arenas.saved, 64 + layer * 7552),
+        .sdpa = at<float>(arenas.saved, 2112 + layer * 7552),
+        .sdpa_lse = at<float>(arenas.saved, 3136 + layer * 7552),
+        .residual = at<float>(arenas.saved, 3392 + layer * 7552),
+        .post_attention_layernorm_rstd = at<float>(arenas.saved, 4416 + layer * 7552),
+        .gate_up_proj = at<float>(arenas.saved, 4480 + layer * 7552),
+    };
+}
+
+// ---- DecoderLayerGradients ------------------------------------------------------------------------------------------
+// model.layers.{0..4}: 5 layers
+struct DecoderLayerGradients {
+    float* input_layernorm;  // (C)  model.layers.{0..4}.input_layernorm.weight
+    float* q_proj;  // (NH*HS,C)  model.layers.{0..4}.self_attn.q_proj.weight
+    float* k_proj;  // (KVH*HS,C)  model.layers.{0..4}.self_attn.k_proj.weight
+    float* v_proj;  // (KVH*HS,C)  model.layers.{0..4}.self_attn.v_proj.weight
+    float* o_proj;  // (C,NH*HS)  model.layers.{0..4}.self_attn.o_proj.weight
+    float* post_attention_layernorm;  // (C)  model.layers.{0..4}.post_attention_layernorm.weight
+    float* gate_proj;  // (H,C)  model.layers.{0..4}.mlp.gate_proj.weight
+    float* up_proj;  // (H,C)  model.layers.{0..4}.mlp.up_proj.weight
+    float* down_proj;  // (C,H)  model.layers.{0..4}.mlp.down_proj.weight
+    float* x0_4;  // (960)  layers.{0..4}
+};
+inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& arenas, std::int64_t layer) {
+    return {
+        .input_layernorm = at<float>(arenas.unit_gradients, 3072 + layer * 256),
+        .q_proj = at<float>(arenas.unit_gradients, 7680 + layer % 2 * 7680),
+        .k_proj = at<float>(arenas.unit_gradients, 8704 + layer % 2 * 7680),
+        .v_proj = at<float>(arenas.unit_gradients, 9216 + layer % 2 * 7680),
+        .o_proj = at<float>(arenas.unit_gradients, 9728 + layer % 2 * 7680),
+        .post_attention_layernorm = at<float>(arenas.unit_gradients, 3200 + layer * 256),
+        .gate_proj = at<float>(arenas.unit_gradients, 10752 + layer % 2 * 7680),
+        .up_proj = at<float>(arenas.unit_gradients, 12288 + layer % 2 * 7680),
+        .down_proj = at<float>(arenas.unit_gradients, 13824 + layer % 2 * 7680),
+        .x0_4 = at<float>(arenas.gradients, 2304 + layer * 3840),
+    };
+}
+
+// ---- offsets --------------------------------------------------------------------------------------------------------
+// In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
+namespace layout::forward_backward {
+inline constexpr std::int64_t input_ids = 0;
+inline constexpr std::int64_t labels = 128;
+inline constexpr std::int64_t w_embed_tokens = 0;
+inline constexpr std::int64_t w_norm = 4352;
+inline constexpr std::int64_t w_lm_head = 4608;
+inline constexpr std::int64_t g_lm_head = 0;
+inline constexpr std::int64_t g_norm = 4352;
+inline constexpr std::int64_t g_embed_tokens = 4608;
+inline constexpr std::int64_t overwrite = 256;
+inline constexpr std::int64_t embed_tokens = 37760;
+inline constexpr std::int64_t residual = 42880;
+inline constexpr std::int64_t rstd = 5120;
+inline constexpr std::int64_t norm = 3072;
+inline constexpr std::int64_t lm_head = 0;
+inline constexpr std::int64_t loss = 8192;
+inline constexpr std::int64_t loss_lse = 4096;
+inline constexpr std::int64_t dlm_head = 0;
+inline constexpr std::int64_t dnorm = 4096;
+inline constexpr std::int64_t dresidual = 6144;
+inline constexpr std::int64_t dembed_tokens = 7168;
+inline constexpr std::int64_t model_embed_tokens_unit = 0;
+inline constexpr std::int64_t model_embed_tokens_shard = 0;
+inline constexpr std::int64_t model_embed_tokens_elements = 384;  // of a shard
+inline constexpr std::int64_t norms_unit = 3072;
+inline constexpr std::int64_t norms_shard = 1536;
+inline constexpr std::int64_t norms_elements = 192;  // of a shard
+inline constexpr std::int64_t lm_head_unit = 4608;
+inline constexpr std::int64_t lm_head_shard = 21504;
+inline constexpr std::int64_t lm_head_elements = 384;  // of a shard
+inline constexpr std::int64_t layers_unit = 7680, layers_unit_stride = 7680;
+inline constexpr std::int64_t layers_shard = 2304, layers_shard_stride = 3840;
+inline constexpr std::int64_t layers_elements = 960;  // of a shard
+inline constexpr std::int64_t decoder_layer_forward_scratch = 0;  // 1536 bytes
+inline constexpr std::int64_t x_slot = 37760, x_slot_stride = 1024;  // (B,T,C)
+inline constexpr std::int64_t lm_head_gradients_unit = 0;
+inline constexpr std::int64_t lm_head_gradients_shard = 21504;
+inline constexpr std::int64_t lm_head_gradients_elements = 384;  // of a shard
+inline constexpr std::int64_t lm_head_replicas_shard = 21504;
+inline constexpr std::int64_t lm_head_replicas_elements = 384;  // of a shard
+inline constexpr std::int64_t decoder_layer_backward_scratch = 0;  // 6144 bytes
+inline constexpr std::int64_t layers_gradients_unit = 7680, layers_gradients_unit_stride = 7680;
+inline constexpr std::int64_t layers_gradients_shard = 2304, layers_gradients_shard_stride = 3840;
+inline constexpr std::int64_t layers_gradients_elements = 960;  // of a shard
+inline constexpr std::int64_t layers_replicas_shard = 2304, layers_replicas_shard_stride = 3840;
+inline constexpr std::int64_t layers_replicas_elements = 960;  // of a shard
+inline constexpr std::int64_t dy_slot = 6144, dy_slot_stride = 1024;  // (B,T,C)
+inline constexpr std::int64_t norms_gradients_unit = 3072;
+inline constexpr std::int64_t norms_gradients_shard = 1536;
+inline constexpr std::int64_t norms_gradients_elements = 192;  // of a shard
+inline constexpr std::int64_t norms_replicas_shard = 1536;
+inline constexpr std::int64_t norms_replicas_elements = 192;  // of a shard
+inline constexpr std::int64_t model_embed_tokens_gradients_unit = 4608;
+inline constexpr std::int64_t model_embed_tokens_gradients_shard = 0;
+inline constexpr std::int64_t model_embed_tokens_gradients_elements = 384;  // of a shard
+inline constexpr std::int64_t model_embed_tokens_replicas_shard = 0;
+inline constexpr std::int64_t model_embed_tokens_replicas_elements = 384;  // of a shard
+}
+namespace layout::loss_weight {
+inline constexpr std::int64_t labels = 128;
+}
+namespace layout::decoder_layer_forward {
+inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t sin = 128;
+inline constexpr std::int64_t input_layernorm = 0;
+inline constexpr std::int64_t q = 0;
+inline constexpr std::int64_t k = 1024;
+inline constexpr std::int64_t post_attention_layernorm = 0;
+inline constexpr std::int64_t swiglu = 0;
+}
+namespace layout::decoder_layer_backward {
+inline constexpr std::int64_t sin = 128;
+inline constexpr std::int64_t cos = 0;
+inline constexpr std::int64_t dswiglu = 3072;
+inline constexpr std::int64_t swiglu = 4608;
+inline constexpr std::int64_t dgate_up_proj = 0;
+inline constexpr std::int64_t dpost_attention_layernorm = 3072;
+inline constexpr std::int64_t post_attention_layernorm = 4096;
+inline constexpr std::int64_t dresidual = 5120;
+inline constexpr std::int64_t dsdpa = 0;
+inline constexpr std::int64_t q = 1024;
+inline constexpr std::int64_t k = 3072;
+inline constexpr std::int64_t dq = 2048;
+inline constexpr std::int64_t dk = 3584;
+inline constexpr std::int64_t dv_proj = 4096;
+inline constexpr std::int64_t dqkv_proj = 0;
+inline constexpr std::int64_t dinput_layernorm = 2048;
+inline constexpr std::int64_t input_layernorm = 3072;
+}
+
+// ---- blocks.cpp -----------------------------------------------------------------------------------------------------
+// Outputs first, the stream last.
+using namespace thunder;
+void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
+    const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
+void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
+    const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream);
+
+// ---- model.cpp ------------------------------------------------------------------------------------------------------
+class Model {
+  public:
+    Model(const thunder::TrainingArenas& arenas, const thunder::Streams& streams) : arenas_(arenas),
+        streams_(streams) {}
+
+    // Adds the weight of the micro-batch's loss to the step's.
+    void loss_weight();
+    // One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.
+    // In the last one of a step the gradients become the sums of all ranks'.
+    void forward_backward(thunder::MicroStep micro_step);
+    // The norm of the gradients, clipping, and the optimizer's step.
+    void update();
+
+  private:
+    thunder::TrainingArenas arenas_;
+    thunder::Streams streams_;
+    // What one stream records and another one waits for.
+    thunder::Event begin_;
+    thunder::Event model_embed_tokens_done_;
+    thunder::Event norms_done_;
+    thunder::Event lm_head_done_;
+    thunder::Event lm_head_gradients_ready_;
+    thunder::Event lm_head_gradients_done_;
+    thunder::Event norms_gradients_ready_;
+    thunder::Event norms_gradients_done_;
+    thunder::Event model_embed_tokens_gradients_ready_;
+    thunder::Event model_embed_tokens_gradients_done_;
+    thunder::Event model_embed_tokens_replicas_done_;
+    thunder::Event layers_free_;
+    thunder::Event layers_done_[2];
+    thunder::Event layers_free_2_;
+    thunder::Event layers_done_2_[2];
+    thunder::Event layers_gradients_summed_[2];
+    thunder::Event layers_gradients_ready_;
+    thunder::Event layers_gradients_done_;
+};
+extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
+
+// ---- LAYOUT ---------------------------------------------------------------------------------------------------------
+// Every tensor that the program names; one that is kept in the place of a layer's, as what enters a loop is in that of
+// the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the start of the
+// arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when
+// its bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or
+// model.cpp, whose calls are counted from 1, a loop over layers as one call, collectives and events of streams as none.
+// `shares` names tensors that have some of the same bytes at other times, those of the same function without its name
+// and first.
+struct LayoutRow {
+    const char *name, *shape, *type, *arena;
+    std::size_t offset, bytes;
+    std::int64_t layers;
+    std::size_t stride;
+    const char *lifetime, *shares;
+};
+inline constexpr LayoutRow LAYOUT[] = {
+    {"w_model_embed_tokens_shard", "(384)", "f32", "parameters", 0, 1536, 1, 0, "always", "-"},
+    {"w_norms_shard", "(192)", "f32", "parameters", 1536, 768, 1, 0, "always", "-"},
+    {"w_x0_4_shard", "(960)", "f32", "parameters", 2304, 3840, 5, 3840, "always", "-"},
+    {"w_lm_head_shard", "(384)", "f32", "parameters", 21504, 1536, 1, 0, "always", "-"},
+    {"g_model_embed_tokens_shard", "(384)", "f32", "gradients", 0, 1536, 1, 0, "always", "-"},
+    {"g_norms_shard", "(192)", "f32", "gradients", 1536, 768, 1, 0, "always", "-"},
+    {"decoder_layer_gradients.x0_4", "(960)", "f32", "gradients", 2304, 3840, 5, 3840, "always", "-"},
+    {"g_lm_head_shard", "(384)", "f32", "gradients", 21504, 1536, 1, 0, "always", "-"},
+    {"first_moment_model_embed_tokens_shard", "(384)", "f32", "optimizer", 0, 1536, 1, 0, "always", "-"},
+    {"first_moment_norms_shard", "(192)", "f32", "optimizer", 1536, 768, 1, 0, "always", "-"},
+    {"first_moment_x0_4_shard", "(960)", "f32", "optimizer", 2304, 3840, 5, 3840, "always", "-"},
+    {"first_moment_lm_head_shard", "(384)", "f32", "optimizer", 21504, 1536, 1, 0, "always", "-"},
+    {"second_moment_model_embed_tokens_shard", "(384)", "f32", "optimizer", 23040, 1536, 1, 0, "always", "-"},
+    {"second_moment_norms_shard", "(192)", "f32", "optimizer", 24576, 768, 1, 0, "always", "-"},
+    {"second_moment_x0_4_shard", "(960)", "f32", "optimizer", 25344, 3840, 5, 3840, "always", "-"},
+    {"second_moment_lm_head_shard", "(384)", "f32", "optimizer", 44544, 1536, 1, 0, "always", "-"},
+    {"decoder_layer_saved.input_layernorm_rstd", "(B,T)", "f32", "saved", 0, 64, 5, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.qkv_proj", "(B,T,(NH+2*KVH)*HS)", "f32", "saved", 64, 2048, 5, 7552, "forward to backward",
+    "-"},
+    {"decoder_layer_saved.sdpa", "(B,T,NH,HS)", "f32", "saved", 2112, 1024, 5, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.sdpa_lse", "(B,NH,T)", "f32", "saved", 3136, 256, 5, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.residual", "(B,T,C)", "f32", "saved", 3392, 1024, 5, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.post_attention_layernorm_rstd", "(B,T)", "f32", "saved", 4416, 64, 5, 7552,
+    "forward to backward", "-"},
+    {"decoder_layer_saved.gate_up_proj", "(B,T,2*H)", "f32", "saved", 4480, 3072, 5, 7552, "forward to backward", "-"},
+    {"decoder_layer_saved.x", "(B,T,C)", "f32", "saved", 37760, 1024, 5, 1024, "forward to backward", "-"},
+    {"residual", "(B,T,C)", "f32", "saved", 42880, 1024, 1, 0, "forward to backward", "-"},
+    {"forward_backward.lm_head", "(B,T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 4 to 6",
+    "dlm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    {"forward_backward.dlm_head", "(B*T,V)", "f32", "scratch", 0, 3072, 1, 0, "forward_backward, calls 6 to 8",
+    "lm_head, decoder_layer_forward.input_layernorm and 10 more"},
+    {"decoder_layer_forward.input_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_forward, calls 1 to 2", "q, post_attention_layernorm, swiglu and 5 more"},
+    {"decoder_layer_forward.q", "(B,T,NH,HS)", "f32", "scratch", 0, 1024, 1, 0, "decoder_layer_forward, calls 3 to 4",
+    "input_layernorm, post_attention_layernorm, swiglu and 5 more"},
+    {"decoder_layer_forward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_forward, calls 6 to 7", "input_layernorm, q, swiglu and 5 more"},
+    {"decoder_layer_forward.swiglu", "(B,T,H)", "f32", "scratch", 0, 1536, 1, 0, "decoder_layer_forward, calls 8 to 9",
+    "input_layernorm, q, post_attention_layernorm and 7 more"},
+    {"decoder_layer_backward.dgate_up_proj", "(B,T,2*H)", "f32", "scratch", 0, 3072, 1, 0,
+    "decoder_layer_backward, calls 2 to 6", "dsdpa, dqkv_proj, q and 9 more"},
+    {"decoder_layer_backward.dsdpa", "(B,T,NH*HS)", "f32", "scratch", 0, 1024, 1, 0,
+    "decoder_layer_backward, calls 7 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 5 more"},
+    {"decoder_layer_backward.dqkv_proj", "(B,T,(NH+2*KVH)*HS)", "f32", "scratch", 0, 2048, 1, 0,
+    "decoder_layer_backward, calls 11 to 14", "dgate_up_proj, dsdpa, q and 7 more"},
+    {"decoder_layer_forward.k", "(B,T,KVH,HS)", "f32", "scratch", 1024, 512, 1, 0,
+    "decoder_layer_forward, calls 3 to 4", "swiglu, forward_backward.lm_head, forward_backward.dlm_head and 3 more"},
+    {"decoder_layer_backward.q", "(B,T,NH,HS)", "f32", "scratch", 1024, 1024, 1, 0,
+    "decoder_layer_backward, calls 9 to 10", "dgate_up_proj, dqkv_proj, forward_backward.lm_head and 3 more"},
+    {"decoder_layer_backward.dq", "(B,T,NH,HS)", "f32", "scratch", 2048, 1024, 1, 0,
+    "decoder_layer_backward, calls 10 to 11", "dgate_up_proj, dinput_layernorm, forward_backward.lm_head and 1 more"},
+    {"decoder_layer_backward.dinput_layernorm", "(B,T,C)", "f32", "scratch", 2048, 1024, 1, 0,
+    "decoder_layer_backward, calls 12 to 13", "dgate_up_proj, dq, forward_backward.lm_head and 1 more"},
+    {"forward_backward.norm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0, "forward_backward, calls 3 to 8",
+    "decoder_layer_backward.dswiglu and 4 more"},
+    {"decoder_layer_backward.dswiglu", "(B,T,H)", "f32", "scratch", 3072, 1536, 1, 0,
+    "decoder_layer_backward, calls 1 to 2", "dpost_attention_layernorm, k, input_layernorm and 6 more"},
+    {"decoder_layer_backward.dpost_attention_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
+    "decoder_layer_backward, calls 4 to 5", "dswiglu, k, input_layernorm and 2 more"},
+    {"decoder_layer_backward.k", "(B,T,KVH,HS)", "f32", "scratch", 3072, 512, 1, 0,
+    "decoder_layer_backward, calls 9 to 10", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    {"decoder_layer_backward.input_layernorm", "(B,T,C)", "f32", "scratch", 3072, 1024, 1, 0,
+    "decoder_layer_backward, calls 13 to 14", "dswiglu, dpost_attention_layernorm, k and 2 more"},
+    {"decoder_layer_backward.dk", "(B,T,KVH,HS)", "f32", "scratch", 3584, 512, 1, 0,
+    "decoder_layer_backward, calls 10 to 11", "dswiglu, dpost_attention_layernorm, input_layernorm and 1 more"},
+    {"forward_backward.loss_lse", "(B*T)", "f32", "scratch", 4096, 64, 1, 0, "forward_backward, calls 5 to 6",
+    "dnorm, decoder_layer_backward.dswiglu and 2 more"},
+    {"forward_backward.dnorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0, "forward_backward, calls 7 to 9",
+    "loss_lse, decoder_layer_backward.dswiglu and 3 more"},
+    {"decoder_layer_backward.post_attention_layernorm", "(B,T,C)", "f32", "scratch", 4096, 1024, 1, 0,
+    "decoder_layer_backward, calls 5 to 6", "dswiglu, dv_proj, swiglu and 2 more"},
+    {"decoder_layer_backward.dv_proj", "(B,T,KVH,HS)", "f32", "scratch", 4096, 512, 1, 0,
+    "decoder_layer_backward, calls 10 to 11",
+    "dswiglu, post_attention_layernorm, forward_backward.loss_lse and 1 more"},
+    {"decoder_layer_backward.swiglu", "(B,T,H)", "f32", "scratch", 4608, 1536, 1, 0,
+    "decoder_layer_backward, calls 2 to 3", "post_attention_layernorm, dresidual, forward_backward.dnorm and 1 more"},
+    {"forward_backward.rstd", "(B,T,1)", "f32", "scratch", 5120, 64, 1, 0, "forward_backward, calls 3 to 9",
+    "decoder_layer_backward.swiglu, decoder_layer_backward.dresidual"},
+    {"decoder_layer_backward.dresidual", "(B,T,C)", "f32", "scratch", 5120, 1024, 1, 0,
+    "decoder_layer_backward, calls 5 to 13", "swiglu, forward_backward.rstd"},
+    {"forward_backward.dresidual", "(B,T,C)", "f32", "scratch", 6144, 1024, 1, 0, "forward_backward, calls 9 to 10",
+    "dy_slot"},
+    {"forward_backward.dy_slot", "(B,T,C)", "f32", "scratch", 6144, 1024, 2, 1024, "forward_backward, calls 9 to 11",
+    "dresidual, dembed_tokens"},
+    {"forward_backward.dembed_tokens", "(B,T,C)", "f32", "scratch", 7168, 1024, 1, 0,
+    "forward_backward, calls 10 to 11", "dy_slot"},
+    {"forward_backward.loss", "scalar", "f32", "scratch", 8192, 4, 1, 0, "forward_backward, calls 5 to 12", "-"},
+    {"cos", "(1,T,HS)", "f32", "constants", 0, 128, 1, 0, "always", "-"},
+    {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
+    {"overwrite", "scalar", "bool", "constants", 256, 1, 1, 0, "always", "-"},
+    {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch", "-"},
+    {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch", "-"},
+    {"model_embed_tokens_unit", "(768)", "f32", "gathered", 0, 3072, 1, 0, "from its gather to its release", "-"},
+    {"decoder_layer_weights.input_layernorm", "(C)", "f32", "gathered", 3072, 64, 5, 256,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.post_attention_layernorm", "(C)", "f32", "gathered", 3200, 64, 5, 256,
+    "from its gather to its release", "-"},
+    {"w_norm", "(C)", "f32", "gathered", 4352, 64, 1, 0, "from its gather to its release", "-"},
+    {"lm_head_unit", "(768)", "f32", "gathered", 4608, 3072, 1, 0, "from its gather to its release", "-"},
+    {"decoder_layer_weights.q_proj", "(NH*HS,C)", "f32", "gathered", 7680, 1024, 2, 7680,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.k_proj", "(KVH*HS,C)", "f32", "gathered", 8704, 512, 2, 7680,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.v_proj", "(KVH*HS,C)", "f32", "gathered", 9216, 512, 2, 7680,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.o_proj", "(C,NH*HS)", "f32", "gathered", 9728, 1024, 2, 7680,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.gate_proj", "(H,C)", "f32", "gathered", 10752, 1536, 2, 7680,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.up_proj", "(H,C)", "f32", "gathered", 12288, 1536, 2, 7680,
+    "from its gather to its release", "-"},
+    {"decoder_layer_weights.down_proj", "(C,H)", "f32", "gathered", 13824, 1536, 2, 7680,
+    "from its gather to its release", "-"},
+    {"dlm_head_unit", "(768)", "f32", "unit_gradients", 0, 3072, 1, 0, "until they are summed", "-"},
+    {"decoder_layer_gradients.input_layernorm", "(C)", "f32", "unit_gradients", 3072, 64, 5, 256,
+    "until they are summed", "-"},
+    {"decoder_layer_gradients.post_attention_layernorm", "(C)", "f32", "unit_gradients", 3200, 64, 5, 256,
+    "until they are summed", "-"},
+    {"g_norm", "(C)", "f32", "unit_gradients", 4352, 64, 1, 0, "until they are summed", "-"},
+    {"dmodel_embed_tokens_unit", "(768)", "f32", "unit_gradients", 4608, 3072, 1, 0, "until they are summed", "-"},
+    {"decoder_layer_gradients.q_proj", "(NH*HS,C)", "f32", "unit_gradients", 7680, 1024, 2, 7680,
+    "until they are summed", "-"},
+    {"decoder_layer_gradients.k_proj", "(KVH*HS,C)", "f32", "unit_gradients", 8704, 512, 2, 7680,
+    "until they are summed", "-"},
+    {"decoder_layer_gradients.v_proj", "(KVH*HS,C)", "f32", "unit_gradients", 9216, 512, 2, 7680,
+    "until they are summed", "-"},
+    {"decoder_layer_gradients.o_proj", "(C,NH*HS)", "f32", "unit_gradients", 9728, 1024, 2, 7680,
+    "until they are summed", "-"},
+    {"decoder_layer_gradients.gate_proj", "(H,C)", "f32", "unit_gradients", 10752, 1536, 2, 7680,
+    "until they are summed", "-"},
+    {"decoder_layer_gradients.up_proj", "(H,C)", "f32", "unit_gradients", 12288, 1536, 2, 7680, "until they are summed",
+    "-"},
+    {"decoder_layer_gradients.down_proj", "(C,H)", "f32", "unit_gradients", 13824, 1536, 2, 7680,
+    "until they are summed", "-"},
+};

@@ -1,0 +1,172 @@
+// spec.cpp: the parameters, inputs and tables of dynamo.logits, for the trainer.
+#include "model.h"
+
+using namespace thunder;
+
+namespace {
+
+constexpr std::int64_t SHAPE_1_8_4[] = {1, 8, 4};
+constexpr std::int64_t SHAPE_2_8[] = {2, 8};
+constexpr std::int64_t SHAPE_8_16[] = {8, 16};
+constexpr std::int64_t SHAPE_16[] = {16};
+constexpr std::int64_t SHAPE_16_16[] = {16, 16};
+constexpr std::int64_t SHAPE_16_24[] = {16, 24};
+constexpr std::int64_t SHAPE_24_16[] = {24, 16};
+constexpr std::int64_t SHAPE_48_16[] = {48, 16};
+
+constexpr ParameterSpec PARAMETERS[] = {
+    {"model.embed_tokens.weight", DType::f32, SHAPE_48_16, 0, 3072, true, ParameterSpec::Init::normal, {}, "", 0},
+    {"model.layers.0.input_layernorm.weight", DType::f32, SHAPE_16, 0, 64, true, ParameterSpec::Init::ones, {}, "", 1},
+    {"model.layers.0.post_attention_layernorm.weight", DType::f32, SHAPE_16, 128, 64, true, ParameterSpec::Init::ones,
+        {}, "", 1},
+    {"model.layers.1.input_layernorm.weight", DType::f32, SHAPE_16, 256, 64, true, ParameterSpec::Init::ones, {}, "",
+        1},
+    {"model.layers.1.post_attention_layernorm.weight", DType::f32, SHAPE_16, 384, 64, true, ParameterSpec::Init::ones,
+        {}, "", 1},
+    {"model.layers.2.input_layernorm.weight", DType::f32, SHAPE_16, 512, 64, true, ParameterSpec::Init::ones, {}, "",
+        1},
+    {"model.layers.2.post_attention_layernorm.weight", DType::f32, SHAPE_16, 640, 64, true, ParameterSpec::Init::ones,
+        {}, "", 1},
+    {"model.layers.3.input_layernorm.weight", DType::f32, SHAPE_16, 768, 64, true, ParameterSpec::Init::ones, {}, "",
+        1},
+    {"model.layers.3.post_attention_layernorm.weight", DType::f32, SHAPE_16, 896, 64, true, ParameterSpec::Init::ones,
+        {}, "", 1},
+    {"model.layers.4.input_layernorm.weight", DType::f32, SHAPE_16, 1024, 64, true, ParameterSpec::Init::ones, {}, "",
+        1},
+    {"model.layers.4.post_attention_layernorm.weight", DType::f32, SHAPE_16, 1152, 64, true, ParameterSpec::Init::ones,
+        {}, "", 1},
+    {"model.norm.weight", DType::f32, SHAPE_16, 1280, 64, true, ParameterSpec::Init::ones, {}, "", 1},
+    {"model.layers.0.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
+        "", 2},
+    {"model.layers.0.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
+        "", 2},
+    {"model.layers.0.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
+        "", 2},
+    {"model.layers.0.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
+        {}, "", 2},
+    {"model.layers.0.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
+        "", 2},
+    {"model.layers.0.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
+        "", 2},
+    {"model.layers.0.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
+        "", 2},
+    {"model.layers.1.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
+        "", 3},
+    {"model.layers.1.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
+        "", 3},
+    {"model.layers.1.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
+        "", 3},
+    {"model.layers.1.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
+        {}, "", 3},
+    {"model.layers.1.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
+        "", 3},
+    {"model.layers.1.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
+        "", 3},
+    {"model.layers.1.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
+        "", 3},
+    {"model.layers.2.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
+        "", 4},
+    {"model.layers.2.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
+        "", 4},
+    {"model.layers.2.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
+        "", 4},
+    {"model.layers.2.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
+        {}, "", 4},
+    {"model.layers.2.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
+        "", 4},
+    {"model.layers.2.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
+        "", 4},
+    {"model.layers.2.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
+        "", 4},
+    {"model.layers.3.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
+        "", 5},
+    {"model.layers.3.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
+        "", 5},
+    {"model.layers.3.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
+        "", 5},
+    {"model.layers.3.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
+        {}, "", 5},
+    {"model.layers.3.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
+        "", 5},
+    {"model.layers.3.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
+        "", 5},
+    {"model.layers.3.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
+        "", 5},
+    {"model.layers.4.self_attn.q_proj.weight", DType::f32, SHAPE_16_16, 0, 1024, true, ParameterSpec::Init::normal, {},
+        "", 6},
+    {"model.layers.4.self_attn.k_proj.weight", DType::f32, SHAPE_8_16, 1024, 512, true, ParameterSpec::Init::normal, {},
+        "", 6},
+    {"model.layers.4.self_attn.v_proj.weight", DType::f32, SHAPE_8_16, 1536, 512, true, ParameterSpec::Init::normal, {},
+        "", 6},
+    {"model.layers.4.self_attn.o_proj.weight", DType::f32, SHAPE_16_16, 2048, 1024, true, ParameterSpec::Init::normal,
+        {}, "", 6},
+    {"model.layers.4.mlp.gate_proj.weight", DType::f32, SHAPE_24_16, 3072, 1536, true, ParameterSpec::Init::normal, {},
+        "", 6},
+    {"model.layers.4.mlp.up_proj.weight", DType::f32, SHAPE_24_16, 4608, 1536, true, ParameterSpec::Init::normal, {},
+        "", 6},
+    {"model.layers.4.mlp.down_proj.weight", DType::f32, SHAPE_16_24, 6144, 1536, true, ParameterSpec::Init::normal, {},
+        "", 6},
+    {"lm_head.weight", DType::f32, SHAPE_48_16, 0, 3072, true, ParameterSpec::Init::normal, {}, "", 7},
+};
+
+constexpr ConstantSpec CONSTANTS[] = {
+    {"table_0", DType::f32, SHAPE_1_8_4, 0, 128},
+    {"table_128", DType::f32, SHAPE_1_8_4, 128, 128},
+    {"table_256", DType::boolean, {}, 256, 1},
+};
+
+constexpr InputSpec INPUTS[] = {
+    {"input_ids", DType::i64, SHAPE_2_8, 0, 128, true, 48, 0, "tokens"},
+    {"labels", DType::i64, SHAPE_2_8, 128, 128, true, 48, -100, "next_tokens"},
+};
+
+constexpr UnitSpec UNITS[] = {
+    {"model.embed_tokens", 384, 0, DType::f32},
+    {"norms", 192, 1536, DType::f32},
+    {"layers.0", 960, 2304, DType::f32},
+    {"layers.1", 960, 6144, DType::f32},
+    {"layers.2", 960, 9984, DType::f32},
+    {"layers.3", 960, 13824, DType::f32},
+    {"layers.4", 960, 17664, DType::f32},
+    {"lm_head", 384, 21504, DType::f32},
+};
+
+constexpr std::string_view STREAMS[] = {
+    "gather",
+    "reduce",
+    "replicate",
+};
+
+}  // namespace
+
+const ProgramSpec PROGRAM = {
+    .name = "dynamo.logits",
+    .optimizer = "adamw",
+    .parameters = PARAMETERS,
+    .constants = CONSTANTS,
+    .inputs = INPUTS,
+    .arena_bytes = {23040, 23040, 46080, 43904, 8256, 320, 256, 0, 23040, 23040},
+    .batch = 2,
+    .tokens = 16,
+    .weighted_loss = true,
+    .default_grad_accum = 1,
+    .flops_per_micro_step = 1075968,
+    .mesh = {.replicas = 2, .shards = 2},
+    .units = UNITS,
+    .streams = STREAMS,
+    .schedule =
+        "1 x all_gather model.embed tokens of 768 over shard in the first micro-step; "
+        "1 x all_gather norms of 384 over shard in the first micro-step; "
+        "1 x all_gather lm head of 768 over shard in the first micro-step; "
+        "5 x all_gather layers of 1920 over shard, 5 layers forward, 1 ahead, 2 slots; "
+        "1 x reduce_scatter lm head gradients of 384 over shard; "
+        "1 x all_reduce lm head replicas of 384 over replica in the last micro-step; "
+        "3 x all_gather layers of 1920 over shard, 5 layers backward, 2 are there, 1 ahead, 2 slots; "
+        "5 x reduce_scatter layers gradients of 960 over shard, 5 layers backward; "
+        "5 x all_reduce layers replicas of 960 over replica in the last micro-step, 5 layers backward; "
+        "1 x reduce_scatter norms gradients of 192 over shard; "
+        "1 x all_reduce norms replicas of 192 over replica in the last micro-step; "
+        "1 x reduce_scatter model.embed tokens gradients of 384 over shard; "
+        "1 x all_reduce model.embed tokens replicas of 384 over replica in the last micro-step; "
+        "1 x all_reduce norm of 1 over shard in the update; ",
+};
