@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "codegen/model_files.h"
@@ -253,6 +254,35 @@ std::string function_text(const ProgramLayout& layout) {
     return text;
 }
 
+// Which parameters a rank has whole, and how long.
+std::string gathered_text(const Communication& communication) {
+    std::set<std::string> seen;
+    std::string turns;
+    std::vector<std::string> stay;
+    std::int64_t elements = 0;
+    for (const Communication::Row& row : communication.rows()) {
+        if (row.call != "all_gather" || !seen.insert(row.name).second) continue;
+        if (row.layers > 0 && row.slots < row.layers) {
+            turns +=
+                fmt::format("{}{} of the {} layers of {}", turns.empty() ? "" : ", ", row.slots, row.layers, row.what);
+            continue;
+        }
+        stay.push_back(row.what);
+        elements += row.elements * std::max<std::int64_t>(row.layers, 1);
+    }
+    if (seen.empty()) return "";
+    std::string out = "A rank has its piece of every parameter. Whole it has\n\n";
+    if (!turns.empty()) out += fmt::format("- {}, by turns\n", turns);
+    if (stay.empty()) return out + "\n";
+    constexpr std::size_t named = 6;
+    const std::size_t shown = std::min(named, stay.size());
+    out += fmt::format("- from the first micro-step of a step to its end {} elements{}: {}", elements,
+                       turns.empty() ? "" : ", with which no loop takes turns",
+                       fmt::join(stay.begin(), stay.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    if (stay.size() > shown) out += fmt::format(" and {} more", stay.size() - shown);
+    return out + "\n\n";
+}
+
 // How a program of several ranks is started, and what these say to each other in a step.
 std::string ranks_text(const ProgramLayout& layout) {
     const Mesh& mesh = layout.module().mesh;
@@ -277,7 +307,7 @@ std::string ranks_text(const ProgramLayout& layout) {
     for (const Communication::Row& row : communication.rows())
         out += fmt::format("| `{}`, {} | {} {} | {} | {} | {} |\n", row.call, row.name, row.times,
                            row.when.empty() ? "in each micro-step" : row.when, row.elements, row.what, row.reason);
-    return out + "\n";
+    return out + "\n" + gathered_text(communication);
 }
 
 // What a program in bf16 computes in which type, and why.

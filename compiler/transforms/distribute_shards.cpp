@@ -37,7 +37,8 @@ class Shards {
             report_.done("unit", unit.name,
                          fmt::format("{} x {} elements, {} of them on each rank, {} parameter{}", unit.count,
                                      unit.elements, unit.elements / options_.mesh.shards, unit.parameters.size(),
-                                     unit.parameters.size() == 1 ? "" : "s"));
+                                     unit.parameters.size() == 1 ? "" : "s") +
+                             (unit.layered ? "" : "; gathered to the end of the step, since no loop has it in turns"));
         }
     }
 

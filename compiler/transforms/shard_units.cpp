@@ -119,7 +119,8 @@ class Units {
         }
         auto [at, fresh] = by_key_.try_emplace(key, units_.size());
         if (fresh) {
-            for (int k = 1; !names_.insert(unit.name).second; ++k) unit.name = fmt::format("{}_{}", unit.name, k);
+            const std::string wanted = unit.name;
+            for (int k = 1; !names_.insert(unit.name).second; ++k) unit.name = fmt::format("{}_{}", wanted, k);
             units_.push_back(std::move(unit));
         }
         units_[at->second].parameters.push_back(std::move(p));

@@ -138,6 +138,24 @@ TEST(RanksText, SchedulesOfDifferentProgramsDiffer) {
     }
 }
 
+TEST(RanksText, TheReadmeSaysWhatStaysGathered) {
+    CompileOptions o;
+    o.mesh = {1, 2};
+    auto says = [&o](const std::string& what) {
+        const std::string readme = printed("llama5/dynamo.logits.onnx", o).at("README.md");
+        EXPECT_NE(readme.find(what), std::string::npos) << what << "\n" << readme;
+    };
+    says("- 2 of the 5 layers of model.layers.{0..4}, by turns\n");
+    says(", with which no loop takes turns: model.embed_tokens, all vectors, lm_head\n");
+    o.reshard = "never";
+    says(" elements: model.embed_tokens, all vectors, lm_head, model.layers.{0..4}\n");
+    // Layers that are code of their own are units of what one product reads: 4 in each of 5, and 3 beside them.
+    o.reshard = "forward";
+    o.roll = false;
+    says(" elements: model.embed_tokens, all vectors, ");
+    says(" and 17 more\n");
+}
+
 // Calls that are given Gradient::overwrite, or a flag that is always true, add to nothing.
 TEST(RanksText, AFormulaDoesNotAddToWhatIsOverwritten) {
     CompileOptions o;
