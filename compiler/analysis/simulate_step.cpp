@@ -205,6 +205,7 @@ std::map<std::string, CollectiveUse> Simulation::collectives() const {
     double free = 0;  // when the action before ended on compute
     for (const SimulatedAction& a : actions) {
         if (a.stream != 0) continue;
+        if (a.work != none && works[a.work].collective) uses[works[a.work].kind].exposed += a.seconds();
         if (a.begin > free) {
             std::size_t k = a.cause;
             while (k != none && actions[k].work == none) k = actions[k].cause;

@@ -49,6 +49,7 @@ class FunctionLowering {
         find_tokens();
         if (sent_.empty()) return;
         if (loop_) find_layers();
+        find_what_stays();
         find_ends();
         if (!loop_ && gathers_in_loops()) {
             use_stream("gather");
@@ -186,12 +187,25 @@ class FunctionLowering {
         return again;
     }
 
+    // A sum that is alone in its function and is read by what stands behind it has nothing to run beside: it stays on
+    // compute, where its neighbours are its order.
+    void find_what_stays() {
+        const auto starts = std::count_if(f_.ops.begin(), f_.ops.end(), is_start);
+        for (std::size_t k = 0; k + 1 < f_.ops.size() && starts == 1; ++k)
+            if (f_.ops[k].name == "all_reduce_start" && !sum_flag(f_.ops[k]) && f_.ops[k + 1].name == "await")
+                stays_ = k;
+    }
+
     // Which tokens' ends are recorded: of those that an await has on one stream, the last.
     void find_ends() {
         const Uses uses(f_);
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
             if (op.name != "await") continue;
+            if (stays_) {
+                for (std::size_t r = 0; r < op.results.size(); ++r) forwarded_[op.results[r]] = op.operands[r];
+                continue;
+            }
             bool sent_on = true;  // to another collective, and read by nobody else
             std::set<std::int32_t> readers;
             for (Value v : op.results) {
@@ -254,6 +268,7 @@ class FunctionLowering {
     }
 
     void start(const Op& op, std::size_t k) {
+        if (stays_ == k) return collective(op, "");
         const std::string name = op.attributes.string("name"), stream = stream_of(op);
         use_stream(stream);
         if (op.name == "all_gather_start") return gather(op, k);
@@ -334,6 +349,7 @@ class FunctionLowering {
     Given& given_;
     bool loop_;
     std::int64_t layers_ = 0;
+    std::optional<std::size_t> stays_;                          // the start that is no start: on compute
     std::map<Value, Sent> sent_;                                // by token
     std::map<std::size_t, std::vector<Sent>> recorded_;         // by op: whose ends are recorded behind it
     std::map<std::size_t, std::vector<Sent>> ends_;             // by await

@@ -219,6 +219,10 @@ class Reader {
             variables_[m[1]] = evaluate(m[2]);
         } else if (std::regex_match(text, m, called)) {
             if (const auto known = lambdas_.find(m[1]); known != lambdas_.end()) return call(known->second, m[2]);
+            if (m[1] == "sharded_norm") {  // a sum of squares, the sum of that over ranks, the root
+                compute();
+                steps_.push_back({ScheduleStep::Kind::collective, "stream", "all_reduce", {}, -1});
+            }
             // What the trainer's call numbers as 0 stands in every program, whatever is planned.
             if (m[1] != "begin_micro_step" && text.ends_with("stream)")) compute();
         }
