@@ -346,11 +346,30 @@ std::string precision_text(const ProgramLayout& layout, const CompileOptions& c)
 
 }  // namespace
 
+// What layers of loops take turns in: whole tensors, in fewer slots than there are layers.
+static std::int64_t bytes_in_turns(const Module& m) {
+    std::map<std::string, std::int64_t> by_unit;
+    for (const Function& f : m.functions)
+        for (const Op& op : f.ops) {
+            if (op.name != "repeat") continue;
+            const Function& body = *m.find(op.attributes.string("body"));
+            for (const Op& inner : body.ops) {
+                if (inner.name != "all_gather") continue;
+                const Placement& place = body.info(inner.results[0]).placement;
+                if (place.slots < op.attributes.integer("n"))
+                    by_unit[inner.attributes.string("unit")] = place.slots * place.layer_stride;
+            }
+        }
+    std::int64_t bytes = 0;
+    for (const auto& [unit, of_it] : by_unit) bytes += of_it;
+    return bytes;
+}
+
 std::string memory_table(const ProgramLayout& layout) {
     const Module& m = layout.module();
     struct Row {
         const char* arena;
-        const char* what;
+        std::string what;
     };
     std::vector<Row> rows = {{"parameters", "the model's tensors"}};
     if (m.arena_bytes.at("gradients") > 0)
@@ -361,7 +380,12 @@ std::string memory_table(const ProgramLayout& layout) {
                                                               : "its state, at the same offsets, one after the other"});
     if (m.arena_bytes.contains("gathered")) {
         rows.front().what = "this rank's pieces of the model's tensors";
-        rows.push_back({"gathered", "whole tensors, while they are read"});
+        const std::int64_t turns = bytes_in_turns(m), stays = m.arena_bytes.at("gathered") - turns;
+        rows.push_back({"gathered", turns == 0
+                                        ? "whole tensors, to the end of a step: no loop takes turns with them"
+                                        : fmt::format("whole tensors: {} of loops' layers, by turns, {} of others, "
+                                                      "to the end of a step",
+                                                      bytes_text(turns), bytes_text(stays))});
         rows.push_back({"unit_gradients", "gradients of whole tensors, until they are summed over ranks"});
     }
     rows.push_back({"saved", "activations that the way back reads, layer after layer"});

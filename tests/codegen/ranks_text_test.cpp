@@ -147,7 +147,9 @@ TEST(RanksText, TheReadmeSaysWhatStaysGathered) {
     };
     says("- 2 of the 5 layers of model.layers.{0..4}, by turns\n");
     says(", with which no loop takes turns: model.embed_tokens, all vectors, lm_head\n");
+    says("whole tensors: 15.4 kB of loops' layers, by turns, 7.7 kB of others, to the end of a step |");
     o.reshard = "never";
+    says("whole tensors, to the end of a step: no loop takes turns with them |");
     says(" elements: model.embed_tokens, all vectors, lm_head, model.layers.{0..4}\n");
     // Layers that are code of their own are units of what one product reads: 4 in each of 5, and 3 beside them.
     o.reshard = "forward";
