@@ -21,6 +21,13 @@ namespace {
 
 using Kind = BodyParameter::Kind;
 
+// Whether what the loop runs ahead of its first iterations stands apart from it.
+bool begins_ahead(const Function& f, const Op& loop) {
+    return std::any_of(f.ops.begin(), f.ops.end(), [&](const Op& op) {
+        return op.name == "begin_ahead" && op.attributes.string("body") == loop.attributes.string("body");
+    });
+}
+
 }  // namespace
 
 // The arguments of a block's call: `arguments` and `results` are what the block's stand for where the call is.
@@ -109,7 +116,8 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     const std::string layers = layers_text(op);
     out.blank();
     const std::vector<std::string> slot_names = slots(out, frame, op);
-    if (body.kind == "loop") ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
+    if (body.kind == "loop" && !begins_ahead(frame.f, op))
+        ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
     if (reverse)
         out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
     else
@@ -378,6 +386,14 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, const O
         }
         out.line(fmt::format("{}.wait({});", stream, event_text(frame, op, distance)));
         if (guarded) out.outdent();
+        return;
+    }
+    if (op.name == "begin_ahead") {
+        for (const Op& loop : frame.f.ops) {
+            if (loop.name != "repeat" || loop.attributes.string("body") != op.attributes.string("body")) continue;
+            const Function& body = *layout_.module().find(op.attributes.string("body"));
+            ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &loop, &frame});
+        }
         return;
     }
     if (op.name != "all_reduce" || op.attributes.has("unit")) return unit_call(out, frame, op, stream);

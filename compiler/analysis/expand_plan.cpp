@@ -138,6 +138,8 @@ class Expansion {
             if (f.type(v).kind != Type::Kind::token) frame[v.index].spot = spot(f, v, binding);
         if (op.name == "repeat") {
             repeat(f, op, frame, binding);
+        } else if (op.name == "begin_ahead") {
+            begin_ahead(f, op, frame, binding);
         } else if (op.name == "call") {
             call(op, frame, binding);
         } else if (op.name == "constant" || op.name == "unwritten" || op.name == "pack") {
@@ -175,6 +177,8 @@ class Expansion {
         a.stream = stream_of(op);
         auto access = [&](Value v, std::int64_t m) {
             const Content& content = frame[v.index];
+            check(static_cast<std::size_t>(m) < content.tensors.size(),
+                  [&] { return fmt::format("@{}: {} reads %{} before it is there", f.name, op.name, f.info(v).name); });
             const Spot at = content.spot.member(m);
             return PlannedAccess{content.tensors.at(static_cast<std::size_t>(m)),
                                  v,
@@ -246,40 +250,45 @@ class Expansion {
         for (std::size_t r = 0; r < results.size(); ++r) frame[op.results[r].index].tensors = results[r].tensors;
     }
 
-    void repeat(const Function& f, const Op& op, std::vector<Content>& frame, const Binding& binding) {
+    // A loop whose first ops ran ahead, before its first iteration.
+    struct Loop {
+        std::vector<CarrySlots> chain;
+        Iterations iterations;
+        std::int64_t ahead = 0;
+    };
+
+    // The frame has to outlive it.
+    Loop begin_loop(const Op& op, std::vector<Content>& frame, const Binding& binding) {
         const Function& body = callee(op, "body");
-        const std::int64_t n = op.attributes.integer("n");
         const bool reverse = op.attributes.boolean("reverse", false);
         const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
         const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        std::vector<CarrySlots> chain;
-        std::vector<std::vector<std::size_t>> flowing;  // what the carried values hold
+        Loop out;
         for (std::size_t k = 0; k < carried; ++k) {
-            chain.push_back(carry_slots(op, k));
-            if (chain.back().arena == Arena::scratch) chain.back().base += binding.scratch;
-            flowing.push_back(frame[op.operands[k].index].tensors);
+            out.chain.push_back(carry_slots(op, k));
+            if (out.chain.back().arena == Arena::scratch) out.chain.back().base += binding.scratch;
         }
-        for (std::size_t r = carried; r < op.results.size(); ++r)
-            frame[op.results[r].index].tensors.resize(static_cast<std::size_t>(members_of(f.type(op.results[r]))));
         const std::size_t loop = loops_++;
-        Iterations iterations;
-        iterations.n = n;
-        iterations.bind = [&](std::int64_t step) {
+        const std::int64_t n = op.attributes.integer("n");
+        const std::int64_t scratch =
+            body.scratch_bytes == 0 ? binding.scratch : binding.scratch + op.attributes.integer("scratch");
+        out.iterations.n = n;
+        out.iterations.bind = [=, &op, &body, &frame, chain = out.chain](std::int64_t step) {
             const std::int64_t layer = reverse ? n - 1 - step : step;
             const auto at = static_cast<std::size_t>(layer);
             Binding inner;
             inner.loop = loop;
             inner.step = step;
             inner.layer = layer;
-            inner.scratch =
-                body.scratch_bytes == 0 ? binding.scratch : binding.scratch + op.attributes.integer("scratch");
+            inner.scratch = scratch;
             for (std::size_t k = 0; k < body.arguments.size(); ++k) {
                 const Content& c = frame[op.operands[k].index];
                 const bool member = k >= carried && k < carried + per_layer;
                 inner.spots[body.arguments[k]] = k < carried ? Spot{chain[k].arena, chain[k].at(step), 0}
                                                  : member    ? c.spot.member(layer)
                                                              : c.spot;
-                if (k >= carried)
+                // What a loop reads may come between its first ops ahead and itself.
+                if (k >= carried && !c.tensors.empty())
                     inner.tensors[body.arguments[k]] = member ? std::vector<std::size_t>{c.tensors.at(at)} : c.tensors;
             }
             for (std::size_t r = 0; r < body.results.size(); ++r)
@@ -287,14 +296,33 @@ class Expansion {
                                                                      : frame[op.results[r].index].spot.member(layer));
             return inner;
         };
-        std::int64_t ahead = 0;
-        for (const Op& inner : body.ops) ahead = std::max(ahead, inner.attributes.integer("ahead", 0));
-        for (std::int64_t step = 0; step < ahead; ++step) run_ahead(body, iterations, step, nullptr);
+        for (const Op& inner : body.ops) out.ahead = std::max(out.ahead, inner.attributes.integer("ahead", 0));
+        for (std::int64_t step = 0; step < out.ahead; ++step) run_ahead(body, out.iterations, step, nullptr);
+        return out;
+    }
+
+    void begin_ahead(const Function& f, const Op& op, std::vector<Content>& frame, const Binding& binding) {
+        for (const Op& loop : f.ops)
+            if (loop.name == "repeat" && loop.attributes.string("body") == op.attributes.string("body"))
+                begun_.emplace(std::pair(&frame, &loop), begin_loop(loop, frame, binding));
+    }
+
+    void repeat(const Function& f, const Op& op, std::vector<Content>& frame, const Binding& binding) {
+        const Function& body = callee(op, "body");
+        const std::int64_t n = op.attributes.integer("n");
+        const bool reverse = op.attributes.boolean("reverse", false);
+        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
+        std::vector<std::vector<std::size_t>> flowing;  // what the carried values hold
+        for (std::size_t k = 0; k < carried; ++k) flowing.push_back(frame[op.operands[k].index].tensors);
+        for (std::size_t r = carried; r < op.results.size(); ++r)
+            frame[op.results[r].index].tensors.resize(static_cast<std::size_t>(members_of(f.type(op.results[r]))));
+        const auto begun = begun_.extract(std::pair(&frame, &op));
+        Loop loop = begun ? std::move(begun.mapped()) : begin_loop(op, frame, binding);
         for (std::int64_t step = 0; step < n; ++step) {
             const auto at = static_cast<std::size_t>(reverse ? n - 1 - step : step);
-            Binding inner = iterations.bind(step);
+            Binding inner = loop.iterations.bind(step);
             for (std::size_t k = 0; k < carried; ++k) inner.tensors[body.arguments[k]] = flowing[k];
-            const std::vector<Content> results = expand(body, inner, ahead > 0 ? &iterations : nullptr);
+            const std::vector<Content> results = expand(body, inner, loop.ahead > 0 ? &loop.iterations : nullptr);
             for (std::size_t r = 0; r < results.size(); ++r) {
                 if (r < carried)
                     flowing[r] = results[r].tensors;
@@ -314,6 +342,7 @@ class Expansion {
     std::map<std::pair<std::size_t, const Op*>, Together> together_;  // by the execution of a loop
     ExpandedPlan plan_;
     std::size_t loops_ = 0;
+    std::map<std::pair<const Frame*, const Op*>, Loop> begun_;              // by the execution of a function: its loops
     std::map<std::pair<std::string, std::int64_t>, std::size_t> gathered_;  // by unit and layer: the tensor
     std::map<std::tuple<std::size_t, std::int64_t, const Function*, std::string>, std::size_t> records_;
 };

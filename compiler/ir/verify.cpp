@@ -176,6 +176,34 @@ class Verifier {
         op_ = nullptr;
     }
 
+    // What begins ahead of its loop: once, before that loop, and with operands that are there by then.
+    void begins_ahead() const {
+        const std::string& body = op_->attributes.string("body");
+        const Op* loop = nullptr;
+        for (const Op& op : f_.ops) {
+            require_that(&op == op_ || op.name != "begin_ahead" || op.attributes.string("body") != body,
+                         fmt::format("the loop over @{} begins ahead twice", body));
+            if (op.name != "repeat" || op.attributes.string("body") != body) continue;
+            require_that(loop == nullptr, fmt::format("two loops are over @{}", body));
+            loop = &op;
+        }
+        require_that(loop != nullptr && loop > op_, fmt::format("no loop over @{} comes later", body));
+        const Function* f = module_.find(body);
+        bool runs_ahead = false;
+        for (std::size_t k = 0; f != nullptr && k < f->ops.size(); ++k) {
+            if (f->ops[k].attributes.integer("ahead", 0) == 0) continue;
+            runs_ahead = true;
+            for (Value v : f->ops[k].operands) {
+                const auto at = std::find(f->arguments.begin(), f->arguments.end(), v);
+                if (!v || at == f->arguments.end()) continue;
+                const Value given = loop->operands[static_cast<std::size_t>(at - f->arguments.begin())];
+                require_that(!given || defined_[given.index],
+                             fmt::format("%{}, which @{} reads ahead, is not there yet", f_.info(given).name, body));
+            }
+        }
+        require_that(runs_ahead, fmt::format("nothing in @{} runs ahead", body));
+    }
+
     void op() {
         const OpDef* def = find_op(op_->name);
         require_that(def != nullptr, "there is no such op");
@@ -192,6 +220,7 @@ class Verifier {
         if (op_->name == "call") return called(a.string("callee"), false);
         if (op_->name == "fused") return called(a.string("kernel"), true);
         if (op_->name == "repeat") return repeated();
+        if (op_->name == "begin_ahead") begins_ahead();
         std::vector<Type> expected;
         try {
             expected = def->infer({operands, a});

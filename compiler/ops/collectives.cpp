@@ -179,6 +179,14 @@ std::vector<OpDef> define_collectives() {
                                   return std::vector<Type>{
                                       Type::tensor(in.attributes.dtype("dtype"), {in.attributes.integer("elements")})};
                               }));
+    defs.push_back(collective("begin_ahead",
+                              "What the loop over `body`, which comes later in this function, runs ahead of its first "
+                              "iterations begins here; without it, directly before the loop. Changes no value.",
+                              [](const InferInput& in) {
+                                  require(in.operands.empty(), "no operand expected");
+                                  require(!in.attributes.string("body").empty(), "a loop's body has a name");
+                                  return std::vector<Type>{};
+                              }));
     return defs;
 }
 

@@ -64,9 +64,10 @@ class FunctionLowering {
             if (op.name == "unwritten") own(op);
             if (is_start(op)) {
                 start(op, k);
+            } else if (op.name == "begin_ahead") {
+                begin_ahead(op);
             } else {
-                if (op.name == "repeat" && gathers_again(op))
-                    both(op.attributes.string("body") + "_turn", "gather", {});
+                begin_loop(op);
                 ops_.push_back(without_tokens(op));
             }
             for (const Sent& one : recorded_[k]) record(one.name + "_done", one.stream, {}, one.flag);
@@ -185,6 +186,20 @@ class FunctionLowering {
             again = again || (seen && op.attributes.integer("resident") == 0);
         }
         return again;
+    }
+
+    // Before a loop, or before what it runs ahead of its first iterations, where that stands apart.
+    void begin_loop(const Op& op) {
+        if (op.name != "repeat" || !begun_.insert(op.attributes.string("body")).second) return;
+        if (gathers_again(op)) both(op.attributes.string("body") + "_turn", "gather", {});
+    }
+
+    void begin_ahead(Op op) {
+        for (const Op& loop : f_.ops)
+            if (loop.name == "repeat" && loop.attributes.string("body") == op.attributes.string("body"))
+                begin_loop(loop);
+        op.stream = "gather";
+        ops_.push_back(std::move(op));
     }
 
     // A sum that is alone in its function and is read by what stands behind it has nothing to run beside: it stays on
@@ -357,6 +372,7 @@ class FunctionLowering {
     std::map<std::size_t, std::vector<std::string>> released_;  // by op: gathers whose memory is free behind it
     std::set<std::string> owned_;                               // units whose gradients wait for their slot
     std::set<std::string> gathered_;                            // units that a loop has gathered
+    std::set<std::string> begun_;                               // bodies of loops that have begun
     std::map<Value, Value> forwarded_;
     std::vector<Op> ops_;
 };

@@ -120,6 +120,103 @@ void gather_ahead(const Module& module, Function& f, Report& report) {
     }
 }
 
+// What a loop gathers ahead of its first iterations, as early as its memory and its operands allow: behind the loop
+// that had the memory before. Of the gathers of a step, behind those that are read before the loop is, and in front of
+// those that are read later.
+class EarlyBeginnings {
+  public:
+    EarlyBeginnings(const Module& module, Function& f, Report& report)
+        : module_(module), f_(f), report_(report), uses_(f) {}
+
+    void run() {
+        std::map<std::size_t, std::vector<Op>> begun;  // by the op that they come to stand before
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            if (f_.ops[k].name != "repeat") continue;
+            const auto [at, behind] = place(k);
+            if (std::none_of(f_.ops.begin() + static_cast<std::ptrdiff_t>(at),
+                             f_.ops.begin() + static_cast<std::ptrdiff_t>(k), computes))
+                continue;  // where it begins anyway
+            Op op;
+            op.name = "begin_ahead";
+            op.provenance = f_.ops[k].provenance;
+            op.attributes.set("body", f_.ops[k].attributes.string("body"));
+            op.attributes.set(
+                "reason",
+                std::string(
+                    behind ? "the loop above is done with its slots: the first layer of the loop below is gathered "
+                             "under what stands between them"
+                           : "the first layer of the loop below is gathered under what stands before it"));
+            report_.done("begin", f_.name, op.attributes.string("body"));
+            begun[at].push_back(std::move(op));
+        }
+        std::vector<Op> ops;
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            for (Op& op : begun[k]) ops.push_back(std::move(op));
+            ops.push_back(std::move(f_.ops[k]));
+        }
+        f_.ops = std::move(ops);
+    }
+
+  private:
+    static bool computes(const Op& op) {
+        for (const char* name : {"await", "unpack", "unwritten", "constant", "member", "family"})
+            if (op.name == name) return false;
+        return !is_start(op);
+    }
+
+    // The units that the body gathers; of those that run ahead of the first iteration, `first` alone.
+    std::vector<const Op*> gathers(const Op& loop, bool first) const {
+        std::vector<const Op*> out;
+        for (const Op& op : module_.find(loop.attributes.string("body"))->ops) {
+            if (op.name != "all_gather_start") continue;
+            if (!first || op.attributes.integer("resident", 0) < op.attributes.integer("ahead", 0)) out.push_back(&op);
+        }
+        return out;
+    }
+
+    bool same_unit(const std::vector<const Op*>& a, const std::vector<const Op*>& b) const {
+        return std::any_of(a.begin(), a.end(), [&](const Op* x) {
+            return std::any_of(b.begin(), b.end(), [&](const Op* y) {
+                return x->attributes.string("unit") == y->attributes.string("unit");
+            });
+        });
+    }
+
+    // Before which op the loop's first gathers may stand, and whether it is a loop that holds them up.
+    std::pair<std::size_t, bool> place(std::size_t k) const {
+        const Op& loop = f_.ops[k];
+        const std::vector<const Op*> first = gathers(loop, true);
+        if (first.empty()) return {k, false};
+        std::size_t at = 0;
+        bool behind = false;
+        const Function& body = *module_.find(loop.attributes.string("body"));
+        for (const Op* op : first)
+            for (Value v : op->operands) {
+                const auto argument = std::find(body.arguments.begin(), body.arguments.end(), v);
+                if (!v || argument == body.arguments.end()) continue;
+                const Value given = loop.operands[static_cast<std::size_t>(argument - body.arguments.begin())];
+                if (uses_.definition[given.index] >= 0)
+                    at = std::max(at, static_cast<std::size_t>(uses_.definition[given.index]) + 1);
+            }
+        for (std::size_t j = 0; j < k; ++j) {
+            const Op& op = f_.ops[j];
+            if (op.name == "repeat" && same_unit(gathers(op, false), first)) {
+                at = std::max(at, j + 1);
+                behind = true;
+            }
+            if (op.name != "all_gather_start") continue;
+            for (std::int32_t user : uses_.users[op.results.back().index])
+                if (static_cast<std::size_t>(user) < k) at = std::max(at, j + 1);
+        }
+        return {at, behind};
+    }
+
+    const Module& module_;
+    Function& f_;
+    Report& report_;
+    Uses uses_;
+};
+
 std::string gather_reason(const Op& op, std::int64_t layers) {
     const std::int64_t slots = op.attributes.integer("slots", 0);
     if (slots == 0) return "gathered in the first micro-step of a step, under what does not read it yet";
@@ -178,6 +275,8 @@ Module schedule_collectives(Module module, Report& report) {
         gather_ahead(module, f, report);
         give_reasons(module, f);
     }
+    for (Function& f : module.functions)
+        if (f.kind.empty() && !f.is_kernel()) EarlyBeginnings(module, f, report).run();
     return module;
 }
 

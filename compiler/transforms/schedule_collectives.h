@@ -12,6 +12,9 @@
 //     %a, %t = all_reduce_start(%g, %last) {reason = "...", ...}
 //     %h = linear_backward_weight(...)
 //     %b = await(%a, %t) {reason = "..."}
+//
+// Gathers of layers stand an iteration ahead of their loop's, and where a loop has a first layer to gather, a
+// `begin_ahead` says where that begins: as early as its slots are free, in the order in which units are read.
 #pragma once
 
 #include "compiler/ir/module.h"

@@ -118,6 +118,22 @@ TEST(ShardsHazards, GathersOnTheWayBackThatDoNotWaitForTheTurn) {
     EXPECT_EQ(finding(m, "all_gather %layers_1 on gather writes", unordered), "");
 }
 
+TEST(ShardsHazards, AWayBackThatBeginsToGatherBeforeTheWayForwardIsDone) {
+    // With the wait for the turn, and without it: what is gathered lies where the way forward has its layers.
+    Module m = planned("always");
+    std::vector<Op>& ops = m.find("forward_backward")->ops;
+    auto begin = [&](const std::string& body) {
+        return std::find_if(ops.begin(), ops.end(), [&](const Op& op) {
+            return op.name == "begin_ahead" && op.attributes.string("body") == body;
+        });
+    };
+    ASSERT_NE(begin(backward), ops.end());
+    ASSERT_LT(begin(forward), begin(backward));
+    std::rotate(begin(forward) + 1, begin(backward), begin(backward) + 1);
+    verify(m);
+    EXPECT_EQ(finding(m, "all_gather %layers_1 on gather writes", "what it reads is gone by then"), "");
+}
+
 // ---- what is there in some micro-steps alone ------------------------------------------------------------------------
 
 Module hybrid() {

@@ -229,6 +229,136 @@ TEST(ScheduleCollectives, AwaitsStandAtTheEndAsOne) {
     EXPECT_EQ(all.find("await("), all.rfind("await("));
 }
 
+// ---- where loops begin to gather ----
+
+// A way forward over layers, and a way back that reads them again; something is computed before, between and behind.
+const std::string turning = R"(func @forward_backward(
+    %x: f32[4,4] input "x",
+    %first: f32[4,4] parameter "first",
+    %w: 3 x f32[4,4] parameter "layers.{0..2}.w",
+    %last: f32[4,4] parameter "last",
+    %grad_first: f32[4,4] state "grad.first",
+    %first_micro_step: bool[] scalar "first_micro_step") -> (%g "grad_first") {
+  %a = mul(%x, %first) : f32[4,4]
+  %b = repeat(%a, %w) {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[4,4]
+  %c = mul(%b, %last) : f32[4,4]
+  %d = repeat(%c, %w) {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = true} : f32[4,4]
+  %g = accumulate_gradient(%grad_first, %d, %first_micro_step) : f32[4,4]
+}
+func @update(
+    %first: f32[4,4] parameter "first",
+    %grad_first: f32[4,4] state "grad.first",
+    %rate: f32[] scalar "learning_rate",
+    %decay: f32[] scalar "weight_decay",
+    %most: f32[] scalar "max_grad_norm",
+    %all: bool[] scalar "decay_all") -> (%first_1 "first", %norm "grad_norm") {
+  %norm = global_norm(%grad_first) {executor = "optimizer"} : f32[]
+  %clip = clip_factor(%norm, %most) {executor = "optimizer"} : f32[]
+  %first_1 = sgd(%first, %grad_first, %rate, %decay, %clip, %all) {momentum = false} : f32[4,4]
+}
+func @layer(%x: f32[4,4], %w: f32[4,4]) -> (%y) {
+  %y = mul(%x, %w) : f32[4,4]
+}
+)";
+
+// The names of @forward_backward's ops as far as its last loop, and of what the gathers and the beginnings among them
+// are.
+std::string scheduled(const std::string& text, const DistributeOptions& options) {
+    Report report;
+    const Module m = schedule_collectives(distributed(text, options), report);
+    verify(m);
+    std::string out;
+    for (const Op& op : m.main().ops) {
+        if (op.name == "unpack" || op.name == "constant") continue;
+        out += op.name;
+        if (op.name == "all_gather_start") out += " " + op.attributes.string("name");
+        if (op.name == "begin_ahead" || op.name == "repeat") out += " " + op.attributes.string("body");
+        out += "\n";
+    }
+    return out.substr(0, out.find('\n', out.rfind("repeat")) + 1);
+}
+
+TEST(BeginAhead, TheFirstLayerIsGatheredInTheOrderInWhichUnitsAreRead) {
+    EXPECT_EQ(scheduled(turning, {.mesh = {.replicas = 1, .shards = 2}, .reshard = "forward"}),
+              R"(all_gather_start first
+begin_ahead layer_loop
+all_gather_start last
+await
+mul
+repeat layer_loop
+await
+mul
+repeat layer_loop_2
+)");
+}
+
+TEST(BeginAhead, OnTheWayBackBehindTheLoopThatHadTheSlots) {
+    EXPECT_EQ(scheduled(turning, {.mesh = {.replicas = 1, .shards = 2}, .reshard = "always"}), R"(all_gather_start first
+begin_ahead layer_loop
+all_gather_start last
+await
+mul
+repeat layer_loop
+begin_ahead layer_loop_2
+await
+mul
+repeat layer_loop_2
+)");
+}
+
+TEST(BeginAhead, WhatIsThereIsNotGathered) {
+    // Every layer has memory of its own and stays there, so the way back gathers nothing.
+    const std::string never = scheduled(turning, {.mesh = {.replicas = 1, .shards = 2}, .reshard = "never"});
+    EXPECT_EQ(never.find("layer_loop_2"), never.rfind("layer_loop_2")) << never;
+}
+
+TEST(BeginAhead, ALoopThatNothingStandsBeforeBeginsWhereItIs) {
+    // Nothing is computed before the first loop, and nothing between the two.
+    std::string text = turning;
+    auto replace = [&](const std::string& from, const std::string& to) {
+        text.replace(text.find(from), from.size(), to);
+    };
+    replace("  %a = mul(%x, %first) : f32[4,4]\n", "");
+    replace("repeat(%a, %w)", "repeat(%x, %w)");
+    replace("  %c = mul(%b, %last) : f32[4,4]\n", "");
+    replace("repeat(%c, %w)", "repeat(%b, %w)");
+    for (const char* reshard : {"never", "forward", "always"})
+        EXPECT_EQ(scheduled(text, {.mesh = {.replicas = 1, .shards = 2}, .reshard = reshard}),
+                  "repeat layer_loop\nrepeat layer_loop_2\n")
+            << reshard;
+}
+
+TEST(BeginAhead, CopiesGatherNothing) {
+    EXPECT_EQ(scheduled(turning, {.mesh = {.replicas = 2, .shards = 1}}).find("begin_ahead"), std::string::npos);
+}
+
+std::string refused_beginning(const std::string& before, const std::string& behind, std::int64_t ahead = 1) {
+    Report report;
+    Module m = schedule_collectives(distributed(turning, {.mesh = {.replicas = 1, .shards = 2}}), report);
+    if (ahead == 0)
+        for (Op& op : m.find("layer_loop")->ops) op.attributes.set("ahead", std::int64_t{0});
+    std::string text = to_string(m, {.provenance = false});
+    const std::size_t at = text.find("  begin_ahead("), end = text.find('\n', at) + 1;
+    text.replace(at, end - at, before);
+    text.insert(text.find('\n', text.find("\"layer_loop\", carried")) + 1, behind);
+    try {
+        verify(parse_module(text));
+    } catch (const InternalError& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(BeginAhead, StandsOnceBeforeItsLoop) {
+    const std::string op = "  begin_ahead() {body = \"layer_loop\"}\n";
+    const std::string in = "@forward_backward, in begin_ahead: ";
+    EXPECT_EQ(refused_beginning(op, ""), "");
+    EXPECT_EQ(refused_beginning("", op), in + "no loop over @layer_loop comes later");
+    EXPECT_EQ(refused_beginning(op + op, ""), in + "the loop over @layer_loop begins ahead twice");
+    EXPECT_EQ(refused_beginning("  begin_ahead() {body = \"layer\"}\n", ""), in + "no loop over @layer comes later");
+    EXPECT_EQ(refused_beginning(op, "", 0), in + "nothing in @layer_loop runs ahead");
+}
+
 // ---- what the verifier refuses ----
 
 std::string refused(const std::string& ops, const std::string& results = "%r \"a\"") {
