@@ -75,6 +75,17 @@ void Model::forward_backward(MicroStep micro_step) {
             .group = Group::shard, .what = "all vectors"}, gather);
     }
     gather.record(norms_done_);
+    // the first layer of the loop below is gathered under what stands before it
+    const auto gather_layers = [&](std::int64_t layer) {
+        if (layer >= 2)
+            gather.wait(layers_free_);
+        all_gather({.unit = at<float>(arenas_.gathered, offset::layers_unit + layer % 2 * offset::layers_unit_stride),
+            .shard = at<float>(arenas_.parameters, offset::layers_shard + layer * offset::layers_shard_stride),
+            .elements = offset::layers_elements, .group = Group::shard, .what = "model.layers.{0..4}",
+            .layer = static_cast<int>(layer)}, gather);
+        gather.record(layers_done_[layer % 2]);
+    };
+    gather_layers(0);
     if (gradient == Gradient::overwrite) {
         // lm_head: gathered in the first micro-step of a step, under what does not read it yet
         all_gather({.unit = at<float>(arenas_.gathered, offset::lm_head_unit),
@@ -94,16 +105,6 @@ void Model::forward_backward(MicroStep micro_step) {
     const auto x_slot = [this](std::int64_t slot) {
         return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
     };
-    const auto gather_layers = [&](std::int64_t layer) {
-        if (layer >= 2)
-            gather.wait(layers_free_);
-        all_gather({.unit = at<float>(arenas_.gathered, offset::layers_unit + layer % 2 * offset::layers_unit_stride),
-            .shard = at<float>(arenas_.parameters, offset::layers_shard + layer * offset::layers_shard_stride),
-            .elements = offset::layers_elements, .group = Group::shard, .what = "model.layers.{0..4}",
-            .layer = static_cast<int>(layer)}, gather);
-        gather.record(layers_done_[layer % 2]);
-    };
-    gather_layers(0);
     for (std::int64_t layer = 0; layer < L; ++layer) {
         // model.layers.{0..4}: under the layer that is computed before it; into one of 2 slots, free since the layer
         // that lay there was computed
