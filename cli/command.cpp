@@ -148,11 +148,11 @@ void ModelOptions::add_to(CLI::App& app) {
 
 void ModelOptions::add_ranks_to(CLI::App& app) {
     CLI::Option* copies = app.add_option("--dp", dp, "ranks that each hold the whole model and sum their gradients")
-                              ->check(between(1, 65536))
+                              ->check(between(1, most_ranks))
                               ->capture_default_str()
                               ->type_name("N");
     CLI::Option* shards = app.add_option("--fsdp", fsdp, "ranks over which the model is cut: each holds a shard of it")
-                              ->check(between(1, 65536))
+                              ->check(between(1, most_ranks))
                               ->capture_default_str()
                               ->type_name("N")
                               ->excludes(copies);
@@ -281,11 +281,17 @@ Mesh parse_mesh(const std::string& text) {
     const std::size_t cross = std::min(text.find('x'), text.size());
     const auto replicas = number_in<std::int64_t>(text.substr(0, cross));
     const auto shards = number_in<std::int64_t>(text.substr(std::min(cross + 1, text.size())));
-    auto fits = [](const std::optional<std::int64_t>& n) { return n && *n >= 1 && *n <= 65536; };
+    auto fits = [](const std::optional<std::int64_t>& n) { return n && *n >= 1 && *n <= most_ranks; };
     if (!fits(replicas) || !fits(shards)) {
         Diagnostic d;
         d.message = fmt::format("--hsdp takes RxS, not {}", text);
         d.help = "--hsdp 2x4, for example: two copies of the model, each cut over four ranks";
+        throw UsageError(std::move(d));
+    }
+    if (*replicas * *shards > most_ranks) {
+        Diagnostic d;
+        d.message = fmt::format("--hsdp {}: {} ranks are more than {}", text, *replicas * *shards, most_ranks);
+        d.help = "fewer copies, or fewer ranks to each of them";
         throw UsageError(std::move(d));
     }
     return {*replicas, *shards};

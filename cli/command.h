@@ -65,6 +65,9 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
 CLI::Validator at_least_one();
 CLI::Validator at_least(std::int64_t least);
 CLI::Validator between(std::int64_t least, std::int64_t most);
+
+// That a program is made for, or planned on.
+constexpr std::int64_t most_ranks = 65536;
 CLI::Validator positive_number();
 CLI::Validator not_empty();
 CLI::Validator one_of(const std::vector<std::string>& words);

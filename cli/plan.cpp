@@ -186,7 +186,7 @@ void add_plan(CLI::App& app, Action& action) {
         ->type_name(fmt::format("{}", fmt::join(machine_names(), "|")));
     sub->add_option("--ranks", o->ranks,
                     "the ways to train on so many ranks, side by side, and which one is recommended")
-        ->check(at_least(2))
+        ->check(between(2, most_ranks))
         ->type_name("N");
     sub->add_option("--grad-accum", o->micro_steps,
                     "of the step that is estimated: micro-steps, whose gradients add up")

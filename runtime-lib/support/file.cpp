@@ -37,6 +37,31 @@ bool is_regular_or_absent(const std::string& path) {
     return stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode);
 }
 
+// The innermost first; those that hold something by now stay.
+void remove_folders(const std::vector<std::string>& made) {
+    for (auto folder = made.rbegin(); folder != made.rend(); ++folder) rmdir(folder->c_str());
+}
+
+// Makes the folder and those above it that do not exist; these, the outermost first. Where it cannot, none.
+std::vector<std::string> new_folders(const std::string& path) {
+    std::vector<std::string> made;
+    const auto give_up = [&](const std::string& part, const char* why) {
+        remove_folders(made);
+        fail(cat("cannot make the folder ", part, ": ", why), "name another folder");
+    };
+    for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+        const std::string part = path.substr(0, end);
+        if (mkdir(part.c_str(), 0777) == 0) {
+            made.push_back(part);
+        } else if (errno != EEXIST) {
+            give_up(part, std::strerror(errno));
+        }
+        if (end == std::string::npos) break;
+    }
+    if (!is_folder(path)) give_up(path, "a file has that name");
+    return made;
+}
+
 }  // namespace
 
 void fail_writing(const std::string& path, int error) {
@@ -177,14 +202,15 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 void make_folders(const std::string& path) {
-    for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-        const std::string part = path.substr(0, end);
-        if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
-            fail(cat("cannot make the folder ", part, ": ", std::strerror(errno)), "name another folder");
-        }
-        if (end == std::string::npos) break;
-    }
-    if (!is_folder(path)) fail(cat("cannot make the folder ", path, ": a file has that name"), "name another folder");
+    new_folders(path);
+}
+
+void check_folder(const std::string& path) {
+    if (path.empty()) return;
+    const std::vector<std::string> made = new_folders(path);
+    const int error = access(path.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+    remove_folders(made);
+    if (error != 0) fail(cat("cannot write into the folder ", path, ": ", std::strerror(error)), "name another folder");
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

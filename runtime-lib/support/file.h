@@ -59,6 +59,10 @@ class AtomicFile {
 // Fails as writing the file would, as far as that can be told before; "" passes.
 void check_writable(const std::string& path);
 
+// Fails as making the folder and writing files into it would, as far as that can be told before, and leaves nothing
+// behind; "" passes.
+void check_folder(const std::string& path);
+
 // Whether both paths are one file: what is written to the one is lost, or read, in the other. Devices are no files.
 bool same_file(const std::string& a, const std::string& b);
 

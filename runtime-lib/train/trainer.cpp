@@ -103,7 +103,7 @@ struct Trainer::State {
     struct StepInFlight {
         Memory memory;  // two of them: as sent, as read
         Event arrived;
-        double began = 0;  // in milliseconds
+        double began = 0, ended = 0;  // in milliseconds; ended: 0 until the host has seen it
     };
 
     // What ranks tell one another of a step.
@@ -122,10 +122,14 @@ struct Trainer::State {
           world(program, *communicator),
           segments(segments_of(program, options.decay, communicator->rank())) {
         world.together([] {});  // other ranks' command lines are in order
-        streams = communicator->make_streams(device, program.mesh, program.streams);
-        for (const auto& made : streams) communication.push_back(options.no_overlap ? &stream : made.get());
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
+    }
+
+    // Ranks come to this as one: those of another program would make other streams, or none, and wait for ever.
+    void open_streams() {
+        streams = communicator->make_streams(device, program.mesh, program.streams);
+        for (const auto& made : streams) communication.push_back(options.no_overlap ? &stream : made.get());
     }
 
     void allocate() {
@@ -162,6 +166,14 @@ struct Trainer::State {
             "look at the labels of this step");
     }
 
+    // Notes when steps end, which is not when they are logged: ranks log a step while the next one is done already.
+    void note_ends() {
+        for (std::int64_t step = reported; step < progress.step; ++step) {
+            StepInFlight& issued = in_flight(step);
+            if (issued.ended == 0 && issued.arrived.is_complete()) issued.ended = steady_ms();
+        }
+    }
+
     // Logs the steps that are done, oldest first, until at most `left` are unfinished. On a device that works while the
     // host goes on, a step is logged while the next one runs.
     void report_steps(std::int64_t left) {
@@ -173,6 +185,7 @@ struct Trainer::State {
             // The host is a step ahead of the device: while it waits, this is the step in which the rank stands.
             if (device.is_gpu()) communicator->note_progress(reported);
             step.arrived.synchronize();
+            note_ends();
             report_step(step);
         }
     }
@@ -180,8 +193,9 @@ struct Trainer::State {
     void report_step(const StepInFlight& step) {
         StepScalars read;
         std::memcpy(&read, step.memory.data() + sizeof read, sizeof read);
-        const double now = steady_ms(), since = std::max(step.began, last_report);
-        last_report = now;
+        // A device that works while the host goes on comes to a step when the one before it ends.
+        const double since = std::max(step.began, last_end);
+        last_end = step.ended;
         check_weight(read);
         // Ranks learn in the same step of a signal that one of them got; of several, the one of the largest number.
         const StepOfRank mine{read.loss_sum, interrupted_by};
@@ -198,7 +212,7 @@ struct Trainer::State {
         report.grad_norm = read.grad_norm;
         report.lr = learning_rate(options, report.step);
         report.tokens = program.tokens * cut.micro_steps * cut.world;
-        report.ms = now - since;
+        report.ms = step.ended - since;
         const std::string help =
             "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
         if (!std::isfinite(report.loss))
@@ -218,6 +232,7 @@ struct Trainer::State {
         if (world.is_first())
             for (const std::string& path : {options.save, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
+        if (world.is_first()) check_folder(options.checkpoint);
         if (program.bf16) console.line(cat("bf16: ", device.describe_bf16()));
         console.line(memory_text(program));
         const auto& sizes = program.arena_bytes;
@@ -365,7 +380,7 @@ struct Trainer::State {
     std::int64_t loaded_micro_step = -1;  // what the batch arena holds of this step
     std::int64_t saved_step = -1;         // of the last checkpoint that this process wrote
     std::int64_t reported = 0;            // steps that were logged, by this process or an earlier one
-    double last_report = 0;               // in milliseconds
+    double last_end = 0;                  // of the last of these, in milliseconds
 };
 
 Trainer::Trainer(const ProgramSpec& program, const Options& options)
@@ -375,6 +390,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.check_mesh();
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
     s.communicator->check_agreement(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
+    s.open_streams();
     s.console.line(
         cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
@@ -417,7 +433,9 @@ bool Trainer::begin_step() {
     const std::int64_t step = s.progress.step;
     s.communicator->note_progress(step);
     State::StepInFlight& in_flight = s.in_flight(step);  // its last step, two before this one, was logged
+    s.note_ends();
     in_flight.began = steady_ms();
+    in_flight.ended = 0;
     const Options& o = s.options;
     StepScalars scalars;
     scalars.learning_rate = learning_rate(o, step);
@@ -442,6 +460,7 @@ void Trainer::load_batch(std::int64_t micro_step) {
     State& s = *state_;
     if (s.loaded_micro_step == micro_step) return;
     s.communicator->note_progress(s.progress.step);
+    s.note_ends();
     State::Staged& batch = s.batches[s.next_batch];
     s.next_batch = (s.next_batch + 1) % s.batches.size();
     batch.taken.synchronize();
@@ -477,6 +496,7 @@ void Trainer::end_step() {
     s.stream.record(in_flight.arrived);
     ++s.progress.step;
     s.progress.data_position += s.cut.global_rows();
+    s.note_ends();
     const bool saves = s.options.checkpoint_every > 0 && s.progress.step % s.options.checkpoint_every == 0;
     s.report_steps(saves ? 0 : 1);  // a step whose loss is no number is in no checkpoint
     if (saves) s.save_checkpoint();

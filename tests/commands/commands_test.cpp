@@ -279,6 +279,12 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
               "error: --hsdp takes RxS, not 2\n"
               "help: --hsdp 2x4, for example: two copies of the model, each cut over four ranks\n");
 
+    const Ran many = run("run --planned --hsdp 257x256 " + model);
+    EXPECT_EQ(many.status, 2);
+    EXPECT_EQ(many.err,
+              "error: --hsdp 257x256: 65792 ranks are more than 65536\n"
+              "help: fewer copies, or fewer ranks to each of them\n");
+
     const Ran bucket = run("run --planned --fsdp 2 --bucket-mb 5 " + model);
     EXPECT_EQ(bucket.status, 2);
     EXPECT_EQ(bucket.err,

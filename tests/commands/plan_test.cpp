@@ -255,6 +255,11 @@ TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
     refused("--timeline t.json", "--timeline shows a step on a machine");
     refused("--ranks 4 --dp 2 --machine h100", "--ranks compares the modes of sharding, one of which is chosen");
     refused("--ranks 4 --layout --machine h100", "--ranks compares several programs");
+    for (const char* ranks : {"1", "65537", "1000000000"})
+        refused("--machine h100 --ranks " + std::string(ranks),
+                "--ranks: " + std::string(ranks) + " is not a whole number from 2 to 65536");
+    refused("--machine h100 --hsdp 65536x65536", "--hsdp 65536x65536: 4294967296 ranks are more than 65536");
+    EXPECT_EQ(run("plan " + fixtures + "/mlp/dynamo.logits.onnx --machine h100 --hsdp 256x256").status, 0);
 }
 
 TEST_F(Plan, KnowsMachinesByName) {

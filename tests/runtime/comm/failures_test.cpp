@@ -147,6 +147,14 @@ TEST_F(FailuresTest, RanksThatDifferAreRefused) {
     EXPECT_EQ(outcome.status, 1);
     EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 differs from rank 0 in its program: ")) << outcome.err;
 
+    // Of another number of streams, or the same one: found out before any is made, which all ranks do together.
+    for (const auto& [first, second] :
+         {std::pair{"words_dp2", "words_fsdp2"}, {"words_fsdp2", "words_dp2"}, {"words_fsdp2", "words_one_stream"}}) {
+        outcome = two(first + flags, second + flags);
+        EXPECT_EQ(outcome.status, 1) << first;
+        EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 differs from rank 0 in its program: ")) << outcome.err;
+    }
+
     std::filesystem::create_directory(path("other"));
     write_feed("other/feed.safetensors", 2, 4);
     outcome = two("words_dp2 --feed feed.safetensors", "words_dp2 --feed other/feed.safetensors");
@@ -375,6 +383,18 @@ TEST_F(FailuresTest, ChaosChangesNoBit) {
             expect_success(with("", ranks, program, cat(flags, "wild.safetensors --chaos ", seed)));
             EXPECT_EQ(read_file(path("wild.safetensors")), read_file(path("calm.safetensors"))) << program << seed;
         }
+    }
+}
+
+// Each step has the time that it took, the last one and those before a checkpoint as well: a collective takes 20 ms at
+// least, and each step waits for one.
+TEST_F(FailuresTest, NoStepTakesLessThanItsCollectives) {
+    for (const char* program : {"words_dp2", "words_fsdp2"}) {
+        expect_success(with("THUNDER_SLOW_TRANSPORT=20000,0", 2, program,
+                            cat("--steps 5 --log run.jsonl --checkpoint-every 2 --checkpoint ", program, "_kept")));
+        const auto log = read_log("run.jsonl");
+        ASSERT_EQ(log.size(), 5U);
+        for (const auto& step : log) EXPECT_GE(step["step_ms"].get<double>(), 20) << program << step;
     }
 }
 

@@ -136,14 +136,22 @@ TEST_F(ErrorsTest, OfPlacesToWriteTo) {
     expect_failure(
         "words_train", run_it + "--log none/run.jsonl",
         "error: cannot write none/run.jsonl: No such file or directory\nhelp: make the folder first: mkdir -p none");
+    // proc lets nobody make a folder. What was made to find out is gone again.
+    std::filesystem::create_symlink("/proc", path("link"));
+    for (const char* folder : {"link/kept", "a/b/../../link/kept"})
+        expect_failure(
+            "words_train", run_it + "--log run.jsonl --checkpoint " + folder,
+            cat("error: cannot make the folder ", folder, ": No such file or directory\nhelp: name another folder"));
+    std::filesystem::remove(path("link"));
+    EXPECT_FALSE(std::filesystem::exists(path("a")));
     EXPECT_EQ(files(), (std::vector<std::string>{"constants.safetensors", "feed.safetensors"}));
     expect_failure("words_train", run_it + "--log /dev/full", "error: cannot write /dev/full: " + full);
     expect_failure("words_train", run_it + "--save /dev/full", "error: cannot write /dev/full: " + full);
     expect_failure("words_train", run_it + "--dump-gradients /dev/full", "error: cannot write /dev/full: " + full);
     write_file(path("file"), "");
-    expect_failure("words_train", run_it + "--checkpoint file/c",
+    expect_failure("words_train", run_it + "--log run.jsonl --checkpoint file/c",
                    "error: cannot make the folder file/c: Not a directory\nhelp: name another folder");
-    expect_failure("words_train", run_it + "--checkpoint file",
+    expect_failure("words_train", run_it + "--log run.jsonl --checkpoint file",
                    "error: cannot make the folder file: a file has that name\nhelp: name another folder");
     EXPECT_EQ(files(), (std::vector<std::string>{"constants.safetensors", "feed.safetensors", "file"}));
 }

@@ -15,6 +15,9 @@
 #ifndef WORDS_BATCH
 #define WORDS_BATCH 2
 #endif
+#ifndef WORDS_STREAMS
+#define WORDS_STREAMS 2
+#endif
 
 namespace {
 
@@ -134,7 +137,7 @@ const thunder::ProgramSpec PROGRAM = {
     .flops_per_micro_step = 0,
     .mesh = mesh,
     .units = sharded ? std::span<const thunder::UnitSpec>(units) : std::span<const thunder::UnitSpec>(),
-    .streams = streams,
+    .streams = std::span(streams).first<WORDS_STREAMS>(),
     .schedule = WORDS_SCHEDULE};
 
 void Model::loss_weight() {

@@ -15,8 +15,8 @@ class Model {
     Model(const thunder::TrainingArenas& arenas, const thunder::Streams& streams)
         : arenas_(arenas),
           stream_(streams.compute),
-          gather_(*streams.communication[0]),
-          reduce_(*streams.communication[1]) {}
+          gather_(*streams.communication.front()),
+          reduce_(*streams.communication.back()) {}
     void loss_weight();
     void forward_backward(const thunder::MicroStep& step);
     void update();
