@@ -293,7 +293,13 @@ std::string ranks_text(const ProgramLayout& layout) {
         "gradient and its norm are those of all of them. What one writes, `--save` and\n`--checkpoint`, is as one rank "
         "alone would have written it, and goes on on any number of ranks.\n\n"
         "    mpirun -np {0} build/train --data corpus/\n"
-        "    srun -n {0} build/train --data corpus/\n\n",
+        "    srun -n {0} build/train --data corpus/\n\n"
+        "INT or TERM to any of the ranks lets all of them end their step and write the checkpoint. Ctrl-C on Open "
+        "MPI's "
+        "`mpirun` does\nnot get that far where a step and a checkpoint take more than a second: it kills the ranks by "
+        "then, and gives 1. With\n`mpirun --mca odls_base_sigkill_timeout 60` it waits 60 seconds, sends TERM, waits "
+        "60 seconds more, and kills what is left.\nA scheduler that ends jobs has to leave as much time between TERM "
+        "and KILL.\n\n",
         mesh.world(),
         mesh.shards == 1     ? "each has the whole model"
         : mesh.replicas == 1 ? "each has a piece of the model"
