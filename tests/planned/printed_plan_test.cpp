@@ -52,6 +52,21 @@ TEST_P(PrintedPlan, ReadsBack) {
         }
 }
 
+// With a mesh: units, streams, events under flags, slots, what runs ahead.
+TEST(PrintedPlanOfRanks, ReadsBack) {
+    for (const Mesh mesh : {Mesh{2, 1}, Mesh{1, 2}, Mesh{2, 2}})
+        for (const char* reshard : {"never", "forward", "always"}) {
+            CompileOptions options;
+            options.mesh = mesh;
+            options.reshard = reshard;
+            const std::string text = text_of(compiled("llama5/dynamo.logits.onnx", options));
+            const Module again = parse_module(text);
+            EXPECT_EQ(text_of(again), text);
+            verify(again);
+            EXPECT_EQ(plan_violations(again), std::vector<std::string>());
+        }
+}
+
 // The same holds for values, so that every pass can be tested on what the one before wrote.
 TEST_P(PrintedPlan, ReadsBackAfterEveryPass) {
     const CompileOptions options = bound(GetParam());
