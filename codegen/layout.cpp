@@ -122,9 +122,7 @@ bool ProgramLayout::mixed_precision() const {
 DType ProgramLayout::gradient_dtype() const {
     const Function& main = module_->main();
     for (std::size_t k = 0; k < main.argument_info.size(); ++k)
-        if (main.argument_info[k].kind == ArgInfo::Kind::state &&
-            main.argument_info[k].names.front().starts_with("grad."))
-            return main.type(main.arguments[k]).dtype;
+        if (is_state(main.argument_info[k], gradient_state)) return main.type(main.arguments[k]).dtype;
     return DType::f32;
 }
 

@@ -82,8 +82,7 @@ std::set<std::string> read_shadows(const Module& module) {
     std::set<std::string> names;
     for (const Function& f : module.functions)
         for (const ArgInfo& info : f.argument_info)
-            if (f.name != "update" && !info.names.empty() && info.names.front().starts_with("shadow."))
-                names.insert(info.names.front());
+            if (f.name != "update" && is_state(info, shadow_state)) names.insert(info.names.front());
     return names;
 }
 

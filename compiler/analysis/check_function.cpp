@@ -457,19 +457,8 @@ class FunctionChecker {
         if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
             return r >= carry_count(op) &&
                    o < carry_count(op) + static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        if (op.name == "adamw" || op.name == "sgd") {
-            // (parameters, gradients, states ..., scalars) -> (parameters, states ...): each state over itself.
-            const bool adamw = op.name == "adamw";
-            const bool momentum = !adamw && op.attributes.boolean("momentum");
-            const std::size_t kinds = (adamw      ? 3
-                                       : momentum ? 2
-                                                  : 1) +
-                                      (op.attributes.boolean("shadows", false) ? 1 : 0);
-            const std::size_t count = op.results.size() / kinds;
-            return o == (r < count ? r : r + count);
-        }
-        const Pairs& pairs =
-            op.name == "fused" ? plan_.kernel_pairs(op.attributes.string("kernel")) : op_def(op.name).in_place;
+        if (op.name != "fused") return may_write_over(op, r, o);
+        const Pairs& pairs = plan_.kernel_pairs(op.attributes.string("kernel"));
         return std::find(pairs.begin(), pairs.end(), std::pair(r, o)) != pairs.end();
     }
 

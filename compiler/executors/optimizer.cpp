@@ -1,5 +1,6 @@
 // What ends a step, over whole arenas instead of tensor by tensor.
 #include "compiler/executors/executor.h"
+#include "compiler/ops/op.h"
 
 namespace thunderc {
 
@@ -7,8 +8,7 @@ Executor optimizer_executor() {
     return {"optimizer",
             "the norm of the gradients, clipping, AdamW and SGD, by the runtime's own loops over the arenas",
             [](const Op& op, const Function& function) -> std::optional<std::string> {
-                if (op.name != "adamw" && op.name != "sgd" && op.name != "global_norm" && op.name != "clip_factor")
-                    return "";
+                if (!op_def(op.name).optimizer && op.name != "global_norm" && op.name != "clip_factor") return "";
                 return not_of_the_menu(op, function);
             }};
 }

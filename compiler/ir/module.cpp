@@ -94,6 +94,17 @@ std::string_view name_of(ArgInfo::Init init) {
     return names[static_cast<std::size_t>(init)];
 }
 
+bool is_state(const ArgInfo& info, std::string_view prefix) {
+    if (info.kind != ArgInfo::Kind::state || info.names.empty()) return false;
+    const std::string& name = info.names.front();
+    return name.starts_with(prefix) && name.substr(prefix.size()).starts_with('.');
+}
+
+std::string parameter_of_state(const ArgInfo& info) {
+    const std::string& name = info.names.front();
+    return name.substr(name.find('.') + 1);
+}
+
 std::string name_pattern(const std::vector<std::string>& names) {
     if (names.empty()) return "";
     if (names.size() == 1) return names[0];

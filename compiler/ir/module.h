@@ -123,6 +123,14 @@ struct ArgInfo {
 
 std::string_view name_of(ArgInfo::Init init);
 
+// What belongs to a parameter is a state with the names "<prefix>.<parameter>". Prefixes that are more than a word of
+// the optimizer's: the gradient, and the copy in bf16 that products read.
+inline constexpr std::string_view gradient_state = "grad", shadow_state = "shadow";
+// Whether it is a state with this prefix.
+bool is_state(const ArgInfo& info, std::string_view prefix);
+// The parameter that it belongs to: its first name without the prefix.
+std::string parameter_of_state(const ArgInfo& info);
+
 // "model.layers.{0..31}.mlp.up_proj.weight" for names that differ in one number that counts up by a constant step;
 // the names joined by ", " otherwise. For comments and printed IR.
 std::string name_pattern(const std::vector<std::string>& names);

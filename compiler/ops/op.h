@@ -161,6 +161,16 @@ struct ShapeErrorSample {
 // ---- the definition
 // ----------------------------------------------------------------------------------------------------------
 
+// How the operands of an optimizer are ordered: groups of equal length (parameters, gradients, a group for each state),
+// then scalars. Its results are the parameters and the states, and with the attribute `shadows` the parameters once
+// more in bf16.
+struct OptimizerGroups {
+    std::size_t groups = 0, scalars = 0;
+
+    // In each group, of this many operands.
+    std::size_t tensors(std::size_t operands) const { return (operands - scalars) / groups; }
+};
+
 struct OpDef {
     std::string name;
     OpLevel level = OpLevel::primitive;
@@ -184,6 +194,8 @@ struct OpDef {
     // Result r may be written over operand o (element i of the one is read before element i of the other is written,
     // and no other).
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
+    // Of what steps parameters alone: each result but a shadow may be written over its operand.
+    std::function<OptimizerGroups(const Attributes&)> optimizer;
     bool commutative = false;
     std::vector<std::string> result_names;  // suffixes: {"y", "rstd"}; empty: one result
     // Of composites: what the operands are called in kernels, {"x", "weight"}; values are named after them.
@@ -196,6 +208,9 @@ struct OpDef {
 
     Precision precision;
 };
+
+// Whether result r may be written over operand o, by OpDef::in_place or as an optimizer.
+bool may_write_over(const Op& op, std::size_t r, std::size_t o);
 
 // nullptr where there is none of that name.
 const OpDef* find_op(std::string_view name);

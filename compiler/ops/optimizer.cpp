@@ -15,21 +15,15 @@
 namespace thunderc {
 namespace {
 
-struct Groups {
-    std::size_t groups = 0;  // of tensors: parameters, gradients, states
-    std::size_t scalars = 0;
-
-    std::size_t tensors(std::size_t operands) const { return (operands - scalars) / groups; }
-};
-
-constexpr Groups adamw_groups = {4, 9};
-Groups sgd_groups(const Attributes& attributes) {
-    return attributes.boolean("momentum") ? Groups{3, 5} : Groups{2, 4};
+constexpr OptimizerGroups adamw_groups = {4, 9};
+OptimizerGroups sgd_groups(const Attributes& attributes) {
+    return attributes.boolean("momentum") ? OptimizerGroups{3, 5} : OptimizerGroups{2, 4};
 }
 
 // Tensors of a group have the shapes of the parameters; each group has its own type of floating point. The results are
 // parameters and states, in this order, and with `shadows` the parameters once more in bf16.
-std::vector<Type> infer_update(const InferInput& in, const Groups& g, const std::vector<std::string>& group_names,
+std::vector<Type> infer_update(const InferInput& in, const OptimizerGroups& g,
+                               const std::vector<std::string>& group_names,
                                const std::vector<std::string>& scalar_names) {
     const std::size_t operands = in.operands.size();
     require(operands > g.scalars && (operands - g.scalars) % g.groups == 0,
@@ -128,6 +122,7 @@ OpDef adamw() {
         "v = beta2 v + (1 - beta2) g g; p - learning_rate / bias_correction1 m / (sqrt(v) / bias_correction2_sqrt + "
         "eps)";
     def.source = "torch.optim.AdamW; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019";
+    def.optimizer = [](const Attributes&) { return adamw_groups; };
     def.infer = [](const InferInput& in) {
         return infer_update(in, adamw_groups, {"parameter", "gradient", "first moment", "second moment"},
                             {"learning_rate", "beta1", "beta2", "eps", "weight_decay", "bias_correction1",
@@ -231,6 +226,7 @@ OpDef sgd() {
         "g = clip_factor gradient + weight_decay p where it decays; b = momentum b + g, b = 0 at the start; p - "
         "learning_rate b (g where there is no momentum)";
     def.source = "torch.optim.SGD without dampening and without Nesterov's variant";
+    def.optimizer = sgd_groups;
     def.infer = [](const InferInput& in) {
         if (in.attributes.boolean("momentum"))
             return infer_update(in, sgd_groups(in.attributes), {"parameter", "gradient", "momentum buffer"},
@@ -240,7 +236,7 @@ OpDef sgd() {
     };
     def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
         const bool momentum = op.attributes.boolean("momentum");
-        const Groups groups = sgd_groups(op.attributes);
+        const OptimizerGroups groups = sgd_groups(op.attributes);
         const std::size_t count = groups.tensors(operands.size());
         const std::span<const Tensor> s = operands.subspan(groups.groups * count);
         const double lr = s[0].at(0), factor = momentum ? s[1].at(0) : 0;
@@ -267,7 +263,7 @@ OpDef sgd() {
     def.not_differentiable = "the update of a step is not differentiated";
     def.decompose = [](Builder& b, const Op& op) {
         const bool momentum = op.attributes.boolean("momentum");
-        const Groups groups = sgd_groups(op.attributes);
+        const OptimizerGroups groups = sgd_groups(op.attributes);
         const std::size_t count = groups.tensors(op.operands.size());
         const std::span<const Value> s(op.operands.data() + groups.groups * count, groups.scalars);
         const std::span<const Value> rest = s.subspan(momentum ? 2 : 1);
@@ -296,7 +292,7 @@ OpDef sgd() {
         return out;
     };
     def.call = [](const Op& op, const Function& f) {
-        const Groups groups = sgd_groups(op.attributes);
+        const OptimizerGroups groups = sgd_groups(op.attributes);
         const std::size_t count = groups.tensors(op.operands.size());
         std::vector<CallField> fields =
             arena_fields(op, f, count, std::vector<std::string>(groups.groups - 2, "momentum_buffers"));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -53,6 +54,16 @@ std::vector<const OpDef*> all_ops() {
 const Type& InferInput::operand(std::size_t i) const {
     require(has(i), fmt::format("operand {} is missing", i));
     return *operands[i];
+}
+
+bool may_write_over(const Op& op, std::size_t r, std::size_t o) {
+    const OpDef& def = op_def(op.name);
+    if (!def.optimizer)
+        return std::find(def.in_place.begin(), def.in_place.end(), std::pair(r, o)) != def.in_place.end();
+    const OptimizerGroups groups = def.optimizer(op.attributes);
+    const std::size_t count = groups.tensors(op.operands.size());
+    const std::size_t over = r < count ? r : r + count;  // gradients stand between parameters and states
+    return over < groups.groups * count && o == over;
 }
 
 void require(bool condition, const std::string& message) {

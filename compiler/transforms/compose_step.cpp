@@ -90,7 +90,7 @@ Function forward_backward(const Function& main, const MainResults& results) {
     for (std::size_t k : results.trainable) {
         Value parameter = f.arguments[k];
         before.push_back(f.add_argument(f.type(parameter), unique_value_name(f, "grad_" + f.info(parameter).name),
-                                        state_info(main.argument_info[k], "grad")));
+                                        state_info(main.argument_info[k], gradient_state)));
     }
     Value first = scalar_argument(f, "first_micro_step", DType::boolean);
     Value loss_before = scalar_argument(f, "loss_sum");
@@ -185,10 +185,10 @@ Function update(const Function& main, const MainResults& results, const StepOpti
 
 }  // namespace
 
-ArgInfo state_info(const ArgInfo& parameter, const std::string& prefix) {
+ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
     ArgInfo info;
     info.kind = ArgInfo::Kind::state;
-    for (const std::string& name : parameter.names) info.names.push_back(prefix + "." + name);
+    for (const std::string& name : parameter.names) info.names.push_back(fmt::format("{}.{}", prefix, name));
     info.aliases.resize(info.names.size());
     info.sources.resize(info.names.size());
     return info;

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/transforms/pass_manager.h"
 
@@ -29,7 +30,7 @@ struct StepOptions {
 };
 
 // What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".
-ArgInfo state_info(const ArgInfo& parameter, const std::string& prefix);
+ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix);
 
 Module compose_step(Module module, const StepOptions& options, Report& report);
 

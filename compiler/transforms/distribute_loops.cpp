@@ -82,11 +82,10 @@ std::vector<GradientResult> gradient_results(const Function& f) {
     for (std::size_t r = 0; r < f.results.size(); ++r) {
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
-            if (info.kind != ArgInfo::Kind::state || f.info(f.arguments[k]).name != f.result_names.at(r)) continue;
-            if (!info.names.front().starts_with("grad.")) continue;
+            if (!is_state(info, gradient_state) || f.info(f.arguments[k]).name != f.result_names.at(r)) continue;
             GradientResult g;
             g.result = r;
-            g.parameter = info.names.front().substr(5);
+            g.parameter = parameter_of_state(info);
             g.op = uses.definition[f.results[r].index];
             if (g.op >= 0) {
                 const Op& op = f.ops[static_cast<std::size_t>(g.op)];

@@ -77,8 +77,7 @@ class Shards {
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
             const ArgInfo info = f.argument_info[k];
             const bool parameter = info.kind == ArgInfo::Kind::parameter;
-            const bool gradient = info.kind == ArgInfo::Kind::state && info.names.front().starts_with("grad.");
-            const bool shadow = info.kind == ArgInfo::Kind::state && info.names.front().starts_with("shadow.");
+            const bool gradient = is_state(info, gradient_state), shadow = is_state(info, shadow_state);
             if (!parameter && !gradient && !shadow) {
                 arguments.push_back(f.arguments[k]);
                 infos.push_back(info);
@@ -87,7 +86,7 @@ class Shards {
             if (std::exchange(parameter ? parameters : gradient ? gradients : shadows, true)) continue;
             for (Unit& unit : units_) {
                 if ((gradient && !unit.trained) || (shadow && !unit.shadowed)) continue;
-                const std::string prefix = gradient ? "grad" : shadow ? "shadow" : "";
+                const std::string prefix(gradient ? gradient_state : shadow ? shadow_state : "");
                 const DType dtype = gradient ? unit.gradient_dtype : shadow ? unit.dtype : unit.master_dtype;
                 const Value v =
                     f.add_value(unit.shard_type(dtype, options_.mesh),

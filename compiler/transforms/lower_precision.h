@@ -1,8 +1,7 @@
 // lower_precision: a training step in bf16, with f32 where bf16 would lose what counts.
 //
 // Requires the three functions that compose_step leaves, in f32; does nothing where the compute type is f32, but fail
-// where the other options ask for bf16. What
-// becomes of an op is a field of its definition (OpDef::precision):
+// where the other options ask for bf16. What becomes of an op is a field of its definition (OpDef::precision):
 //
 //   products  read and give bf16 and add up in f32: linear layers, attention, embedding tables. Gradients of
 //             parameters come in the gradients' own type
@@ -11,11 +10,17 @@
 //             (widen_kernel.h). An operand in f32, as a parameter or an input, is not rounded to be read: the op reads
 //             the others widened, and its result is rounded
 //
-//     %y, %rstd = rms_norm(%x, %norm) : f32[2,8,16], f32[2,8]       %y, %rstd = rms_norm(%x, %norm) : bf16[2,8,16],
-//     f32[2,8] %u = linear(%y, %w) : f32[2,8,24]                             %u = linear(%y, %shadow_w) : bf16[2,8,24]
-//     %p = softmax(%u) : f32[2,8,24]                                %c = cast(%u) {dtype = f32} : f32[2,8,24]
-//                                                                   %s = softmax(%c) : f32[2,8,24]
-//                                                                   %p = cast(%s) {dtype = bf16} : bf16[2,8,24]
+//     %y, %rstd = rms_norm(%x, %norm) : f32[2,8,16], f32[2,8]
+//     %u = linear(%y, %w) : f32[2,8,24]
+//     %p = softmax(%u) : f32[2,8,24]
+//
+// becomes
+//
+//     %y, %rstd = rms_norm(%x, %norm) : bf16[2,8,16], f32[2,8]
+//     %u = linear(%y, %shadow_w) : bf16[2,8,24]
+//     %c = cast(%u) {dtype = f32} : f32[2,8,24]
+//     %s = softmax(%c) : f32[2,8,24]
+//     %p = cast(%s) {dtype = bf16} : bf16[2,8,24]
 //
 // With masters, the parameters are f32 and products read their shadows: arguments "shadow.<parameter>" of type bf16,
 // which `update` gives anew beside the parameters. Without masters the parameters themselves are bf16. A product that

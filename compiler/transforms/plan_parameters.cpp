@@ -79,8 +79,8 @@ class ParameterLayout {
                 parameters[entry_.argument_info[k].names.front()] = k;
         for (std::size_t k = 0; k < entry_.arguments.size(); ++k) {
             const ArgInfo& info = entry_.argument_info[k];
-            if (info.kind != ArgInfo::Kind::state || !info.names.front().starts_with("shadow.")) continue;
-            shadows_[parameters.at(info.names.front().substr(7))] = entry_.arguments[k];
+            if (!is_state(info, shadow_state)) continue;
+            shadows_[parameters.at(parameter_of_state(info))] = entry_.arguments[k];
         }
     }
     Value shadow_of(std::size_t k) const {

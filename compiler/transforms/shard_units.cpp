@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/distribute_parts.h"
@@ -217,7 +218,7 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     Function& old = *module.find("update");
     const Op* step = nullptr;
     for (const Op& op : old.ops)
-        if (op.name == "adamw" || op.name == "sgd") step = &op;
+        if (op_def(op.name).optimizer) step = &op;
     check(step != nullptr, "@update has no optimizer");
     Function f;
     f.name = old.name;
