@@ -1,5 +1,6 @@
 // Attention without a matrix of scores in memory.
 #include "compiler/executors/executor.h"
+#include "compiler/ops/sdpa.h"
 
 namespace thunderc {
 
@@ -8,7 +9,8 @@ Executor attention_executor() {
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "sdpa" && op.name != "sdpa_backward") return "";
                 return not_of_the_menu(op, function);
-            }};
+            },
+            sdpa_on_gpus};
 }
 
 }  // namespace thunderc

@@ -19,6 +19,8 @@ struct Executor {
     std::string summary;
     // Why the executor leaves the op to others; nullopt: it claims it. An empty reason: the op is none of its business.
     std::function<std::optional<std::string>(const Op&, const Function&)> declines;
+    // What is to be said of an op that it claims: who computes it on which device, and why. May be absent.
+    std::function<std::string(const Op&, const Function&)> note = {};
 };
 
 // One for each file of this folder.

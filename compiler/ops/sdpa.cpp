@@ -7,6 +7,8 @@
 // `window` where that is not 0, and of all keys those that `padding` marks. A row that may read nothing gives 0, and
 // its lse is -inf. Vaswani et al., "Attention Is All You Need", 2017; Dao et al., "FlashAttention", 2022, for lse as
 // the one thing kept.
+#include "compiler/ops/sdpa.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -289,9 +291,21 @@ std::string describe(const Shape& n) {
     return text;
 }
 
+std::string gpu_provider(const Shape& n, DType dtype, bool padding) {
+    std::string reason;
+    if (dtype != DType::bf16)
+        reason = fmt::format("cuDNN's is of bf16, and this is {}", name_of(dtype));
+    else if (padding)
+        reason = "cuDNN's has no mask of single positions";
+    else if (n.HS % 8 != 0 || n.HS > 128)
+        reason = fmt::format("cuDNN's heads have a multiple of 8 elements up to 128, and these {}", n.HS);
+    return reason.empty() ? "on GPUs by cuDNN" : "on GPUs by the runtime's own blocks: " + reason;
+}
+
 MenuCall call_forward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
-    MenuCall call{"attention_forward", {}, describe(n) + "; keeps the log-sum-exp of each row of scores"};
+    MenuCall call{
+        "attention_forward", {}, describe(n) + "; keeps the log-sum-exp of each row of scores; " + sdpa_on_gpus(op, f)};
     call.fields = {result_field("out", 0, "ld_out", 2).shaped("B T NH HS"), result_field("lse", 1).shaped("B NH T"),
                    operand_field("q", 0, "ld_q", 2).shaped("B T NH HS"),
                    operand_field("k", 1, "ld_k", 2).shaped("B S KVH HS"),
@@ -303,7 +317,7 @@ MenuCall call_forward(const Op& op, const Function& f) {
 
 MenuCall call_backward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes);
-    MenuCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n)};
+    MenuCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n) + "; " + sdpa_on_gpus(op, f)};
     call.fields = {result_field("dq", 0, "ld_dq", 2).shaped("B T NH HS"),
                    result_field("dk", 1, "ld_dk", 2).shaped("B S KVH HS"),
                    result_field("dv", 2, "ld_dv", 2).shaped("B S KVH HS"),
@@ -326,6 +340,12 @@ double product_flops(const Shape& n) {
 }
 
 }  // namespace
+
+std::string sdpa_on_gpus(const Op& op, const Function& f) {
+    const std::size_t q = op.name == "sdpa" ? 0 : 1;
+    const Type &of_q = f.type(op.operands[q]), &of_k = f.type(op.operands[q + 1]);
+    return gpu_provider(Shape(of_q, of_k, op.attributes), of_q.dtype, has_operand(op, q == 0 ? 3 : 6));
+}
 
 std::vector<OpDef> define_sdpa() {
     auto attributes = [](double scale, bool causal = false, std::int64_t window = 0) {

@@ -72,7 +72,7 @@ class FunctionClaimer {
             std::optional<std::string> reason = e->declines(op, f_);
             if (!reason) {
                 op.attributes.set("executor", e->name);
-                report_.done(op.name, where, e->name);
+                report_.done(op.name, where, e->note ? fmt::format("{}; {}", e->name, e->note(op, f_)) : e->name);
                 return true;
             }
             if (!reason->empty()) report_.declined(op.name, where, fmt::format("{}: {}", e->name, *reason));

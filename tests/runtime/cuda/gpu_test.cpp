@@ -205,5 +205,11 @@ TEST(CudnnAttention, TakesABackwardWhereAllOfItsTensorsFit) {
     }
 }
 
+TEST(CudnnRefusal, SaysWhatCudnnSays) {
+    EXPECT_EQ(cudnn_refusal("attention_backward", "dq bf16 (1, 64, 4, 32)", "no engine configs"),
+              "note: cuDNN has no plan for attention_backward dq bf16 (1, 64, 4, 32): no engine configs; blocks of our "
+              "own compute it, which is slower");
+}
+
 }  // namespace
 }  // namespace thunder

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/menu.h"
+#include "support/text.h"
 
 namespace thunder {
 
@@ -23,9 +24,16 @@ bool cudnn_takes(const Call& c) {
     return true;
 }
 
+// What is told where cuDNN takes the call by these rules, and then has no plan for it: `message` is its own. `tensors`:
+// what describe() says of the call.
+inline std::string cudnn_refusal(const char* call, const std::string& tensors, const std::string& message) {
+    return cat("note: cuDNN has no plan for ", call, " ", tensors, message.empty() ? "" : cat(": ", message),
+               "; blocks of our own compute it, which is slower");
+}
+
 // By cuDNN's fused attention; false, and nothing done, where it does not take the call: other types than bf16, a
-// padding mask (cuDNN's is a length for each sequence), sizes of heads that are no multiple of 8 or above 128, or a
-// build without cuDNN.
+// padding mask (cuDNN's is a length for each sequence), sizes of heads that are no multiple of 8 or above 128, a graph
+// that cuDNN refuses, which is told once, or a build without cuDNN.
 bool cudnn_attention_forward(const AttentionForward& call, Stream& stream);
 bool cudnn_attention_backward(const AttentionBackward& call, Stream& stream);
 // Who it is, for the log.

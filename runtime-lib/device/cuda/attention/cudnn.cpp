@@ -1,6 +1,7 @@
 // Attention by cuDNN's fused kernels, through its frontend's headers: a graph for each kind of call, made when it is
 // first met and kept. The headers take a minute to compile: this is the only file that reads them.
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 
@@ -8,6 +9,7 @@
 #include "device/cuda/library.h"
 #include "device/cuda/native.h"
 #include "device/cuda/require.h"
+#include "device/describe.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -169,7 +171,8 @@ std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c) {
 
 // Runs the graph of a call, where cuDNN has one for it.
 template <typename Call>
-bool run(const Call& call, const Key& key, std::unordered_map<std::int64_t, void*> tensors, Stream& stream) {
+bool run(const char* name, const Call& call, const Key& key, std::unordered_map<std::int64_t, void*> tensors,
+         Stream& stream) {
     std::unique_ptr<ProviderCache>& kept = stream.native()->attention;
     const cudaStream_t cuda_stream = stream_of(stream);
     if (kept == nullptr) kept = std::make_unique<Cache>();
@@ -180,9 +183,11 @@ bool run(const Call& call, const Key& key, std::unordered_map<std::int64_t, void
     Plan& plan = found->second;
     if (is_new) {
         auto graph = graph_of(call);
-        if (graph->build(cache.handle, {fe::HeurMode_t::A}).is_good()) {
+        if (const auto built = graph->build(cache.handle, {fe::HeurMode_t::A}); built.is_good()) {
             plan.graph = graph;
             plan.workspace = graph->get_workspace_size();
+        } else {
+            std::fprintf(stderr, "%s\n", cudnn_refusal(name, describe(call), built.get_message()).c_str());
         }
     }
     if (plan.graph == nullptr) return false;
@@ -202,7 +207,7 @@ bool cudnn_attention_forward(const AttentionForward& c, Stream& stream) {
     if (!cudnn_takes(c)) return false;
     const Key key{
         false, c.causal, c.scale, {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out}};
-    return run(c, key,
+    return run("attention_forward", c, key,
                {{uid_q, pointer(c.q)},
                 {uid_k, pointer(c.k)},
                 {uid_v, pointer(c.v)},
@@ -218,7 +223,7 @@ bool cudnn_attention_backward(const AttentionBackward& c, Stream& stream) {
                   c.scale,
                   {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out, c.ld_dout, c.ld_dq,
                    c.ld_dk, c.ld_dv}};
-    return run(c, key,
+    return run("attention_backward", c, key,
                {{uid_q, pointer(c.q)},
                 {uid_k, pointer(c.k)},
                 {uid_v, pointer(c.v)},
