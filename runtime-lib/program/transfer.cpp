@@ -1,15 +1,35 @@
 #include "program/transfer.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "device/menu.h"
 #include "device/stream.h"
+#include "support/error.h"
+#include "support/text.h"
 
 namespace thunder {
 
 namespace {
 
 constexpr std::size_t portion = std::size_t{4} << 20;  // bytes on the host at a time
+
+// The first of n elements that is infinite or no number: all bits of its exponent are set. n where there is none.
+template <typename Bits>
+std::size_t first_not_finite(const std::byte* data, std::size_t n, Bits exponent) {
+    for (std::size_t i = 0; i < n; ++i) {
+        Bits bits = 0;
+        std::memcpy(&bits, data + i * sizeof bits, sizeof bits);
+        if ((bits & exponent) == exponent) return i;
+    }
+    return n;
+}
+std::size_t first_not_finite(const std::byte* data, std::size_t n, DType dtype) {
+    if (dtype == DType::f32) return first_not_finite(data, n, std::uint32_t{0x7f800000});
+    if (dtype == DType::bf16) return first_not_finite(data, n, std::uint16_t{0x7f80});
+    return n;
+}
 
 }  // namespace
 
@@ -38,13 +58,19 @@ void fill_on_device(std::byte* device, DType dtype, std::size_t count, Stream& s
 
 void load_tensor(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::byte* device,
                  Stream& stream) {
-    load_elements(file, tensor, dtype, 0, tensor.elements(), device, stream);
+    fill_on_device(device, dtype, tensor.elements(), stream, [&](std::size_t first, std::size_t n, std::byte* out) {
+        read_elements(tensor, dtype, first, n, out);
+    });
+    file.release(tensor);
 }
 
 void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
                    std::size_t count, std::byte* device, Stream& stream) {
     fill_on_device(device, dtype, count, stream, [&](std::size_t done, std::size_t n, std::byte* out) {
         read_elements(tensor, dtype, first + done, n, out);
+        if (const std::size_t bad = first_not_finite(out, n, dtype); bad < n)
+            fail(cat(file.path(), ": element ", first + done + bad, " of ", tensor.name, " is infinite or no number"),
+                 "the run that wrote the file had diverged, or the file is damaged: take an earlier one");
     });
     file.release(tensor);
 }

@@ -27,7 +27,8 @@ void fill_on_device(std::byte* device, DType dtype, std::size_t count, Stream& s
 void load_tensor(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::byte* device,
                  Stream& stream);
 
-// The same for elements [first, first + count) of it.
+// Elements [first, first + count) of a parameter or a state of a training run. Fails where a number is infinite or
+// none, with the tensor and the file: the run would end in its first step, and blame the learning rate.
 void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DType dtype, std::size_t first,
                    std::size_t count, std::byte* device, Stream& stream);
 

@@ -1,4 +1,6 @@
 // Checkpoints: a run that goes on is the run that was never interrupted, bit for bit; what does not belong is refused.
+#include <cmath>
+
 #include "data/token_file.h"
 #include "program_test.h"
 
@@ -224,6 +226,29 @@ TEST_F(CheckpointTest, RefusesWhatDoesNotBelong) {
     expect_failure(
         run("words_train", resume),
         cat("error: ", file, " is not a checkpoint of a training run\nhelp: weights alone are read with --init"));
+}
+
+// The run that wrote it had diverged: it is not the learning rate of this one.
+TEST_F(CheckpointTest, NamesTheTensorWhoseNumberIsNone) {
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string file = "c/step-00000008.safetensors", whole = read_file(path(file));
+    std::uint64_t header = 0;
+    std::memcpy(&header, whole.data(), 8);
+    const float bad[] = {std::nanf(""), -HUGE_VALF};
+    for (const float number : bad) {
+        for (const std::string name : {"model.head.bias", "optimizer.v.model.embed.weight"}) {
+            const std::size_t of_name = whole.find(cat("\"", name, "\":{"));
+            const std::string before = "\"data_offsets\":[";
+            const std::size_t data = std::stoul(whole.substr(whole.find(before, of_name) + before.size()));
+            std::string text = whole;
+            std::memcpy(text.data() + 8 + header + data + 7 * sizeof number, &number, sizeof number);
+            write_file(path(file), text);
+            expect_failure(run("words_train", "--feed feed.safetensors --steps 9 --quiet --checkpoint c --resume"),
+                           cat("error: ", file, ": element 7 of ", name,
+                               " is infinite or no number\nhelp: the run that wrote the file had diverged, or the file "
+                               "is damaged: take an earlier one"));
+        }
+    }
 }
 
 TEST_F(CheckpointTest, RefusesATruncatedOne) {
