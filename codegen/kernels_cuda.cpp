@@ -141,7 +141,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     const bool together = kernel.nests.size() > 1 && nests_may_run_together(kernel);
     std::vector<std::string> titles;
     for (std::size_t k = 0; k < kernel.nests.size(); ++k) {
-        const Loops loops = loops_of(kernel, kernel.nests[k], layouts);
+        const Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts));
         SourceText text;
         CudaNestPrinter printer(loops, operands, tuning, text);
         printer.set_in_place(pairs);

@@ -164,5 +164,24 @@ TEST(KernelsCuda, UnknownArchitecturesAreRefused) {
     }
 }
 
+std::string sum_of(const std::string& type, const std::string& axes) {
+    return fmt::format(
+        "func @f(%x: {0}) -> (%y) {{\n  %y = reduce_sum(%x) {{axes = [{1}], keep_dims = false}} : f32[]\n}}\n", type,
+        axes);
+}
+
+TEST(KernelsCuda, SumsOfAllElementsHaveManyBlocks) {
+    const PrintedCudaKernel kernel = printed(sum_of("f32[1048576]", "0"));
+    EXPECT_TRUE(has(kernel.launcher, R"(    launch("f", f_kernel, 128, 256, stream, x, partials);
+    launch("f", f_finish, 1, 256, stream, y, partials);
+)")) << kernel.launcher;
+    // two dimensions in one run are the same
+    EXPECT_EQ(printed(sum_of("f32[64,16384]", "0, 1")).launcher, kernel.launcher);
+    // what one block does as quickly, and what no row divides
+    EXPECT_TRUE(has(printed(sum_of("f32[4096]", "0")).launcher, "launch(\"f\", f_kernel, 1, "));
+    EXPECT_TRUE(has(printed(sum_of("f32[1048583]", "0")).launcher, "launch(\"f\", f_kernel, 1, "));
+    EXPECT_FALSE(has(printed(sum_of("f32[1048583]", "0")).launcher, "finish"));
+}
+
 }  // namespace
 }  // namespace thunderc
