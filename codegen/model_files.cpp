@@ -204,16 +204,17 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.banner("sizes");
     for (const Symbol& s : layout.symbols().all())
         out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
-    if (trains && layout.mixed_precision())
-        out.line(
-            fmt::format("inline constexpr std::int64_t PARAMETER_ELEMENTS = {};  // of the parameter arena; shadows, "
-                        "gradients and each optimizer state have as many, of their types",
-                        parameter_elements(module)));
-    else if (trains)
-        out.line(
-            fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};  // of the parameter arena; gradients and "
-                        "each optimizer state are as large",
-                        module.arena_bytes.at("parameters")));
+    if (trains) {
+        const bool mixed = layout.mixed_precision();
+        out.comment(mixed
+                        ? "Elements of the parameter arena; shadows, gradients and each optimizer state have as many, "
+                          "of their types."
+                        : "Bytes of the parameter arena; gradients and each optimizer state are as large.");
+        out.line(mixed
+                     ? fmt::format("inline constexpr std::int64_t PARAMETER_ELEMENTS = {};", parameter_elements(module))
+                     : fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};",
+                                   module.arena_bytes.at("parameters")));
+    }
     out.blank();
     if (layout.mixed_precision()) {
         out.line("using thunder::bf16;");
