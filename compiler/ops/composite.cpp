@@ -23,7 +23,11 @@ std::string dims_text(const Dims& dims) {
 }
 
 DType gradient_dtype(const Attributes& attributes, DType made_of) {
-    return attributes.has("dtype") ? attributes.dtype("dtype") : made_of;
+    const DType dtype = attributes.has("dtype") ? attributes.dtype("dtype") : made_of;
+    require(
+        dtype == made_of || dtype == DType::f32,
+        fmt::format("the result is {}, what it is made of {}: that or f32 expected", name_of(dtype), name_of(made_of)));
+    return dtype;
 }
 
 DType statistics_dtype(DType dtype) {

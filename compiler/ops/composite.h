@@ -15,7 +15,8 @@ Dims leading_dims(const Dims& dims);       // all but the last
 std::int64_t row_count(const Dims& dims);  // their product: rows of a matrix (rows, last)
 std::int64_t last_dim(const Dims& dims);   // 1 for a scalar
 std::string dims_text(const Dims& dims);   // "(2,32,64)", as messages write shapes
-// Of products and of gradients of parameters: the attribute `dtype`, without it that of what they are made of.
+// Of products and of gradients of parameters: the attribute `dtype`, without it that of what they are made of. The
+// menu's calls round to bf16 what is made of bf16 alone, so `dtype` is that or f32; throws ShapeError otherwise.
 DType gradient_dtype(const Attributes& attributes, DType made_of);
 DType statistics_dtype(DType dtype);            // statistics of a row are kept in f32, in f64 for f64
 bool has_operand(const Op& op, std::size_t i);  // present and not none

@@ -96,9 +96,14 @@ std::vector<Type> infer_linear(const InferInput& in) {
         require(w.dtype == x.dtype, fmt::format("the weight is {}, x is {}", name_of(w.dtype), name_of(x.dtype)));
         require(in.has(linear_bias(k)) == in.has(linear_bias(0)),
                 "some of the products have a bias and some have none");
-        if (in.has(linear_bias(k)))
-            require(in.operand(linear_bias(k)).dims == Dims{w.dims[0]},
-                    mismatch("the bias", in.operand(linear_bias(k)).dims, "one value for each output is", {w.dims[0]}));
+        if (in.has(linear_bias(k))) {
+            const Type& bias = in.operand(linear_bias(k));
+            require(bias.dims == Dims{w.dims[0]},
+                    mismatch("the bias", bias.dims, "one value for each output is", {w.dims[0]}));
+            require(
+                bias.dtype == x.dtype || bias.dtype == DType::f32,
+                fmt::format("the bias is {}, x is {}: that or f32 expected", name_of(bias.dtype), name_of(x.dtype)));
+        }
         out += w.dims[0];
     }
     Type y = Type::tensor(x.dtype, with_last(x.dims, out));
@@ -505,6 +510,9 @@ std::vector<OpDef> define_linear() {
         {{f32_type({2, 4}), f32_type({3, 4}), std::nullopt, f32_type({2, 4})},
          {},
          "the residual is (2,4), the product is (2,3)"},
+        {{f32_type({2, 4}), f32_type({3, 4}), Type::tensor(DType::bf16, {3})},
+         {},
+         "the bias is bf16, x is f32: that or f32 expected"},
         {{f32_type({2, 4}), f32_type({3, 4})}, activation("softplus"), "there is no activation softplus"},
     };
 
@@ -536,7 +544,10 @@ std::vector<OpDef> define_linear() {
          .operands = {bf16({3, 6}), bf16({4, 4}), absent(), bf16({2, 4})},
          .attributes = {{"dtype", DType::f32}}},
     };
-    input.errors = {{{f32_type({2, 4}), f32_type({3, 5})}, {}, "dy has 4 columns, the weights have 3 rows"}};
+    input.errors = {{{f32_type({2, 4}), f32_type({3, 5})}, {}, "dy has 4 columns, the weights have 3 rows"},
+                    {{f32_type({2, 4}), f32_type({4, 5})},
+                     {{"dtype", DType::bf16}},
+                     "the result is bf16, what it is made of f32: that or f32 expected"}};
 
     OpDef weight;
     weight.name = "linear_backward_weight";

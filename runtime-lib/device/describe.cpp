@@ -8,17 +8,6 @@ namespace thunder {
 
 namespace {
 
-const char* name_of(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "f32";
-        case DType::bf16: return "bf16";
-        case DType::i64: return "i64";
-        case DType::i32: return "i32";
-        case DType::boolean: return "bool";
-    }
-    return "?";
-}
-
 // "y f32 (16, 48), x f32 (16, 16)"; what a call does without is not named.
 class TensorList {
   public:

@@ -1,8 +1,16 @@
 // The closed menu of calls that a generated program makes, beside its own kernels. One contract, a provider on each
 // device; what is saved and how it is laid out belongs to the contract, workspace and packed weights do not.
 //
-// What computes in floating point takes f32 and bf16: operands of a product, and of attention, are of one type, results
-// and bias of either; sums are taken in f32, and what is bf16 is rounded once. Log-sum-exp, loss and dloss are f32.
+// What computes in floating point takes f32 and bf16, adds up in f32, and rounds once what is bf16. On every device
+// (call_types.h checks it):
+//
+//   products         factors are of one type, the result is of theirs or f32; a residual and pre_activation are of the
+//                    result's type, a bias is of that or f32, its gradient of dy's or f32
+//   attention        q, k, v, out, and their gradients are of one type; lse is f32
+//   embedding        y is of the table's type; the table's gradient of dy's, or f32
+//   cross entropy    dlogits are of the type of logits; loss, dloss and lse are f32
+//   gather           any one type
+//   scatter_add      f32
 //
 // All tensors are dense and row-major unless a row stride (ld_…, in elements) is given; 0 stands for "dense". Calls
 // are asynchronous on `stream`; on a CPU the compute stream is the calling thread with its OpenMP team.

@@ -27,6 +27,17 @@ constexpr std::size_t size_of(DType dtype) {
     return 0;
 }
 
+constexpr const char* name_of(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return "f32";
+        case DType::bf16: return "bf16";
+        case DType::i64: return "i64";
+        case DType::i32: return "i32";
+        case DType::boolean: return "bool";
+    }
+    return "?";
+}
+
 template <typename T>
 struct dtype_of;
 template <>

@@ -18,6 +18,7 @@
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
 #include "optim/sgd.h"
+#include "runtime/kernels/call_types_cases.h"
 
 namespace thunder {
 
@@ -235,6 +236,10 @@ TEST_F(Bundled, CrossEntropyForwardAndInPlaceBackward) {
     }
 }
 
+TEST_F(Bundled, CallsTakeTheTypesThatTheMenuSays) {
+    for (const testing::TypesCase& c : testing::types_of_other_calls<Buffer>()) expect_types(c, stream);
+}
+
 // ---- tables --------------------------------------------------------------------------------------------------------
 
 TEST_F(Bundled, EmbeddingTakesRows) {
@@ -242,13 +247,13 @@ TEST_F(Bundled, EmbeddingTakesRows) {
         const std::vector<float> table = random(11 * width);
         const std::vector<std::int64_t> wanted = ids(19, 11);
         Buffer<float> weight("weight", table), y("y", static_cast<std::size_t>(19 * width));
-        Buffer<bf16> narrow("narrow", static_cast<std::size_t>(19 * width));
+        Buffer<bf16> narrow_weight("weight", rounded(table)), narrow("narrow", static_cast<std::size_t>(19 * width));
         Buffer<std::int64_t> index("ids", wanted);
         embedding_forward(
             {.y = y.data(), .weight = weight.data(), .ids = index.data(), .rows = 19, .entries = 11, .width = width},
             stream);
         embedding_forward({.y = narrow.data(),
-                           .weight = weight.data(),
+                           .weight = narrow_weight.data(),
                            .ids = index.data(),
                            .rows = 19,
                            .entries = 11,

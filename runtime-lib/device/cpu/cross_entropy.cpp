@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "device/call_types.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/cpu/vec_math.h"
@@ -40,11 +41,9 @@ float log_sum_exp(const Input& logits, std::int64_t first, std::int64_t n) {
 
 void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
     const Timed timed = timed_call("cross_entropy_forward", call, stream);
-    constexpr const char* name = "cross_entropy_forward";
-    require_float(name, "logits", call.logits);
-    float* lse = f32(name, "lse", call.lse);
-    float* loss = f32(name, "loss", call.loss);
-    require_dtype(name, "labels", call.labels, DType::i64);
+    check_types(call);
+    auto* lse = static_cast<float*>(call.lse.data);
+    auto* loss = static_cast<float*>(call.loss.data);
     const auto* labels = static_cast<const std::int64_t*>(call.labels.data);
     auto* losses = reinterpret_cast<double*>(stream.workspace(static_cast<std::size_t>(call.rows) * sizeof(double)));
     parallel_rows(call.rows, call.classes, [&](std::int64_t begin, std::int64_t end) {
@@ -65,12 +64,9 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
 
 void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream) {
     const Timed timed = timed_call("cross_entropy_backward", call, stream);
-    constexpr const char* name = "cross_entropy_backward";
-    require_float(name, "logits", call.logits);
-    require_dtype(name, "dlogits", call.dlogits, call.logits.dtype);
-    const float* lse = f32(name, "lse", call.lse);
-    const float dloss = *f32(name, "dloss", call.dloss);
-    require_dtype(name, "labels", call.labels, DType::i64);
+    check_types(call);
+    const auto* lse = static_cast<const float*>(call.lse.data);
+    const float dloss = *static_cast<const float*>(call.dloss.data);
     const auto* labels = static_cast<const std::int64_t*>(call.labels.data);
     const std::int64_t piece = piece_of(call.classes, {call.logits.dtype});
     parallel_rows(call.rows, call.classes, [&](std::int64_t begin, std::int64_t end) {

@@ -2,7 +2,10 @@
 // rows: threads share columns (or outer blocks), never the rows that one element receives.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
+#include "device/call_types.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/describe.h"
@@ -15,9 +18,8 @@ namespace {
 
 // The ids as i64 or i32.
 template <typename Body>
-void with_ids(const char* call, const char* name, const Input& ids, Body&& body) {
+void with_ids(const Input& ids, Body&& body) {
     if (ids.dtype == DType::i32) return body(static_cast<const std::int32_t*>(ids.data));
-    require_dtype(call, name, ids, DType::i64);
     body(static_cast<const std::int64_t*>(ids.data));
 }
 
@@ -45,17 +47,43 @@ void scatter_rows(float* y, const Input& x, const Id* index, std::int64_t rows, 
     });
 }
 
+// The same where y is bf16: the rows of one id are added up in f32 to what y has there, and rounded once. `order` is
+// where the rows are put in the order of their ids.
+template <typename Id>
+void scatter_rows_rounded(const Output& y, const Input& x, const Id* index, std::int64_t* order, std::int64_t rows,
+                          std::int64_t width) {
+    std::iota(order, order + rows, std::int64_t{0});
+    std::sort(order, order + rows,
+              [index](std::int64_t a, std::int64_t b) { return std::pair(index[a], a) < std::pair(index[b], b); });
+    const std::int64_t piece = piece_of(width, {x.dtype, y.dtype});
+    parallel_for(width, column_grain(rows), [&](std::int64_t begin, std::int64_t end) {
+        float sums[piece_elements], read[piece_elements];
+        for (std::int64_t first = 0, last = 0; first < rows; first = last) {
+            const auto id = static_cast<std::int64_t>(index[order[first]]);
+            for (last = first; last < rows && static_cast<std::int64_t>(index[order[last]]) == id;) ++last;
+            for (std::int64_t at = begin; at < end; at += piece) {
+                const std::int64_t n = std::min(piece, end - at), to = id * width + at;
+                std::copy_n(elements(as_input(y), to, n, read), n, sums);
+                for (std::int64_t k = first; k < last; ++k) {
+                    const float* in = elements(x, order[k] * width + at, n, read);
+#pragma omp simd
+                    for (std::int64_t c = 0; c < n; ++c) sums[c] += in[c];
+                }
+                put_back(y, to, sums, n);
+            }
+        }
+    });
+}
+
 }  // namespace
 
 void embedding_forward(const EmbeddingForward& call, Stream& stream) {
     const Timed timed = timed_call("embedding_forward", call, stream);
-    constexpr const char* name = "embedding_forward";
-    require_float(name, "weight", call.weight);
-    require_dtype(name, "y", call.y, call.weight.dtype);
+    check_types(call);
     const std::size_t bytes = static_cast<std::size_t>(call.width) * size_of(call.y.dtype);
     auto* y = static_cast<std::byte*>(call.y.data);
     const auto* weight = static_cast<const std::byte*>(call.weight.data);
-    with_ids(name, "ids", call.ids, [&](const auto* ids) {
+    with_ids(call.ids, [&](const auto* ids) {
         parallel_rows(call.rows, call.width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 std::memcpy(y + static_cast<std::size_t>(i) * bytes, weight + static_cast<std::size_t>(ids[i]) * bytes,
@@ -67,32 +95,27 @@ void embedding_forward(const EmbeddingForward& call, Stream& stream) {
 
 void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     const Timed timed = timed_call("embedding_backward", call, stream);
-    constexpr const char* name = "embedding_backward";
-    require_float(name, "dweight", call.dweight);
-    require_float(name, "dy", call.dy);
-    const std::int64_t elements = call.entries * call.width;
-    // A gradient in bf16 is summed in f32 and rounded once.
-    const bool rounded = call.dweight.dtype == DType::bf16;
-    auto* sums = static_cast<float*>(call.dweight.data);
-    if (rounded) sums = reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(elements) * sizeof(float)));
+    check_types(call);
     if (call.gradient == Gradient::overwrite) {
-        fill_zero(sums, static_cast<std::size_t>(elements) * sizeof(float), stream);
-    } else if (rounded) {
-        convert(sums, as_input(call.dweight), elements, stream);
+        const auto elements = static_cast<std::size_t>(call.entries * call.width);
+        fill_zero(call.dweight.data, elements * size_of(call.dweight.dtype), stream);
     }
-    with_ids(name, "ids", call.ids, [&](const auto* ids) { scatter_rows(sums, call.dy, ids, call.rows, call.width); });
-    if (rounded) convert(call.dweight, sums, elements, stream);
+    with_ids(call.ids, [&](const auto* ids) {
+        if (call.dweight.dtype == DType::f32)
+            return scatter_rows(static_cast<float*>(call.dweight.data), call.dy, ids, call.rows, call.width);
+        auto* order = reinterpret_cast<std::int64_t*>(
+            stream.workspace(static_cast<std::size_t>(call.rows) * sizeof(std::int64_t)));
+        scatter_rows_rounded(call.dweight, call.dy, ids, order, call.rows, call.width);
+    });
 }
 
 void gather(const Gather& call, Stream& stream) {
     const Timed timed = timed_call("gather", call, stream);
-    constexpr const char* name = "gather";
-    // any type whose size is known: the bytes are moved as they are
-    if (call.y.dtype != call.x.dtype) require_dtype(name, "x", call.x, call.y.dtype);
+    check_types(call);  // any type whose size is known: the bytes are moved as they are
     const std::size_t bytes = static_cast<std::size_t>(call.inner) * size_of(call.y.dtype);
     auto* y = static_cast<std::byte*>(call.y.data);
     const auto* x = static_cast<const std::byte*>(call.x.data);
-    with_ids(name, "index", call.index, [&](const auto* index) {
+    with_ids(call.index, [&](const auto* index) {
         parallel_rows(call.outer * call.count, call.inner, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const std::int64_t o = row / call.count, i = row % call.count;
@@ -105,11 +128,11 @@ void gather(const Gather& call, Stream& stream) {
 
 void scatter_add(const ScatterAdd& call, Stream& stream) {
     const Timed timed = timed_call("scatter_add", call, stream);
-    constexpr const char* name = "scatter_add";
-    float* y = f32(name, "y", call.y);
-    const float* x = f32(name, "x", call.x);
+    check_types(call);
+    auto* y = static_cast<float*>(call.y.data);
+    const auto* x = static_cast<const float*>(call.x.data);
     fill_zero(y, static_cast<std::size_t>(call.outer * call.entries * call.inner) * sizeof(float), stream);
-    with_ids(name, "index", call.index, [&](const auto* index) {
+    with_ids(call.index, [&](const auto* index) {
         if (call.outer == 1) return scatter_rows(y, x, index, call.count, call.inner);
         parallel_rows(call.outer, call.count * call.inner, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t o = begin; o < end; ++o) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "device/call_types.h"
 #include "device/cpu/activations.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/products.h"
@@ -132,18 +133,6 @@ void run_widened(const Product& product, Stream& stream) {
     }
 }
 
-// The operands of a product and its result, by their names in the call.
-template <typename Tensor>
-struct Named {
-    const char* name;
-    const Tensor& tensor;
-};
-void require_floats(const char* call, Named<Input> a, Named<Input> b, Named<Output> c) {
-    require_float(call, a.name, a.tensor);
-    require_dtype(call, b.name, b.tensor, a.tensor.dtype);
-    require_float(call, c.name, c.tensor);
-}
-
 // The product with whatever epilogue it has, by the provider as a whole or by the provider and a kernel.
 // `residual_in_c`: the residual is what c holds before.
 void run(Product product, bool residual_in_c, Stream& stream) {
@@ -231,11 +220,7 @@ std::string bf16_provider() {
 void linear_forward(const LinearForward& call, Stream& stream) {
     const Timed timed = timed_call("linear_forward", call, stream);
     if (call.rows <= 0 || call.out <= 0) return;
-    constexpr const char* name = "linear_forward";
-    require_floats(name, {"x", call.x}, {"weight", call.weight}, {"y", call.y});
-    require_float(name, "pre_activation", call.pre_activation);
-    require_float(name, "bias", call.bias);
-    require_float(name, "residual", call.residual);
+    check_types(call);
     Product product{.c = call.y,
                     .a = call.x,
                     .b = call.weight,
@@ -269,9 +254,7 @@ void linear_forward(const LinearForward& call, Stream& stream) {
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
     const Timed timed = timed_call("linear_backward_input", call, stream);
     if (call.rows <= 0 || call.in <= 0) return;
-    constexpr const char* name = "linear_backward_input";
-    require_floats(name, {"dy", call.dy}, {"weight", call.weight}, {"dx", call.dx});
-    require_float(name, "residual", call.residual);
+    check_types(call);
     Product product{.c = call.dx,
                     .a = call.dy,
                     .b = call.weight,
@@ -297,12 +280,10 @@ void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
 void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
     const Timed timed = timed_call("linear_backward_weight", call, stream);
     if (call.out <= 0) return;
-    constexpr const char* name = "linear_backward_weight";
+    check_types(call);
     const bool add = call.gradient == Gradient::add;
-    require_float(name, "dy", call.dy);
     const std::int64_t ld_dy = or_dense(call.ld_dy, call.out);
     if (call.dweight && call.in > 0) {
-        require_floats(name, {"dy", call.dy}, {"x", call.x}, {"dweight", call.dweight});
         run({.c = call.dweight,
              .a = call.dy,
              .b = call.x,
@@ -317,7 +298,6 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
             false, stream);
     }
     if (!call.dbias) return;
-    require_float(name, "dbias", call.dbias);
     const std::int64_t piece = piece_of(call.out, {call.dy.dtype});
     column_reduction(
         call.rows, call.out, stream,
@@ -344,8 +324,7 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
 void matmul(const Matmul& call, Stream& stream) {
     const Timed timed = timed_call("matmul", call, stream);
     if (call.batch <= 0 || call.m <= 0 || call.n <= 0) return;
-    constexpr const char* name = "matmul";
-    require_floats(name, {"a", call.a}, {"b", call.b}, {"c", call.c});
+    check_types(call);
     run({.c = call.c,
          .a = call.a,
          .b = call.b,

@@ -8,17 +8,6 @@
 
 namespace thunder {
 
-inline const char* name_of(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "f32";
-        case DType::bf16: return "bf16";
-        case DType::i64: return "i64";
-        case DType::i32: return "i32";
-        case DType::boolean: return "bool";
-    }
-    return "?";
-}
-
 template <typename Tensor>  // Input or Output; absent ones pass
 void require_dtype(const char* call, const char* tensor, const Tensor& t, DType expected) {
     if (t && t.dtype != expected) {

@@ -1,7 +1,7 @@
+#include "device/call_types.h"
 #include "device/cuda/call.h"
 #include "device/cuda/cross_entropy.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/require.h"
 #include "device/menu.h"
 
 namespace thunder {
@@ -17,10 +17,7 @@ bool aligned(const void* p) {
 void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
     using namespace bundled;
     issue("cross_entropy_forward", call, stream, [&] {
-        require_float("logits", call.logits);
-        require_dtype("labels", call.labels, DType::i64);
-        require_dtype("loss", call.loss, DType::f32);
-        require_dtype("lse", call.lse, DType::f32);
+        check_types(call);
         auto* losses =
             reinterpret_cast<double*>(stream.workspace(static_cast<std::size_t>(call.rows) * sizeof(double)));
         const auto forward = [&](auto* one, auto* vector, auto* logits) {
@@ -43,11 +40,7 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
 void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream) {
     using namespace bundled;
     issue("cross_entropy_backward", call, stream, [&] {
-        require_float("logits", call.logits);
-        require_float("dlogits", call.dlogits);
-        require_dtype("labels", call.labels, DType::i64);
-        require_dtype("lse", call.lse, DType::f32);
-        require_dtype("dloss", call.dloss, DType::f32);
+        check_types(call);
         const auto backward = [&](auto* one, auto* vector, auto* dlogits, auto* logits) {
             const bool vectors = aligned(logits) && aligned(dlogits);
             launch("cross_entropy_backward", vectors ? vector : one, call.rows, row_threads, stream, dlogits, logits,
@@ -55,12 +48,8 @@ void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream) {
                    static_cast<const float*>(call.dloss.data), call.ignore_index, call.classes);
         };
         if (call.logits.dtype == DType::bf16) {
-            require_dtype("dlogits", call.dlogits, DType::bf16);
             backward(bundled_cross_entropy_backward_bf16, bundled_cross_entropy_backward_bf16_8,
                      static_cast<bf16*>(call.dlogits.data), static_cast<const bf16*>(call.logits.data));
-        } else if (call.dlogits.dtype == DType::bf16) {
-            backward(bundled_cross_entropy_backward_bf16_f32, bundled_cross_entropy_backward_bf16_f32_4,
-                     static_cast<bf16*>(call.dlogits.data), static_cast<const float*>(call.logits.data));
         } else {
             backward(bundled_cross_entropy_backward_f32, bundled_cross_entropy_backward_f32_4,
                      static_cast<float*>(call.dlogits.data), static_cast<const float*>(call.logits.data));

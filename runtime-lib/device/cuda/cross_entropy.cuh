@@ -139,8 +139,6 @@ BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_f32, 1, float, flo
 BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_f32_4, 4, float, float)
 BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16, 1, bf16, bf16)
 BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_8, 8, bf16, bf16)
-BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_f32, 1, bf16, float)
-BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_f32_4, 4, bf16, float)
 #undef BUNDLED_CROSS_ENTROPY_FORWARD
 #undef BUNDLED_CROSS_ENTROPY_BACKWARD
 

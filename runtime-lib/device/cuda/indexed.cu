@@ -1,10 +1,10 @@
 // Embedding, gather, scatter_add.
 #include <algorithm>
 
+#include "device/call_types.h"
 #include "device/cuda/call.h"
 #include "device/cuda/indexed.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/require.h"
 #include "device/menu.h"
 
 namespace thunder {
@@ -17,22 +17,21 @@ std::int64_t blocks_of(std::int64_t n, std::int64_t threads = 256) {
 
 // The ids as i64 or i32, with the kernel for each.
 template <typename Wide, typename Narrow, typename Body>
-void with_ids(const char* name, const Input& ids, Wide* wide, Narrow* narrow, Body&& body) {
+void with_ids(const Input& ids, Wide* wide, Narrow* narrow, Body&& body) {
     if (ids.dtype == DType::i32) return body(narrow, static_cast<const std::int32_t*>(ids.data));
-    require_dtype(name, ids, DType::i64);
     body(wide, static_cast<const std::int64_t*>(ids.data));
 }
 
 // Moves rows of `bytes` bytes: y[o][i] = x[o][index[i]].
-void gather_rows(const char* ids_name, void* y, const void* x, const Input& index, std::int64_t outer,
-                 std::int64_t entries, std::int64_t count, std::int64_t bytes, Stream& stream) {
+void gather_rows(void* y, const void* x, const Input& index, std::int64_t outer, std::int64_t entries,
+                 std::int64_t count, std::int64_t bytes, Stream& stream) {
     using namespace bundled;
     const auto all =
         reinterpret_cast<std::uintptr_t>(y) | reinterpret_cast<std::uintptr_t>(x) | static_cast<std::uintptr_t>(bytes);
     const auto move = [&](auto* wide, auto* narrow, auto word) {
         using Word = decltype(word);
         const std::int64_t inner = bytes / static_cast<std::int64_t>(sizeof(Word));
-        with_ids(ids_name, index, wide, narrow, [&](auto* kernel, const auto* ids) {
+        with_ids(index, wide, narrow, [&](auto* kernel, const auto* ids) {
             const std::int64_t words = outer * count * inner;
             launch("gather", kernel, blocks_of(words), 256, stream, static_cast<Word*>(y), static_cast<const Word*>(x),
                    ids, words, entries, count, inner);
@@ -49,18 +48,8 @@ void gather_rows(const char* ids_name, void* y, const void* x, const Input& inde
 void embedding_forward(const EmbeddingForward& call, Stream& stream) {
     using namespace bundled;
     issue("embedding_forward", call, stream, [&] {
-        if (call.weight.dtype == DType::f32 && call.y.dtype == DType::bf16) {
-            with_ids("ids", call.ids, bundled_embed_rounded_i64, bundled_embed_rounded_i32,
-                     [&](auto* kernel, const auto* ids) {
-                         const std::int64_t elements = call.rows * call.width;
-                         launch("embedding_forward", kernel, blocks_of(elements), 256, stream,
-                                static_cast<bf16*>(call.y.data), static_cast<const float*>(call.weight.data), ids,
-                                elements, call.width);
-                     });
-            return;
-        }
-        require_dtype("weight", call.weight, call.y.dtype);
-        gather_rows("ids", call.y.data, call.weight.data, call.ids, 1, call.entries, call.rows,
+        check_types(call);
+        gather_rows(call.y.data, call.weight.data, call.ids, 1, call.entries, call.rows,
                     call.width * static_cast<std::int64_t>(size_of(call.y.dtype)), stream);
     });
 }
@@ -68,8 +57,7 @@ void embedding_forward(const EmbeddingForward& call, Stream& stream) {
 void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
     using namespace bundled;
     issue("embedding_backward", call, stream, [&] {
-        require_float("dweight", call.dweight);
-        require_float("dy", call.dy);
+        check_types(call);
         const bool add = call.gradient == Gradient::add;
         if (!add) {
             fill_zero(call.dweight.data,
@@ -86,7 +74,7 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
         auto* parts = reinterpret_cast<float*>(workspace);
         auto* order = reinterpret_cast<std::int32_t*>(workspace + parts_end);
         auto* sorted = reinterpret_cast<std::int32_t*>(workspace + parts_end + rows_bytes);
-        with_ids("ids", call.ids, bundled_sort_rows_i64, bundled_sort_rows_i32, [&](auto* kernel, const auto* ids) {
+        with_ids(call.ids, bundled_sort_rows_i64, bundled_sort_rows_i32, [&](auto* kernel, const auto* ids) {
             launch("sort_rows", kernel, blocks_of(call.rows), 256, stream, order, sorted, ids, call.rows);
         });
         const auto sum = [&](auto* in_pieces, auto* over_pieces, auto* dweight, auto* dy) {
@@ -97,7 +85,6 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
         };
         auto* f32 = static_cast<float*>(call.dweight.data);
         if (call.dweight.dtype == DType::bf16) {
-            require_dtype("dy", call.dy, DType::bf16);
             sum(bundled_embedding_pieces_bf16_bf16, bundled_embedding_parts_bf16, static_cast<bf16*>(call.dweight.data),
                 static_cast<const bf16*>(call.dy.data));
         } else if (call.dy.dtype == DType::bf16) {
@@ -112,8 +99,8 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
 
 void gather(const Gather& call, Stream& stream) {
     issue("gather", call, stream, [&] {
-        if (call.y.dtype != call.x.dtype) require_dtype("x", call.x, call.y.dtype);
-        gather_rows("index", call.y.data, call.x.data, call.index, call.outer, call.entries, call.count,
+        check_types(call);
+        gather_rows(call.y.data, call.x.data, call.index, call.outer, call.entries, call.count,
                     call.inner * static_cast<std::int64_t>(size_of(call.y.dtype)), stream);
     });
 }
@@ -121,16 +108,13 @@ void gather(const Gather& call, Stream& stream) {
 void scatter_add(const ScatterAdd& call, Stream& stream) {
     using namespace bundled;
     issue("scatter_add", call, stream, [&] {
-        require_dtype("y", call.y, DType::f32);
-        require_dtype("x", call.x, DType::f32);
+        check_types(call);
         auto* y = static_cast<float*>(call.y.data);
         fill_zero(y, static_cast<std::size_t>(call.outer * call.entries * call.inner) * sizeof(float), stream);
-        with_ids("index", call.index, bundled_scatter_add_i64, bundled_scatter_add_i32,
-                 [&](auto* kernel, const auto* index) {
-                     launch("scatter_add", kernel, blocks_of(call.outer * call.inner), 256, stream, y,
-                            static_cast<const float*>(call.x.data), index, call.outer, call.entries, call.count,
-                            call.inner);
-                 });
+        with_ids(call.index, bundled_scatter_add_i64, bundled_scatter_add_i32, [&](auto* kernel, const auto* index) {
+            launch("scatter_add", kernel, blocks_of(call.outer * call.inner), 256, stream, y,
+                   static_cast<const float*>(call.x.data), index, call.outer, call.entries, call.count, call.inner);
+        });
     });
 }
 

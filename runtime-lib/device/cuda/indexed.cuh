@@ -16,15 +16,6 @@ THUNDER_FUNCTION void gather(Global<Word> y, Global<const Word> x, Global<const 
     y[at] = x[(o * entries + index[i]) * inner + j];
 }
 
-// y[i, :] = weight[ids[i], :], rounded to bf16.
-template <typename Id>
-THUNDER_FUNCTION void embed_rounded(Global<bf16> y, Global<const float> weight, Global<const Id> ids,
-                                    std::int64_t elements, std::int64_t width) {
-    const std::int64_t at = global_index<256>();
-    if (at >= elements) return;
-    y[at] = to_bf16(weight[ids[at / width] * width + at % width]);
-}
-
 // y[o, index[i], j] += x[o, i, j] in the order of i: a thread for each (o, j).
 template <typename Id>
 THUNDER_FUNCTION void scatter_add(Global<float> y, Global<const float> x, Global<const Id> index, std::int64_t outer,
@@ -133,11 +124,6 @@ BUNDLED_GATHER(8_i32, std::uint64_t, std::int32_t)
 #undef BUNDLED_GATHER
 
 #define BUNDLED_INDEXED(suffix, Id)                                                                                  \
-    THUNDER_KERNEL(256)                                                                                              \
-    bundled_embed_rounded_##suffix(Global<bf16> y, Global<const float> weight, Global<const Id> ids,                 \
-                                   std::int64_t elements, std::int64_t width) {                                      \
-        embed_rounded(y, weight, ids, elements, width);                                                              \
-    }                                                                                                                \
     THUNDER_KERNEL(256)                                                                                              \
     bundled_scatter_add_##suffix(Global<float> y, Global<const float> x, Global<const Id> index, std::int64_t outer, \
                                  std::int64_t entries, std::int64_t count, std::int64_t inner) {                     \

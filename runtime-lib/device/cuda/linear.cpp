@@ -1,5 +1,6 @@
 // The linear layer's three products and the general product: what they are as matrices, and the bundled kernels for
 // what cuBLASLt cannot do within the product.
+#include "device/call_types.h"
 #include "device/cuda/call.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/epilogue.h"
@@ -65,8 +66,7 @@ void run(Product p, Input residual, std::int64_t ld_residual, bool accumulate, S
 void linear_forward(const LinearForward& call, Stream& stream) {
     if (call.rows <= 0 || call.out <= 0) return;
     issue("linear_forward", call, stream, [&] {
-        require_float("y", call.y);
-        require_float("x", call.x);
+        check_types(call);
         run({.c = call.y,
              .a = call.x,
              .b = call.weight,
@@ -87,8 +87,7 @@ void linear_forward(const LinearForward& call, Stream& stream) {
 void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
     if (call.rows <= 0 || call.in <= 0) return;
     issue("linear_backward_input", call, stream, [&] {
-        require_float("dx", call.dx);
-        require_float("dy", call.dy);
+        check_types(call);
         const std::int64_t ld_dx = or_dense(call.ld_dx, call.in), ld_residual = or_dense(call.ld_residual, call.in);
         const bool accumulate = call.gradient == Gradient::add;
         run({.c = call.dx,
@@ -109,7 +108,7 @@ void linear_backward_input(const LinearBackwardInput& call, Stream& stream) {
 void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
     if (call.out <= 0) return;
     issue("linear_backward_weight", call, stream, [&] {
-        require_float("dy", call.dy);
+        check_types(call);
         const std::int64_t ld_dy = or_dense(call.ld_dy, call.out);
         if (call.dweight && call.in > 0) {
             run({.c = call.dweight,
@@ -131,7 +130,7 @@ void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream) {
 void matmul(const Matmul& call, Stream& stream) {
     if (call.batch <= 0 || call.m <= 0 || call.n <= 0) return;
     issue("matmul", call, stream, [&] {
-        require_float("c", call.c);
+        check_types(call);
         run({.c = call.c,
              .a = call.a,
              .b = call.b,

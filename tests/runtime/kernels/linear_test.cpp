@@ -285,18 +285,5 @@ TEST(ReferenceProducts, AgreeWithTheProvider) {
     }
 }
 
-TEST(Linear, ATypeWithoutAProviderIsNamed) {
-    Device device(1);
-    Stream stream(device);
-    bf16 x[1] = {};
-    float y[1] = {}, w[1] = {};
-    try {
-        linear_forward({.y = y, .x = x, .weight = w, .rows = 1, .in = 1, .out = 1}, stream);
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.message(), "linear_forward on a cpu: no provider for weight of type f32, expected bf16");
-    }
-}
-
 }  // namespace
 }  // namespace thunder

@@ -10,6 +10,7 @@
 
 #include <cmath>
 
+#include "device/call_types.h"
 #include "device/cpu/attention/padding.h"
 #include "device/cpu/attention/scores.h"
 #include "device/cpu/elements.h"
@@ -119,20 +120,8 @@ void zero_position(const Heads<float>& x, std::int64_t position, std::int64_t he
 void attention_backward(const AttentionBackward& call, Stream& stream) {
     const Timed timed = timed_call("attention_backward", call, stream);
     if (call.B <= 0 || call.T <= 0) return;
-    constexpr const char* name = "attention_backward";
-    bool rounded = false;
-    for (const auto& [what, tensor] : {std::pair{"dq", call.dq}, {"dk", call.dk}, {"dv", call.dv}}) {
-        require_float(name, what, tensor);
-        rounded = rounded || tensor.dtype == DType::bf16;
-    }
-    for (const auto& [what, tensor] :
-         {std::pair{"dout", call.dout}, {"q", call.q}, {"k", call.k}, {"v", call.v}, {"out", call.out}}) {
-        require_float(name, what, tensor);
-        rounded = rounded || tensor.dtype == DType::bf16;
-    }
-    f32(name, "lse", call.lse);
-    require_dtype(name, "padding", call.padding, DType::boolean);
-    if (call.HS % tile::lanes != 0 || rounded) return attention_backward_padded(call, stream);
+    check_types(call);
+    if (call.HS % tile::lanes != 0 || call.q.dtype == DType::bf16) return attention_backward_padded(call, stream);
 
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), rows = tile::round_up(B * NH * T, 16),

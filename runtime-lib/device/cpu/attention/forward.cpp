@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "device/call_types.h"
 #include "device/cpu/attention/padding.h"
 #include "device/cpu/attention/scores.h"
 #include "device/cpu/elements.h"
@@ -101,16 +102,9 @@ void query_block_forward(const Problem& p, std::int64_t b, std::int64_t h, std::
 void attention_forward(const AttentionForward& call, Stream& stream) {
     const Timed timed = timed_call("attention_forward", call, stream);
     if (call.B <= 0 || call.T <= 0) return;
-    constexpr const char* name = "attention_forward";
-    require_float(name, "out", call.out);
-    require_float(name, "q", call.q);
-    require_float(name, "k", call.k);
-    require_float(name, "v", call.v);
-    float* lse = f32(name, "lse", call.lse);
-    require_dtype(name, "padding", call.padding, DType::boolean);
-    const bool rounded = call.out.dtype == DType::bf16 || call.q.dtype == DType::bf16 || call.k.dtype == DType::bf16 ||
-                         call.v.dtype == DType::bf16;
-    if (call.HS % tile::lanes != 0 || rounded) return attention_forward_padded(call, stream);
+    check_types(call);
+    auto* lse = static_cast<float*>(call.lse.data);
+    if (call.HS % tile::lanes != 0 || call.q.dtype == DType::bf16) return attention_forward_padded(call, stream);
 
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), own = tile::round_up(own_elements(HS), 16);

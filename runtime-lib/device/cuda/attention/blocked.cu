@@ -1,3 +1,4 @@
+#include "device/call_types.h"
 #include "device/cuda/attention/attention.h"
 #include "device/cuda/attention/blocked.cuh"
 #include "device/cuda/call.h"
@@ -29,13 +30,7 @@ bundled::AttentionSizes sizes_of(const Call& c) {
 }
 
 template <typename Call>
-void require_types(const Call& call) {
-    require_float("q", call.q);
-    require_dtype("k", call.k, call.q.dtype);
-    require_dtype("v", call.v, call.q.dtype);
-    require_dtype("out", call.out, call.q.dtype);
-    require_dtype("lse", call.lse, DType::f32);
-    require_dtype("padding", call.padding, DType::boolean);
+void require_size(const Call& call) {
     if (call.HS > 256)
         fail(cat("no provider on a GPU for heads of ", call.HS, " elements"),
              "heads of up to 256 elements are computed");
@@ -110,22 +105,19 @@ void backward(const AttentionBackward& call, Stream& stream) {
 }  // namespace
 
 void blocked_attention_forward(const AttentionForward& call, Stream& stream) {
-    require_types(call);
+    require_size(call);
     call.q.dtype == DType::bf16 ? forward<bf16>(call, stream) : forward<float>(call, stream);
 }
 
 void blocked_attention_backward(const AttentionBackward& call, Stream& stream) {
-    require_types(call);
-    require_dtype("dout", call.dout, call.q.dtype);
-    require_dtype("dq", call.dq, call.q.dtype);
-    require_dtype("dk", call.dk, call.q.dtype);
-    require_dtype("dv", call.dv, call.q.dtype);
+    require_size(call);
     call.q.dtype == DType::bf16 ? backward<bf16>(call, stream) : backward<float>(call, stream);
 }
 
 void attention_forward(const AttentionForward& call, Stream& stream) {
     if (call.B <= 0 || call.T <= 0) return;
     issue("attention_forward", call, stream, [&] {
+        check_types(call);
         if (!cudnn_attention_forward(call, stream)) blocked_attention_forward(call, stream);
     });
 }
@@ -133,6 +125,7 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
 void attention_backward(const AttentionBackward& call, Stream& stream) {
     if (call.B <= 0 || call.T <= 0) return;
     issue("attention_backward", call, stream, [&] {
+        check_types(call);
         if (!cudnn_attention_backward(call, stream)) blocked_attention_backward(call, stream);
     });
 }

@@ -1,0 +1,135 @@
+#include "device/call_types.h"
+
+#include <string>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+// The tensors of one call; absent ones pass.
+struct Types {
+    const char* call;
+
+    template <typename Tensor>
+    void either(const char* name, const Tensor& t, DType one, DType other) const {
+        if (!t || t.dtype == one || t.dtype == other) return;
+        fail(cat(name, " of ", call, " is ", name_of(t.dtype), ", expected ", name_of(one),
+                 one == other ? "" : cat(" or ", name_of(other))));
+    }
+    template <typename Tensor>
+    void is(const char* name, const Tensor& t, DType expected) const {
+        either(name, t, expected, expected);
+    }
+    template <typename Tensor>
+    void floating(const char* name, const Tensor& t) const {
+        either(name, t, DType::f32, DType::bf16);
+    }
+    void index(const char* name, const Input& t) const { either(name, t, DType::i64, DType::i32); }
+
+    // Factors of one type, and a result of theirs or in f32.
+    void product(const char* a_name, const Input& a, const char* b_name, const Input& b, const char* c_name,
+                 const Output& c) const {
+        floating(a_name, a);
+        is(b_name, b, a.dtype);
+        either(c_name, c, DType::f32, a.dtype);
+    }
+};
+
+}  // namespace
+
+void check_types(const LinearForward& call) {
+    const Types types{"linear_forward"};
+    types.product("x", call.x, "weight", call.weight, "y", call.y);
+    types.either("bias", call.bias, DType::f32, call.y.dtype);
+    types.is("residual", call.residual, call.y.dtype);
+    types.is("pre_activation", call.pre_activation, call.y.dtype);
+}
+
+void check_types(const LinearBackwardInput& call) {
+    const Types types{"linear_backward_input"};
+    types.product("dy", call.dy, "weight", call.weight, "dx", call.dx);
+    types.is("residual", call.residual, call.dx.dtype);
+}
+
+void check_types(const LinearBackwardWeight& call) {
+    const Types types{"linear_backward_weight"};
+    types.product("dy", call.dy, "x", call.x, "dweight", call.dweight);
+    types.either("dbias", call.dbias, DType::f32, call.dy.dtype);
+}
+
+void check_types(const Matmul& call) {
+    Types{"matmul"}.product("a", call.a, "b", call.b, "c", call.c);
+}
+
+void check_types(const AttentionForward& call) {
+    const Types types{"attention_forward"};
+    types.floating("q", call.q);
+    types.is("k", call.k, call.q.dtype);
+    types.is("v", call.v, call.q.dtype);
+    types.is("out", call.out, call.q.dtype);
+    types.is("lse", call.lse, DType::f32);
+    types.is("padding", call.padding, DType::boolean);
+}
+
+void check_types(const AttentionBackward& call) {
+    const Types types{"attention_backward"};
+    types.floating("q", call.q);
+    types.is("k", call.k, call.q.dtype);
+    types.is("v", call.v, call.q.dtype);
+    types.is("out", call.out, call.q.dtype);
+    types.is("dout", call.dout, call.q.dtype);
+    types.is("dq", call.dq, call.q.dtype);
+    types.is("dk", call.dk, call.q.dtype);
+    types.is("dv", call.dv, call.q.dtype);
+    types.is("lse", call.lse, DType::f32);
+    types.is("padding", call.padding, DType::boolean);
+}
+
+void check_types(const EmbeddingForward& call) {
+    const Types types{"embedding_forward"};
+    types.floating("weight", call.weight);
+    types.is("y", call.y, call.weight.dtype);
+    types.index("ids", call.ids);
+}
+
+void check_types(const EmbeddingBackward& call) {
+    const Types types{"embedding_backward"};
+    types.floating("dy", call.dy);
+    types.either("dweight", call.dweight, DType::f32, call.dy.dtype);
+    types.index("ids", call.ids);
+}
+
+void check_types(const CrossEntropyForward& call) {
+    const Types types{"cross_entropy_forward"};
+    types.floating("logits", call.logits);
+    types.is("labels", call.labels, DType::i64);
+    types.is("loss", call.loss, DType::f32);
+    types.is("lse", call.lse, DType::f32);
+}
+
+void check_types(const CrossEntropyBackward& call) {
+    const Types types{"cross_entropy_backward"};
+    types.floating("logits", call.logits);
+    types.is("dlogits", call.dlogits, call.logits.dtype);
+    types.is("labels", call.labels, DType::i64);
+    types.is("lse", call.lse, DType::f32);
+    types.is("dloss", call.dloss, DType::f32);
+}
+
+void check_types(const Gather& call) {
+    const Types types{"gather"};
+    types.is("x", call.x, call.y.dtype);
+    types.index("index", call.index);
+}
+
+void check_types(const ScatterAdd& call) {
+    const Types types{"scatter_add"};
+    types.is("y", call.y, DType::f32);
+    types.is("x", call.x, DType::f32);
+    types.index("index", call.index);
+}
+
+}  // namespace thunder

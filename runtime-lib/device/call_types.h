@@ -1,0 +1,22 @@
+// Which types the tensors of a call may have: what the head of menu.h says, as a check that is the same on every
+// device. Fails with the tensor, the call, and what was expected.
+#pragma once
+
+#include "device/menu.h"
+
+namespace thunder {
+
+void check_types(const LinearForward& call);
+void check_types(const LinearBackwardInput& call);
+void check_types(const LinearBackwardWeight& call);
+void check_types(const Matmul& call);
+void check_types(const AttentionForward& call);
+void check_types(const AttentionBackward& call);
+void check_types(const EmbeddingForward& call);
+void check_types(const EmbeddingBackward& call);
+void check_types(const CrossEntropyForward& call);
+void check_types(const CrossEntropyBackward& call);
+void check_types(const Gather& call);
+void check_types(const ScatterAdd& call);
+
+}  // namespace thunder
