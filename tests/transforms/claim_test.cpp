@@ -76,7 +76,8 @@ func @main(%x: f64[3,4], %w: f64[5,4]) -> (%y) {
 func @main(%x: f64[3,4], %w: f64[5,4]) -> (%y) {
   %y = matmul(%x, %w) {part_of = "linear", result_role = "y", transpose_a = false, transpose_b = true} : f64[3,5]
 })")));
-    EXPECT_EQ(notes(report), "declined linear at @main: products: f64 operands: the menu's calls are of f32 and bf16\n");
+    EXPECT_EQ(notes(report),
+              "declined linear at @main: products: f64 operands: the menu's calls are of f32 and bf16\n");
 }
 
 TEST(Claim, EveryFunctionOfTheProgramIsClaimedAndNoKernel) {
@@ -158,6 +159,27 @@ TEST(Claim, EveryCompositeOfAnExecutorHasACall) {
                 EXPECT_FALSE(def->call(f.ops[0], f).function.empty()) << def->name << " by " << e.name;
             }
     }
+}
+
+TEST(Claim, AttentionSaysWhoComputesItOnGpus) {
+    const auto note = [](const std::string& type, const std::string& more = "", const std::string& argument = "") {
+        const Module m = module_of("func @main(%q: " + type + argument + ") -> (%y) {\n  %y, %lse = sdpa(%q, %q, %q" +
+                                   more + ") {causal = true, scale = 0.5} : " + type + ", f32[2,4,16]\n}");
+        Report report;
+        claim(m, default_executors(), report);
+        return notes(report);
+    };
+    EXPECT_EQ(note("bf16[2,16,4,64]"), "done sdpa at @main: attention; on GPUs by cuDNN\n");
+    EXPECT_EQ(
+        note("f32[2,16,4,64]"),
+        "done sdpa at @main: attention; on GPUs by the runtime's own blocks: cuDNN's is of bf16, and this is f32\n");
+    EXPECT_EQ(note("bf16[2,16,4,64]", ", %p", ", %p: bool[2,16]"),
+              "done sdpa at @main: attention; on GPUs by the runtime's own blocks: cuDNN's has no mask of single "
+              "positions\n");
+    for (const char* type : {"bf16[2,16,4,12]", "bf16[2,16,4,136]"})
+        EXPECT_NE(note(type).find("cuDNN's heads have a multiple of 8 elements up to 128, and these "),
+                  std::string::npos)
+            << note(type);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ inline constexpr std::int64_t NH = 4;  // query heads
 inline constexpr std::int64_t KVH = 2;  // key and value heads
 inline constexpr std::int64_t HS = 4;  // size of a head
 inline constexpr std::int64_t H = 24;  // width inside the MLP
-inline constexpr std::int64_t PARAMETER_ELEMENTS = 5536;  // of the parameter arena; shadows, gradients and each optimizer state have as many, of their types
+// Elements of the parameter arena; shadows, gradients and each optimizer state have as many, of their types.
+inline constexpr std::int64_t PARAMETER_ELEMENTS = 5536;
 
 using thunder::bf16;
 

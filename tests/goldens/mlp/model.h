@@ -11,7 +11,8 @@
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
 inline constexpr std::int64_t B = 4;  // rows in a micro-batch
-inline constexpr std::int64_t PARAMETER_BYTES = 2304;  // of the parameter arena; gradients and each optimizer state are as large
+// Bytes of the parameter arena; gradients and each optimizer state are as large.
+inline constexpr std::int64_t PARAMETER_BYTES = 2304;
 
 // The tensor at a byte offset of an arena.
 template <typename T>

@@ -10,7 +10,8 @@
 #include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
-inline constexpr std::int64_t PARAMETER_BYTES = 512;  // of the parameter arena; gradients and each optimizer state are as large
+// Bytes of the parameter arena; gradients and each optimizer state are as large.
+inline constexpr std::int64_t PARAMETER_BYTES = 512;
 
 // The tensor at a byte offset of an arena.
 template <typename T>
