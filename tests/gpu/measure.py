@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 # Relative tolerances of a fixture's losses, at the first step and at the last; the gradients' norm, a sum of squares, has ten times
 # that. f32: orders of summation differ, and Adam's first steps turn relative errors of small gradients into whole updates
-# (tests/programs/pytorch_numbers.h). bf16 keeps 8 bits: a stored number is off by 2^-9, the few that a loss goes through by some 2^-7.
+# (tests/programs/pytorch_numbers.h). bf16 keeps 8 bits: a stored number is off by 2^-8 at most, the few that a loss goes through by some 2^-7.
 TOLERANCES = {"f32": (1e-5, 1e-4), "bf16": (2.0**-6, 2.0**-5)}
 
 # What is measured, by worth. Least seconds: no run of it is started that could not end.
