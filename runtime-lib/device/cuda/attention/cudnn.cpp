@@ -183,7 +183,7 @@ bool run(const char* name, const Call& call, const Key& key, std::unordered_map<
     Plan& plan = found->second;
     if (is_new) {
         auto graph = graph_of(call);
-        if (const auto built = graph->build(cache.handle, {fe::HeurMode_t::A}); built.is_good()) {
+        if (auto built = graph->build(cache.handle, {fe::HeurMode_t::A}); built.is_good()) {
             plan.graph = graph;
             plan.workspace = graph->get_workspace_size();
         } else {
