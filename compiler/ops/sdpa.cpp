@@ -294,7 +294,7 @@ std::string describe(const Shape& n) {
 std::string gpu_provider(const Shape& n, DType dtype, bool padding) {
     std::string reason;
     if (dtype != DType::bf16)
-        reason = fmt::format("cuDNN's is of bf16, and this is {}", name_of(dtype));
+        reason = fmt::format("cuDNN's takes no {}", name_of(dtype));
     else if (padding)
         reason = "cuDNN's has no mask of single positions";
     else if (n.HS % 8 != 0 || n.HS > 128)

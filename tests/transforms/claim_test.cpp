@@ -170,9 +170,8 @@ TEST(Claim, AttentionSaysWhoComputesItOnGpus) {
         return notes(report);
     };
     EXPECT_EQ(note("bf16[2,16,4,64]"), "done sdpa at @main: attention; on GPUs by cuDNN\n");
-    EXPECT_EQ(
-        note("f32[2,16,4,64]"),
-        "done sdpa at @main: attention; on GPUs by the runtime's own blocks: cuDNN's is of bf16, and this is f32\n");
+    EXPECT_EQ(note("f32[2,16,4,64]"),
+              "done sdpa at @main: attention; on GPUs by the runtime's own blocks: cuDNN's takes no f32\n");
     EXPECT_EQ(note("bf16[2,16,4,64]", ", %p", ", %p: bool[2,16]"),
               "done sdpa at @main: attention; on GPUs by the runtime's own blocks: cuDNN's has no mask of single "
               "positions\n");

@@ -39,7 +39,7 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: causal attention; keeps the log-sum-exp of each row of scores; on GPUs by the runtime's own blocks:
-    // cuDNN's is of bf16, and this is f32
+    // cuDNN's takes no f32
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
         .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
         .ld_v = (NH + 2 * KVH) * HS}, stream);
@@ -125,7 +125,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
     //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
-    // self_attn: dq, dk, dv of causal attention; on GPUs by the runtime's own blocks: cuDNN's is of bf16, and this is
+    // self_attn: dq, dk, dv of causal attention; on GPUs by the runtime's own blocks: cuDNN's takes no
     // f32
     attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
         .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
