@@ -125,8 +125,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
     //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
-    // self_attn: dq, dk, dv of causal attention; on GPUs by the runtime's own blocks: cuDNN's takes no
-    // f32
+    // self_attn: dq, dk, dv of causal attention; on GPUs by the runtime's own blocks: cuDNN's takes no f32
     attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
         .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
         .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);

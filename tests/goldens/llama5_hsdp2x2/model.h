@@ -19,7 +19,8 @@ inline constexpr std::int64_t NH = 4;  // query heads
 inline constexpr std::int64_t KVH = 2;  // key and value heads
 inline constexpr std::int64_t HS = 4;  // size of a head
 inline constexpr std::int64_t H = 24;  // width inside the MLP
-inline constexpr std::int64_t PARAMETER_BYTES = 23040;  // of the parameter arena; gradients and each optimizer state are as large
+// Bytes of the parameter arena; gradients and each optimizer state are as large.
+inline constexpr std::int64_t PARAMETER_BYTES = 23040;
 
 // The tensor at a byte offset of an arena.
 template <typename T>
