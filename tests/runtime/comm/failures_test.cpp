@@ -387,14 +387,15 @@ TEST_F(FailuresTest, ChaosChangesNoBit) {
 }
 
 // Each step has the time that it took, the last one and those before a checkpoint as well: a collective takes 20 ms at
-// least, and each step waits for one.
+// least, and in each step there are two, one behind the other, the weight of the loss and the gradients. What ranks
+// tell one another when a step is logged takes 20 ms as well, which is less.
 TEST_F(FailuresTest, NoStepTakesLessThanItsCollectives) {
     for (const char* program : {"words_dp2", "words_fsdp2"}) {
         expect_success(with("THUNDER_SLOW_TRANSPORT=20000,0", 2, program,
                             cat("--steps 5 --log run.jsonl --checkpoint-every 2 --checkpoint ", program, "_kept")));
         const auto log = read_log("run.jsonl");
         ASSERT_EQ(log.size(), 5U);
-        for (const auto& step : log) EXPECT_GE(step["step_ms"].get<double>(), 20) << program << step;
+        for (const auto& step : log) EXPECT_GE(step["step_ms"].get<double>(), 40) << program << step;
     }
 }
 
