@@ -147,15 +147,18 @@ void ModelOptions::add_to(CLI::App& app) {
 }
 
 void ModelOptions::add_ranks_to(CLI::App& app) {
-    CLI::Option* copies = app.add_option("--dp", dp, "ranks that each hold the whole model and sum their gradients")
+    CLI::Option* copies = app.add_option("--dp", dp,
+                                         "ranks that each hold the whole model and sum their gradients; 1: one rank "
+                                         "that communicates with itself")
                               ->check(between(1, most_ranks))
-                              ->capture_default_str()
                               ->type_name("N");
-    CLI::Option* shards = app.add_option("--fsdp", fsdp, "ranks over which the model is cut: each holds a shard of it")
-                              ->check(between(1, most_ranks))
-                              ->capture_default_str()
-                              ->type_name("N")
-                              ->excludes(copies);
+    CLI::Option* shards =
+        app.add_option(
+               "--fsdp", fsdp,
+               "ranks over which the model is cut: each holds a shard of it; 1: one that gathers and sums all the same")
+            ->check(between(1, most_ranks))
+            ->type_name("N")
+            ->excludes(copies);
     app.add_option("--hsdp", hsdp, "R copies of the model, each cut over S ranks")
         ->check(not_empty())
         ->type_name("RxS")
@@ -224,11 +227,11 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
-    if (c.mesh.shards > 1 && c.mesh.replicas > 1)
+    if (c.mesh.has_shards() && c.mesh.has_copies())
         add("--hsdp", fmt::format("{}x{}", c.mesh.replicas, c.mesh.shards));
-    else if (c.mesh.shards > 1)
+    else if (c.mesh.has_shards())
         add("--fsdp", std::to_string(c.mesh.shards));
-    else if (c.mesh.replicas > 1)
+    else if (c.mesh.has_copies())
         add("--dp", std::to_string(c.mesh.replicas));
     if (c.reshard != defaults.reshard) add("--fsdp-reshard", c.reshard);
     if (c.bucket_bytes != defaults.bucket_bytes) add("--bucket-mb", std::to_string(c.bucket_bytes >> 20));
@@ -316,16 +319,20 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
 void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
     compile.roll = !no_roll;
-    compile.mesh = {dp, fsdp};
-    if (!hsdp.empty()) compile.mesh = parse_mesh(hsdp);
+    compile.mesh = hsdp.empty() ? Mesh{dp.value_or(1), fsdp.value_or(1)} : parse_mesh(hsdp);
+    if (compile.mesh.world() == 1)
+        compile.mesh.alone = !hsdp.empty() ? Mesh::Alone::both
+                             : fsdp        ? Mesh::Alone::shards
+                             : dp          ? Mesh::Alone::copies
+                                           : Mesh::Alone::silent;
     const ModelOptions defaults;
-    if (compile.mesh.shards > 1 && bucket_mb != defaults.bucket_mb) {
+    if (compile.mesh.has_shards() && bucket_mb != defaults.bucket_mb) {
         Diagnostic d;
         d.message = "--bucket-mb is of --dp alone";
         d.help = "with --fsdp and --hsdp gradients are summed layer by layer: leave it away";
         throw UsageError(std::move(d));
     }
-    if (compile.mesh.shards == 1 && compile.mesh.replicas > 1 && compile.reshard != defaults.compile.reshard) {
+    if (!compile.mesh.has_shards() && compile.mesh.has_copies() && compile.reshard != defaults.compile.reshard) {
         Diagnostic d;
         d.message = "--fsdp-reshard is of --fsdp and --hsdp alone";
         d.help = "with --dp each rank holds all parameters, and none are gathered: leave it away";

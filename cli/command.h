@@ -36,7 +36,8 @@ struct ModelOptions {
     std::string fail_in;                   // a pass that fails as if it had a bug
     std::optional<std::string> transform;  // forward,vjp; none: a training program
     bool no_roll = false;
-    std::int64_t dp = 1, fsdp = 1, bucket_mb = 25;
+    std::optional<std::int64_t> dp, fsdp;  // not given: one rank that communicates with nobody
+    std::int64_t bucket_mb = 25;
     std::string hsdp;  // RxS
 
     void add_to(CLI::App& app);

@@ -52,8 +52,8 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
             if (run.name == "add_loss" && note.kind == Note::Kind::done && note.what == "loss")
                 fmt::print(stderr, "loss: {}\n", note.text);
     fmt::print(stderr, "next: cmake -S {} -B {} && cmake --build {}\n", folder, build, build);
-    if (const std::int64_t ranks = compiled.module.mesh.world(); ranks > 1)
-        fmt::print(stderr, "then: mpirun -np {0} {1}/train, or srun -n {0} {1}/train\n", ranks, build);
+    if (const Mesh& mesh = compiled.module.mesh; mesh.communicates())
+        fmt::print(stderr, "then: mpirun -np {0} {1}/train, or srun -n {0} {1}/train\n", mesh.world(), build);
 }
 
 int train(TrainOptions o) {

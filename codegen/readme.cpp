@@ -287,23 +287,33 @@ std::string gathered_text(const Communication& communication) {
 std::string ranks_text(const ProgramLayout& layout) {
     const Mesh& mesh = layout.module().mesh;
     const Communication& communication = layout.communication();
-    std::string out = fmt::format(
-        "## Ranks\n\n"
-        "It runs on {0} ranks, no more and no fewer: {1}. Each works on\nmicro-batches of its own; the loss, the "
-        "gradient and its norm are those of all of them. What one writes, `--save` and\n`--checkpoint`, is as one rank "
-        "alone would have written it, and goes on on any number of ranks.\n\n"
-        "    mpirun -np {0} build/train --data corpus/\n"
-        "    srun -n {0} build/train --data corpus/\n\n"
-        "INT or TERM to any of the ranks lets all of them end their step and write the checkpoint. Ctrl-C on Open "
-        "MPI's "
-        "`mpirun` does\nnot get that far where a step and a checkpoint take more than a second: it kills the ranks by "
-        "then, and gives 1. With\n`mpirun --mca odls_base_sigkill_timeout 60` it waits 60 seconds, sends TERM, waits "
-        "60 seconds more, and kills what is left.\nA scheduler that ends jobs has to leave as much time between TERM "
-        "and KILL.\n\n",
-        mesh.world(),
-        mesh.shards == 1     ? "each has the whole model"
-        : mesh.replicas == 1 ? "each has a piece of the model"
-                             : fmt::format("{} times the model, each in {} pieces", mesh.replicas, mesh.shards));
+    std::string out = "## Ranks\n\n";
+    if (mesh.world() == 1)
+        out +=
+            "It runs on one rank, which communicates with itself as one of several would: what they take of time and "
+            "memory beside\ntheir work, without the network.\n\n"
+            "    mpirun -np 1 build/train --data corpus/\n\n";
+    else
+        out += fmt::format(
+            "It runs on {0} ranks, no more and no fewer: {1}. Each works on\nmicro-batches of its own; the loss, the "
+            "gradient and its norm are those of all of them. What one writes, `--save` and\n`--checkpoint`, is as one "
+            "rank "
+            "alone would have written it, and goes on on any number of ranks.\n\n"
+            "    mpirun -np {0} build/train --data corpus/\n"
+            "    srun -n {0} build/train --data corpus/\n\n"
+            "INT or TERM to any of the ranks lets all of them end their step and write the checkpoint. Ctrl-C on Open "
+            "MPI's "
+            "`mpirun` does\nnot get that far where a step and a checkpoint take more than a second: it kills the ranks "
+            "by "
+            "then, and gives 1. With\n`mpirun --mca odls_base_sigkill_timeout 60` it waits 60 seconds, sends TERM, "
+            "waits "
+            "60 seconds more, and kills what is left.\nA scheduler that ends jobs has to leave as much time between "
+            "TERM "
+            "and KILL.\n\n",
+            mesh.world(),
+            mesh.shards == 1     ? "each has the whole model"
+            : mesh.replicas == 1 ? "each has a piece of the model"
+                                 : fmt::format("{} times the model, each in {} pieces", mesh.replicas, mesh.shards));
     out += "A rank computes on one stream and communicates on others at the same time: ";
     std::string streams;
     for (const Communication::StreamName& s : communication.streams())
@@ -418,7 +428,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     if (layout.trains()) {
         out += fmt::format("# {}: a training program\n\n{}", options.model_name, head);
         out += "    cmake -S . -B build && cmake --build build\n    build/train --help\n\n";
-        if (m.mesh.world() > 1) out += ranks_text(layout);
+        if (m.mesh.communicates()) out += ranks_text(layout);
     } else {
         out += fmt::format("# {}: {} as a function library\n\n{}", options.model_name, m.main().name, head);
         out += "    cmake -S . -B build && cmake --build build\n";
@@ -494,7 +504,7 @@ std::string print_train_json(const EmitOptions& options) {
     std::string precision =
         fmt::format("\n  \"dtype\": {},\n  \"master\": {},\n  \"grad_dtype\": {},\n  \"optim_dtype\": {},",
                     quote(c.dtype), quote(c.master), quote(c.grad_dtype), quote(c.optim_dtype));
-    if (c.mesh.world() > 1)
+    if (c.mesh.communicates())
         precision +=
             fmt::format("\n  \"ranks\": {{\"replicas\": {}, \"shards\": {}}},", c.mesh.replicas, c.mesh.shards);
     return fmt::format(

@@ -108,7 +108,7 @@ void add_emission(PassList& list, const CompileOptions& o) {
     list.require("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });
 
     // Several ranks: blocks and kernels are done, and collectives stand around their calls.
-    if (o.transform == Transform::train && o.mesh.world() > 1) {
+    if (o.transform == Transform::train && o.mesh.communicates()) {
         list.require("distribute", [o](Module m, Report& r) {
             return distribute(std::move(m), DistributeOptions{o.mesh, o.bucket_bytes, o.reshard}, r);
         });

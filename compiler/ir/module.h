@@ -162,10 +162,21 @@ struct Function {
 // The ranks that run a program: `replicas` copies of the model, each cut over `shards` ranks. Rank r has shard r %
 // shards of copy r / shards. Collectives are among the ranks of a group: "world", all; "shard", those that share a
 // copy; "replica", those that have the same shard.
+//
+// One rank communicates with nobody, unless it is asked to do all the same what ranks with these groups do, with
+// itself: `alone`.
 struct Mesh {
+    enum class Alone : std::uint8_t { silent, copies, shards, both };
+
     std::int64_t replicas = 1, shards = 1;
+    Alone alone = Alone::silent;
 
     std::int64_t world() const { return replicas * shards; }
+    // The model is cut: parameters are gathered before they are read.
+    bool has_shards() const { return shards > 1 || alone == Alone::shards || alone == Alone::both; }
+    // There are copies of it, or of its shards, whose gradients are summed.
+    bool has_copies() const { return replicas > 1 || alone == Alone::copies || alone == Alone::both; }
+    bool communicates() const { return has_shards() || has_copies(); }
     std::int64_t ranks(std::string_view group) const;  // of one group; 0 where there is no such group
     bool operator==(const Mesh&) const = default;
 };

@@ -32,6 +32,7 @@ class Parser {
             expect("replicas");
             m.mesh.shards = integer();
             expect("shards");
+            if (m.mesh.world() == 1) m.mesh.alone = Mesh::Alone::both;
         }
         while (accept("arena")) {
             std::string name = word();

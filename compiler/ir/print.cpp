@@ -228,7 +228,7 @@ std::string to_string(const Function& function, const PrintOptions& options) {
 std::string to_string(const Module& module, const PrintOptions& options) {
     std::string out =
         fmt::format("module {} {}\n", quote(module.name), module.phase == Module::Phase::values ? "values" : "planned");
-    if (module.mesh.world() > 1)
+    if (module.mesh.communicates())
         out += fmt::format("mesh {} replicas {} shards\n", module.mesh.replicas, module.mesh.shards);
     for (const auto& [arena, bytes] : module.arena_bytes) out += fmt::format("arena {} {}\n", arena, bytes);
     for (const std::string& stream : module.streams) out += fmt::format("stream {}\n", stream);

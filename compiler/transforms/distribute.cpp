@@ -208,10 +208,10 @@ Module distribute_replicas(Module module, const DistributeOptions& options, Repo
 }  // namespace distributing
 
 Module distribute(Module module, const DistributeOptions& options, Report& report) {
-    if (options.mesh.world() == 1) return module;
+    if (!options.mesh.communicates()) return module;
     check(module.find("update") != nullptr, "what is distributed is a training step");
     module.mesh = options.mesh;
-    if (options.mesh.shards > 1) return distributing::distribute_shards(std::move(module), options, report);
+    if (options.mesh.has_shards()) return distributing::distribute_shards(std::move(module), options, report);
     return distributing::distribute_replicas(std::move(module), options, report);
 }
 

@@ -101,7 +101,7 @@ class Shards {
         }
         f.arguments = std::move(arguments);
         f.argument_info = std::move(infos);
-        if (options_.mesh.replicas > 1) {
+        if (options_.mesh.has_copies()) {
             ArgInfo info;
             info.kind = ArgInfo::Kind::scalar;
             info.names = {"last_micro_step"};
@@ -203,7 +203,7 @@ class Shards {
         std::vector<Value> sent = b.emit("reduce_scatter_start", {flat, before, first},
                                          attributes_of(unit, name, "gradients of " + unit.what), "grad_" + unit.name);
         b.function().info(sent[1]).name = "sent";
-        if (options_.mesh.replicas == 1) return {sent[0], sent[1]};
+        if (!options_.mesh.has_copies()) return {sent[0], sent[1]};
         const Value mine = b.op("await", sent, {}, "grad_" + unit.name);
         Attributes attributes = attributes_of(unit, unit.name + "_replicas", "gradients of " + unit.what);
         attributes.set("group", std::string("replica"));

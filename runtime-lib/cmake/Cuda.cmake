@@ -116,7 +116,7 @@ function(thunder_find_cuda_libraries)
     list(REMOVE_DUPLICATES _includes)
     # Libraries by their names with a version, as wheels have them.
     set(_folders)
-    foreach(_library cublasLt cudnn cudart)
+    foreach(_library cublasLt cudnn cudart nccl)
         foreach(_root IN LISTS _roots)
             foreach(_sub lib64 lib lib/x86_64-linux-gnu lib/aarch64-linux-gnu)
                 file(GLOB _files "${_root}/${_sub}/lib${_library}.so.*")

@@ -11,13 +11,20 @@ fail() { echo "FAIL: $*"; exit 1; }
 "$here/prepare.sh" --thunderc "$thunderc" --out "$folder" --tiny
 run() { "$folder/run.sh" --dry-run --no-peers --runtime "$runtime" --results "$folder/$1" >"$folder/$1.log" 2>&1; }
 run first || { cat "$folder/first.log"; fail "the dry run"; }
-python3 -W error - "$folder/first/results.json" <<'PYTHON'
+with_mpi=no
+if grep -q thunder_comm_mpi "$runtime/thunder_runtimeTargets.cmake"; then with_mpi=yes; fi
+python3 -W error - "$folder/first/results.json" $with_mpi <<'PYTHON'
 import json, sys
 with open(sys.argv[1]) as f:
     r = json.load(f)
 parts = {p["part"]: p["good"] for p in r["parts"]}
 for part in ("parity-mlp-f32", "parity-llama2-f32", "parity-mlp-bf16", "parity-llama2-bf16", "tiny-llama, ours"):
     assert parts.get(part), (part, parts)
+if sys.argv[2] == "yes":
+    (note,) = [p["note"] for p in r["parts"] if p["part"] == "ranks-llama2-f32" and p["good"]]
+    assert note.startswith("its collectives by MPI, against PyTorch in fp64, "), note
+else:
+    assert any(what.startswith("ranks-llama2-f32: ") for what in r["left_out"]), r["left_out"]
 (row,) = [row for row in r["table"] if row["by"] == "ours"]
 assert row["tokens_per_second"] > 0 and row["peak_bytes"] > 1e6 and "mfu" not in row, row
 assert {"products", "attention", "fused", "optimizer", "cross_entropy", "embedding"} <= set(row["kernels"]), row["kernels"]

@@ -89,6 +89,12 @@ def read_profile(text, steps):
     return groups
 
 
+def nccl_version(output):
+    """"NCCL 2.27.3", as NCCL_DEBUG=VERSION has it tell when its first communicator is made."""
+    words = output.split("NCCL version ", 1)
+    return "NCCL " + words[1].split("+")[0].split()[0] if len(words) > 1 else "NCCL, which did not say its version"
+
+
 def memory_text(options):
     """What is kept in which type, of a program's options; PyTorch's run has the same."""
     words = options.split()
@@ -162,20 +168,35 @@ class Run:
             flags.append(f"-DRAPIDJSON_INCLUDE_DIR={include}")
         if os.path.exists(os.path.join(include, "cudnn_frontend.h")) and device == "cuda":
             flags.append(f"-DCUDNN_FRONTEND_INCLUDE_DIR={include}")
+        if os.path.exists(os.path.join(include, "nccl.h")) and device == "cuda":
+            flags.append(f"-DNCCL_INCLUDE_DIR={include}")
         runtime = self.args.runtime
         if not runtime:
             runtime = os.path.join(self.build_folder, "runtime")
             if not self.make("runtime", os.path.join(self.folder, "runtime"), runtime, flags):
                 return False
         flags.append(f"-DTHUNDERC_RUNTIME={os.path.abspath(runtime)}")
-        flags.append("-DCOMM=none")
+        ranks = self.ranks = self.ranks_by(runtime)
 
         def one(name):
-            return self.make(name, os.path.join(self.folder, "programs", name, "program"), self.program_build(name), flags)
+            comm = ranks if self.cases[name]["kind"] == "ranks" else "none"
+            return self.make(name, os.path.join(self.folder, "programs", name, "program"), self.program_build(name), [*flags, f"-DCOMM={comm}"])
         with ThreadPoolExecutor(max(1, min(4, (os.cpu_count() or 2) // 2))) as pool:
             built = dict(zip(self.cases, pool.map(one, self.cases)))
         self.cases = {name: case for name, case in self.cases.items() if built[name]}
         return bool(self.cases)
+
+    def ranks_by(self, runtime):
+        """Who carries what ranks communicate: nccl on a GPU, mpi in a dry run. Their programs are left out where the runtime was built
+        without, for want of a header."""
+        comm = "mpi" if self.args.dry_run else "nccl"
+        targets = os.path.join(runtime, "thunder_runtimeTargets.cmake")
+        if os.path.exists(targets) and f"thunder_comm_{comm}" in open(targets).read():
+            return comm
+        for name in [name for name, case in self.cases.items() if case["kind"] == "ranks"]:
+            self.leave_out(f"{name}: the runtime was built without {comm.upper()}")
+            del self.cases[name]
+        return "none"
 
     def program_build(self, name):
         return os.path.join(self.build_folder, name)
@@ -194,7 +215,7 @@ class Run:
 
     # ---- checks
 
-    def train(self, name, flags, limit=None, before=(), watch=False):
+    def train(self, name, flags, limit=None, before=(), watch=False, env=None):
         """Runs a program in its case's folder: status, errors, its log's lines, peak memory."""
         folder = os.path.join(self.folder, "programs", name)
         log = os.path.join(self.program_build(name), "run.jsonl")
@@ -202,7 +223,7 @@ class Run:
             os.remove(log)
         command = [*before, os.path.join(self.program_build(name), "train"), "--quiet", "--log", log, *flags]
         peak = Peak(self.args.dry_run) if watch else None
-        status, out, errors = self.run(command, folder, limit)
+        status, out, errors = self.run(command, folder, limit, env)
         bytes_ = peak.stop() if peak else 0
         lines = []
         if os.path.exists(log):
@@ -220,10 +241,14 @@ class Run:
 
     def parity(self):
         for name, case in self.cases.items():
-            if case["kind"] != "parity":
+            if case["kind"] not in ("parity", "ranks"):
                 continue
             reference, flags = self.recipe(name)
-            status, errors, lines, _ = self.train(name, flags, limit=60)
+            env = {**os.environ, "NCCL_DEBUG": "VERSION"} if case["kind"] == "ranks" else None
+            status, errors, lines, _ = self.train(name, flags, limit=60, env=env)
+            if status != 0 and "error: NCCL is not there" in errors:
+                self.leave_out(f"{name}: there is no libnccl.so.2 (package libnccl2, or the wheel nvidia-nccl-cu13 in LD_LIBRARY_PATH)")
+                continue
             if status != 0:
                 self.part(f"{name}", False, note=f"exit status {status}", output=errors[-2000:])
                 print(errors[-2000:])
@@ -232,7 +257,8 @@ class Run:
             loss = relative_errors(reference["loss64"], [line["loss"] for line in lines])
             norm = relative_errors(reference["grad_norm64"], [line["grad_norm"] for line in lines])
             good = within(loss, first, last) and within(norm, 10 * first, 10 * last)
-            note = f"against PyTorch in fp64, {len(loss)} steps: loss within {max(loss):.1e}, gradient norm within {max(norm):.1e}"
+            by = {"mpi": "its collectives by MPI, ", "nccl": f"its collectives by {nccl_version(errors)}, "}[self.ranks] if case["kind"] == "ranks" else ""
+            note = f"{by}against PyTorch in fp64, {len(loss)} steps: loss within {max(loss):.1e}, gradient norm within {max(norm):.1e}"
             self.part(name, good, note=note)
 
     def sanitize(self):

@@ -26,6 +26,11 @@ class Measure(unittest.TestCase):
         # 10 ms in 5 of 6 calls, two of them a step.
         self.assertEqual(groups, {"products": 4.0, "attention": 2.0, "fused": 1.0, "optimizer": 1.0})
 
+    def test_nccl_tells_its_version(self):
+        self.assertEqual(measure.nccl_version("NCCL version 2.27.3+cuda12.9\nmore\n"), "NCCL 2.27.3")
+        self.assertEqual(measure.nccl_version("NCCL version 2.18.1\n"), "NCCL 2.18.1")
+        self.assertIn("did not say", measure.nccl_version("step 0"))
+
     def test_the_memory_of_a_program_is_said(self):
         lean = "--batch 1 --dtype bf16 --master none --grad-dtype bf16 --optim-dtype bf16"
         self.assertEqual(measure.memory_text(lean),

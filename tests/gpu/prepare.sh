@@ -57,6 +57,10 @@ elif [ $tiny = no ]; then
   left_out "the headers of cuDNN's frontend: attention is the program's own kernel unless the machine has them (--include)"
 fi
 
+# Of NCCL the header: its library is looked for where the programs run.
+nccl=$(find_header nccl.h)
+if [ -n "$nccl" ]; then cp "$nccl/nccl.h" "$out/include/"; else left_out "the header of NCCL: collectives run where the machine has it"; fi
+
 # ---- programs. Each folder holds program/, case.json, and what a run reads.
 bf16=yes
 "$thunderc" train --help | grep -q -- '--dtype' || { bf16=no; left_out "bf16: this thunderc has no --dtype"; }
@@ -66,9 +70,13 @@ program() { # NAME GRAPH OPTIONS...
   shift 2
   mkdir -p "$folder"
   "$thunderc" train "$graph" -o "$folder/program" --quiet "$@" 2>"$folder/messages" || { cat "$folder/messages"; return 1; }
+  local sharded=no
+  if [ -e "$folder/program/runtime/comm/ranks" ]; then sharded=yes; fi
   rm -rf "$folder/program/runtime"
   # cmake finds the CUDA parts of the runtime's build beside the program.
   mkdir -p "$folder/program/runtime" && cp -r "$repository/runtime-lib/cmake" "$folder/program/runtime/"
+  # and by the sources for several ranks that it communicates.
+  if [ $sharded = yes ]; then mkdir -p "$folder/program/runtime/comm" && cp -r "$repository/runtime-lib/comm/ranks" "$folder/program/runtime/comm/"; fi
 }
 parity() { # FIXTURE DTYPE OPTIONS...
   local fixture=$1 dtype=$2 name=parity-$1-$2
@@ -81,6 +89,12 @@ for fixture in mlp llama2; do
   parity $fixture f32
   [ $bf16 = no ] || parity $fixture bf16 --dtype bf16
 done
+
+# One rank that gathers its parameters, scatters its gradients and sums them over copies, all with itself: what NCCL can be held to where
+# there is one GPU.
+program ranks-llama2-f32 "$repository/tests/fixtures/llama2/dynamo.logits.onnx" --hsdp 1x1
+cp "$repository"/tests/fixtures/llama2/{batch,params}.safetensors "$repository/tests/fixtures/llama2/reference.json" "$out/programs/ranks-llama2-f32"
+echo '{"kind": "ranks", "model": "llama2", "dtype": "f32"}' >"$out/programs/ranks-llama2-f32/case.json"
 
 speed() { # NAME GRAPH OPTIONS...: what is measured
   local name=$1 graph=$2 machine

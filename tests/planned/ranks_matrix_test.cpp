@@ -45,9 +45,9 @@ struct Case {
     std::string recompute = "none";
 
     std::string sharding() const {
-        if (mesh.world() == 1) return "alone";  // whatever flag says so: a mesh of one rank is no mesh
-        if (mesh.shards == 1) return "dp";
-        return mesh.replicas > 1 ? "hsdp" : "fsdp_" + reshard;
+        if (!mesh.communicates()) return "alone";
+        if (!mesh.has_shards()) return "dp";
+        return mesh.has_copies() ? "hsdp" : "fsdp_" + reshard;
     }
     std::string name() const {
         return model + "_" + sharding() + "_" + std::to_string(mesh.replicas) + "x" + std::to_string(mesh.shards) +
@@ -79,6 +79,9 @@ std::vector<Case> whole_matrix() {
                     out.push_back({model, mesh, reshard, micro_steps, recompute});
                 };
                 add({1, 1}, "forward");
+                // One rank that does with itself what several do: --dp 1, --fsdp 1, --hsdp 1x1.
+                for (const Mesh::Alone alone : {Mesh::Alone::copies, Mesh::Alone::shards, Mesh::Alone::both})
+                    add({1, 1, alone}, "forward");
                 for (std::int64_t world : {2, 3, 4, 8}) {
                     add({world, 1}, "forward");
                     for (const char* reshard : {"never", "forward", "always"}) add({1, world}, reshard);
@@ -230,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(All, RanksMatrix,
 
 TEST(RanksMatrixSelection, HasEachPairOfValues) {
     const std::vector<Case> all = whole_matrix(), some = selection(all);
-    EXPECT_EQ(all.size(), 360U);
+    EXPECT_EQ(all.size(), 414U);
     EXPECT_EQ(pairs_of(some), pairs_of(all));
     EXPECT_LT(some.size(), all.size() / 8);
 }

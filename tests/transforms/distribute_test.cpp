@@ -213,6 +213,22 @@ TEST(DistributeShards, UnitsReadBack) {
     EXPECT_EQ(to_string(again), text);
 }
 
+TEST(DistributeShards, OneRankCommunicatesWhereItIsAskedTo) {
+    EXPECT_EQ(to_string(distributed(matrices, {.mesh = {1, 1}})), to_string(parsed(matrices)));
+    const std::string text = to_string(distributed(matrices, {.mesh = {1, 1, Mesh::Alone::both}}));
+    EXPECT_NE(text.find("mesh 1 replicas 1 shards\n"), std::string::npos) << text;
+    for (const char* collective : {"all_gather_start", "reduce_scatter_start", "all_reduce_start"}) {
+        const std::size_t at = text.find(collective);
+        ASSERT_NE(at, std::string::npos) << collective;
+        const std::string line = text.substr(at, text.find('\n', at) - at);
+        EXPECT_NE(line.find(" ranks = 1,"), std::string::npos) << line;
+    }
+    EXPECT_NE(text.find("{group = \"replica\""), std::string::npos) << text;
+    const Module again = parse_module(text);
+    verify(again);
+    EXPECT_EQ(to_string(again), text);
+}
+
 TEST(ScheduleCollectives, AwaitsStandAtTheEndAsOne) {
     Report report;
     const Module m =
