@@ -65,6 +65,8 @@ std::vector<Nvrtc::Source> read_sources(const fs::path& folder) {
                      : "thunderc train MODEL -o DIR, or emit, writes it");
     }
     Nvrtc::Source shared;
+    shared.headers.emplace_back("cstdint", "");  // which NVRTC lacks; device.h has its names
+    if (fs::exists(folder / "sizes.h")) shared.headers.emplace_back("sizes.h", read_text(folder / "sizes.h"));
     std::vector<fs::path> files = {own};
     if (fs::exists(runtime / "device/cuda/device.h")) {
         shared.folders.push_back(runtime);

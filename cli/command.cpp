@@ -11,13 +11,23 @@
 #include <utility>
 
 #include "codegen/kernels_cuda.h"
+#include "codegen/model_files.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/added_losses.h"
+#include "compiler/transforms/choose_outputs.h"
+#include "support/host_memory.h"
 
 namespace thunderc {
 
 namespace {
+
+// An option that takes what it is given each time. CLI11 marks those whose values are a list, not those that are
+// joined.
+CLI::Option* repeatable(CLI::Option* option) {
+    return option->description(option->get_description() + "; may be repeated");
+}
 
 // The whole text as a number.
 template <typename Number>
@@ -84,26 +94,43 @@ void ModelOptions::add_graph_to(CLI::App& app) {
     app.add_option("--seq", compile.seq, "positions in a sequence: binds dimension 1 of the inputs")
         ->check(at_least_one())
         ->type_name("T");
-    app.add_option("--dim", dims, "binds dynamic dimensions by name")->type_name("NAME=N,...");
+    repeatable(app.add_option("--dim", dims, "binds dynamic dimensions by name"))->type_name("NAME=N,...");
+    repeatable(app.add_option(
+                   "--output", outputs,
+                   "the output of the graph that is trained on, or those that a library gives; the rest is dropped"))
+        ->check(not_empty())
+        ->type_name("NAME,...")
+        ->delimiter(',');
     app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
         ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
-    app.add_option("--freeze", compile.freeze, "parameters that get no gradient")
+    app.add_option("--freeze", compile.freeze, "parameters that are not trained: no gradient, no optimizer state")
         ->check(not_empty())
         ->type_name("REGEX");
-    app.add_option("--trainable", compile.trainable, "tensors of the graph that are parameters")
+    app.add_option("--train-only", compile.train_only,
+                   "parameters that are trained, as LoRA's 'lora_': all others are frozen")
         ->check(not_empty())
         ->type_name("REGEX");
-    app.add_option("--constant", compile.constant, "tensors of the graph that are constants")
+    repeatable(
+        app.add_option(
+            "--trainable", compile.trainable,
+            "initializers of the graph that are parameters, not constants, where thunderc asks; freezes nothing"))
         ->check(not_empty())
-        ->type_name("REGEX");
+        ->type_name("REGEX")
+        ->join('|');
+    repeatable(app.add_option("--constant", compile.constant,
+                              "initializers of the graph that are constants: they are compiled in"))
+        ->check(not_empty())
+        ->type_name("REGEX")
+        ->join('|');
     app.add_option("--executors", executors,
-                   fmt::format("who computes what, in order of preference; 'reference' gives a naive program [{}]",
+                   fmt::format("who computes what, in order of preference; 'reference' gives a naive program: plain "
+                               "loops, no library, the same bits on any number of threads [{}]",
                                fmt::join(compile.executors, ",")))
         ->check(not_empty())
         ->type_name("LIST");
     app.add_flag("--no-roll", no_roll, "keeps every layer as code of its own");
-    app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong")
+    repeatable(app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong"))
         ->type_name("PASS,...")
         ->delimiter(',');
     // Not in the help: how the report of a bug is tested.
@@ -126,8 +153,13 @@ void ModelOptions::add_transform_to(CLI::App& app, const std::string& help) {
 
 void ModelOptions::add_to(CLI::App& app) {
     add_graph_to(app);
-    app.add_option("--loss", compile.loss, "the loss added to a graph that ends in logits")
-        ->check(one_of({"auto", "cross-entropy", "mse", "none"}))
+    std::vector<std::string> losses = {"auto"};
+    for (const AddedLoss& loss : added_losses()) losses.emplace_back(loss.name);
+    losses.emplace_back("none");
+    app.add_option("--loss", compile.loss,
+                   "the loss added to a graph that ends in none; auto: its own, or cross-entropy where inputs are ids "
+                   "and the result is [batch, positions, classes]")
+        ->check(one_of(losses))
         ->capture_default_str();
     app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
         ->check(one_of({"adamw", "sgd"}))
@@ -175,12 +207,13 @@ void ModelOptions::add_ranks_to(CLI::App& app) {
 }
 
 void DeviceOptions::add_to(CLI::App& app) {
-    app.add_option("--device", devices, "what the program can be built for")
+    repeatable(app.add_option("--device", devices, "what the program can be built for"))
         ->delimiter(',')
         ->check(one_of({"cpu", "cuda"}))
         ->type_name("LIST")
         ->default_str("cpu,cuda");
-    app.add_option("--arch", architectures, "GPUs that the program is built for; kernels are tuned for the first")
+    repeatable(
+        app.add_option("--arch", architectures, "GPUs that the program is built for; kernels are tuned for the first"))
         ->delimiter(',')
         ->check(not_empty())
         ->type_name("LIST")
@@ -216,6 +249,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.batch > 0) add("--batch", std::to_string(c.batch));
     if (c.seq > 0) add("--seq", std::to_string(c.seq));
     for (const auto& [name, size] : c.dims) add("--dim", fmt::format("{}={}", name, size));
+    if (!options.outputs.empty()) add("--output", fmt::format("{}", fmt::join(options.outputs, ",")));
     if (c.loss != defaults.loss) add("--loss", c.loss);
     if (c.recompute != defaults.recompute) add("--recompute", c.recompute);
     if (c.optimizer != defaults.optimizer) add("--optimizer", c.optimizer);
@@ -224,6 +258,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (c.grad_dtype != defaults.grad_dtype) add("--grad-dtype", c.grad_dtype);
     if (c.optim_dtype != defaults.optim_dtype) add("--optim-dtype", c.optim_dtype);
     if (!c.freeze.empty()) add("--freeze", c.freeze);
+    if (!c.train_only.empty()) add("--train-only", c.train_only);
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
@@ -421,6 +456,19 @@ Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector
 
 }  // namespace
 
+namespace {
+
+Module imported(const ModelOptions& options, Report& report) {
+    return choose_outputs(import_model(options.model, options.compile, report), options.outputs);
+}
+
+Module imported(const ModelOptions& options) {
+    Report report;
+    return imported(options, report);
+}
+
+}  // namespace
+
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options, const std::string& last_pass) {
     PassOptions run_options = pass_options;
     run_options.disabled.insert(options.disabled.begin(), options.disabled.end());
@@ -429,15 +477,25 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options, c
     PassRun import;
     import.name = "import";
     const auto begin = std::chrono::steady_clock::now();
-    Module module = import_model(options.model, options.compile, import.report);
+    Module module = imported(options, import.report);
     import.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     out.runs.push_back(import);
     if (pass_options.after) pass_options.after(module, import);
     const std::vector<Pass> passes = passes_until(pipeline(options.compile), last_pass);
-    out.module = run_or_report(std::move(module), passes, out.runs, run_options,
-                               [&options] { return import_model(options.model, options.compile); });
+    out.module =
+        run_or_report(std::move(module), passes, out.runs, run_options, [&options] { return imported(options); });
     print_warnings(out.runs);
     return out;
+}
+
+void warn_of_memory(const Module& module) {
+    std::int64_t bytes = 0;
+    for (const auto& [arena, size] : module.arena_bytes) bytes += size;
+    const std::uint64_t total = thunder::host_memory().total;
+    if (total == 0 || static_cast<std::uint64_t>(bytes) <= total) return;
+    fmt::print(stderr,
+               "warning: the program takes {} of memory, and this machine has {}: on its CPU it would not start\n",
+               bytes_text(bytes), bytes_text(static_cast<std::int64_t>(total)));
 }
 
 Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
@@ -457,8 +515,7 @@ Module compile_twin(const ModelOptions& options, Module module, const std::strin
         .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
     return run_or_report(std::move(module), passes, runs, run_options, [&] {
         std::vector<PassRun> again;
-        return run_passes(import_model(options.model, options.compile),
-                          passes_until(pipeline(options.compile), parting), again, run_options);
+        return run_passes(imported(options), passes_until(pipeline(options.compile), parting), again, run_options);
     });
 }
 

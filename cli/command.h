@@ -31,6 +31,7 @@ struct ModelOptions {
     std::filesystem::path model;
     CompileOptions compile;
     std::vector<std::string> dims;         // NAME=N
+    std::vector<std::string> outputs;      // of the graph; none: all
     std::string executors;                 // a,b,c
     std::vector<std::string> disabled;     // passes that are left out
     std::string fail_in;                   // a pass that fails as if it had a bug
@@ -79,6 +80,9 @@ struct Compiled {
     std::vector<PassRun> runs;
 };
 Compiled compile(const ModelOptions& options, const PassOptions& pass_options = {}, const std::string& last_pass = {});
+// Says on stderr where a program of this module takes more than this machine's whole memory: it may be meant for
+// another.
+void warn_of_memory(const Module& module);
 // The naive program of the same model, from the module after the pass `parting`. Where the longest loop of the program
 // has many layers, it is a loop in the twin as well.
 Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers);

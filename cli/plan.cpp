@@ -137,7 +137,7 @@ int compare_modes(const PlanOptions& o, const Machine& machine) {
         model.compile.reshard = mode.reshard;
         estimates.push_back(on_ranks(plan_model(model, &machine), mode.name, o.micro_steps));
     }
-    fmt::print("{}", mode_table(estimates, machine));
+    fmt::print("{}", o.json ? mode_json(estimates, machine) : mode_table(estimates, machine));
     return 0;
 }
 
@@ -158,6 +158,7 @@ int plan_command(PlanOptions o) {
     }
     ProgramLayout layout(module);
     fmt::print("{}", memory_table(layout));
+    if (machine == nullptr) warn_of_memory(module);
     if (machine != nullptr) fmt::print("\n{}", step_table(planned.estimate));
     if (machine != nullptr && module.mesh.world() > 1) fmt::print("\n{}", rank_table(*ranks, *machine));
     if (!o.layout) return 0;
@@ -198,7 +199,7 @@ void add_plan(CLI::App& app, Action& action) {
            "write when each kernel and each collective of a step runs, for chrome://tracing or ui.perfetto.dev")
         ->check(not_empty())
         ->type_name("FILE");
-    sub->add_flag("--json", o->json, "that estimate alone, as JSON");
+    sub->add_flag("--json", o->json, "that estimate alone, or with --ranks the comparison, as JSON");
     sub->callback([o, &action] { action = [o] { return plan_command(*o); }; });
 }
 

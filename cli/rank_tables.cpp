@@ -151,6 +151,18 @@ std::string mode_table(const std::vector<RankEstimate>& estimates, const Machine
                              bytes_text(machine.memory_bytes), binding_text(best->step, 3));
 }
 
+std::string mode_json(const std::vector<RankEstimate>& estimates, const Machine& machine) {
+    std::string modes;
+    for (const RankEstimate& e : estimates)
+        modes += fmt::format("{}  {}", modes.empty() ? "" : ",\n", rank_json(e, machine));
+    const RankEstimate* best = recommended(estimates, machine);
+    return fmt::format(
+        "{{\n  \"machine\": \"{}\", \"ranks\": {}, \"memory_bytes\": {}, \"recommended\": {},\n  \"modes\": [\n{}\n  "
+        "]\n}}\n",
+        machine.name, estimates.front().mesh.world(), machine.memory_bytes,
+        best == nullptr ? "null" : fmt::format("\"{}\"", best->mode), modes);
+}
+
 // Names are words of the compiler's and names of modules and functions: nothing in them needs an escape.
 std::string timeline(const Simulation& step) {
     std::string out = "{\"traceEvents\": [\n";

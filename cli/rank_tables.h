@@ -34,6 +34,7 @@ std::string rank_json(const RankEstimate& estimate, const Machine& machine);   /
 // The modes, one a line, and which one is recommended: the fastest that fits; of those that are within a hundredth of
 // it, the one that sends the least.
 std::string mode_table(const std::vector<RankEstimate>& estimates, const Machine& machine);
+std::string mode_json(const std::vector<RankEstimate>& estimates, const Machine& machine);  // the same as an object
 const RankEstimate* recommended(const std::vector<RankEstimate>& estimates, const Machine& machine);  // null: none fits
 
 // What happens when, in Chrome's trace format: a row for each stream.

@@ -17,6 +17,7 @@
 #include "codegen/safetensors.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/lower_precision.h"
+#include "compiler/transforms/remove_stops.h"
 
 namespace thunderc {
 namespace {
@@ -69,6 +70,8 @@ int train(TrainOptions o) {
         if (run.name == "compose_step") exported = stored_dtype(module);
     };
     Compiled compiled = compile(o.model, passes);
+    const bool stops = stops_gradients(raised);
+    const std::optional<TieableWeights> tieable = tieable_weights(raised);
     const Module twin = compile_twin(o.model, std::move(raised), parting, most_layers(compiled.module));
     EmitOptions emit;
     emit.model_name = o.model.model.stem().string();
@@ -80,6 +83,8 @@ int train(TrainOptions o) {
     emit.compile = o.model.compile;
     if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
     emit.default_grad_accum = o.grad_accum;
+    emit.stops_gradients = stops;
+    emit.tieable = tieable;
     std::vector<OutputFile> files;
     as_pass(o.model, "print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });
     std::string missing;
@@ -96,6 +101,8 @@ int train(TrainOptions o) {
         fmt::print(stderr,
                    "note: the weights are not there ({}): the program starts from random ones, or from --init\n",
                    missing);
+    if (std::find(o.device.devices.begin(), o.device.devices.end(), "cpu") != o.device.devices.end())
+        warn_of_memory(compiled.module);
     if (!o.quiet) print_summary(o.out, compiled);
     return 0;
 }

@@ -1,14 +1,19 @@
-// thunderc verify: the gradients that a program will compute against differences of its loss, in fp64.
+// thunderc verify: the loss that a program will compute against its definition, and its gradients against differences
+// of the loss, in fp64.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <utility>
 
 #include "cli/command.h"
 #include "compiler/analysis/gradient_check.h"
+#include "compiler/analysis/loss_check.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/compose_step.h"
+#include "compiler/transforms/remove_stops.h"
 
 namespace thunderc {
 namespace {
@@ -45,6 +50,12 @@ std::vector<Row> rows_of(const std::vector<GradientCheck>& checks) {
     return rows;
 }
 
+Module step_of(const VerifyOptions& o, Module differentiated) {
+    Report unheard;
+    return compose_step(remove_stops(std::move(differentiated), unheard), StepOptions{o.model.compile.optimizer},
+                        unheard);
+}
+
 int verify_command(VerifyOptions o) {
     o.model.finish();
     if (o.check.directions == 0 && o.check.elements == 0) {
@@ -53,9 +64,28 @@ int verify_command(VerifyOptions o) {
         d.help = "leave one of the two out";
         throw UsageError(std::move(d));
     }
-    const Module module = compile_until(o.model, "differentiate");
+    Module graph, before_loss;  // as it was imported, with the framework's names; as add_loss is given it
+    PassOptions keep;
+    keep.after = [&](const Module& m, const PassRun& pass) {
+        if (pass.name == "simplify") graph = m;
+        if (pass.name == "raise_poles") before_loss = m;
+    };
+    const Module module = compile(o.model, keep, "differentiate").module;
     const std::vector<Members> arguments = random_arguments(module.main(), o.check.seed);
     const std::vector<Row> rows = rows_of(check_gradients(module, arguments, o.check));
+    // What is 0 whatever its rule is has not been compared.
+    const bool nothing = std::all_of(rows.begin(), rows.end(), [](const Row& row) {
+        return std::all_of(row.checks.begin(), row.checks.end(),
+                           [](const GradientCheck& c) { return c.actual == 0 && c.expected == 0; });
+    });
+    LossCheck loss;
+    if (!nothing)
+        loss = check_loss(graph, choose_loss(before_loss, o.model.compile.loss), step_of(o, module), o.check.seed);
+    const bool loss_ok = loss.error <= o.tolerance;
+    if (!nothing)
+        fmt::print("loss: {}, over {} micro-batch{}: error {:.1e}, {:.8e} by the step, {:.8e} by definition{}\n\n",
+                   loss.what, loss.micro_batches, loss.micro_batches == 1 ? "" : "es", loss.error, loss.actual,
+                   loss.expected, loss_ok ? "" : "  wrong");
     std::size_t width = 9, failed = 0;
     for (const Row& row : rows) width = std::max(width, row.name.size());
     fmt::print("{:<{}}  {:>9}  {:>9}  {:>15}  {:>15}\n", "gradient", width, "compared", "error", "by gradients",
@@ -70,11 +100,19 @@ int verify_command(VerifyOptions o) {
                    : worst.kink ? "  between the slopes of a kink"
                                 : "");
     }
-    // What is 0 whatever its rule is has not been compared.
-    const bool nothing = std::all_of(rows.begin(), rows.end(), [](const Row& row) {
-        return std::all_of(row.checks.begin(), row.checks.end(),
-                           [](const GradientCheck& c) { return c.actual == 0 && c.expected == 0; });
-    });
+    if (!loss_ok) {
+        Diagnostic d;
+        d.message = fmt::format("the step's loss is not what it is by definition within {:.0e}", o.tolerance);
+        if (failed > 0)
+            d.message += fmt::format(", and {} of {} gradients do not agree with differences of the loss within {:.0e}",
+                                     failed, rows.size(), o.tolerance);
+        d.expected = fmt::format("{}, {:.8e} by definition", loss.what, loss.expected);
+        d.actual = fmt::format("{:.8e}", loss.actual);
+        d.help =
+            "where it is no number, inputs of another --seed may give one; else a program would train on another loss "
+            "than the model's: please report it";
+        throw UserError(std::move(d));
+    }
     if (nothing) {
         Diagnostic d;
         d.message = "nothing has been compared: all gradients and all differences are 0";
@@ -84,7 +122,8 @@ int verify_command(VerifyOptions o) {
         throw UserError(std::move(d));
     }
     if (failed == 0) {
-        fmt::print("{} gradients agree with differences within {:.0e}\n", rows.size(), o.tolerance);
+        fmt::print("the loss agrees with its definition, {} gradients agree with differences within {:.0e}\n",
+                   rows.size(), o.tolerance);
         return 0;
     }
     Diagnostic d;
@@ -100,12 +139,15 @@ int verify_command(VerifyOptions o) {
 
 void add_verify(CLI::App& app, Action& action) {
     auto o = std::make_shared<VerifyOptions>();
-    CLI::App* sub = app.add_subcommand(
-        "verify", "check a model's gradients against finite differences of its loss, in double precision");
+    CLI::App* sub =
+        app.add_subcommand("verify",
+                           "check the loss of a model's step against its definition, and its gradients against finite "
+                           "differences of it, in double precision");
     sub->footer(
-        "Every trainable parameter is checked at a few random elements, and all of them together along random\n"
-        "directions; weights and inputs are random. Exit status 1 where a gradient is wrong. For a large model\n"
-        "choose a small --batch and --seq.\n\n"
+        "The loss of a step is compared with the graph's own, as it was imported, or, where --loss adds it, with its\n"
+        "definition over the graph's results of three micro-batches. Every trainable parameter's gradient is checked\n"
+        "at a few random elements, and all of them together along random directions; weights and inputs are random.\n"
+        "Exit status 1 where the loss or a gradient is wrong. For a large model choose a small --batch and --seq.\n\n"
         "  thunderc verify model.onnx --batch 1 --seq 16");
     o->model.add_to(*sub);
     sub->add_option("--seed", o->check.seed, "of weights, inputs and what is compared")

@@ -8,6 +8,7 @@
 #include "codegen/collective_ranges.h"
 #include "codegen/text.h"
 #include "compiler/ops/collectives.h"
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -33,8 +34,15 @@ bool is_communication(const Op& op) {
 }
 
 Communication::Communication(const Module& module) : module_(&module) {
+    std::set<std::string> called;
+    for (const Function& f : module.functions) {
+        called.insert(identifier(f.name));
+        for (const Op& op : f.ops)
+            if (const OpDef& def = op_def(op.name); def.call) called.insert(def.call(op, f).function);
+    }
     for (const std::string& name : module.streams) {
         StreamName s{identifier(name), ""};
+        if (called.contains(s.name)) s.name += "_stream";
         for (const Function& f : module.functions)
             for (const Op& op : f.ops) {
                 if (op.stream != name || !is_collective(op) || f.name == norm_function) continue;
@@ -91,6 +99,14 @@ const Communication::EventName& Communication::event(const Function& function, c
     return events_.at(event_of_.at({function.name, name}));
 }
 
+const std::string& Communication::stream_of(const Op& op) const {
+    static const std::string computing = "stream";
+    if (op.stream.empty()) return computing;
+    const auto at = std::find(module_->streams.begin(), module_->streams.end(), op.stream);
+    check(at != module_->streams.end(), op.name + " is on a stream that the module has not");
+    return streams_[static_cast<std::size_t>(at - module_->streams.begin())].name;
+}
+
 std::vector<std::size_t> Communication::streams_of(const Function& function) const {
     std::set<std::string> used;
     auto visit = [&](auto&& self, const Function& f) -> void {
@@ -136,7 +152,12 @@ std::vector<Communication::Row> Communication::rows() const {
         row.slots = op.attributes.integer("slots", 0);
         if (row.resident >= layers) return;  // what is there needs no call
         row.times = (layers - row.resident + row.together - 1) / row.together;
-        for (Value v : op.results) row.elements += f.type(v).elements() * (f.type(v).is_family() ? f.type(v).count : 1);
+        const auto elements = [&](Value v) {
+            return f.type(v).elements() * (f.type(v).is_family() ? f.type(v).count : 1);
+        };
+        for (Value v : op.results) row.elements += elements(v);
+        // a rank keeps its piece of such a sum: told is the whole, as of a gather
+        if (op.name == "reduce_scatter") row.elements = elements(op.operands.front());
         row.elements *= row.together;
         row.group = op.attributes.string("group");
         row.reason = op.attributes.string("reason");

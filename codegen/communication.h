@@ -29,12 +29,13 @@ class Communication {
     const std::vector<EventName>& events() const { return events_; }
     const EventName& event(const Function& function, const std::string& name) const;
 
-    // In the order of the module's.
+    // In the order of the module's. A name hides no function that the program calls.
     struct StreamName {
-        std::string name;     // "reduce"
+        std::string name;     // "reduce", "gather_stream"
         std::string purpose;  // "gradients are summed over ranks"
     };
     const std::vector<StreamName>& streams() const { return streams_; }
+    const std::string& stream_of(const Op& op) const;  // its name; of what computes "stream"
     // Those that the function's text has ops on, loops included, by their places in `streams`.
     std::vector<std::size_t> streams_of(const Function& function) const;
 

@@ -15,10 +15,6 @@ using Kind = KernelNode::Kind;
 
 constexpr std::int64_t greatest_int = std::numeric_limits<std::int32_t>::max();
 
-bool identifier_character(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
     for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
         text.replace(at, from.size(), to);
@@ -52,16 +48,6 @@ std::string device_spelling(std::string text) {
     replace_all(text, "std::numeric_limits<std::int64_t>::min()", "math::lowest<std::int64_t>()");
     replace_all(text, "std::numeric_limits<std::int64_t>::max()", "math::greatest()");
     return text;
-}
-
-bool names_identifier(const std::string& text, const std::string& identifier) {
-    for (std::size_t at = text.find(identifier); at != std::string::npos; at = text.find(identifier, at + 1)) {
-        const std::size_t end = at + identifier.size();
-        if ((at == 0 || !identifier_character(text[at - 1])) &&
-            (end == text.size() || !identifier_character(text[end])))
-            return true;
-    }
-    return false;
 }
 
 CudaElements::CudaElements(const Loops& loops, const CudaOperands& operands, SourceText& out)
@@ -293,8 +279,11 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
     }
     for (const Addition& a : additions) {
         const std::string text = expression(a.node, scope).text;
-        out_.line(a.max ? fmt::format("{0} = math::max<{1}>({0}, {2});", a.target, type_name(node(a.node).dtype), text)
-                        : fmt::format("{} += {};", a.target, text));
+        const DType dtype = node(a.node).dtype;
+        const char* const combine = a.max ? "max" : "add";  // integers wrap around
+        out_.line(a.max || !is_float(dtype)
+                      ? fmt::format("{0} = math::{1}<{2}>({0}, {3});", a.target, combine, type_name(dtype), text)
+                      : fmt::format("{} += {};", a.target, text));
     }
     for (std::size_t s : stores) {
         const std::size_t r = loops_.stores[s].output;

@@ -100,7 +100,4 @@ class CudaElements : public ElementPrinter {
 // C++ of the CPU as device code says it: vec_math::exp is math::exp.
 std::string device_spelling(std::string text);
 
-// Whether `text` has the identifier.
-bool names_identifier(const std::string& text, const std::string& identifier);
-
 }  // namespace thunderc

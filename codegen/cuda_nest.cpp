@@ -18,30 +18,26 @@ std::vector<bool> needed_within_rows(const Loops& loops) {
     return used_within_rows(nest);
 }
 
-// Leaves out the indices that nothing names.
-std::string without_unused(std::string text) {
-    for (bool again = true; again;) {
-        again = false;
-        std::string kept;
-        std::istringstream lines(text);
-        for (std::string line; std::getline(lines, line);) {
-            static const std::regex index("^ *const(expr)? (int|std::int64_t) ([a-z0-9_]+) = [^;]*;$");
-            std::smatch match;
-            if (std::regex_match(line, match, index)) {
-                const std::string name = match[3];
-                std::size_t uses = 0;
-                for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
-                    uses += names_identifier(text.substr(at > 0 ? at - 1 : 0, name.size() + 2), name) ? 1 : 0;
-                if (uses < 2) {
-                    again = true;
-                    continue;
-                }
-            }
-            kept += line + "\n";
-        }
-        text = std::move(kept);
+// Leaves out the indices that nothing names as long as they are there: to the end of their block.
+std::string without_unused(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    auto depth = [](const std::string& line) { return line.find_first_not_of(' '); };
+    // From the last one on: what an index is made of may be named by it alone.
+    for (std::size_t k = lines.size(); k-- > 0;) {
+        static const std::regex index("^ *const(expr)? (int|std::int64_t) ([a-z0-9_]+) = [^;]*;$");
+        std::smatch match;
+        if (!std::regex_match(lines[k], match, index)) continue;
+        const std::string name = match[3];
+        bool used = false;
+        for (std::size_t l = k + 1; l < lines.size() && depth(lines[l]) >= depth(lines[k]) && !used; ++l)
+            used = names_identifier(lines[l], name);
+        if (!used) lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(k));
     }
-    return text;
+    std::string kept;
+    for (const std::string& line : lines) kept += line + "\n";
+    return kept;
 }
 
 }  // namespace

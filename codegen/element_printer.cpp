@@ -42,12 +42,55 @@ std::string_view scalar_type(DType dtype) {
     throw InternalError(fmt::format("kernels do not compute in {}", name_of(dtype)));
 }
 
+UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used({"stream",
+                    "timed",
+                    "row",
+                    "rows",
+                    "width",
+                    "begin",
+                    "end",
+                    "c",
+                    "i",
+                    "n",
+                    "sum",
+                    "block",
+                    "tile",
+                    "tiles",
+                    "first",
+                    "last",
+                    "column",
+                    "partial",
+                    "c_first",
+                    "c_last",
+                    "row_sum",
+                    "row_max",
+                    "parallel_for",
+                    "parallel_rows",
+                    "column_reduction",
+                    "to_float",
+                    "to_bf16",
+                    "bf16",
+                    "vec_math",
+                    "std",
+                    "thunder",
+                    "Stream",
+                    "Timed"});
+    // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
+    std::size_t rank = 1;
+    for (const KernelNest& nest : kernel.nests) rank = std::max(rank, nest.extents.size());
+    for (std::size_t d = 0; d <= rank; ++d) used.add({fmt::format("i{}", d), fmt::format("c{}", d)});
+    used.add(sizes);
+    return used;
+}
+
 ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string>& inputs,
                                const std::vector<std::string>& outputs, SourceText& out)
     : loops_(loops), inputs_(inputs), outputs_(outputs), out_(out) {
     // All names of loops; sum and max are what reductions are called.
     scope_.taken.add({"row", "rows", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column", "first",
                       "last", "tile", "tiles", "block", "blocks"});
+    scope_.taken.add(loops.sizes);
     scope_.taken.add(inputs);
     scope_.taken.add(outputs);
     for (std::size_t d = 0; d < loops.rows.size(); ++d) {
@@ -141,6 +184,9 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
         const bool narrows = n.dtype == DType::bf16;
         return {fmt::format("{}({})", narrows ? "to_bf16" : "to_float", operands[0].text), 4};
     }
+    const bool to_integer = n.op == "cast" && is_float(node(n.inputs[0]).dtype) && is_integer(n.dtype);
+    if (to_integer)  // static_cast has no result for what does not fit
+        return {fmt::format("vec_math::to_integer<{}>({})", scalar_type(n.dtype), operands[0].text), 4};
     const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
     const int precedence = call ? 4 : rule.precedence;
     return {fill_template(call ? rule.integer_code : rule.code, precedence, operands, scalar_type(n.dtype)),

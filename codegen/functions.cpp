@@ -10,6 +10,7 @@
 #include "codegen/block_calls.h"
 #include "codegen/body_parameters.h"
 #include "codegen/call_formula.h"
+#include "codegen/call_members.h"
 #include "codegen/collective_ranges.h"
 #include "codegen/communication.h"
 #include "codegen/function_frame.h"
@@ -18,6 +19,7 @@
 #include "compiler/ops/collectives.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc {
@@ -273,7 +275,9 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
         for (std::size_t k = 0; k < frame.f.arguments.size(); ++k)
             if (frame.f.arguments[k] == v && k < frame.f.argument_info.size())
                 return fmt::format("&{}.scalars->", arenas_name(frame.entry)) + frame.f.argument_info[k].names.front();
-        for (const char* name : {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"})
+        std::vector<std::string> made = {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"};
+        for (std::size_t k = 0; k < max_loss_weights; ++k) made.push_back(loss_weight_scalar(k));
+        for (const std::string& name : made)
             if (step_scalar_offset(name) == p.offset)
                 return fmt::format("&{}.scalars->{}", arenas_name(frame.entry), name);
     }
@@ -337,17 +341,21 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
 
 namespace {
 
+std::string trained_elements(const ProgramLayout& layout) {
+    return layout.trained_constant() + (layout.mixed_precision() ? "" : " / static_cast<std::int64_t>(sizeof(float))");
+}
+
 // What a call that works on whole arenas is given.
-std::string whole_arena_expression(const CallField& field, bool mixed) {
+std::string whole_arena_expression(const CallField& field, const ProgramLayout& layout) {
     switch (field.kind) {
         case CallField::Kind::arena: {
             const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
+            const std::string trained = layout.trained_constant();
             const std::string bytes =
-                mixed ? fmt::format("PARAMETER_ELEMENTS * {}", size_of(field.dtype)) : "PARAMETER_BYTES";
+                layout.mixed_precision() ? fmt::format("{} * {}", trained, size_of(field.dtype)) : trained;
             return at_arena(field.dtype, arena_text(true, field.arena), field.index == 0 ? "0" : states + bytes);
         }
-        case CallField::Kind::elements:
-            return mixed ? "PARAMETER_ELEMENTS" : "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))";
+        case CallField::Kind::elements: return trained_elements(layout);
         case CallField::Kind::segments: return "arenas_.segments";
         default: break;
     }
@@ -393,17 +401,12 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         out.line(
             fmt::format("sharded_norm({{.scalars = arenas_.scalars, .gradients = at<{}>(arenas_.gradients, 0), "
                         ".elements = {}, .group = Group::shard}}, stream);",
-                        cpp_type(layout_.gradient_dtype()),
-                        layout_.mixed_precision() ? "PARAMETER_ELEMENTS"
-                                                  : "PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))"));
+                        cpp_type(layout_.gradient_dtype()), trained_elements(layout_)));
         return;
     }
     const MenuCall call = op_def(op.name).call(op, frame.f);
-    std::string fields;
-    auto add = [&fields](const std::string& name, const std::string& value) {
-        fields += fmt::format("{}.{} = {}", fields.empty() ? "" : ", ", name, value);
-    };
-    std::vector<std::pair<std::string, std::string>> strides_given;
+    std::vector<std::pair<std::string, std::string>> values;
+    auto add = [&values](const std::string& name, const std::string& value) { values.emplace_back(name, value); };
     for (const CallField& field : call.fields) {
         if (field.kind == CallField::Kind::literal) {
             const bool number =
@@ -418,7 +421,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
             continue;
         }
         if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {
-            add(field.name, whole_arena_expression(field, layout_.mixed_precision()));
+            add(field.name, whole_arena_expression(field, layout_));
             continue;
         }
         const Value v =
@@ -430,13 +433,10 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
         check(!field.stride_field.empty() && stride.has_value(),
               fmt::format("{}: .{} cannot be a view", call.function, field.name));
         const Value whole = frame.f.info(v).placement.view_of;
-        strides_given.emplace_back(
-            field.stride_field, whole ? layout_.symbols().elements(frame.f, whole, *stride) : std::to_string(*stride));
+        add(field.stride_field, whole ? layout_.symbols().elements(frame.f, whole, *stride) : std::to_string(*stride));
     }
-    for (const auto& [name, value] : strides_given)
-        add(name, value);  // the last members of every call, in the order of its tensors
     comment(out, frame, op, as_written(frame, op, call.comment));
-    out.line(fmt::format("{}({{{}}}, stream);", call.function, fields));
+    out.line(call_text(call, std::move(values)));
 }
 
 void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op& op) const {

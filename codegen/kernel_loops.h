@@ -16,6 +16,7 @@ struct Loops {
     std::vector<KernelStore> stores;
     std::vector<Affine> store_position;
     bool pointwise = true;
+    std::vector<std::string> sizes = {};  // names of sizes.h, which the text may use
 
     std::int64_t row_count() const { return element_count(rows); }
     std::int64_t width() const { return element_count(columns); }

@@ -55,14 +55,14 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
     // What has only the name of its own is no kernel of its own.
     description.name = "kernel";
-    const PrintedKernel nameless = print_kernel_cpu(description, layouts);
+    const PrintedKernel nameless = print_kernel_cpu(description, layouts, {}, sizes_);
     const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
     known_.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;
     description.name = kernel.name;
     KernelDescription named = description;
     if (same_name > 0) named.name += fmt::format("_strided_{}", same_name);
-    entries_.push_back({std::move(description), layouts, print_kernel_cpu(named, layouts), {}, {}, {}});
+    entries_.push_back({std::move(description), layouts, print_kernel_cpu(named, layouts, {}, sizes_), {}, {}, {}});
     return at->second;
 }
 
@@ -106,7 +106,7 @@ std::vector<PrintedKernel> KernelTable::all() const {
     for (const Entry& entry : entries_) {
         KernelDescription named = entry.description;
         named.name = entry.printed.name;
-        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes)));
+        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes), sizes_));
     }
     return out;
 }
@@ -116,8 +116,8 @@ std::vector<PrintedCudaKernel> KernelTable::all_cuda(const CudaTuning& tuning) c
     for (const Entry& entry : entries_) {
         KernelDescription named = entry.description;
         named.name = entry.printed.name;
-        out.push_back(
-            print_kernel_cuda(named, entry.layouts, entry.alignment, tuning, replaces(entry.nodes, entry.scopes)));
+        out.push_back(print_kernel_cuda(named, entry.layouts, entry.alignment, tuning,
+                                        replaces(entry.nodes, entry.scopes), sizes_));
     }
     return out;
 }

@@ -15,7 +15,9 @@ namespace thunderc {
 
 class KernelTable {
   public:
-    explicit KernelTable(const Module& module) : module_(&module) {}
+    // `sizes`: the names of sizes.h.
+    explicit KernelTable(const Module& module, std::vector<std::string> sizes = {})
+        : module_(&module), sizes_(std::move(sizes)) {}
 
     // Good until the next use.
     const PrintedKernel& use(const Function& caller, const Op& fused);
@@ -43,6 +45,7 @@ class KernelTable {
     void align(Entry& entry, const Function& caller, const Op& fused) const;
 
     const Module* module_;
+    std::vector<std::string> sizes_;
     std::vector<Entry> entries_;
     std::vector<std::pair<Key, std::size_t>> known_;
     std::map<std::string, std::size_t> by_text_;

@@ -19,10 +19,10 @@ std::string timed_statement(const KernelDescription& kernel) {
 }
 
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
-                               const std::string& replaces) {
+                               const std::string& replaces, const std::vector<std::string>& sizes) {
     PrintedKernel printed;
     printed.name = kernel.name;
-    UsedNames used({"stream", "timed"});
+    UsedNames used = kernel_names(kernel, sizes);
     std::vector<std::string> inputs, outputs, parameters;
     for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
         outputs.push_back(used.unique(kernel.outputs[r].name));
@@ -40,7 +40,8 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     SourceText body;
     body.indent();
     for (const KernelNest& nest : kernel.nests) {
-        const Loops loops = loops_of(kernel, nest, layouts);
+        Loops loops = loops_of(kernel, nest, layouts);
+        loops.sizes = sizes;
         if (kernel.nests.size() > 1) {
             body.open("{");
             std::vector<std::string> stored;
@@ -67,22 +68,24 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     return printed;
 }
 
-std::string kernels_cpu_prologue(bool bf16) {
-    std::string text = R"(#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
+std::string kernels_cpu_prologue(bool bf16, bool naive) {
+    std::string text = "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <limits>\n\n";
+    if (bf16) text += "#include \"device/cpu/bf16.h\"           // to_float, to_bf16\n";
+    if (naive)
+        return text +
+               R"(#include "device/cpu/reference_kernels.h"  // functions of libm, sums in double, loops of one thread
+#include "device/timed.h"                  // what --profile shows of a kernel
 
-#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
+using namespace thunder::reference;
+namespace vec_math = thunder::reference::math;
+)";
+    return text + R"(#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
 #include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
 #include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
 #include "device/timed.h"              // what --profile shows of a kernel
 
 namespace vec_math = thunder::math;
 )";
-    const std::string before = "#include \"device/cpu/row_reduction.h\"";
-    if (bf16) text.insert(text.find(before), "#include \"device/cpu/bf16.h\"           // to_float, to_bf16\n");
-    return text;
 }
 
 std::string kernels_cpu_epilogue() {

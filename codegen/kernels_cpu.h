@@ -42,12 +42,13 @@ struct PrintedKernel {
 std::string timed_statement(const KernelDescription& kernel);
 
 // `replaces`: what the comment says of where the kernel is from, "Pow, ReduceMean, Mul
-// (model.layers.0.input_layernorm)".
+// (model.layers.0.input_layernorm)". `sizes`: the names of sizes.h, which kernels may use: nothing else has one.
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts = {},
-                               const std::string& replaces = {});
+                               const std::string& replaces = {}, const std::vector<std::string>& sizes = {});
 
-// What stands before the kernels in kernels_cpu.cpp: includes and the namespace's opening; and what closes it.
-std::string kernels_cpu_prologue(bool bf16 = false);
+// What stands before the kernels in kernels_cpu.cpp: includes and names of namespaces. `naive`: those of a naive
+// program have loops, sums and functions of their own, under the same names.
+std::string kernels_cpu_prologue(bool bf16 = false, bool naive = false);
 std::string kernels_cpu_epilogue();
 
 }  // namespace thunderc

@@ -20,18 +20,45 @@ std::string type_name(DType dtype) {
 }
 
 // What device.h, and the schedules, call by these names.
-UsedNames reserved_names() {
-    UsedNames used;
-    used.add({"stream",      "timed",       "partials", "block",     "load",
-              "store",       "barrier",     "lane",     "warp",      "thread_index",
-              "block_index", "block_count", "warp_sum", "warp_max",  "block_sum",
-              "block_max",   "to_float",    "to_bf16",  "math",      "launch",
-              "Vec",         "Global",      "Aliased",  "row",       "rows",
-              "width",       "c",           "i",        "n",         "part",
-              "e",           "w",           "p",        "b",         "sum",
-              "shared",      "totals",      "total",    "column",    "first",
-              "last",        "chunk",       "tiles",    "tile_rows", "tile_columns",
-              "c_first",     "line"});
+UsedNames reserved_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used = kernel_names(kernel, sizes);
+    used.add({"partials",
+              "load",
+              "store",
+              "barrier",
+              "warp_barrier",
+              "lane",
+              "warp",
+              "thread_index",
+              "block_index",
+              "block_count",
+              "warp_sum",
+              "warp_max",
+              "warp_reduce",
+              "block_sum",
+              "block_max",
+              "block_reduce",
+              "atomic_add",
+              "Add",
+              "Greater",
+              "Word",
+              "math",
+              "launch",
+              "Vec",
+              "Global",
+              "Aliased",
+              "part",
+              "e",
+              "w",
+              "p",
+              "b",
+              "shared",
+              "totals",
+              "total",
+              "chunk",
+              "tile_rows",
+              "tile_columns",
+              "line"});
     return used;
 }
 
@@ -112,9 +139,9 @@ CudaTuning cuda_tuning(const std::string& architecture) {
 
 PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const KernelLayouts& layouts,
                                     const KernelAlignment& alignment, const CudaTuning& tuning,
-                                    const std::string& replaces) {
+                                    const std::string& replaces, const std::vector<std::string>& sizes) {
     CudaOperands operands;
-    UsedNames used = reserved_names();
+    UsedNames used = reserved_names(kernel, sizes);
     std::vector<std::string> declared;
     for (const KernelOperand& operand : kernel.outputs) {
         operands.outputs.push_back(used.unique(operand.name));
@@ -141,7 +168,8 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     const bool together = kernel.nests.size() > 1 && nests_may_run_together(kernel);
     std::vector<std::string> titles;
     for (std::size_t k = 0; k < kernel.nests.size(); ++k) {
-        const Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts));
+        Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts));
+        loops.sizes = sizes;
         SourceText text;
         CudaNestPrinter printer(loops, operands, tuning, text);
         printer.set_in_place(pairs);
@@ -171,6 +199,9 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
             add("const " + type_name(operands.input_types[o]), operands.inputs[o], input_under.contains(o));
         if (stage.partials > 0) add(stage.suffix.empty() ? "float" : "const float", "partials", false);
         one.stage = std::move(stage);
+        constexpr std::size_t most_bytes = 4096, pointer = 8;
+        check(one.parameters.size() * pointer <= most_bytes,
+              fmt::format("the kernel {} has {} parameters", one.name, one.parameters.size()));
         kernels.push_back(std::move(one));
     }
 
@@ -212,7 +243,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
 }
 
 std::string kernels_cuda_prologue() {
-    return "#pragma once\n\n#include \"device/cuda/device.h\"\n\nusing namespace thunder;\n";
+    return "#pragma once\n\n#include \"device/cuda/device.h\"\n#include \"sizes.h\"\n\nusing namespace thunder;\n";
 }
 
 std::string launchers_cuda_prologue() {

@@ -40,7 +40,7 @@ struct PrintedCudaKernel {
 
 PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const KernelLayouts& layouts = {},
                                     const KernelAlignment& alignment = {}, const CudaTuning& tuning = {},
-                                    const std::string& replaces = {});
+                                    const std::string& replaces = {}, const std::vector<std::string>& sizes = {});
 
 // What stands before the kernels in kernels_cuda.cuh and kernels_cuda.cu: includes.
 std::string kernels_cuda_prologue();

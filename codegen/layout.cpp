@@ -104,7 +104,8 @@ const LayerField* LayerStruct::find(const Placement& place) const {
     return nullptr;
 }
 
-ProgramLayout::ProgramLayout(const Module& module) : module_(&module), symbols_(module), communication_(module) {
+ProgramLayout::ProgramLayout(const Module& module)
+    : module_(&module), symbols_(module), communication_(module), arenas_(module) {
     find_structs();
 }
 
@@ -117,6 +118,11 @@ bool ProgramLayout::mixed_precision() const {
                 return true;
         }
     return false;
+}
+
+std::string ProgramLayout::trained_constant() const {
+    return fmt::format("{}_{}", arenas_.any_frozen() ? "TRAINED" : "PARAMETER",
+                       mixed_precision() ? "ELEMENTS" : "BYTES");
 }
 
 DType ProgramLayout::gradient_dtype() const {
@@ -144,8 +150,9 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     if (!is_new) return found->second;
     std::vector<std::string>& out = found->second;
     out.resize(function.values.size());
-    UsedNames used({"stream", "scratch", "gradient", "layer", "w", "g", "saved", "arenas_", "arenas", "at", "B", "T",
-                    "copy", "fill_zero", "range"});
+    UsedNames used({"stream", "scratch", "gradient", "layer",   "w",        "g",         "saved", "arenas_",
+                    "arenas", "at",      "B",        "T",       "copy",     "fill_zero", "range", "Range",
+                    "offset", "layout",  "std",      "thunder", "Gradient", "Activation"});
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
     // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.

@@ -10,6 +10,7 @@
 
 #include "codegen/communication.h"
 #include "codegen/symbols.h"
+#include "compiler/analysis/parameter_arenas.h"
 #include "compiler/ir/module.h"
 
 namespace thunderc {
@@ -64,6 +65,11 @@ class ProgramLayout {
     bool mixed_precision() const;
     DType gradient_dtype() const;
     const std::vector<LayerStruct>& structs() const { return structs_; }
+    // How gradients, states and shadows lie beside the parameters.
+    const ParameterArenas& parameter_arenas() const { return arenas_; }
+    // The constant of model.h that says how much of the parameters' arena trains: in elements where precision is mixed,
+    // else in bytes.
+    std::string trained_constant() const;
     // The struct that holds a family at this place; nullptr where none does.
     const LayerStruct* struct_of(const Placement& place) const;
     // C++ names of a function's values, unique in it.
@@ -80,6 +86,7 @@ class ProgramLayout {
     const Module* module_;
     Symbols symbols_;
     Communication communication_;
+    ParameterArenas arenas_;
     std::vector<LayerStruct> structs_;
     mutable std::map<std::string, std::vector<std::string>> names_;
 };

@@ -11,6 +11,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc {
@@ -27,8 +28,10 @@ std::string layout_table(const ProgramLayout& layout) {
     out.banner("LAYOUT");
     out.comment(
         "Every tensor that the program names; one that is kept in the place of a layer's, as what enters a loop is in "
-        "that of the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the "
-        "start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. "
+        "that of the first layer's input, is in that row. "
+        "`shape` is in the names of sizes.h, as far as these go; `offset` is in bytes from the start of the arena, "
+        "`bytes` of one tensor. A tensor of n `layers` lies n times, "
+        "one `stride` of bytes apart. "
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
         "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
         std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
@@ -77,8 +80,13 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
                                  arenas));
     out.blank();
     if (trains) {
-        out.comment("Adds the weight of the micro-batch's loss to the step's.");
-        out.line("void loss_weight();");
+        if (loss_form(layout.module()).kind == LossForm::Kind::average) {
+            out.comment("Each micro-batch counts the same: there is no weight of its loss to be added up.");
+            out.line("void loss_weight() {}");
+        } else {
+            out.comment("Adds the weight of the micro-batch's loss to the step's.");
+            out.line("void loss_weight();");
+        }
         out.comment(
             "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
         if (ranks) out.comment("In the last one of a step the gradients become the sums of all ranks'.");
@@ -116,26 +124,28 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
                     : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
 }
 
-std::int64_t parameter_elements(const Module& module) {
-    const Function& main = module.main();
-    for (std::size_t k = 0; k < main.argument_info.size(); ++k)
-        if (main.argument_info[k].kind == ArgInfo::Kind::parameter)
-            return module.arena_bytes.at("parameters") /
-                   static_cast<std::int64_t>(size_of(main.type(main.arguments[k]).dtype));
-    return 0;
-}
-
 std::string quoted_names(const std::vector<std::string>& names) {
     std::string out;
     for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
     return out;
 }
 
-// Whether rows of the loss have weights, as labels have that are not ignored; else each micro-batch counts the same.
-bool weighted_loss(const ProgramLayout& layout) {
-    const Function* f = layout.module().find("loss_weight");
-    return f != nullptr && std::any_of(f->argument_info.begin(), f->argument_info.end(),
-                                       [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::input; });
+std::string_view name_of(LossForm::Kind kind) {
+    constexpr std::string_view names[] = {"average", "mean", "terms"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+// What the trainer has done before forward_backward.
+std::string_view seed_comment(LossForm::Kind kind) {
+    switch (kind) {
+        case LossForm::Kind::average:
+            return "The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.";
+        case LossForm::Kind::mean:
+            return "The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's "
+                   "micro-batches.";
+        case LossForm::Kind::terms: break;
+    }
+    return "The trainer has set arenas_.scalars->loss_weights, summed over the step's micro-batches, and dloss to 1.";
 }
 
 }  // namespace
@@ -178,6 +188,18 @@ std::vector<const Function*> block_functions(const Module& module) {
     return out;
 }
 
+std::string print_sizes(const ProgramLayout& layout) {
+    SourceText out;
+    out.comment("sizes.h: what shapes are made of, for the model and its kernels.");
+    out.line("#pragma once");
+    out.blank();
+    out.line("#include <cstdint>");
+    out.blank();
+    for (const Symbol& s : layout.symbols().all())
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
+    return out.str();
+}
+
 std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer,
                                const EmitOptions& options) {
     const Module& module = layout.module();
@@ -200,20 +222,20 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.line("#include \"program/arenas.h\"   // Arenas: the memory, one piece for each class of lifetime");
         out.line("#include \"run/function.h\"     // FunctionSpec: what a caller has to know of this function");
     }
+    out.line("#include \"sizes.h\"            // B, T, C, ...: what shapes are made of");
     out.blank();
-    out.banner("sizes");
-    for (const Symbol& s : layout.symbols().all())
-        out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
     if (trains) {
+        out.banner("sizes");
         const bool mixed = layout.mixed_precision();
-        out.comment(mixed
-                        ? "Elements of the parameter arena; shadows, gradients and each optimizer state have as many, "
-                          "of their types."
-                        : "Bytes of the parameter arena; gradients and each optimizer state are as large.");
-        out.line(mixed
-                     ? fmt::format("inline constexpr std::int64_t PARAMETER_ELEMENTS = {};", parameter_elements(module))
-                     : fmt::format("inline constexpr std::int64_t PARAMETER_BYTES = {};",
-                                   module.arena_bytes.at("parameters")));
+        const ParameterArenas& parameters = layout.parameter_arenas();
+        const std::string part =
+            parameters.any_frozen() ? "what trains, which comes first in the parameter arena" : "the parameter arena";
+        out.comment(mixed ? fmt::format("Elements of {}; shadows, gradients and each optimizer state have as many, of "
+                                        "their types.",
+                                        part)
+                          : fmt::format("Bytes of {}; gradients and each optimizer state are as large.", part));
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};", layout.trained_constant(),
+                             mixed ? parameters.trained() : parameters.trained_bytes()));
     }
     out.blank();
     if (layout.mixed_precision()) {
@@ -269,24 +291,18 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     return out.str() + layout_table(layout);
 }
 
-namespace {
-
-// Of the calls that device/menu.h does not declare.
-std::map<std::string, std::string> headers_of_calls(const Module& module) {
-    std::map<std::string, std::string> out;
-    for (const Function& f : module.functions) {
-        if (f.kind.starts_with("kernel:")) continue;
-        for (const Op& op : f.ops) {
+void print_headers_of_calls(SourceText& out, const std::vector<const Function*>& functions) {
+    std::map<std::string, std::string> headers;
+    for (const Function* f : functions)
+        for (const Op& op : f->ops) {
             const OpDef& def = op_def(op.name);
             if (!def.call) continue;
-            const MenuCall call = def.call(op, f);
-            if (!call.header.empty()) out[call.header] = call.header_comment;
+            const MenuCall call = def.call(op, *f);
+            if (!call.header.empty()) headers[call.header] = call.header_comment;
         }
-    }
-    return out;
+    for (const auto& [header, what] : headers)
+        out.line(fmt::format("{:<33}// {}", fmt::format("#include \"{}\"", header), what));
 }
-
-}  // namespace
 
 std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer,
                                const EmitOptions& options) {
@@ -310,8 +326,12 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     out.blank();
     if (communication.any()) out.line("#include \"comm/collectives.h\"    // what ranks say to each other");
     out.line("#include \"kernels.h\"             // the kernels generated for this model");
-    for (const auto& [header, what] : headers_of_calls(module))
-        out.line(fmt::format("{:<33}// {}", fmt::format("#include \"{}\"", header), what));
+    const std::vector<const Function*> blocks = block_functions(module);
+    std::vector<const Function*> printed_here;
+    for (const Function& f : module.functions)
+        if (!f.kind.starts_with("kernel:") && std::find(blocks.begin(), blocks.end(), &f) == blocks.end())
+            printed_here.push_back(&f);
+    print_headers_of_calls(out, printed_here);
     if (trains) out.line("#include \"optim/step_scalars.h\"  // what changes from step to step, on the device");
     out.blank();
     out.line("using namespace thunder;");
@@ -334,9 +354,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         if (step) {
             out.line(
                 "begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts");
-            out.comment(fmt::format("The trainer has set arenas_.scalars->dloss: 1 / {}.",
-                                    weighted_loss(layout) ? "loss_weight, summed over the step's micro-batches"
-                                                          : "the number of micro-batches in the step"));
+            out.comment(std::string(seed_comment(loss_form(module).kind)));
         }
         out.blank();
         printer.print_entry(out, f);
@@ -422,9 +440,15 @@ class SpecPrinter {
         }
         out_.line(fmt::format(".batch = {},", batch_));
         out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
-        out_.line(fmt::format(".weighted_loss = {},", weighted_loss(layout_)));
+        const LossForm loss = loss_form(m);
+        out_.line(fmt::format(".loss = Loss::{},", name_of(loss.kind)));
+        if (options_.stops_gradients) out_.line(".stops_gradients = true,");
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
+        if (loss.kind == LossForm::Kind::terms) out_.line(fmt::format(".loss_weights = {},", loss.weights.size()));
+        if (const auto& pair = options_.tieable)
+            out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
+                                  quote(pair->logits)));
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");

@@ -15,6 +15,12 @@ std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& o
 
 // Bodies of loops and called functions, in the order of the module; empty where the program has none.
 std::vector<const Function*> block_functions(const Module& module);
+
+// #include lines of those calls in these functions that device/menu.h does not declare.
+void print_headers_of_calls(SourceText& out, const std::vector<const Function*>& functions);
+
+// sizes.h: B, T, C, ..., which model.h includes, and what holds kernels.
+std::string print_sizes(const ProgramLayout& layout);
 // What model.cpp and blocks.cpp say of the formulas in their comments; and what these mean by "dx =" and "dx +=".
 std::string formula_convention();
 std::string gradient_convention();

@@ -67,10 +67,6 @@ std::vector<std::size_t> NestPrinter::all_stores() const {
     return stores;
 }
 
-bool NestPrinter::depends_on_column(std::size_t k) const {
-    return node(k).level == KernelLevel::element || node(k).level == KernelLevel::column;
-}
-
 bool NestPrinter::depends_on(std::size_t k, std::size_t on) const {
     if (k == on) return true;
     if (node(k).kind == Kind::reduce) return false;
@@ -171,13 +167,17 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
     const std::string function = fmt::format("{}<{}>", n.op == "sum" ? "row_sum" : "row_max", type);
     std::string prefix = target.empty() ? fmt::format("const {} {} = ", type, name) : target + " += ";
     const bool nested = loops_.columns.size() > 1;
+    const bool closes = nested && (n.op != "sum" || !is_float(n.dtype));  // a function's call, as integers wrap around
     if (nested) {
         std::string start = "0";
         if (n.op != "sum" && is_float(n.dtype)) start = fmt::format("-std::numeric_limits<{}>::infinity()", type);
         if (n.op != "sum" && !is_float(n.dtype)) start = fmt::format("std::numeric_limits<{}>::lowest()", type);
         if (target.empty()) out_.line(fmt::format("{} {} = {};", type, name, start));
         open_columns();
-        prefix = target.empty() ? name + (n.op == "sum" ? " += " : " = vec_math::max(" + name + ", ") : target + " += ";
+        if (target.empty() && closes)
+            prefix = fmt::format("{} = vec_math::{}({}, ", name, n.op == "sum" ? "add" : "max", name);
+        else
+            prefix = (target.empty() ? name : target) + " += ";
     }
     Scope scope = outer;
     SourceText trial;
@@ -185,10 +185,10 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
     define_shared({body}, scope);
     const std::string value = expression(body, scope).text;
     std::swap(out_, trial);
-    const std::string closing = nested && n.op != "sum" ? "}));" : "});";
+    const std::string closing = closes ? "}));" : "});";
     const bool simple = trial.empty() && prefix.size() + value.size() + function.size() < 50;
-    // A body that does not depend on the column has an unnamed one.
-    const bool by_column = depends_on_column(body);
+    // A body that does not depend on the innermost column has an unnamed one.
+    const bool by_column = names_identifier(trial.str() + value, variables_.back());
     const std::string head =
         fmt::format("{}{}({}, [&](std::int64_t{}) {{", prefix, function, column_extent(), by_column ? " c" : "");
     if (simple) {
@@ -329,7 +329,20 @@ void NestPrinter::print_rows() {
         print_row(scope_);
         return;
     }
-    out_.line(fmt::format("constexpr std::int64_t rows = {}, width = {};", loops_.row_count(), loops_.width()));
+    // Loops over several dimensions of columns have their own extents: the text says whether it names the width.
+    SourceText trial;
+    const Scope before = scope_;
+    std::swap(out_, trial);
+    print_all_rows();
+    std::swap(out_, trial);
+    scope_ = before;
+    const bool width = names_identifier(trial.str(), "width");
+    out_.line(fmt::format("constexpr std::int64_t rows = {}{};", loops_.row_count(),
+                          width ? fmt::format(", width = {}", loops_.width()) : ""));
+    print_all_rows();
+}
+
+void NestPrinter::print_all_rows() {
     define_scalars();
     const std::vector<RowSum> all = sums();
     const auto column_sums =

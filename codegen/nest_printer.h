@@ -21,7 +21,6 @@ class NestPrinter : ElementPrinter {
     // Sums over the rows, each with its place in the partial sums.
     std::vector<RowSum> sums() const;
     std::vector<std::size_t> all_stores() const;
-    bool depends_on_column(std::size_t k) const;
     bool depends_on(std::size_t k, std::size_t on) const;
 
     // ---- pointwise ----
@@ -33,6 +32,7 @@ class NestPrinter : ElementPrinter {
 
     // ---- rows ----
     void print_rows();
+    void print_all_rows();        // what stands behind their number
     void print_row(Scope scope);  // everything of one row
     // sum(body) over the columns of one row, as a value called `name` or added to `target`.
     void print_row_reduction(std::size_t k, const std::string& name, const std::string& target, const Scope& outer);

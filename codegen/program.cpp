@@ -10,7 +10,8 @@
 #include "codegen/model_files.h"
 #include "codegen/readme.h"
 #include "codegen/statements.h"
-#include "compiler/ops/op.h"
+#include "compiler/executors/executor.h"
+#include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -29,6 +30,7 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     if (layout.mixed_precision()) out.comment(precision_convention(layout));
     out.line("#include \"kernels.h\"");
     out.line("#include \"model.h\"");
+    print_headers_of_calls(out, block_functions(layout.module()));
     for (const Function* f : block_functions(layout.module())) {
         out.blank();
         printer.print_body(out, *f);
@@ -52,13 +54,10 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.line("#include <cstdint>");
     out.blank();
     out.line("#include \"device/stream.h\"");
-    if (uses_bf16(kernels)) {
-        out.line("#include \"device/types.h\"");
-        out.blank();
-        out.line("using thunder::bf16;");
-    } else {
-        out.blank();
-    }
+    if (uses_bf16(kernels)) out.line("#include \"device/types.h\"");
+    out.line("#include \"sizes.h\"");
+    out.blank();
+    if (uses_bf16(kernels)) out.line("using thunder::bf16;");
     out.line("using thunder::Stream;");
     for (const PrintedKernel& kernel : kernels.all()) {
         out.blank();
@@ -67,12 +66,14 @@ std::string print_kernels_header(const KernelTable& kernels) {
     return out.str();
 }
 
-std::string print_kernels_cpu(const KernelTable& kernels) {
-    std::string out =
-        "// kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of "
-        "threads.\n// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
+std::string print_kernels_cpu(const KernelTable& kernels, bool naive) {
+    std::string out = "// kernels_cpu.cpp: the model's kernels for CPUs. ";
+    out += naive ? "One loop for each primitive, on one thread; sums in double.\n"
+                 : "Sums have fixed trees: the same bits on any number of threads.\n";
+    out +=
+        "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
         "micro-step.\n#include \"kernels.h\"\n\n";
-    out += kernels_cpu_prologue(uses_bf16(kernels)) + "\nusing namespace thunder;\n";
+    out += kernels_cpu_prologue(uses_bf16(kernels), naive) + "\nusing namespace thunder;\n";
     for (const PrintedKernel& kernel : kernels.all()) out += "\n" + kernel.definition;
     return out + kernels_cpu_epilogue();
 }
@@ -104,15 +105,19 @@ std::string print_launchers_cuda(const std::vector<PrintedCudaKernel>& kernels) 
 std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& options, const std::string& folder) {
     check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
     const ProgramLayout layout(planned);
-    KernelTable kernels(planned);
+    std::vector<std::string> sizes;
+    for (const Symbol& s : layout.symbols().all()) sizes.push_back(s.name);
+    KernelTable kernels(planned, sizes);
     const FunctionPrinter printer(layout, kernels);
     std::vector<OutputFile> files;
     files.push_back({folder + "model.h", print_model_header(layout, printer, options)});
     files.push_back({folder + "model.cpp", print_model_source(layout, printer, options)});
     if (!block_functions(planned).empty()) files.push_back({folder + "blocks.cpp", print_blocks(layout, printer)});
     files.push_back({folder + "spec.cpp", print_program_spec(layout, options)});
+    files.push_back({folder + "sizes.h", print_sizes(layout)});
     files.push_back({folder + "kernels.h", print_kernels_header(kernels)});
-    files.push_back({folder + "kernels_cpu.cpp", print_kernels_cpu(kernels)});
+    files.push_back(
+        {folder + "kernels_cpu.cpp", print_kernels_cpu(kernels, gives_naive_program(options.compile.executors))});
     if (options.cuda) {
         const std::vector<PrintedCudaKernel> cuda = kernels.all_cuda(cuda_tuning(options.architectures.front()));
         files.push_back({folder + "kernels_cuda.cuh", print_kernels_cuda(cuda, options)});
@@ -179,7 +184,8 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
     files.push_back({"train.cpp", bundled_template("train.cpp")});
     files.push_back({"CMakeLists.txt", bundled_template("CMakeLists.txt")});
     EmitOptions naive = options;
-    naive.model_name += ", the naive twin";
+    naive.model_name += ", the reference program";
+    naive.compile.executors = {reference_name};
     for (OutputFile& file : print_model(twin, naive, "tests/reference/")) files.push_back(std::move(file));
     for (const char* file : {"tests/CMakeLists.txt", "tests/gradients_test.cpp"})
         files.push_back({file, bundled_template(file)});

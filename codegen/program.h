@@ -1,9 +1,11 @@
 // The text of a whole program: every file of the output folder but the tables of numbers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compiler/analysis/tieable_weights.h"
 #include "compiler/ir/module.h"
 #include "compiler/pipeline.h"
 
@@ -17,6 +19,8 @@ struct EmitOptions {
     std::string command;     // how to make the program again, with the names of files but no folders
     CompileOptions compile;
     std::int64_t default_grad_accum = 1;
+    bool stops_gradients = false;  // what the loss does beside its gradient: the program's own test leaves that out
+    std::optional<TieableWeights> tieable{};
     bool cuda = true;                                                  // kernels for GPUs too
     std::vector<std::string> architectures = default_architectures();  // of GPUs; grids are cut for the first
 };

@@ -15,13 +15,20 @@
 namespace thunderc {
 
 std::string parameter_count(const Module& module) {
-    std::int64_t count = 0, tensors = 0;
+    std::int64_t count = 0, tensors = 0, trained = 0, trained_tensors = 0;
     for (const ModelParameter& parameter : model_parameters(module)) {
         const Type& type = parameter.type;
-        count += type.elements() * (type.is_family() ? type.count : 1);
-        tensors += type.is_family() ? type.count : 1;
+        const std::int64_t members = type.is_family() ? type.count : 1;
+        count += type.elements() * members;
+        tensors += members;
+        if (!parameter.info->trainable || !is_float(type.dtype)) continue;
+        trained += type.elements() * members;
+        trained_tensors += members;
     }
-    return fmt::format("{} parameters in {} tensors", count, tensors);
+    const std::string all = fmt::format("{} parameters in {} tensors", count, tensors);
+    if (trained == count) return all;
+    return fmt::format("{}, of which {} in {} tensor{} train{}", all, trained, trained_tensors,
+                       trained_tensors == 1 ? "" : "s", trained_tensors == 1 ? "s" : "");
 }
 
 namespace {
@@ -69,7 +76,8 @@ class SumsTable {
                 if (kind != ArgInfo::Kind::parameter && kind != ArgInfo::Kind::state) continue;
                 const ValueInfo& info = f.info(f.arguments[k]);
                 least = std::min(least, size_of(info.type.dtype));
-                if (name_of(info.placement.arena) == arena) own = size_of(info.type.dtype);
+                if (name_of(info.placement.arena) != arena) continue;
+                own = own == 0 ? size_of(info.type.dtype) : std::min(own, size_of(info.type.dtype));
             }
         return own == 0 ? cache_line : cache_line / static_cast<std::int64_t>(least) * static_cast<std::int64_t>(own);
     }
@@ -132,7 +140,7 @@ class SumsTable {
 
     // "first moments, second moments": what the pieces of an arena that is laid out like the parameters hold.
     std::string pieces_of(const std::string& arena) const {
-        const auto one = static_cast<std::size_t>(bytes_of("parameters"));
+        const auto one = static_cast<std::size_t>(layout_.parameter_arenas().trained_bytes());
         std::vector<std::string> pieces;
         for (const LayoutRow& row : rows_)
             for (const LayoutRow& parameter : rows_) {  // first_moment_x of w_x
@@ -151,14 +159,16 @@ class SumsTable {
 
     // `what`: "gradient"
     void like_parameters(const std::string& arena, const std::string& what) {
-        const std::int64_t one = bytes_of("parameters"), all = bytes_of(arena);
+        const ParameterArenas& arenas = layout_.parameter_arenas();
+        const std::int64_t one = arenas.trained_bytes(), all = bytes_of(arena);
+        const std::string like = arenas.any_frozen() ? "what trains (the first part of `parameters`)" : "`parameters`";
         if (layout_.mixed_precision() && all > 0)
-            line(fmt::format("as many elements as `parameters` for each {}: a parameter's begins at its element", what),
+            line(fmt::format("as many elements as {} for each {}: a parameter's begins at its element", like, what),
                  all);
         else if (all == one)
-            line(fmt::format("as large as `parameters`: a parameter's {} has the parameter's offset", what), all);
+            line(fmt::format("as large as {}: a parameter's {} has the parameter's offset", like, what), all);
         else if (all > 0)
-            line(fmt::format("{} pieces, each laid out like `parameters`: {}", all / one, pieces_of(arena)), all);
+            line(fmt::format("{} pieces, each laid out like {}: {}", all / one, like, pieces_of(arena)), all);
         finish(arena);
     }
 
@@ -319,11 +329,24 @@ std::string ranks_text(const ProgramLayout& layout) {
     for (const Communication::StreamName& s : communication.streams())
         streams += fmt::format("{}`{}`, {}", streams.empty() ? "" : "; ", s.name, s.purpose);
     out += streams + ".\nIn the order of `model.cpp`, which says what waits for what:\n\n";
-    out += "| call | times | elements | of | it stands there because |\n|---|---:|---:|---|---|\n";
+    out += "| call | times | elements, whole | of | it stands there because |\n|---|---:|---:|---|---|\n";
     for (const Communication::Row& row : communication.rows())
-        out += fmt::format("| `{}`, {} | {} {} | {} | {} | {} |\n", row.call, row.name, row.times,
+        out += fmt::format("| `{}`, {}{} | {} {} | {} | {} | {} |\n", row.call, row.name,
+                           row.layers == 0 ? "" : (row.backward ? ", backward" : ", forward"), row.times,
                            row.when.empty() ? "in each micro-step" : row.when, row.elements, row.what, row.reason);
     return out + "\n" + gathered_text(communication);
+}
+
+// What holds the program's gradients, also when somebody has edited it.
+std::string tests_text() {
+    return "## Tests\n\n"
+           "    cmake -S . -B build -DTESTS=ON && cmake --build build && ctest --test-dir build --output-on-failure\n\n"
+           "The gradients are held against those of the program in `tests/reference/`, the same model in plain loops, "
+           "and "
+           "against differences of\nthe program's own loss; what is said at the end follows from which of the two "
+           "failed. "
+           "A program that was edited to be another model is held\nagainst differences alone, since the reference is "
+           "still the old one: `-DREFERENCE=OFF`. Kernels may use the sizes below by their names.\n\n";
 }
 
 // What a program in bf16 computes in which type, and why.
@@ -352,6 +375,13 @@ std::string precision_text(const ProgramLayout& layout, const CompileOptions& c)
         out +=
             "| shadows: what products read of these | bf16: `s.`, and `s_` in `model.cpp` | the optimizer writes them "
             "with the parameters; what no product reads, as a norm's weight, is read in f32: `w.`, `w_` |\n";
+    const std::vector<ModelParameter> parameters = model_parameters(layout.module());
+    if (c.master != "none" && std::any_of(parameters.begin(), parameters.end(), [](const ModelParameter& p) {
+            return !p.info->trainable && p.type.dtype == DType::bf16;
+        }))
+        out +=
+            "| frozen parameters that products alone read, in files as well | bf16 | no update needs more digits than "
+            "products read |\n";
     out += fmt::format("| the optimizer's states | {0}, `--optim-dtype {0}` | {1} |\n", c.optim_dtype,
                        c.optim_dtype == "f32" ? "beta2 = 0.999 moves a bf16 by less than half a unit"
                                               : "half the memory; small changes of a state are lost");
@@ -387,7 +417,11 @@ std::string memory_table(const ProgramLayout& layout) {
         const char* arena;
         std::string what;
     };
-    std::vector<Row> rows = {{"parameters", "the model's tensors"}};
+    const ParameterArenas& parameters = layout.parameter_arenas();
+    const std::string first = parameters.any_frozen() ? fmt::format("; those that train are the first {}",
+                                                                    bytes_text(parameters.trained_bytes()))
+                                                      : "";
+    std::vector<Row> rows = {{"parameters", "the model's tensors" + first}};
     if (m.arena_bytes.at("gradients") > 0)
         rows.push_back({"gradients", layout.mixed_precision() ? "at the same elements" : "at the same offsets"});
     if (m.arena_bytes.contains("shadows")) rows.push_back({"shadows", "parameters once more in bf16, for products"});
@@ -395,7 +429,7 @@ std::string memory_table(const ProgramLayout& layout) {
         rows.push_back({"optimizer", layout.mixed_precision() ? "its state, at the same elements, one after the other"
                                                               : "its state, at the same offsets, one after the other"});
     if (m.arena_bytes.contains("gathered")) {
-        rows.front().what = "this rank's pieces of the model's tensors";
+        rows.front().what = "this rank's pieces of the model's tensors" + first;
         const std::int64_t turns = bytes_in_turns(m), stays = m.arena_bytes.at("gathered") - turns;
         rows.push_back({"gathered", turns == 0
                                         ? "whole tensors, to the end of a step: no loop takes turns with them"
@@ -435,7 +469,8 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
         out += "    build/run --in x.safetensors --out y.safetensors\n\n" + function_text(layout);
     }
     out += "| file | holds |\n|---|---|\n";
-    out += "| `model.h` | sizes, the tensors and where they lie (`LAYOUT`) |\n";
+    out += "| `sizes.h` | sizes by their names, for the model and its kernels |\n";
+    out += "| `model.h` | the tensors and where they lie (`LAYOUT`) |\n";
     if (!block_functions(m).empty())
         out += fmt::format("| `blocks.cpp` | the repeated layers, {} |\n",
                            m.main().name == "forward" ? "forward" : "forward and backward");
@@ -457,6 +492,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
     if (!layout.symbols().all().empty()) out += "\n";
     if (layout.trains() && options.compile.dtype == "bf16") out += precision_text(layout, options.compile);
+    if (layout.trains()) out += tests_text();
     out +=
         fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
                     layout.trains() ? "step" : "call", memory_table(layout));

@@ -372,7 +372,7 @@ std::string FunctionPrinter::event_text(const Frame& frame, const Op& op, std::i
 }
 
 void FunctionPrinter::communication(SourceText& out, const Frame& frame, const Op& op) const {
-    const std::string stream = op.stream.empty() ? "stream" : identifier(op.stream);
+    const std::string& stream = layout_.communication().stream_of(op);
     if (op.name == "record") return out.line(fmt::format("{}.record({});", stream, event_text(frame, op, 0)));
     if (op.name == "wait") {
         const std::int64_t distance = op.attributes.integer("distance", 0);

@@ -11,6 +11,10 @@
 namespace thunderc {
 namespace {
 
+bool in_identifier(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
 struct Break {
     std::size_t at = 0;  // the next line begins here
     int cost = 1 << 20;  // open parentheses count first; a comma is better than an operator
@@ -132,15 +136,43 @@ void SourceText::append_lines(std::string_view text) {
     if (!text_.empty() && text_.back() != '\n') text_ += '\n';
 }
 
+namespace {
+
+// Capitals are what macros are called, of which headers have a thousand (EOF, M_PI, INT_MAX) and the next version of
+// one may have more; of one or two letters none has any (B, W1). Some go on in small letters: M_PIf, L_tmpnam,
+// SYS_read.
+bool is_capital(std::string_view name) {
+    static constexpr std::string_view begins[] = {"L_", "M_", "P_", "SYS_"};
+    for (std::string_view begin : begins)
+        if (name.starts_with(begin)) return true;
+    // cudaStreamPerThread, and others of CUDA's headers
+    if (name.starts_with("cuda") && name.size() > 4 && std::isupper(static_cast<unsigned char>(name[4])) != 0)
+        return true;
+    const auto small = [](char c) { return std::islower(static_cast<unsigned char>(c)) != 0; };
+    return name.size() > 2 && std::none_of(name.begin(), name.end(), small);
+}
+
+}  // namespace
+
 std::string identifier(std::string_view text) {
     static const std::set<std::string, std::less<>> keywords = {
-        "alignas",  "and",    "asm",      "auto",     "bool",     "break",    "case",     "catch",   "char",
-        "class",    "const",  "continue", "default",  "delete",   "do",       "double",   "else",    "enum",
-        "export",   "extern", "false",    "float",    "for",      "friend",   "goto",     "if",      "inline",
-        "int",      "long",   "new",      "not",      "nullptr",  "operator", "or",       "private", "public",
-        "register", "return", "short",    "signed",   "sizeof",   "static",   "struct",   "switch",  "template",
-        "this",     "throw",  "true",     "try",      "typename", "union",    "using",    "virtual", "void",
-        "volatile", "while",  "xor",      "unsigned", "typedef",  "concept",  "requires", "char8_t", "co_await"};
+        "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch",
+        "char", "char8_t", "char16_t", "char32_t", "class", "co_await", "co_return", "co_yield", "compl", "concept",
+        "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do",
+        "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend",
+        "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr",
+        "operator", "or", "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires",
+        "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template",
+        "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using",
+        "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
+        // what CUDA's compilers know without a header
+        "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize",
+        // macros of the headers and of compilers, but for those that is_capital finds
+        "alloca", "assert", "be16toh", "be32toh", "be64toh", "errno", "htobe16", "htobe32", "htobe64", "htole16",
+        "htole32", "htole64", "issubnormal", "le16toh", "le32toh", "le64toh", "linux", "major", "makedev",
+        "math_errhandling", "minor", "offsetof", "pthread_cleanup_pop", "pthread_cleanup_pop_restore_np",
+        "pthread_cleanup_push", "pthread_cleanup_push_defer_np", "sched_priority", "stderr", "stdin", "stdout",
+        "strdupa", "strndupa", "timeradd", "timerclear", "timercmp", "timerisset", "timersub", "unix"};
     std::string out;
     for (char c : text) {
         const bool good = std::isalnum(static_cast<unsigned char>(c)) != 0 && static_cast<unsigned char>(c) < 128;
@@ -153,8 +185,21 @@ std::string identifier(std::string_view text) {
     while (!out.empty() && out.back() == '_') out.pop_back();
     if (out.empty()) return "x";
     if (std::isdigit(static_cast<unsigned char>(out.front())) != 0) out = "x" + out;
-    if (keywords.contains(out)) out += "_";
+    if (keywords.contains(out) || is_capital(out)) out += "_";
     return out;
+}
+
+bool names_identifier(std::string_view text, std::string_view identifier) {
+    for (std::size_t at = text.find(identifier); at != std::string::npos; at = text.find(identifier, at + 1)) {
+        const std::size_t end = at + identifier.size();
+        const bool whole =
+            (at == 0 || !in_identifier(text[at - 1])) && (end == text.size() || !in_identifier(text[end]));
+        // math::abs is not the tensor abs, nor is a field of that name.
+        const std::string_view before = text.substr(0, at);
+        const bool qualified = before.ends_with("::") || before.ends_with('.') || text.substr(end).starts_with("::");
+        if (whole && !qualified) return true;
+    }
+    return false;
 }
 
 std::string UsedNames::unique(std::string_view wanted) {

@@ -37,8 +37,11 @@ class SourceText {
     std::size_t depth_ = 0;
 };
 
-// Letters, digits and underscores; begins with none of the digits; no keyword of C++. "x" where nothing is left.
+// Letters, digits and underscores; begins with none of the digits; no keyword of C++ and no macro of the
+// headers that programs include. "x" where nothing is left.
 std::string identifier(std::string_view text);
+// Whether `text` has the identifier, by itself: not as a name within a namespace or an object.
+bool names_identifier(std::string_view text, std::string_view identifier);
 // The names that stand for something already, in a part of the text.
 class UsedNames {
   public:

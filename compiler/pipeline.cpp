@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/analysis/check_plan.h"
+#include "compiler/executors/executor.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/add_loss.h"
 #include "compiler/transforms/attach_epilogues.h"
@@ -16,6 +17,7 @@
 #include "compiler/transforms/distribute.h"
 #include "compiler/transforms/fold_constants.h"
 #include "compiler/transforms/freeze_parameters.h"
+#include "compiler/transforms/freeze_unreached.h"
 #include "compiler/transforms/fuse.h"
 #include "compiler/transforms/join_pads.h"
 #include "compiler/transforms/lift_parameters.h"
@@ -28,9 +30,11 @@
 #include "compiler/transforms/raise_gelu.h"
 #include "compiler/transforms/raise_linear.h"
 #include "compiler/transforms/raise_norm.h"
+#include "compiler/transforms/raise_poles.h"
 #include "compiler/transforms/raise_rotary.h"
 #include "compiler/transforms/raise_sdpa.h"
 #include "compiler/transforms/raise_swiglu.h"
+#include "compiler/transforms/remove_stops.h"
 #include "compiler/transforms/roll_repeats.h"
 #include "compiler/transforms/schedule_collectives.h"
 #include "compiler/transforms/simplify.h"
@@ -41,7 +45,7 @@ namespace thunderc {
 namespace {
 
 bool reference_only(const CompileOptions& options) {
-    return !options.executors.empty() && options.executors.front() == "reference";
+    return gives_naive_program(options.executors);
 }
 
 class PassList {
@@ -76,15 +80,18 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     list.add("raise_sdpa", raise_sdpa);
     list.add("raise_swiglu", raise_swiglu);
     list.add("raise_gelu", raise_gelu);
+    list.add("raise_poles", raise_poles);  // last: what is left is differentiated as it is written
 }
 
 // Layers become one function and a loop, before differentiation: one backward function, whatever the depth.
 void add_layers(PassList& list, const CompileOptions& o) {
     // First: what is not trained is another product and another layer than what is.
     if (o.transform != Transform::forward) {
-        list.add("freeze_parameters",
-                 [o](Module m, Report& r) { return freeze_parameters(std::move(m), o.freeze, r); });
+        list.add("freeze_parameters", [o](Module m, Report& r) {
+            return freeze_parameters(std::move(m), FreezeOptions{o.freeze, o.train_only}, r);
+        });
     }
+    if (o.transform == Transform::train) list.add("freeze_unreached", freeze_unreached);
     if (!reference_only(o))
         list.add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
 
@@ -136,6 +143,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         options.recompute = parse_recompute_policy(o.recompute).value();
         return differentiate(std::move(m), options, r);
     });
+    list.require("remove_stops", remove_stops);  // they have done their work
     list.require("compose_step",
                  [o](Module m, Report& r) { return compose_step(std::move(m), StepOptions{o.optimizer}, r); });
     if (!reference_only(o)) list.add("join_pads", join_pads);  // gradients of the merged products, side by side
@@ -148,6 +156,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
         options.master = o.master != "none";
         options.gradient = parse_dtype(o.grad_dtype).value();
         options.optimizer = parse_dtype(o.optim_dtype).value();
+        options.gathered = o.mesh.has_shards();
         options.compute_given = o.dtype != "auto";
         return lower_precision(std::move(m), options, r);
     });
@@ -173,6 +182,7 @@ std::vector<Pass> function_library(const CompileOptions& o) {
             return differentiate(std::move(m), options, r);
         });
     }
+    list.require("remove_stops", remove_stops);  // whether or not there was something to stop
     const std::string name(name_of(o.transform));
     list.require("compose_function", [name](Module m, Report& r) { return compose_function(std::move(m), name, r); });
     if (!reference_only(o)) list.add("join_pads", join_pads);

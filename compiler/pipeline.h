@@ -24,9 +24,10 @@ struct CompileOptions {
     std::int64_t seq = 0;
     std::map<std::string, std::int64_t> dims;  // by symbol
     // the loss
-    std::string loss = "auto";  // auto, cross-entropy, mse, none
+    std::string loss = "auto";  // auto, none, or one of added_losses()
     // parameters
-    std::string trainable, constant, freeze;  // regular expressions over names; empty: none
+    std::string trainable, constant;  // regular expressions over names; empty: none
+    std::string freeze, train_only;   // the same; at most one of the two
     // differentiation
     std::string recompute = "none";  // none, selective, block
     // optimizer

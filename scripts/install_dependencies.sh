@@ -14,7 +14,7 @@ packages=(g++ cmake ninja-build ccache pkg-config python3 python3-venv unzip tim
           libopenmpi-dev openmpi-bin)
 missing=()
 for p in "${packages[@]}"; do
-    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing+=("$p")
+    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep 'install ok installed' >/dev/null || missing+=("$p")
 done
 if ((${#missing[@]})); then
     echo "installing packages: ${missing[*]}"

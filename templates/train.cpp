@@ -18,7 +18,8 @@ int main(int argc, char** argv) try {
 
     while (trainer.begin_step()) {
         // A mean over the step's tokens needs their number before the first backward pass.
-        for (std::int64_t micro = 0; PROGRAM.weighted_loss && micro < trainer.micro_steps(); ++micro) {
+        const bool weighted = PROGRAM.loss != thunder::Loss::average;
+        for (std::int64_t micro = 0; weighted && micro < trainer.micro_steps(); ++micro) {
             trainer.load_batch(micro);
             weigh.run(stream, [&] { model.loss_weight(); });
         }

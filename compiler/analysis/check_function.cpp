@@ -151,7 +151,8 @@ class FunctionChecker {
             inside(r, name(v), f_.info(v).placement.arena == Arena::scratch);
             const bool whole = root(v) == v && r.arena != Arena::scalars && f_.info(v).placement.strides.empty();
             if (whole && (r.offset % alignment != 0 || (r.count > 1 && r.stride % alignment != 0)))
-                plan_.unaligned.emplace_back(r, fmt::format("@{}: %{}", f_.name, names_[v.index]));
+                plan_.unaligned.push_back({r, static_cast<std::int64_t>(size_of(f_.type(v).dtype)),
+                                           fmt::format("@{}: %{}", f_.name, names_[v.index])});
         };
         for (Value v : f_.arguments) inspect(v);
         for (const Op& op : f_.ops) {
@@ -229,7 +230,8 @@ class FunctionChecker {
                     if (a.arena != b.arena || b.offset != a.offset + a.bytes)
                         violation(fmt::format("{} takes {} and {} as one tensor, but they do not lie side by side",
                                               op.name, name(previous), name(v)));
-                    plan_.followers.emplace(b.arena, b.offset);
+                    plan_.followers.emplace(std::pair(b.arena, b.offset),
+                                            static_cast<std::int64_t>(size_of(f_.type(v).dtype)));
                 }
                 previous = v;
             }

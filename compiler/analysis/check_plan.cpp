@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "compiler/analysis/check_plan_parts.h"
@@ -39,6 +38,7 @@ std::vector<std::string> PlanChecker::run() {
         }
     compare_named();
     compare_constants();
+    compare_with_parameters();
     report_unaligned();
     return std::move(violations_);
 }
@@ -65,6 +65,7 @@ void PlanChecker::named_places(const Function& f) {
         if (p.arena == Arena::scalars || f.argument_info[k].names.empty()) continue;
         named_.push_back({{p.arena, p.offset, static_cast<std::int64_t>(type.bytes()), p.layer_stride,
                            type.is_family() ? type.count : 1},
+                          static_cast<std::int64_t>(size_of(type.dtype)),
                           f.argument_info[k].names.front(),
                           f.name});
     }
@@ -84,6 +85,25 @@ void PlanChecker::compare_named() {
         }
 }
 
+// What belongs to a parameter, as "grad.<name>", lies at the parameter's element of its arena: loops of the optimizer
+// go over all arenas at once.
+void PlanChecker::compare_with_parameters() {
+    for (const Named& state : named_) {
+        const Arena arena = state.region.arena;
+        if (arena != Arena::gradients && arena != Arena::optimizer && arena != Arena::shadows) continue;
+        const std::string parameter = state.name.substr(state.name.find('.') + 1);
+        const auto of = std::find_if(named_.begin(), named_.end(), [&](const Named& n) {
+            return n.region.arena == Arena::parameters && n.name == parameter;
+        });
+        if (of == named_.end()) continue;
+        const std::int64_t before = state.name.starts_with("second_moment.") ? arena_bytes(arena) / 2 : 0;
+        if ((state.region.offset - before) * of->size != of->region.offset * state.size ||
+            state.region.stride * of->size != of->region.stride * state.size)
+            violation(fmt::format("{} ({}) does not lie at the element of {} ({})", state.name, text(state.region),
+                                  parameter, text(of->region)));
+    }
+}
+
 void PlanChecker::compare_constants() {
     for (std::size_t a = 0; a < constants.size(); ++a)
         for (std::size_t b = a + 1; b < constants.size(); ++b) {
@@ -96,24 +116,25 @@ void PlanChecker::compare_constants() {
 }
 
 void PlanChecker::report_unaligned() {
-    // Gradients, shadows and optimizer state lie like the parameters that they belong to: at the same share of the
-    // arena, of which the optimizer's may have two.
-    const auto like_parameter = [this](const Region& region, Arena parameters, std::int64_t copies) {
-        const std::int64_t here = arena_bytes(region.arena) / copies, there = arena_bytes(parameters);
-        if (here <= 0) return false;
-        // divided first: offset times size is beyond 64 bits from some billions of bytes on
-        const std::int64_t common = std::gcd(here, there), offset = region.offset % here;
-        const std::int64_t step = here / common;
-        return offset % step == 0 && followers.contains({parameters, offset / step * (there / common)});
+    // Gradients, shadows and optimizer state lie like the parameters that they belong to: at the same element of their
+    // arenas, of which the optimizer's may have two, one behind the other.
+    const auto beside = [this](std::int64_t element, Arena arena) {
+        for (const std::int64_t size : {2, 4})
+            if (const auto at = followers.find({arena, element * size}); at != followers.end() && at->second == size)
+                return true;
+        return false;
     };
-    for (const auto& [region, where] : unaligned) {
+    for (const auto& [region, size, where] : unaligned) {
         bool follows = followers.contains({region.arena, region.offset});
-        for (Arena of : {Arena::parameters, Arena::shadows})
-            for (std::int64_t copies : {1, 2})
-                follows = follows ||
-                          ((region.arena == Arena::gradients || region.arena == Arena::optimizer ||
-                            region.arena == Arena::parameters || region.arena == Arena::shadows) &&
-                           (copies == 1 || region.arena == Arena::optimizer) && like_parameter(region, of, copies));
+        const bool of_parameter = region.arena == Arena::gradients || region.arena == Arena::optimizer ||
+                                  region.arena == Arena::parameters || region.arena == Arena::shadows;
+        std::vector<std::int64_t> elements;
+        if (of_parameter && region.offset % size == 0) elements.push_back(region.offset / size);
+        if (const std::int64_t half = arena_bytes(region.arena) / 2;
+            region.arena == Arena::optimizer && half > 0 && (region.offset - half) % size == 0)
+            elements.push_back((region.offset - half) / size);
+        for (const std::int64_t element : elements)
+            for (const Arena of : {Arena::parameters, Arena::shadows}) follows = follows || beside(element, of);
         if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));
     }
 }

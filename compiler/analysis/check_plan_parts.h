@@ -54,18 +54,26 @@ class PlanChecker {
     std::int64_t arena_bytes(Arena arena) const;  // -1: the module does not say
     const Module& module() const { return module_; }
 
-    std::set<std::pair<Arena, std::int64_t>> followers;  // may lie at any multiple of their element
-    std::vector<std::pair<Region, std::string>> unaligned;
+    // Those that may lie at any multiple of their element, by arena and offset: the bytes of an element.
+    std::map<std::pair<Arena, std::int64_t>, std::int64_t> followers;
+    struct Unaligned {
+        Region region;
+        std::int64_t size;  // of an element
+        std::string where;
+    };
+    std::vector<Unaligned> unaligned;
     std::vector<std::tuple<Region, ConstPtr, std::string>> constants;
 
   private:
     void named_places(const Function& f);
     void compare_named();
     void compare_constants();
+    void compare_with_parameters();
     void report_unaligned();
 
     struct Named {
         Region region;
+        std::int64_t size;  // of an element
         std::string name, function;
     };
     const Module& module_;

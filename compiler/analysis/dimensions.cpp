@@ -6,6 +6,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "compiler/analysis/parameter_arenas.h"
 #include "compiler/ops/linear.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
@@ -80,12 +81,7 @@ class Dimensions::Finder {
     // place for all functions that read it, and what a function library gives in that of the argument for it.
     void same_places() {
         using Arena = Placement::Arena;
-        // How many elements the parameters have, whatever the type in which they lie in an arena.
-        std::int64_t parameters = 0;
-        for (const Function& f : module_.functions)
-            for (const Value v : f.arguments)
-                if (f.info(v).placement.arena == Arena::parameters)
-                    parameters = arena_bytes("parameters") / static_cast<std::int64_t>(size_of(f.type(v).dtype));
+        const ParameterArenas arenas(module_);
         std::map<std::tuple<Arena, std::int64_t, std::int64_t>, std::pair<const Function*, Value>> known;
         for (const Function& f : module_.functions) {
             for (std::uint32_t k = 0; k < f.values.size(); ++k) {
@@ -97,25 +93,22 @@ class Dimensions::Finder {
                 // Of a sharded model, the tensors that lie in units.
                 const bool unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
                 if (unit) {
-                    const auto [at, is_new] =
-                        known.try_emplace({p.arena, p.offset, p.layer_stride}, std::pair(&f, v));
+                    const auto [at, is_new] = known.try_emplace({p.arena, p.offset, p.layer_stride}, std::pair(&f, v));
                     if (!is_new) unify_all(f, v, *at->second.first, at->second.second);
                     continue;
                 }
-                if (!own && (!parameter || parameters == 0)) continue;
-                const Arena arena = own ? p.arena : Arena::parameters;
+                if (!own && !parameter) continue;
+                const std::optional<std::int64_t> element =
+                    own ? std::nullopt : arenas.element(p.arena, p.offset, f.values[k].type.dtype);
                 const auto size = static_cast<std::int64_t>(size_of(f.values[k].type.dtype));
-                const std::int64_t offset = own ? p.offset : p.offset / size % parameters;
-                const std::int64_t stride = own ? p.layer_stride : p.layer_stride / size;
-                const auto [at, is_new] = known.try_emplace({arena, offset, stride}, std::pair(&f, v));
+                // Of several arenas, that of gradients stands for all in which an element is the same parameter's.
+                const auto [at, is_new] =
+                    known.try_emplace({element ? Arena::gradients : p.arena, element.value_or(p.offset),
+                                       element ? p.layer_stride / size : p.layer_stride},
+                                      std::pair(&f, v));
                 if (!is_new) unify_all(f, v, *at->second.first, at->second.second);
             }
         }
-    }
-
-    std::int64_t arena_bytes(const std::string& arena) const {
-        const auto bytes = module_.arena_bytes.find(arena);
-        return bytes == module_.arena_bytes.end() ? 0 : bytes->second;
     }
 
     Id at(const Function& f, Value v, std::size_t axis) const { return d_.of(f, v, axis); }

@@ -102,6 +102,7 @@ class Evaluator {
             return fmt::format("{} gives {} results, {} expected", op.name, results.size(), op.results.size());
         });
         for (std::size_t k = 0; k < results.size(); ++k) frame[op.results[k].index] = std::move(results[k]);
+        if (options_.at_stop && op.name == "stop_gradient") options_.at_stop(*frame[op.results[0].index].at(0));
         if (options_.observe) observe(function, op, frame);
     }
 

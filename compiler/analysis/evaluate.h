@@ -20,6 +20,8 @@ struct EvaluateOptions {
     bool round_to_dtype = false;
     // Sees every op of every function after it ran, with its results (say, to look for the first NaN).
     std::function<void(const Function&, const Op&, std::span<const Members> results)> observe;
+    // May put another tensor in the place of what a stop_gradient gives: differences of a loss hold it still.
+    std::function<void(Tensor&)> at_stop = {};
 };
 
 // Integers are exact in int64. Sums run in the order of indices, so equal programs give equal bits.

@@ -80,6 +80,9 @@ class Checker {
             for (const Tensor& t : members)
                 for (double x : t.f) norm_ += x * x;
         norm_ = std::sqrt(norm_);
+        EvaluateOptions keep;
+        keep.at_stop = [this](Tensor& t) { stopped_.push_back(t); };
+        evaluate(module_, loss_, std::span<const Members>(arguments_), keep);
     }
 
     std::vector<GradientCheck> run(const GradientCheckOptions& options) {
@@ -141,7 +144,10 @@ class Checker {
             for (std::size_t m = 0; m < direction[p].size(); ++m)
                 for (std::size_t k = 0; k < direction[p][m].f.size(); ++k)
                     arguments[trainable_[p]][m].f[k] += step * direction[p][m].f[k];
-        return scale_ * evaluate(module_, loss_, std::span<const Members>(arguments)).at(0).at(0).at(0);
+        EvaluateOptions hold;
+        std::size_t next = 0;
+        hold.at_stop = [&](Tensor& t) { t = stopped_.at(next++); };
+        return scale_ * evaluate(module_, loss_, std::span<const Members>(arguments), hold).at(0).at(0).at(0);
     }
 
     // Fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h.
@@ -218,6 +224,7 @@ class Checker {
     double scale_ = 1, norm_ = 0;
     std::vector<std::size_t> trainable_;  // arguments
     std::vector<Members> gradients_;      // of these
+    std::vector<Tensor> stopped_;         // what stops of the gradient give, in the order in which they are evaluated
 };
 
 }  // namespace

@@ -35,7 +35,8 @@ struct GradientCheck {
     bool kink = false;
 };
 
-// `module` is what differentiate gives: main(..., dloss) -> (loss, weight?, gradients of trainable parameters).
+// `module` is what differentiate gives: main(..., dloss) -> (loss, weight?, gradients of trainable parameters). Where
+// it stops gradients, differences hold what passes there at its value.
 // A correct gradient shows an error of 1e-8 or less: truncation of 1e-16 and cancellation of 1e-12, both of the size of
 // the loss, against at least 1e-4 of the norm of all gradients.
 std::vector<GradientCheck> check_gradients(const Module& module, std::span<const Members> arguments,

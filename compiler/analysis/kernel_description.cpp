@@ -8,6 +8,7 @@
 #include <set>
 
 #include "compiler/analysis/kernel_evaluation.h"
+#include "compiler/analysis/views.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -150,7 +151,8 @@ struct Space {
     }
 };
 
-Space space_of(const Function& function) {
+// `blocks`: sums may go over the rows in blocks.
+Space space_of(const Function& function, bool blocks) {
     const Op* anchor = nullptr;
     bool full = true;
     for (const Op& op : function.ops) {
@@ -177,7 +179,7 @@ Space space_of(const Function& function) {
     const std::vector<bool> reduced = reduced_axes(*anchor, rank);
     // Sums in f32 go over the rows in blocks; what has no such partial results is reduced along the columns of each
     // row.
-    const bool partials = anchor->name == "reduce_sum" && type.dtype == DType::f32;
+    const bool partials = blocks && anchor->name == "reduce_sum" && type.dtype == DType::f32;
     constexpr std::int64_t elements_of_one_thread = 16384;
     std::vector<std::size_t> rows, columns;
     for (std::size_t d = 0; d < rank; ++d) {
@@ -212,7 +214,7 @@ bool is_legal(const KernelNode& node, KernelLevel wanted) {
 }
 
 // Each result that is known when the rows are done follows from one sum over the rows: the sums are finished one by
-// one.
+// one, those of each column by column, those that are the same in all of them once.
 void check_finish(const KernelNest& nest) {
     for (const KernelStore& store : nest.stores) {
         if (!nest.nodes[store.node].finish) continue;
@@ -230,11 +232,16 @@ void check_finish(const KernelNest& nest) {
             todo.insert(todo.end(), node.inputs.begin(), node.inputs.end());
         }
         if (sums.size() != 1) throw NotExpressible("a result that needs two sums over the rows at once");
+        const bool by_column = nest.nodes[*sums.begin()].level == KernelLevel::column;
+        const bool of_columns = std::any_of(store.index.begin(), store.index.end(), [&](const Affine& a) {
+            return std::any_of(a.step.begin() + static_cast<std::ptrdiff_t>(nest.row_dims), a.step.end(),
+                               [](std::int64_t step) { return step != 0; });
+        });
+        if (of_columns && !by_column) throw NotExpressible("a result of each column that needs a sum of all of them");
     }
 }
 
-KernelNest reduction_nest(const Function& function, const Uses& uses) {
-    Space space = space_of(function);
+KernelNest reduction_nest(const Function& function, const Uses& uses, Space space) {
     for (;;) {
         try {
             auto evaluation = std::make_unique<KernelEvaluation>(function, uses, space.extents, space.row_dims);
@@ -330,7 +337,16 @@ KernelDescription derive(const Function& function) {
     const bool reduces =
         std::any_of(function.ops.begin(), function.ops.end(), [&](const Op& op) { return has_loop(function, op); });
     if (reduces) {
-        kernel.nests.push_back(reduction_nest(function, uses));
+        try {
+            kernel.nests.push_back(reduction_nest(function, uses, space_of(function, true)));
+        } catch (const NotExpressible&) {
+            // An op alone is a kernel, whatever it reads. A sum over the rows that is the same in each column, of
+            // something repeated, is no result of the columns: each row of the other order has its own.
+            const auto work = std::count_if(function.ops.begin(), function.ops.end(),
+                                            [](const Op& op) { return op.name != "constant" && !is_view(op); });
+            if (work != 1) throw;
+            kernel.nests.push_back(reduction_nest(function, uses, space_of(function, false)));
+        }
     } else {
         kernel.nests = pointwise_nests(function, uses);
     }

@@ -17,6 +17,10 @@
 
 namespace thunderc {
 
+// The operands and results that a kernel has at most. A launch passes 4 KB of parameters to any GPU, 8 bytes for each
+// tensor; and a kernel of more would read badly.
+inline constexpr std::size_t most_kernel_tensors = 128;
+
 struct KernelOperand {
     std::string name;  // of the argument or result in the kernel function
     Type type;

@@ -24,7 +24,7 @@ using Arena = Placement::Arena;
 DType scalar_dtype(std::int64_t offset) {
     if (offset < 72) return DType::f64;
     if (offset < 88) return DType::i64;
-    return offset < 108 ? DType::f32 : DType::boolean;
+    return offset < 108 || offset >= 112 ? DType::f32 : DType::boolean;  // booleans, and behind them loss_weights
 }
 
 std::byte poison_of(DType dtype) {
@@ -251,6 +251,13 @@ void PlannedExecution::finish(std::size_t k, const std::vector<Tensor>& results)
     const Op& op = *a.op;
     check(results.size() == a.writes.size(),
           [&] { return fmt::format("{} gives {} tensors, {} expected", op.name, results.size(), a.writes.size()); });
+    const auto has_nan = [](const Tensor& t) {
+        return std::any_of(t.f.begin(), t.f.end(), [](double x) { return std::isnan(x); });
+    };
+    if (p_.first_nan_.empty() && std::any_of(results.begin(), results.end(), has_nan)) {
+        const std::vector<Tensor> given = operands(k);
+        p_.nan_of_numbers_ = std::none_of(given.begin(), given.end(), has_nan);
+    }
     // What was read for the last time is gone before the results are written; an op that writes over its operand
     // finds only its own result there.
     std::vector<std::size_t> unread;

@@ -10,15 +10,15 @@
 
 #include "compiler/analysis/constant_value.h"
 #include "compiler/analysis/planned_execution.h"
+#include "compiler/support/error.h"
 #include "compiler/support/lazy_check.h"
+#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {
 
 using Arena = Placement::Arena;
-
-constexpr std::size_t scalars_bytes = 112;  // of StepScalars
 
 }  // namespace
 
@@ -34,7 +34,7 @@ PlannedProgram::PlannedProgram(Module planned) : shared_(std::make_shared<Shared
     // Between the gradients of a flat tensor nothing is ever written: it is zero, as memory is when a program begins.
     if (auto at = arenas_.find(Arena::unit_gradients); at != arenas_.end())
         at->second.assign(at->second.size(), std::byte{0});
-    arenas_[Arena::scalars].assign(scalars_bytes, std::byte{0});
+    arenas_[Arena::scalars].assign(step_scalars_bytes, std::byte{0});
     PlannedExecution execution(*this);
     for (const Function& f : module().functions) {
         if (f.is_kernel()) continue;
@@ -117,6 +117,7 @@ const ExecutablePlan& PlannedProgram::begin(const std::string& function) {
     check(f != nullptr && !f->argument_info.empty(),
           [&] { return fmt::format("@{} is no function of the program", function); });
     first_nan_.clear();
+    nan_of_numbers_ = false;
     for (Arena arena : {Arena::scratch, Arena::saved})
         if (auto found = arenas_.find(arena); found != arenas_.end())
             std::fill(found->second.begin(), found->second.end(), std::byte{0xff});
@@ -140,13 +141,20 @@ void load_batch(PlannedProgram& program, const MicroBatch& batch) {
 }
 
 void check_numbers(const PlannedProgram& program) {
-    check(!std::isnan(program.scalar("loss_sum")),
-          [&] { return "the loss is a NaN, first from " + program.first_nan(); });
+    const auto refuse = [&](const std::string& what) {
+        check(program.nan_of_numbers(), [&] { return fmt::format("{}, first from {}", what, program.first_nan()); });
+        Diagnostic d;
+        d.message = fmt::format("{}, first from {}, whose operands are numbers", what, program.first_nan());
+        d.help =
+            "the model computes it of this batch and these parameters, as log(0) * 0 does: thunderc run without "
+            "--planned shows what its graph gives; an exporter may have dropped a small addend (optimize=False)";
+        throw UserError(std::move(d));
+    };
+    if (std::isnan(program.scalar("loss_sum"))) refuse("the loss is a NaN");
     for (const std::string& name : program.names())
         if (name.starts_with("grad."))
             for (double x : program.get(name).f)
-                check(!std::isnan(x),
-                      [&] { return fmt::format("{} holds a NaN, first from {}", name, program.first_nan()); });
+                if (std::isnan(x)) refuse(name + " holds a NaN");
 }
 
 void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& o, std::int64_t step) {
@@ -166,12 +174,16 @@ void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& o, std::i
 PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBatch>& batches) {
     check(!batches.empty(), "a step has at least one micro-batch");
     PlannedStep out;
-    program.set_scalar("loss_weight", 0);
+    const LossForm form = loss_form(program.module());
+    for (const std::string& weight : form.weights) program.set_scalar(weight, 0);
     for (const MicroBatch& batch : batches) {
+        if (form.kind == LossForm::Kind::average) break;
         load_batch(program, batch);
         program.run("loss_weight");
     }
-    out.loss_weight = program.scalar("loss_weight");
+    std::vector<double> weights;
+    for (const std::string& weight : form.weights) weights.push_back(program.scalar(weight));
+    out.loss_weight = loss_divisor(form, weights, batches.size());
     program.set_scalar("dloss", 1 / out.loss_weight);
     program.set_scalar("loss_sum", 0);
     for (std::size_t m = 0; m < batches.size(); ++m) {

@@ -55,6 +55,8 @@ class PlannedProgram {
     // "@function, op" of the first op that gave a NaN in the last run; "" where none did. A sum that a first micro-step
     // throws away may be one: what it would be added to is poison.
     const std::string& first_nan() const { return first_nan_; }
+    // Whether that came of numbers, as 0 * inf does, and not of bytes that nobody wrote.
+    bool nan_of_numbers() const { return nan_of_numbers_; }
 
   private:
     friend class PlannedExecution;
@@ -74,13 +76,14 @@ class PlannedProgram {
     std::map<std::string, std::string> aliases_;  // other names of parameters
     std::vector<std::string> order_;
     std::string first_nan_;
+    bool nan_of_numbers_ = false;  // its operands held none
 };
 
 // What the runtime's trainer does in a step: the loss's weight over all micro-batches, then forward_backward for each,
 // then the update.
 struct PlannedStep {
     double loss = 0;
-    double loss_weight = 0;
+    double loss_weight = 0;  // what loss_sum was divided by
     double grad_norm = 0;
 };
 struct PlannedOptimizer {  // as torch.optim.AdamW

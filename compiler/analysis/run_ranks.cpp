@@ -9,6 +9,7 @@
 #include "compiler/analysis/planned_execution.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/lazy_check.h"
+#include "compiler/transforms/compose_step.h"
 
 namespace thunderc {
 namespace {
@@ -337,19 +338,25 @@ PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches, s
         check(micro_step.size() == ranks.size(), "a micro-batch for each rank");
         for (std::size_t r = 0; r < ranks.size(); ++r) load_batch(ranks.rank(r), micro_step[r]);
     };
-    auto total = [&](const char* scalar) {
+    auto total = [&](const std::string& scalar) {
         double out = 0;
         for (std::size_t r = 0; r < ranks.size(); ++r) out += ranks.rank(r).scalar(scalar);
         return out;
     };
     PlannedStep out;
-    ranks.set_scalar("loss_weight", 0);
+    const LossForm form = loss_form(ranks.module());
+    for (const std::string& weight : form.weights) ranks.set_scalar(weight, 0);
     for (const std::vector<MicroBatch>& micro_step : batches) {
+        if (form.kind == LossForm::Kind::average) break;
         load(micro_step);
         ranks.run("loss_weight", next_seed());
     }
-    out.loss_weight = total("loss_weight");
-    ranks.set_scalar("loss_weight", out.loss_weight);
+    std::vector<double> weights;
+    for (const std::string& weight : form.weights) {
+        weights.push_back(total(weight));
+        ranks.set_scalar(weight, weights.back());
+    }
+    out.loss_weight = loss_divisor(form, weights, batches.size() * ranks.size());
     ranks.set_scalar("dloss", 1 / out.loss_weight);
     ranks.set_scalar("loss_sum", 0);
     for (std::size_t m = 0; m < batches.size(); ++m) {

@@ -50,6 +50,9 @@ double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool fir
                                   f.type(op.operands.back()) == Type::tensor(DType::boolean, {});
     const bool looks_up = !def.flops && std::any_of(op.operands.begin(), op.operands.end(),
                                                     [&](Value v) { return v && is_integer(f.type(v).dtype); });
+    std::vector<bool> overwritten(op.operands.size(), false);
+    if (first_overwrites)
+        for (const auto& [r, o] : in_place_of(op)) overwritten[o] = true;
     double written = 0, read = 0;
     for (const Value v : op.results) written += bytes_of(f.type(v));
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
@@ -57,11 +60,7 @@ double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool fir
         if (!v || std::find(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(k), v) !=
                       op.operands.begin() + static_cast<std::ptrdiff_t>(k))
             continue;
-        const bool overwritten =
-            first_overwrites && std::any_of(def.in_place.begin(), def.in_place.end(), [&](const auto& pair) {
-                return pair.second == k && pair.first < op.results.size();
-            });
-        if (overwritten) continue;
+        if (overwritten[k]) continue;
         read += looks_up && is_float(f.type(v).dtype) ? std::min(bytes_of(f.type(v)), written) : bytes_of(f.type(v));
     }
     return read + written;

@@ -393,6 +393,8 @@ ValueSet ValueRanges::result(const Op& op) const {
         if (op.attributes.boolean("exclusive")) out.add(ValueSet::between(0, 0));
         return rounded(std::move(out), type.dtype);
     }
+    // As ONNX's own decomposition of a loss makes its zeros.
+    if (name == "sub" && op.operands[0] == op.operands[1] && is_integer(type.dtype)) return ValueSet::between(0, 0);
     if (op.operands.empty() || op.operands.size() > 3) return ValueSet::any(type.dtype);
     std::vector<ValueSet> operands;
     for (Value v : op.operands) operands.push_back(v ? sets_[v.index] : ValueSet{});

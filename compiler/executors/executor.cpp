@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -16,8 +17,12 @@ const std::vector<Executor>& all_executors() {
 std::vector<std::string> default_executors() {
     std::vector<std::string> names;
     for (const Executor& e : all_executors())
-        if (e.name != "reference") names.push_back(e.name);
+        if (e.name != reference_name) names.push_back(e.name);
     return names;
+}
+
+bool gives_naive_program(const std::vector<std::string>& names) {
+    return !names.empty() && names.front() == reference_name;
 }
 
 const Executor& executor(const std::string& name) {

@@ -38,6 +38,9 @@ const std::vector<Executor>& all_executors();
 // Without `reference`, which stands for claiming nothing.
 std::vector<std::string> default_executors();
 
+// Whether these give the naive program: `reference` comes first.
+bool gives_naive_program(const std::vector<std::string>& names);
+
 // Throws UsageError that lists the names where there is none of that name.
 const Executor& executor(const std::string& name);
 

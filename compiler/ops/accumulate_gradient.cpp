@@ -42,6 +42,7 @@ std::vector<OpDef> define_accumulate_gradient() {
             return std::vector<Value>{b.op("select", {op.operands[2], x[1], b.add(x[0], x[1])})};
         });
     };
+    def.rows = {.kind = Rows::Kind::by_element};
     def.in_place = {{0, 0}};
     def.result_names = {"after"};
     def.operand_names = {"before", "gradient", "first"};

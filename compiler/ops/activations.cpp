@@ -115,6 +115,7 @@ std::vector<OpDef> activation_pair(OpDef forward, Value (*value)(Builder&, const
     forward.vjp = [companion](const VjpInput& in) {
         return VjpResult{in.b.op(companion, {in.cotangent(), in.operand(0)}, in.op.attributes)};
     };
+    forward.rows = {.kind = Rows::Kind::by_element};
     forward.in_place = {{0, 0}};
     forward.result_names = {"y"};
     forward.operand_names = {"x"};
@@ -146,6 +147,7 @@ OpDef swiglu_forward() {
     OpDef def;
     def.name = "swiglu";
     def.level = OpLevel::composite;
+    def.rows = {.kind = Rows::Kind::by_element};
     def.summary = "The gated activation of Llama's MLP: silu of gate (...), times up (...).";
     def.formula = "y = silu(gate) up; dgate = dy up silu'(gate); dup = dy silu(gate)";
     def.source = "Shazeer, GLU Variants Improve Transformer, 2020";
@@ -170,6 +172,7 @@ OpDef swiglu_forward() {
         {.name = "plain", .operands = {f32({2, 3, 5}, -3, 3), f32({2, 3, 5})}},
         {.name = "vector", .operands = {f32({7}), f32({7})}},
     };
+    def.smooth = "the derivative has no jump and no pole";
     def.errors = {
         {{f32_type({2, 4}), f32_type({2, 5})}, {}, "operands of one type expected, f32[2,4] and f32[2,5] given"}};
     return def;
@@ -179,6 +182,7 @@ OpDef swiglu_backward() {
     OpDef def;
     def.name = "swiglu_backward";
     def.level = OpLevel::composite;
+    def.rows = {.kind = Rows::Kind::by_element};
     def.summary = "The cotangents of swiglu's gate (...) and up (...), from dy and both.";
     def.formula = "dgate = dy up s (1 + gate (1 - s)), s = sigmoid(gate); dup = dy gate s";
     def.source = "the VJP of swiglu";
@@ -254,6 +258,7 @@ std::vector<OpDef> define_activations() {
     silu.formula = "y = x s, s = sigmoid(x); dx = dy s (1 + x (1 - s))";
     silu.source = "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; torch.nn.SiLU";
     silu.samples = {{.name = "rows", .operands = {f32({3, 5}, -4, 4)}}, {.name = "scalar", .operands = {f32({})}}};
+    silu.smooth = "the derivative has no jump and no pole";
     silu.errors = {{{i64_type({2})}, {}, "operand 0 is to be floating point, i64[2] given"}};
 
     OpDef gelu;
@@ -268,6 +273,7 @@ std::vector<OpDef> define_activations() {
     gelu.samples = {{.name = "rows", .operands = {f32({3, 5}, -4, 4)}},
                     {.name = "tanh", .operands = {f32({3, 5}, -4, 4)}, .attributes = tanh_kind},
                     {.name = "scalar", .operands = {f32({})}}};
+    gelu.smooth = "the derivative has no jump and no pole";
     gelu.errors = {{{i64_type({2})}, {}, "operand 0 is to be floating point, i64[2] given"},
                    {{f32_type({2})}, {{"approximate", std::string("fast")}}, "there is no approximation fast"}};
 

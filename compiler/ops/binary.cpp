@@ -163,6 +163,13 @@ void add_arithmetic_samples(OpDef& def, const BinaryRow& row) {
         {{f32_type({2})}, {}, "2 operands expected, 1 given"}};
 }
 
+std::vector<std::string> kinks_of(std::string_view name) {
+    if (name == "div") return {"b = 0"};
+    if (name == "pow") return {"a = 0", "b = 0", "a < 0"};
+    if (name == "max" || name == "min") return {"a = b"};
+    return {};
+}
+
 OpDef binary(const BinaryRow& row) {
     OpDef def;
     def.name = row.name;
@@ -195,6 +202,8 @@ OpDef binary(const BinaryRow& row) {
         return d;
     };
     add_arithmetic_samples(def, row);
+    def.kinks = kinks_of(def.name);
+    if (def.kinks.empty()) def.smooth = "a polynomial";
     if (def.name == "div") def.samples.push_back({"by_zero", {i64_of({3}, {-7, 0, 9}), i64_of({2, 1}, {0, -1})}, {}});
     return def;
 }
@@ -204,6 +213,7 @@ OpDef mod() {
     OpDef def;
     def.name = "mod";
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::by_element};
     def.summary = "Remainder with the sign of the divisor, element by element.";
     def.formula = "y = a - b ⌊a / b⌋; da = dy, db = -dy ⌊a / b⌋";
     def.source = "ONNX Mod (fmod = 0), torch.remainder";
@@ -212,7 +222,8 @@ OpDef mod() {
                      "{0} - {1} * std::floor({0} / {1})", "{0} mod {1}", 2};
     def.reference = [rule](const Op&, std::span<const Tensor> x, std::span<const Type> y) {
         auto integer = [](const std::int64_t* v) -> std::int64_t {
-            if (v[1] == 0 || v[1] == -1) return 0;
+            if (v[1] == 0) return v[0];  // the quotient is 0
+            if (v[1] == -1) return 0;
             std::int64_t r = v[0] % v[1];
             return r != 0 && (r < 0) != (v[1] < 0) ? r + v[1] : r;
         };
@@ -232,8 +243,10 @@ OpDef mod() {
     def.in_place = {{0, 0}, {0, 1}};
     def.samples = {{"floats", {f32({3, 5}, 2.1, 2.9), f32({5}, 0.8, 0.95)}, {}},
                    {"signs", {f32_of({4}, {7.5, -7.5, 7.5, -7.5}), f32_of({4}, {2, 2, -2, -2})}, {}},
-                   {"integers", {i64_of({4}, {7, -7, 7, -7}), i64_of({2, 1}, {3, -3})}, {}}};
+                   {"integers", {i64_of({4}, {7, -7, 7, -7}), i64_of({2, 1}, {3, -3})}, {}},
+                   {"by_zero", {i64_of({3}, {-7, 0, 9}), i64_of({2, 1}, {0, -1})}, {}}};
     def.errors = {{{f32_type({2, 3}), f32_type({4})}, {}, "shapes [2,3] and [4] do not broadcast"}};
+    def.kinks = {"a a multiple of b"};
     return def;
 }
 

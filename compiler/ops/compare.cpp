@@ -109,6 +109,7 @@ OpDef select() {
         {"outer", {bool_of({2, 1, 1}, {1, 0}), f32({3, 1}), f32({5})}, {}},
         {"infinite", {bool_of({2}, {1, 0}), f32({2}), f32_of({}, {-INFINITY}, false)}, {}},
         {"integers", {bool_of({2}, {1, 0}), i64_of({2}, {9007199254740991, 1}), i64_of({}, {-9007199254740991})}, {}}};
+    def.kinks = {"no number in the branch not taken"};
     def.errors = {{{f32_type({2}), f32_type({2}), f32_type({2})}, {}, "operand 0 is to be boolean, f32[2] given"},
                   {{bool_type({2}), f32_type({2}), i64_type({2})},
                    {},
@@ -151,20 +152,24 @@ OpDef cast() {
                    {"from_booleans", {bool_of({2}, {0, 1})}, {{"dtype", DType::f32}}}};
     def.samples.front().tolerance_reason =
         "the reference keeps fp64 and so casts exactly; central differences as elsewhere";
+    def.smooth = "between floating point types it is linear, to others it has no gradient";
     def.errors = {{{}, {{"dtype", DType::f32}}, "1 operand expected, 0 given"}};
     return def;
 }
 
-// clip has its own gradient, because torch's is 1 on the bounds, where that of min and max would be a half.
+// clip has its own gradient, because torch's is 1 on the bounds of clamp and 0 on those of hardtanh (`open_low`,
+// `open_high`), where that of min and max would be a half.
 OpDef clip() {
     OpDef def;
     def.name = "clip";
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::by_element};
     def.summary = "Each element limited to low <= y <= high; either bound may be absent.";
     def.formula =
-        "y = min(max(x, low), high); dx = dy where low <= x <= high, else 0; dlow = Σ dy where x < low, dhigh = Σ dy "
-        "where x > high";
-    def.source = "ONNX Clip; torch.clamp's gradient";
+        "y = min(max(x, low), high); dx = dy where low <= x <= high (not on a bound that is `open_low` or "
+        "`open_high`), "
+        "else 0; dlow = Σ dy where x < low < high, dhigh = Σ dy where x > high or low > high";
+    def.source = "ONNX Clip; torch.clamp's gradient, with open bounds that of hardtanh and relu";
     def.infer = [](const InferInput& in) {
         require_operands(in, 1, 3);
         const Type& x = number_operand(in, 0);
@@ -198,15 +203,20 @@ OpDef clip() {
         Value x = in.operand(0), dy = in.cotangent();
         Value zero = b.scalar(in.type(dy).dtype, 0);
         VjpResult d(in.op.operands.size());
-        const char* inside[] = {"", "ge", "le"};
+        const char* inside[] = {"", in.op.attributes.boolean("open_low", false) ? "gt" : "ge",
+                                in.op.attributes.boolean("open_high", false) ? "lt" : "le"};
         const char* outside[] = {"", "lt", "gt"};
+        const bool both = bound(in.op, 1) && bound(in.op, 2);
         Value dx = dy;
         for (std::size_t k = 1; k < 3; ++k) {
             if (!bound(in.op, k)) continue;
             Value limit = in.operand(k);
             dx = b.op("select", {b.op(inside[k], {x, limit}), dx, zero});
-            if (in.wants(k))
-                d[k] = b.sum_to(b.op("select", {b.op(outside[k], {x, limit}), dy, zero}), in.type(limit).dims);
+            if (!in.wants(k)) continue;
+            Value beyond = b.op(outside[k], {x, limit});
+            if (both && k == 1) beyond = b.op("and", {beyond, b.op("lt", {limit, in.operand(2)})});
+            if (both && k == 2) beyond = b.op("or", {beyond, b.op("lt", {limit, in.operand(1)})});
+            d[k] = b.sum_to(b.op("select", {beyond, dy, zero}), in.type(limit).dims);
         }
         if (in.wants(0)) d[0] = dx;
         return d;
@@ -218,10 +228,14 @@ OpDef clip() {
         return std::vector<Value>{y};
     };
     def.in_place = {{0, 0}};
-    def.samples = {{"both", {f32({3, 5}), f32_of({}, {-0.4}), f32_of({}, {0.55})}, {}},
-                   {"rows", {f32({2, 3}), f32_of({3}, {-0.5, 0.1, 2})}, {}},
-                   {"high", {f32({4}), absent(), f32_of({1}, {0.2})}, {}},
-                   {"integers", {i64_of({3}, {-3, 0, 7}), i64_of({}, {-1}), i64_of({}, {5})}, {}}};
+    def.samples = {
+        {"both", {f32({3, 5}), f32_of({}, {-0.4}), f32_of({}, {0.55})}, {}},
+        {"rows", {f32({2, 3}), f32_of({3}, {-0.5, 0.1, 2})}, {}},
+        {"high", {f32({4}), absent(), f32_of({1}, {0.2})}, {}},
+        {"open", {f32({3, 5}), f32_of({}, {-0.4}), f32_of({}, {0.55})}, {{"open_low", true}, {"open_high", true}}},
+        {"crossed", {f32({4}), f32_of({4}, {0.1, 0.2, -2, 0.4}), f32_of({}, {-0.3})}, {}},
+        {"integers", {i64_of({3}, {-3, 0, 7}), i64_of({}, {-1}), i64_of({}, {5})}, {}}};
+    def.kinks = {"x = low or x = high", "x = low or x = high, open", "low = high", "low > high"};
     def.errors = {{{f32_type({2}), i64_type({})}, {}, "operands of one element type expected, f32[2] and i64[] given"},
                   {{f32_type({1}), f32_type({2})}, {}, "a bound of shape [2] is larger than f32[1]"}};
     return def;

@@ -157,6 +157,7 @@ OpDef forward() {
          .attributes = {{"ignore_index", std::int64_t{-1}}}},
         {.name = "one class", .operands = {f32({2, 1}), i64_of({2}, {0, -100})}},
     };
+    def.kinks = {"a logit of -inf"};
     def.errors = {{{f32_type({2, 3, 4}), i64_type({2})},
                    {},
                    "logits are (2,3,4), labels are (2): (rows, classes) and (rows) expected"},
@@ -171,6 +172,7 @@ OpDef backward() {
     def.name = "cross_entropy_backward";
     def.precision = {.kind = Precision::Kind::island, .why = "probabilities from the log-sum-exp", .low_operands = {0}};
     def.level = OpLevel::composite;
+    def.rows = {.kind = Rows::Kind::first};
     def.summary =
         "The cotangent of cross_entropy's logits (rows, classes), from labels (rows), the kept lse (rows) and dloss, a "
         "scalar.";

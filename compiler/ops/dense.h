@@ -74,6 +74,9 @@ inline std::int64_t wrapping_product(std::int64_t a, std::int64_t b) {
 inline double wrapping_sum(double a, double b) {
     return a + b;
 }
+inline double wrapping_product(double a, double b) {
+    return a * b;
+}
 
 // ---- elementwise ops
 // -----------------------------------------------------------------------------------------------------

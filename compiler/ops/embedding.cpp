@@ -73,6 +73,7 @@ OpDef embedding() {
         {.name = "sequence", .operands = {f32({5, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0})}},
         {.name = "one", .operands = {f32({3, 1}), i64_of({}, {2})}},
     };
+    def.smooth = "linear";
     def.errors = {
         {{f32_type({5}), i64_type({2})}, {}, "the table is (5): (entries, width) expected"},
         {{f32_type({5, 3}), f32_type({2})}, {}, "operand 1 is to hold integers, f32[2] given"},

@@ -10,6 +10,7 @@
 
 #include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
+#include "compiler/ops/plain_call.h"
 #include "compiler/ops/rules.h"
 
 namespace thunderc {
@@ -85,7 +86,7 @@ OpDef gather() {
         const Type& x = f.type(op.operands[0]);
         const Type& index = f.type(op.operands[1]);
         Take t = take_of(x.dims, require_axis(op.attributes.integer("axis"), x), index.elements());
-        return menu_call("gather", 0, 1, t, "y[o, c, i] = x[o, index[c], i]");
+        return by_executor(menu_call("gather", 0, 1, t, "y[o, c, i] = x[o, index[c], i]"), op);
     };
     auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };
     def.samples = {{"rows", {f32({5, 3}), i64_of({4}, {0, 4, 0, 2})}, along(0)},
@@ -94,6 +95,7 @@ OpDef gather() {
                    {"one", {f32({4, 2}), i64_of({}, {2})}, along(0)},
                    {"from_the_end", {f32({4}), i64_of({2}, {-1, -4})}, along(0)},
                    {"integers", {i64_of({3}, {7, 8, 9}), i64_of({1}, {2})}, along(0)}};
+    def.smooth = "it moves and adds elements";
     def.errors = {{{f32_type({5, 3}), f32_type({2})}, along(0), "operand 1 is to hold integers, f32[2] given"},
                   {{f32_type({5, 3}), i64_type({2})}, along(2), "f32[5,3] has no axis 2"}};
     return def;
@@ -151,7 +153,7 @@ OpDef scatter_add() {
         const Type& y = f.type(op.results[0]);
         if (y.dtype != DType::f32) return {};
         Take t = take_of(y.dims, static_cast<std::size_t>(op.attributes.integer("axis")), index.elements());
-        return menu_call("scatter_add", 1, 0, t, "y[o, index[c], i] += x[o, c, i], from 0");
+        return by_executor(menu_call("scatter_add", 1, 0, t, "y[o, index[c], i] += x[o, c, i], from 0"), op);
     };
     auto into = [](std::int64_t axis, std::int64_t entries) {
         return Attributes{{"axis", axis}, {"entries", entries}};
@@ -161,6 +163,7 @@ OpDef scatter_add() {
                    {"middle", {i64_of({2}, {3, 1}), f32({2, 2, 3})}, into(1, 4)},
                    {"one", {i64_of({}, {1}), f32({2})}, into(0, 3)},
                    {"integers", {i64_of({3}, {1, 1, 0}), i64_of({3}, {9007199254740991, 1, 5})}, into(0, 2)}};
+    def.smooth = "it moves and adds elements";
     def.errors = {
         {{i64_type({4}), f32_type({3, 4})}, into(0, 5), "f32[3,4] does not have the dimensions of i64[4] at axis 0"},
         {{f32_type({4}), f32_type({4})}, into(0, 5), "operand 0 is to hold integers, f32[4] given"}};
@@ -245,6 +248,7 @@ OpDef gather_nd() {
                    {"rows", {f32({3, 4}), i64_of({2, 1, 1}, {2, 0})}, batched(0)},
                    {"batched", {f32({2, 3, 2}), i64_of({2, 2, 1}, {2, 0, 1, 1})}, batched(1)},
                    {"batched_twice", {f32({2, 2, 3}), i64_of({2, 2, 1}, {2, 0, 1, 1})}, batched(2)}};
+    def.smooth = "it moves and adds elements";
     def.errors = {
         {{f32_type({3, 4}), i64_type({2, 3})}, batched(0), "i64[2,3] cannot index f32[3,4] with 0 dimensions in step"},
         {{f32_type({3, 4}), i64_type({2, 1})}, batched(1), "i64[2,1] cannot index f32[3,4] with 1 dimensions in step"}};
@@ -256,6 +260,7 @@ OpDef gather_elements() {
     OpDef def;
     def.name = "gather_elements";
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::but_axis};
     def.summary =
         "For each index, the element of the first operand at its own place but for `axis`, where the index says.";
     def.formula = "y[i, j, …] = x[index[i, j, …], j, …] for axis 0";
@@ -303,6 +308,7 @@ OpDef gather_elements() {
     def.samples = {{"labels", {f32({4, 5}), i64_of({4, 1}, {0, 4, 2, 2})}, along(1)},
                    {"rows", {f32({3, 2}), i64_of({2, 2}, {2, 0, 2, 1})}, along(0)},
                    {"middle", {f32({2, 3, 2}), i64_of({2, 1, 2}, {0, 2, 1, 1})}, along(1)}};
+    def.smooth = "it moves and adds elements";
     def.errors = {
         {{f32_type({4, 5}), i64_type({4})}, along(1), "i64[4] cannot index the elements of f32[4,5] along axis 1"},
         {{f32_type({4, 5}), i64_type({5, 1})},
@@ -315,6 +321,7 @@ OpDef one_hot() {
     OpDef def;
     def.name = "one_hot";
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::but_last};
     def.summary =
         "A new last dimension of `depth` elements of type `dtype`: `on` where its index equals the operand, else "
         "`off`.";
@@ -405,6 +412,7 @@ OpDef trilu() {
                    {"above", {f32({4, 4})}, triangle(true, 1)},
                    {"band", {f32({4, 3})}, triangle(false, -1)},
                    {"integers", {i64_of({2, 2}, {1, 2, 3, 4})}, triangle(true, 1)}};
+    def.smooth = "it moves and adds elements";
     def.errors = {{{f32_type({3})}, triangle(true, 0), "two or more dimensions expected, f32[3] given"}};
     return def;
 }

@@ -162,6 +162,7 @@ std::vector<OpDef> define_layer_norm() {
     OpDef forward;
     forward.name = "layer_norm";
     forward.level = OpLevel::composite;
+    forward.rows = {.kind = Rows::Kind::but_last, .operands = {0}};
     forward.summary =
         "Takes mean and deviation out of each row of x (..., n), then scales by w (n) and adds b (n); keeps mean and "
         "rstd (...).";
@@ -184,6 +185,7 @@ std::vector<OpDef> define_layer_norm() {
         {.name = "bias alone", .operands = {f32({5, 4}), absent(), f32({4})}, .attributes = eps},
         {.name = "neither", .operands = {f32({3, 5})}, .attributes = eps},
     };
+    forward.smooth = "eps keeps the root away from 0";
     forward.errors = {
         {{f32_type({2, 4}), f32_type({5})}, eps, "the scale is (5), x is (2,4): one value for each column"},
         {{f32_type({2, 4}), f32_type({4}), f32_type({2})},

@@ -452,6 +452,7 @@ std::vector<OpDef> define_linear() {
     OpDef linear;
     linear.name = "linear";
     linear.level = OpLevel::composite;
+    linear.rows = {.kind = Rows::Kind::but_last, .operands = {0, linear_residual}};
     linear.summary =
         "x (..., in) times the transposes of weights (out, in), side by side in the last dimension; bias, activation "
         "and residual on the way.";
@@ -502,6 +503,7 @@ std::vector<OpDef> define_linear() {
          .operands = {f32({3, 4}), f32({5, 4}), f32({5}), f32({3, 8}), f32({3, 4}), f32({3})}},
         {.name = "of bf16", .operands = {bf16({3, 4}), bf16({5, 4}), bf16({5}), bf16({3, 5})}},
     };
+    linear.kinks = {"relu of 0"};
     linear.errors = {
         {{f32_type({2, 4}), f32_type({3, 5})},
          {},
@@ -519,6 +521,7 @@ std::vector<OpDef> define_linear() {
     OpDef input;
     input.name = "linear_backward_input";
     input.level = OpLevel::composite;
+    input.rows = {.kind = Rows::Kind::but_last, .operands = {0, backward_input_residual}};
     input.summary =
         "The cotangent of a linear layer's input: dy (..., out) times weights (out, in), with an optional residual "
         "added; of the element type `dtype` where that is given.";
@@ -568,8 +571,7 @@ std::vector<OpDef> define_linear() {
     weight.precision = {.kind = Precision::Kind::product, .low_operands = {0, 1}, .gradient = true};
     weight.recompute = Recompute::expensive;
     weight.result_names = {"dw"};
-    for (std::size_t r = 1; r < 16; ++r) weight.result_names.push_back(std::to_string(r));
-    for (std::size_t r = 0; r < 16; ++r) weight.in_place.emplace_back(r, backward_weight_before + r);
+    weight.in_place_from = backward_weight_before;
     weight.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({2, 3, 4})}},
         {.name = "bias", .operands = {f32({3, 5}), f32({3, 4})}, .attributes = {{"bias", true}}},

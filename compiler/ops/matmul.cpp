@@ -6,6 +6,7 @@
 
 #include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
+#include "compiler/ops/plain_call.h"
 #include "compiler/ops/rules.h"
 #include "compiler/support/error.h"
 
@@ -158,7 +159,7 @@ MenuCall call(const Op& op, const Function& function) {
         out.fields.push_back(number("stride_c", p.m * p.n));
     }
     out.comment = fmt::format("c = a{} b{}", p.transpose_a ? "ᵀ" : "", p.transpose_b ? "ᵀ" : "");
-    return out;
+    return by_executor(std::move(out), op);
 }
 
 }  // namespace
@@ -207,6 +208,7 @@ std::vector<OpDef> define_matmul() {
                    {"broadcast", {f32({2, 1, 3, 2}), f32({1, 2, 2, 3})}, turned(false, false)},
                    {"of bf16, in f32", {bf16({3, 5}), bf16({5, 2})}, in_f32},
                    {"grouped", {f32({2, 1, 3, 2}), f32({2, 2, 2, 3})}, turned(false, false)}};
+    def.smooth = "a polynomial";
     def.errors = {
         {{f32_type({3, 5}), f32_type({4, 2})},
          turned(false, false),

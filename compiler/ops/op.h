@@ -44,6 +44,20 @@ struct Precision {
     bool gradient = false;  // of a product: gives gradients of parameters, in the type that the attribute `dtype` names
 };
 
+// Which rows of a batch a result's rows are made of, for whoever cuts a batch or asks whether rows see one another.
+// What has .elementwise acts by element, and need not say so.
+struct Rows {
+    enum class Kind : std::uint8_t {
+        together,    // nothing is promised: a row may have seen the others
+        by_element,  // element i of each result is made of element i of each operand, broadcast as numpy does
+        but_axis,    // along each axis but the attribute `axis`, row by row
+        but_last,    // along each axis but the last of a result
+        first,       // along the first axis
+    };
+    Kind kind = Kind::together;
+    std::vector<std::size_t> operands = {};  // those that may have rows, the others being parameters; empty: all
+};
+
 // ---- what a shape rule sees
 // ----------------------------------------------------------------------------------------------
 
@@ -194,10 +208,13 @@ struct OpDef {
     // Result r may be written over operand o (element i of the one is read before element i of the other is written,
     // and no other).
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
+    // Of what has any number of results: result r, whichever it is, may be written over operand `in_place_from` + r.
+    std::optional<std::size_t> in_place_from;
     // Of what steps parameters alone: each result but a shadow may be written over its operand.
     std::function<OptimizerGroups(const Attributes&)> optimizer;
     bool commutative = false;
-    std::vector<std::string> result_names;  // suffixes: {"y", "rstd"}; empty: one result
+    // Suffixes: {"y", "rstd"}; empty: one result. Those behind the last one have none: ops of many tensors.
+    std::vector<std::string> result_names;
     // Of composites: what the operands are called in kernels, {"x", "weight"}; values are named after them.
     std::vector<std::string> operand_names;
     // How many of the last results are statistics that only the op's own VJP reads: they never have a cotangent.
@@ -206,10 +223,19 @@ struct OpDef {
     std::vector<Sample> samples;
     std::vector<ShapeErrorSample> errors;
 
+    // Of what has a gradient: where its value or its derivative has a pole, a kink or a jump ("x = 0"), so that the
+    // gradient is a convention. It is torch's: for each place scripts/record_kinks.py records what torch gives there.
+    std::vector<std::string> kinks;
+    std::string smooth;  // or why there are none
+
     Precision precision;
+    Rows rows;
+    bool acts_by_element() const { return elementwise.has_value() || rows.kind == Rows::Kind::by_element; }
 };
 
-// Whether result r may be written over operand o, by OpDef::in_place or as an optimizer.
+// The results that may be written over operands, by OpDef::in_place and in_place_from; of those alone that the op has.
+std::vector<std::pair<std::size_t, std::size_t>> in_place_of(const Op& op);
+// Whether result r may be written over operand o, by in_place_of or as an optimizer.
 bool may_write_over(const Op& op, std::size_t r, std::size_t o);
 
 // nullptr where there is none of that name.

@@ -2,6 +2,7 @@
 // dimensions stay as 1 where `keep_dims`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -62,6 +63,7 @@ Tensor reduce(const Tensor& x, const std::vector<bool>& meant, const Type& resul
                                 out.i[to] = combine(out.i[to], x.i[from]);
                         }
                     });
+    wrap_integers(out);
     return out;
 }
 
@@ -97,6 +99,7 @@ OpDef reduction(std::string name, OpLevel level, std::string summary, std::strin
 OpDef reduce_sum() {
     OpDef def =
         reduction("reduce_sum", OpLevel::primitive, "Sum over `axes`.", "y = Σ x; dx = dy, repeated", "ONNX ReduceSum");
+    def.smooth = "linear";
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], 0,
                                           [](auto sum, auto value) { return wrapping_sum(sum, value); })};
@@ -114,11 +117,37 @@ T larger(T a, T b) {
     return a < b || b != b ? b : a;
 }
 
+// dy at the first of the greatest elements.
+VjpResult first_of_maxima(const VjpInput& in, const Type& x, const std::vector<bool>& meant) {
+    Builder& b = in.b;
+    const auto d = static_cast<std::size_t>(std::find(meant.begin(), meant.end(), true) - meant.begin());
+    Dims line(x.dims.size(), 1);
+    line[d] = x.dims[d];
+    std::vector<double> step(line.size(), 0);
+    step[d] = 1;
+    Value index = b.constant(ConstExpr::affine(i64_type(line), 0, step), "index");
+    Value first = b.op("argmax", {in.operand(0)}, {{"axis", static_cast<std::int64_t>(d)}, {"keep_dims", true}});
+    Value dy = with_ones(b, in.cotangent(), x, meant);
+    return {b.op("select", {b.op("eq", {index, first}), dy, b.scalar(x.dtype, 0)})};
+}
+
 OpDef reduce_max() {
     OpDef def = reduction("reduce_max", OpLevel::primitive, "Maximum over `axes`.",
-                          "y = max x; dx = dy / n where x = y, of which there are n, else 0",
-                          "ONNX ReduceMax; torch.amax's gradient at ties");
+                          "y = max x; dx = dy / n where x = y, of which there are n, else 0; with `first`, over one "
+                          "axis: dx = dy at the first of them, else 0",
+                          "ONNX ReduceMax; torch.amax's gradient at ties; with `first` that of torch.max(x, dim)");
     def.precision = {};  // one of the elements, in whichever type they are
+    def.kinks = {"ties", "ties, first"};
+    def.infer = [infer = def.infer](const InferInput& in) {
+        std::vector<Type> types = infer(in);
+        require(!in.attributes.boolean("first", false) || in.attributes.integers("axes").size() == 1,
+                "the first maximum is that of one axis");
+        return types;
+    };
+    def.samples.push_back({"first", {f32({3, 5})}, {{"axes", Dims{1}}, {"keep_dims", false}, {"first", true}}});
+    def.errors.push_back({{f32_type({2, 3})},
+                          {{"axes", Dims{0, 1}}, {"keep_dims", false}, {"first", true}},
+                          "the first maximum is that of one axis"});
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], -INFINITY,
                                           [](auto best, auto value) { return larger(best, value); })};
@@ -127,6 +156,7 @@ OpDef reduce_max() {
         Builder& b = in.b;
         const Type x = in.type(in.operand(0));
         std::vector<bool> meant = reduced_axes(in.op, x);
+        if (in.op.attributes.boolean("first", false)) return first_of_maxima(in, x, meant);
         // The maximum anew, of the elements that it is compared with: those of the way back may be computed again, and
         // with a rounding more or less none of them would be the maximum of the way there.
         const Value most = b.op("reduce_max", {in.operand(0)}, over(in.op.attributes.integers("axes"), true));
@@ -149,16 +179,25 @@ OpDef reduce_max() {
 
 OpDef reduce_min() {
     OpDef def = reduction("reduce_min", OpLevel::imported, "Minimum over `axes`.",
-                          "y = min x; dx = dy / n where x = y, of which there are n, else 0",
-                          "ONNX ReduceMin; torch.amin's gradient at ties");
+                          "y = min x; dx = dy / n where x = y, of which there are n, else 0; with `first`, over one "
+                          "axis: dx = dy at the first of them, else 0",
+                          "ONNX ReduceMin; torch.amin's gradient at ties; with `first` that of torch.min(x, dim)");
+    def.samples.push_back({"first", {f32({3, 5})}, {{"axes", Dims{1}}, {"keep_dims", false}, {"first", true}}});
+    def.samples.push_back({"least", {i64_of({2, 2}, {-0x1p63, 5, 7, -3})}, over({1}, false)});
     def.precision = {};
+    def.kinks = {"ties", "ties, first"};
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], INFINITY, [](auto best, auto value) {
             return value < best || value != value ? value : best;
         })};
     };
     def.decompose = [](Builder& b, const Op& op) {
-        return std::vector<Value>{b.neg(b.op("reduce_max", {b.neg(op.operands[0])}, op.attributes))};
+        // Of integers -1 - x, as the least of them has no negative.
+        auto turned = [&](Value v) {
+            const DType dtype = b.type(v).dtype;
+            return is_float(dtype) ? b.neg(v) : b.sub(b.scalar(dtype, -1), v);
+        };
+        return std::vector<Value>{turned(b.op("reduce_max", {turned(op.operands[0])}, op.attributes))};
     };
     return def;
 }
@@ -166,6 +205,7 @@ OpDef reduce_min() {
 OpDef reduce_mean() {
     OpDef def = reduction("reduce_mean", OpLevel::imported, "Mean over `axes`, of floating point values.",
                           "y = Σ x / n; dx = dy / n, repeated", "ONNX ReduceMean");
+    def.smooth = "linear";
     def.infer = [infer = def.infer](const InferInput& in) {
         require_operands(in, 1);
         float_operand(in, 0);
@@ -191,9 +231,10 @@ OpDef reduce_mean() {
 OpDef reduce_prod() {
     OpDef def = reduction("reduce_prod", OpLevel::imported, "Product over `axes`.", "y = Π x; dxᵢ = dy Π of the others",
                           "ONNX ReduceProd");
+    def.kinks = {"factors of 0"};  // poles of y / x, which is not how it is computed
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], 1,
-                                          [](auto product, auto value) { return product * value; })};
+                                          [](auto product, auto value) { return wrapping_product(product, value); })};
     };
     def.decompose = [](Builder& b, const Op& op) {
         Value x = op.operands[0];
@@ -221,6 +262,7 @@ OpDef argmax() {
     OpDef def;
     def.name = "argmax";
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::but_axis};
     def.summary =
         "Index of the first maximum along `axis`, as i64, what is not a number before all others; the dimension stays "
         "as 1 where `keep_dims`.";
@@ -291,10 +333,12 @@ OpDef cumsum() {
     def.name = "cumsum";
     def.precision = {.kind = Precision::Kind::island, .why = "a sum of many terms", .stays = true};
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::but_axis};
     def.summary =
         "Running sum along `axis`; without the element itself where `exclusive`, from the end where `reverse`.";
     def.formula = "y[i] = Σ x[j], j <= i; dx = the same of dy from the other end";
     def.source = "ONNX CumSum";
+    def.smooth = "linear";
     def.infer = [](const InferInput& in) {
         require_operands(in, 1);
         const Type& x = number_operand(in, 0);
@@ -315,7 +359,7 @@ OpDef cumsum() {
                 for (std::int64_t k = 0; k < n; ++k) {
                     auto at = static_cast<std::size_t>(base + (reverse ? n - 1 - k : k) * inner);
                     if (exclusive) to[at] = sum;
-                    sum += from[at];
+                    sum = wrapping_sum(sum, from[at]);
                     if (!exclusive) to[at] = sum;
                 }
             }
@@ -324,6 +368,7 @@ OpDef cumsum() {
             scan(x[0].f, out.f);
         else
             scan(x[0].i, out.i);
+        wrap_integers(out);
         return std::vector<Tensor>{std::move(out)};
     };
     def.vjp = [](const VjpInput& in) {

@@ -56,10 +56,23 @@ const Type& InferInput::operand(std::size_t i) const {
     return *operands[i];
 }
 
+std::vector<std::pair<std::size_t, std::size_t>> in_place_of(const Op& op) {
+    const OpDef& def = op_def(op.name);
+    std::vector<std::pair<std::size_t, std::size_t>> out;
+    auto add = [&](std::size_t r, std::size_t o) {
+        if (r < op.results.size() && o < op.operands.size() && op.operands[o]) out.emplace_back(r, o);
+    };
+    for (const auto& [r, o] : def.in_place) add(r, o);
+    for (std::size_t r = 0; def.in_place_from && r < op.results.size(); ++r) add(r, *def.in_place_from + r);
+    return out;
+}
+
 bool may_write_over(const Op& op, std::size_t r, std::size_t o) {
     const OpDef& def = op_def(op.name);
-    if (!def.optimizer)
+    if (!def.optimizer) {
+        if (def.in_place_from && o == *def.in_place_from + r) return true;
         return std::find(def.in_place.begin(), def.in_place.end(), std::pair(r, o)) != def.in_place.end();
+    }
     const OptimizerGroups groups = def.optimizer(op.attributes);
     const std::size_t count = groups.tensors(op.operands.size());
     const std::size_t over = r < count ? r : r + count;  // gradients stand between parameters and states

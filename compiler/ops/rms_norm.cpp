@@ -138,6 +138,7 @@ std::vector<OpDef> define_rms_norm() {
     OpDef forward;
     forward.name = "rms_norm";
     forward.level = OpLevel::composite;
+    forward.rows = {.kind = Rows::Kind::but_last, .operands = {0}};
     forward.summary =
         "Divides each row of x (..., n) by its root mean square and scales it by w (n); keeps rstd (...), one value a "
         "row.";
@@ -160,6 +161,7 @@ std::vector<OpDef> define_rms_norm() {
         {.name = "no scale", .operands = {f32({3, 5})}, .attributes = eps},
         {.name = "one row", .operands = {f32({6}), f32({6})}, .attributes = eps},
     };
+    forward.smooth = "eps keeps the root away from 0";
     forward.errors = {
         {{f32_type({2, 4}), f32_type({5})}, eps, "the scale is (5), x is (2,4): one value for each column"}};
 

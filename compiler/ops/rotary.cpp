@@ -162,6 +162,7 @@ std::vector<OpDef> define_rotary() {
     OpDef def;
     def.name = "rotary";
     def.level = OpLevel::composite;
+    def.rows = {.kind = Rows::Kind::first};
     def.summary =
         "Rotates pairs among the first R dimensions of each head of x (B, T, NH, HS) by tables cos and sin (1 or B, T, "
         "R).";
@@ -188,6 +189,7 @@ std::vector<OpDef> define_rotary() {
          .operands = {f32({1, 3, 2, 5}), f32({1, 3, 4}), f32({1, 3, 4})},
          .attributes = {{"style", std::string("interleaved")}, {"inverse", true}}},
     };
+    def.smooth = "linear";
     def.errors = {
         {{f32_type({2, 3, 4}), f32_type({1, 3, 4}), f32_type({1, 3, 4})}, {}, "x is (2,3,4): (B, T, NH, HS) expected"},
         {{f32_type({2, 3, 2, 4}), f32_type({1, 3, 6}), f32_type({1, 3, 6})},

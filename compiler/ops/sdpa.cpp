@@ -358,6 +358,7 @@ std::vector<OpDef> define_sdpa() {
     OpDef forward;
     forward.name = "sdpa";
     forward.level = OpLevel::composite;
+    forward.rows = {.kind = Rows::Kind::first};
     forward.summary =
         "Attention of q (B, T, NH, HS) over k and v (B, S, KVH, HS), with masks causal, window and padding (B, S); "
         "keeps lse (B, NH, T).";
@@ -409,6 +410,7 @@ std::vector<OpDef> define_sdpa() {
         .attributes = attributes(0.7, true)};
     for (SampleOperand& operand : nothing.operands) operand.differentiable = false;
     forward.samples.push_back(nothing);
+    forward.smooth = "a softmax of what is not masked";
     forward.errors = {
         {{f32_type({2, 3, 2, 4}), f32_type({2, 3, 2, 4}), f32_type({2, 3, 2, 5})},
          attributes(1),
@@ -427,6 +429,7 @@ std::vector<OpDef> define_sdpa() {
     OpDef backward;
     backward.name = "sdpa_backward";
     backward.level = OpLevel::composite;
+    backward.rows = {.kind = Rows::Kind::first};
     backward.summary =
         "The cotangents of sdpa's q, k and v, from dout, q, k, v, and the out and lse that forward left.";
     backward.formula =

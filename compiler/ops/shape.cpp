@@ -43,6 +43,7 @@ OpDef reshape() {
     def.samples = {{"split", {f32({3, 10})}, {{"dims", Dims{3, 5, 2}}}},
                    {"to_scalar", {f32({1, 1})}, {{"dims", Dims{}}}},
                    {"integers", {i64_of({4}, {1, 2, 3, 4})}, {{"dims", Dims{2, 2}}}}};
+    def.smooth = "it moves elements";
     def.errors = {{{f32_type({2, 3})}, {{"dims", Dims{4, 2}}}, "f32[2,3] cannot be reshaped to [4,2]"},
                   {{f32_type({2, 3})}, {{"dims", Dims{-2, -3}}}, "f32[2,3] cannot be reshaped to [-2,-3]"}};
     return def;
@@ -82,6 +83,7 @@ OpDef transpose() {
     def.samples = {{"rotate", {f32({2, 3, 5})}, {{"permutation", Dims{2, 0, 1}}}},
                    {"heads", {f32({2, 3, 1, 5})}, {{"permutation", Dims{0, 2, 1, 3}}}},
                    {"integers", {i64_of({2, 2}, {1, 2, 3, 4})}, {{"permutation", Dims{1, 0}}}}};
+    def.smooth = "it moves elements";
     def.errors = {
         {{f32_type({2, 3})}, {{"permutation", Dims{0, 0}}}, "[0,0] is no permutation of the dimensions of f32[2,3]"},
         {{f32_type({2, 3})}, {{"permutation", Dims{0}}}, "[0] is no permutation of the dimensions of f32[2,3]"}};
@@ -92,6 +94,7 @@ OpDef broadcast_to() {
     OpDef def = shape_op("broadcast_to", "The operand repeated to the shape `dims`, by numpy's rule.",
                          "y[…, i, …] = x[…, 0 or i, …]; dx = Σ of dy over what was repeated",
                          "ONNX Expand; numpy.broadcast_to", Recompute::view);
+    def.rows = {.kind = Rows::Kind::by_element};
     def.infer = [](const InferInput& in) {
         require_operands(in, 1);
         const Type& x = tensor_operand(in, 0);
@@ -111,6 +114,7 @@ OpDef broadcast_to() {
                    {"middle", {f32({2, 1, 3})}, {{"dims", Dims{2, 2, 4, 3}}}},
                    {"scalar", {f32({})}, {{"dims", Dims{2, 2}}}},
                    {"one_to_one", {f32({1, 3})}, {{"dims", Dims{1, 3}}}}};
+    def.smooth = "it moves elements";
     def.errors = {{{f32_type({2, 3})}, {{"dims", Dims{2, 4}}}, "f32[2,3] does not broadcast to [2,4]"},
                   {{f32_type({2, 3})}, {{"dims", Dims{3}}}, "f32[2,3] does not broadcast to [3]"}};
     return def;
@@ -176,6 +180,7 @@ OpDef slice() {
         {"head", {f32({3, 7})}, cut(1, 0, 3, 1)},   {"tail", {f32({5, 2, 3})}, cut(0, 2, 5, 1)},
         {"even", {f32({2, 7})}, cut(1, 0, 7, 2)},   {"odd", {f32({2, 8})}, cut(-1, 1, 8, 2)},
         {"thirds", {f32({9, 2})}, cut(0, 1, 6, 3)}, {"integers", {i64_of({4}, {1, 2, 3, 4})}, cut(0, 3, 4, 1)}};
+    def.smooth = "it moves elements";
     def.errors = {{{f32_type({2, 3})}, cut(1, 2, 4, 1), "2:4 is not within axis 1 of f32[2,3]"},
                   {{f32_type({2, 3})}, cut(2, 0, 1, 1), "f32[2,3] has no axis 2"},
                   {{f32_type({2, 3})}, cut(1, 0, 3, -1), "a step of -1 is not positive"}};
@@ -185,6 +190,7 @@ OpDef slice() {
 OpDef concat() {
     OpDef def = shape_op("concat", "The operands one behind the other along `axis`.",
                          "y = [x₀; x₁; …]; dxₖ = the slice of dy that xₖ became", "ONNX Concat", Recompute::cheap);
+    def.rows = {.kind = Rows::Kind::but_axis};
     def.infer = [](const InferInput& in) {
         require(!in.operands.empty(), "at least one operand expected");
         Type y = tensor_operand(in, 0);
@@ -230,6 +236,7 @@ OpDef concat() {
                    {"one", {f32({3})}, axis(0)},
                    {"empty_part", {f32({0, 2}), f32({2, 2})}, axis(0)},
                    {"integers", {i64_of({1}, {9007199254740991}), i64_of({2}, {-1, 4})}, axis(0)}};
+    def.smooth = "it moves elements";
     def.errors = {
         {{f32_type({2, 3}), f32_type({3, 3})},
          axis(1),
@@ -279,6 +286,7 @@ OpDef pad() {
                    {"value", {f32({3})}, widths({2}, {1}, -1.5)},
                    {"nothing", {f32({1, 2})}, widths({0, 0}, {0, 0}, 0.0)},
                    {"integers", {i64_of({2}, {5, 6})}, widths({0}, {1}, -100.0)}};
+    def.smooth = "it moves elements";
     def.errors = {{{f32_type({2, 3})},
                    widths({1}, {0}, 0.0),
                    "widths [1] and [0] do not fit f32[2,3]: two for each dimension, none negative"},

@@ -26,6 +26,7 @@ struct UnaryRow {
     int precedence;
     UnaryVjp vjp;
     double low, high;  // where samples lie
+    const char* kink = nullptr;
 };
 
 Value zero(Builder&, Value, Value, Value) {
@@ -39,26 +40,28 @@ const UnaryRow rows[] = {
     {"abs", "Absolute value, element by element.", "y = |x|; dx = dy sign(x)", "Abs",
      [](const double* x) { return std::abs(x[0]); },
      [](const std::int64_t* x) { return x[0] < 0 ? wrapping_difference(0, x[0]) : x[0]; }, "vec_math::abs({0})",
-     "abs({0})", 4, [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("sign", {x})); }, -1, 1},
+     "abs({0})", 4, [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("sign", {x})); }, -1, 1, "x = 0"},
     {"sign", "-1, 0 or 1 by each element's sign.", "y = sign(x); dx = 0", "Sign",
      [](const double* x) { return static_cast<double>((x[0] > 0) - (x[0] < 0)); },
      [](const std::int64_t* x) { return static_cast<std::int64_t>((x[0] > 0) - (x[0] < 0)); },
-     "static_cast<{t}>(({0} > 0) - ({0} < 0))", "sign({0})", 4, zero, -1, 1},
+     "static_cast<{t}>(({0} > 0) - ({0} < 0))", "sign({0})", 4, zero, -1, 1, "x = 0"},
     {"exp", "Natural exponential, element by element.", "y = eˣ; dx = dy y", "Exp",
      [](const double* x) { return std::exp(x[0]); }, nullptr, "vec_math::exp({0})", "exp({0})", 4,
      [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, y); }, -2, 2},
     {"log", "Natural logarithm, element by element.", "y = log x; dx = dy / x", "Log",
      [](const double* x) { return std::log(x[0]); }, nullptr, "vec_math::log({0})", "log({0})", 4,
-     [](Builder& b, Value x, Value, Value dy) { return b.div(dy, x); }, 0.3, 3},
-    {"sqrt", "Square root, element by element.", "y = √x; dx = dy / (2 y)", "Sqrt",
+     [](Builder& b, Value x, Value, Value dy) { return b.div(dy, x); }, 0.3, 3, "x = 0"},
+    {"sqrt", "Square root, element by element.", "y = √x; dx = dy / (2 y), and 0 where y = 0 with `flat_at_zero`",
+     "Sqrt; flat_at_zero: torch.linalg.vector_norm's and torch.std's gradient",
      [](const double* x) { return std::sqrt(x[0]); }, nullptr, "vec_math::sqrt({0})", "sqrt({0})", 4,
-     [](Builder& b, Value, Value y, Value dy) { return b.div(b.mul(dy, 0.5), y); }, 0.3, 3},
+     [](Builder& b, Value, Value y, Value dy) { return b.div(b.mul(dy, 0.5), y); }, 0.3, 3, "x = 0"},
     {"rsqrt", "Reciprocal of the square root, element by element.", "y = 1 / √x; dx = -dy y³ / 2", "Reciprocal of Sqrt",
      [](const double* x) { return 1 / std::sqrt(x[0]); }, nullptr, "vec_math::rsqrt({0})", "rsqrt({0})", 4,
-     [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, b.mul(b.mul(b.mul(y, y), y), -0.5)); }, 0.3, 3},
+     [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, b.mul(b.mul(b.mul(y, y), y), -0.5)); }, 0.3, 3,
+     "x = 0"},
     {"reciprocal", "Reciprocal, element by element.", "y = 1 / x; dx = -dy y²", "Reciprocal",
      [](const double* x) { return 1 / x[0]; }, nullptr, "1.0F / {0}", "1 / {0}", 3,
-     [](Builder& b, Value, Value y, Value dy) { return b.neg(b.mul(dy, b.mul(y, y))); }, 0.4, 3},
+     [](Builder& b, Value, Value y, Value dy) { return b.neg(b.mul(dy, b.mul(y, y))); }, 0.4, 3, "x = 0"},
     {"tanh", "Hyperbolic tangent, element by element.", "y = tanh x; dx = dy (1 - y²)", "Tanh",
      [](const double* x) { return std::tanh(x[0]); }, nullptr, "vec_math::tanh({0})", "tanh({0})", 4,
      [](Builder& b, Value, Value y, Value dy) { return b.sub(dy, b.mul(dy, b.mul(y, y))); }, -2, 2},
@@ -84,14 +87,16 @@ const UnaryRow rows[] = {
          Value none = b.scalar(b.type(y).dtype, 0);
          return b.op("select", {b.op("gt", {y, none}), dy, none});
      },
-     -1, 1},
+     -1, 1, "x = 0"},
     {"floor", "The largest integer not above each element.", "y = ⌊x⌋; dx = 0", "Floor",
-     [](const double* x) { return std::floor(x[0]); }, nullptr, "std::floor({0})", "floor({0})", 4, zero, -3, 3},
+     [](const double* x) { return std::floor(x[0]); }, nullptr, "std::floor({0})", "floor({0})", 4, zero, -3, 3,
+     "x whole"},
     {"ceil", "The smallest integer not below each element.", "y = ⌈x⌉; dx = 0", "Ceil",
-     [](const double* x) { return std::ceil(x[0]); }, nullptr, "std::ceil({0})", "ceil({0})", 4, zero, -3, 3},
+     [](const double* x) { return std::ceil(x[0]); }, nullptr, "std::ceil({0})", "ceil({0})", 4, zero, -3, 3,
+     "x whole"},
     {"round", "The nearest integer, halves to the even one.", "y = round(x); dx = 0", "Round",
-     [](const double* x) { return std::nearbyint(x[0]); }, nullptr, "std::nearbyint({0})", "round({0})", 4, zero, -3,
-     3},
+     [](const double* x) { return std::nearbyint(x[0]); }, nullptr, "std::nearbyint({0})", "round({0})", 4, zero, -3, 3,
+     "x halfway between whole numbers"},
 };
 
 std::vector<double> special_values(const UnaryRow& row) {
@@ -102,6 +107,16 @@ std::vector<double> special_values(const UnaryRow& row) {
     if (name == "sin" || name == "cos") return {0, -0.0, 100, -100};
     if (name == "round") return {0.5, 1.5, 2.5, -0.5, -1.5, 0, inf, -inf};
     return {0, -0.0, 1, -1, inf, -inf, 50, -50};
+}
+
+// A norm or a deviation is the root of a sum of squares: its derivative at 0 is 0 by convention, where that of the root
+// is infinite and that of the squares 0.
+VjpResult sqrt_vjp(const VjpInput& in) {
+    Builder& b = in.b;
+    Value y = in.result(), dx = b.div(b.mul(in.cotangent(), 0.5), y);
+    if (!in.op.attributes.boolean("flat_at_zero", false)) return {dx};
+    Value zero = b.scalar(b.type(y).dtype, 0);
+    return {b.op("select", {b.op("eq", {y, zero}), zero, dx})};
 }
 
 OpDef unary(const UnaryRow& row) {
@@ -126,8 +141,10 @@ OpDef unary(const UnaryRow& row) {
     def.vjp = [vjp = row.vjp](const VjpInput& in) {
         return VjpResult{vjp(in.b, in.operand(0), in.result(), in.cotangent())};
     };
+    if (def.name == "sqrt") def.vjp = sqrt_vjp;
     def.in_place = {{0, 0}};
     def.samples = {{"rows", {f32({3, 5}, row.low, row.high)}, {}}, {"scalar", {f32({}, row.low, row.high)}, {}}};
+    if (def.name == "sqrt") def.samples.push_back({"flat", {f32({4}, row.low, row.high)}, {{"flat_at_zero", true}}});
     std::vector<double> special = special_values(row);
     auto count = static_cast<std::int64_t>(special.size());
     def.samples.push_back({"special", {f32_of({count}, special, false)}, {}});
@@ -138,6 +155,9 @@ OpDef unary(const UnaryRow& row) {
         def.errors = {{{i64_type({2})}, {}, "operand 0 is to be floating point, i64[2] given"}};
     }
     def.errors.push_back({{f32_type({2}), f32_type({2})}, {}, "1 operand expected, 2 given"});
+    if (row.kink != nullptr) def.kinks = {row.kink};
+    if (def.name == "sqrt") def.kinks.push_back("x = 0, flat");
+    if (def.kinks.empty()) def.smooth = "the derivative has no jump and no pole";
     return def;
 }
 
@@ -167,6 +187,7 @@ OpDef softplus() {
     OpDef def;
     def.name = "softplus";
     def.level = OpLevel::imported;
+    def.rows = {.kind = Rows::Kind::by_element};
     def.summary = "Smooth positive part, element by element.";
     def.formula = "y = log(1 + eˣ); dx = dy sigmoid(x)";
     def.source = "ONNX Softplus";
@@ -190,6 +211,7 @@ OpDef softplus() {
     };
     def.in_place = {{0, 0}};
     def.samples = {{"rows", {f32({3, 5}, -3, 3)}, {}}, {"far", {f32_of({4}, {-40, -5, 5, 800}, false)}, {}}};
+    def.smooth = "its own rule knows nothing of the kinks of the parts that it is decomposed into";
     def.errors = {{{i64_type({2})}, {}, "operand 0 is to be floating point, i64[2] given"}};
     return def;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace thunderc {
 
 std::string printed(std::string_view text) {
@@ -21,7 +23,17 @@ std::string printed(std::string_view text) {
 std::string Diagnostic::text() const {
     std::string out = fmt::format("error: {}\n", printed(message));
     auto line = [&out](const char* label, const std::string& value) {
-        if (!value.empty()) out += fmt::format("  {}: {}\n", label, printed(value));
+        if (value.empty()) return;
+        if (value.find('\n') == std::string::npos) {
+            out += fmt::format("  {}: {}\n", label, printed(value));
+            return;
+        }
+        out += fmt::format("  {}:\n", label);  // a table has lines of its own
+        for (std::size_t at = 0; at < value.size();) {
+            const std::size_t end = std::min(value.find('\n', at), value.size());
+            out += fmt::format("    {}\n", printed(std::string_view(value).substr(at, end - at)));
+            at = end + 1;
+        }
     };
     line("node", node);
     line("module", module);

@@ -3,18 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "compiler/analysis/batch_share.h"
 #include "compiler/ir/builder.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/split_loss.h"
 
 namespace thunderc {
 namespace {
-
-constexpr std::int64_t ignored_label = -100;  // torch's default
 
 [[noreturn]] void fail(std::string message, std::string help, std::string expected = {}, std::string actual = {}) {
     Diagnostic d;
@@ -33,27 +33,46 @@ class LossAdder {
           builder_(main_),
           loss_(loss),
           report_(report),
-          uses_(main_) {}
+          uses_(main_),
+          shares_(batch_shares(main_)) {}
+
+    ChosenLoss choose() const {
+        const AddedLoss* added = find_loss(loss_);
+        if (added == nullptr && loss_ != "auto" && loss_ != "none")
+            fail(fmt::format("there is no loss called {}", loss_), "--loss takes auto, none, " + loss_names());
+        if (const std::optional<std::size_t> own = own_loss()) {
+            if (added != nullptr)
+                fail(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
+                                 result_name(*own)),
+                     "leave --loss out, or export the model without its loss");
+            return {*own, result_name(*own), nullptr};
+        }
+        if (loss_ == "none")
+            fail("training needs a loss, and the model ends in none",
+                 fmt::format("use --loss {}, or export a model that ends in its loss", loss_names()), "a scalar result",
+                 outputs());
+        const std::size_t k = logits(added);
+        return {k, result_name(k), added != nullptr ? added : &guess(k)};
+    }
 
     Module run() {
-        if (loss_ != "auto" && loss_ != "cross-entropy" && loss_ != "mse" && loss_ != "none")
-            fail(fmt::format("there is no loss called {}", loss_), "--loss takes auto, cross-entropy, mse or none");
-        const std::optional<std::size_t> own = own_loss();
-        if (own && (loss_ == "auto" || loss_ == "none")) {
-            split(*own);
-        } else if (own) {
-            fail(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
-                             result_name(*own)),
-                 "leave --loss out, or export the model without its loss");
-        } else if (loss_ == "none") {
-            fail("training needs a loss, and the model ends in none",
-                 "use --loss cross-entropy or mse, or export a model that ends in its loss", "a scalar result",
-                 outputs());
-        } else {
-            const std::size_t k = logits();
-            if (loss_ == "auto") warn_of_scalars(k);
-            append(k);
+        const ChosenLoss chosen = choose();
+        if (chosen.added == nullptr) {
+            say_which(chosen.result, chosen.result == 0 ? "a scalar, and the first" : "a scalar called loss");
+            split(chosen.result);
+            return std::move(module_);
         }
+        if (find_loss(loss_) == nullptr) warn_of_scalars(chosen.result);
+        say_which(chosen.result, chosen.name == "logits" ? "called so"
+                                 : main_.type(main_.results[chosen.result]).rank() > 1
+                                     ? "the first of two dimensions or more"
+                                     : "the first of one dimension");
+        append(chosen.result, *chosen.added);
+        return std::move(module_);
+    }
+
+    Module run(std::size_t result, const AddedLoss& added) {
+        append(result, added);
         return std::move(module_);
     }
 
@@ -69,6 +88,16 @@ class LossAdder {
         return text.empty() ? "no result" : text;
     }
 
+    void say_which(std::size_t taken, const std::string& why) {
+        std::string others;
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (k != taken) others += (others.empty() ? "" : ", ") + result_name(k);
+        if (others.empty()) return;
+        report_.warning("output", result_name(taken),
+                        fmt::format("is what is trained on, being {}; {} not computed (--output NAME takes another)",
+                                    why, others + (main_.results.size() == 2 ? " is" : " are")));
+    }
+
     // Which result is the model's own loss: a scalar that is the only result, the first one, or called so.
     std::optional<std::size_t> own_loss() const {
         for (std::size_t k = 0; k < main_.results.size(); ++k) {
@@ -77,9 +106,11 @@ class LossAdder {
         return std::nullopt;
     }
 
+    // One number, however large the batch is: a result for each row is none, though a batch may have one row.
     bool is_scalar(std::size_t k) const {
         const Type& type = main_.type(main_.results[k]);
-        return type.is_tensor() && is_float(type.dtype) && type.elements() == 1 && type.rank() <= 1;
+        return type.is_tensor() && is_float(type.dtype) && type.elements() == 1 && type.rank() <= 1 &&
+               shares_[main_.results[k].index].kind != BatchShare::Kind::rows;
     }
 
     // A scalar beside the logits may be the model's loss, under the name that an exporter gave it.
@@ -93,19 +124,31 @@ class LossAdder {
                                             result_name(logits)));
     }
 
-    std::size_t logits() const {
+    // What the loss is made of: of the results with as many dimensions as it needs the one called logits, or the first.
+    // `added`: null where it is still to be said which loss.
+    std::size_t logits(const AddedLoss* added) const {
+        std::int64_t rank = added != nullptr ? added->least_rank : std::numeric_limits<std::int64_t>::max();
+        for (const AddedLoss& loss : added_losses())
+            if (added == nullptr) rank = std::min(rank, loss.least_rank);
         std::vector<std::size_t> candidates;
         for (std::size_t k = 0; k < main_.results.size(); ++k) {
             const Type& type = main_.type(main_.results[k]);
-            if (!type.is_tensor() || !is_float(type.dtype) || type.rank() < 2) continue;
+            if (!type.is_tensor() || !is_float(type.dtype) || type.rank() < rank) continue;
             if (result_name(k) == "logits") return k;
             candidates.push_back(k);
         }
+        if (candidates.empty() && added != nullptr)
+            fail(fmt::format("--loss {} needs a result of {} dimension{} or more, and the model has none", loss_, rank,
+                             rank == 1 ? "" : "s"),
+                 "export a model that ends in one, or in its loss", std::string(added->what), outputs());
         if (candidates.empty())
             fail("training needs a loss, and the model ends neither in logits nor in a scalar",
-                 "export a model that ends in logits of two dimensions or more, or in its loss",
-                 "logits or a scalar loss", outputs());
-        return candidates.front();
+                 "export a model that ends in what a loss can be made of, or in its loss", "logits or a scalar loss",
+                 outputs());
+        // A number for each row is what is trained on where there is nothing else.
+        const auto wide = std::find_if(candidates.begin(), candidates.end(),
+                                       [&](std::size_t k) { return main_.type(main_.results[k]).rank() > 1; });
+        return wide != candidates.end() ? *wide : candidates.front();
     }
 
     const Op* definition(Value v) const {
@@ -113,66 +156,31 @@ class LossAdder {
         return at < 0 ? nullptr : &main_.ops[static_cast<std::size_t>(at)];
     }
 
-    // Through ops that change nothing of a scalar.
-    Value behind(Value v) const {
-        for (const Op* op = definition(v); op != nullptr && (op->name == "cast" || op->name == "reshape");
-             op = definition(v))
-            v = op->operands[0];
-        return v;
-    }
-
-    Value scalar(Value v) { return builder_.reshape(v, {}); }
-
-    void finish(Value loss, Value weight) {
-        const std::size_t before = main_.results.size();
+    void finish(Value loss, const std::vector<Value>& weights) {
         main_.results = {loss};
         main_.result_names = {"loss"};
-        if (weight) {
-            main_.results.push_back(weight);
-            main_.result_names.emplace_back("weight");
+        for (std::size_t k = 0; k < weights.size(); ++k) {
+            main_.results.push_back(weights[k]);
+            main_.result_names.push_back(weights.size() == 1 ? "weight" : fmt::format("weight_{}", k));
         }
-        if (before > 1)
-            report_.done("results", "main", fmt::format("{} results beside the loss are not computed", before - 1));
     }
 
     // ---- the model's own loss
     // --------------------------------------------------------------------------------------------
 
     void split(std::size_t result) {
+        std::vector<Value> labels;
+        for (const Op& op : main_.ops)
+            if (op.name == "cross_entropy") labels.push_back(op.operands[1]);
+        for (Value v : labels) describe_labels(v);
         const std::string name = result_name(result);
-        const Value root = behind(main_.results[result]);
-        const Op* op = definition(root);
-        const Op* entropy = op;
-        Value weight;
-        if (op != nullptr && op->name == "div") {
-            const Value below = behind(op->operands[1]);
-            const Op* count = definition(below);
-            entropy = definition(behind(op->operands[0]));
-            if (count == nullptr || count->name != "cross_entropy_weight" || entropy == nullptr ||
-                entropy->name != "cross_entropy" || count->operands[0] != entropy->operands[1])
-                entropy = nullptr;
-            else
-                weight = below;
-        }
-        if (entropy == nullptr || entropy->name != "cross_entropy" ||
-            behind(op->name == "div" ? op->operands[0] : root) != entropy->results[0]) {
-            report_.warning(
-                "loss", name,
-                "is no mean cross entropy: it is averaged over micro-steps and ranks, each counting the same");
-            finish(scalar(main_.results[result]), {});
-            return;
-        }
-        const Op found = *entropy;  // main_.ops grows below
-        const std::int64_t ignore = found.attributes.integer("ignore_index", ignored_label);
-        describe_labels(found.operands[1]);
-        builder_.set_provenance(found.provenance);
-        const bool mean = static_cast<bool>(weight);
-        if (!mean)
-            weight = builder_.op("cross_entropy_weight", {found.operands[1]}, {{"ignore_index", ignore}}, "weight");
-        report_.done("loss", name,
-                     mean ? "the model's own mean cross entropy, split into sum and weight"
-                          : "the model's own summed cross entropy");
-        finish(scalar(found.results[0]), weight);
+        if (const Op* op = definition(main_.results[result])) builder_.set_provenance(op->provenance);
+        const SplitLoss split = split_loss(main_, main_.results[result], builder_.provenance());
+        if (split.averaged)
+            report_.warning("loss", name, split.text);
+        else
+            report_.done("loss", name, split.text);
+        finish(split.loss, split.weights);
     }
 
     // Of what is chosen or joined, the one operand that is no constant; none where there are several.
@@ -253,7 +261,33 @@ class LossAdder {
                });
     }
 
-    void append(std::size_t result) {
+    // Scores of the next token, for each position of sequences of integers; not where an input of floats has the
+    // result's shape, as of a model that takes away noise. What another result is for is not known.
+    const AddedLoss& guess(std::size_t result) const {
+        const Type& type = main_.type(main_.results[result]);
+        bool ids = false, alike = false;
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
+            if (main_.argument_info[k].kind != ArgInfo::Kind::input) continue;
+            const Type& input = main_.type(main_.arguments[k]);
+            ids = ids || (is_integer(input.dtype) && type.rank() == 3 && input.rank() == 2 &&
+                          std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()));
+            alike = alike || (is_float(input.dtype) && input.dims == type.dims);
+        }
+        if (ids && !alike) return *find_loss("cross-entropy");
+        std::string help = "say what it is trained with: ";
+        for (const AddedLoss& loss : added_losses()) {
+            if (type.rank() < loss.least_rank) continue;
+            help += fmt::format("--loss {} ({}; {} are {}), ", loss.name, loss.what, labels_name(),
+                                to_string(loss.labels(type)));
+        }
+        help += "or export the model with its loss";
+        fail(fmt::format("the model ends in {}, which has no loss yet: it may be scores of classes, or numbers",
+                         result_name(result)),
+             help, "token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss",
+             fmt::format("{} {}", result_name(result), to_string(type)));
+    }
+
+    void append(std::size_t result, const AddedLoss& added) {
         const Value logits = main_.results[result];
         const Type type = main_.type(logits);
         ArgInfo info;
@@ -261,38 +295,15 @@ class LossAdder {
         const std::string name = labels_name();
         info.names = {name};
         info.batched = batched(type);
+        const Type labels_type = added.labels(type);
+        if (is_integer(labels_type.dtype) && has_tokens()) info.source = "next_tokens";
+        const Value labels = add_input(labels_type, std::move(info));
         Provenance provenance;
         provenance.scope = "loss";
-        if (loss_ == "mse") {
-            const Value labels = add_input(type, std::move(info));
-            builder_.set_provenance(provenance);
-            const Value difference = builder_.sub(logits, labels);
-            Dims axes(static_cast<std::size_t>(type.rank()));
-            std::iota(axes.begin(), axes.end(), 0);
-            const Value squares = builder_.cast(builder_.mul(difference, difference), DType::f32);
-            const Value weight = builder_.constant(
-                ConstExpr::splat(Type::tensor(DType::f32, {}), static_cast<double>(type.elements())), "weight");
-            report_.done(
-                "loss", result_name(result),
-                fmt::format("squared error against the new input {}, summed; divided by the number of elements", name));
-            finish(builder_.reduce_sum(squares, axes), weight);
-            return;
-        }
-        const std::int64_t classes = type.dims.back();
-        const std::int64_t rows = type.elements() / classes;
-        if (has_tokens()) info.source = "next_tokens";
-        const Value labels =
-            add_input(Type::tensor(DType::i64, Dims(type.dims.begin(), type.dims.end() - 1)), std::move(info));
         builder_.set_provenance(provenance);
-        const Value label_rows = builder_.reshape(labels, {rows});
-        const Attributes attributes = {{"ignore_index", ignored_label}};
-        const Value loss = builder_.emit("cross_entropy", {builder_.reshape(logits, {rows, classes}), label_rows},
-                                         attributes, "loss")[0];
-        const Value weight = builder_.op("cross_entropy_weight", {label_rows}, attributes, "weight");
-        report_.done("loss", result_name(result),
-                     fmt::format("cross entropy over {} classes against the new input {}; {} is ignored", classes, name,
-                                 ignored_label));
-        finish(loss, weight);
+        const std::vector<Value> made = added.build(builder_, logits, labels);
+        report_.done("loss", result_name(result), added.said(type, name));
+        finish(made.front(), {made.begin() + 1, made.end()});
     }
 
     Module module_;
@@ -301,12 +312,22 @@ class LossAdder {
     std::string loss_;
     Report& report_;
     Uses uses_;
+    std::vector<BatchShare> shares_;
 };
 
 }  // namespace
 
+ChosenLoss choose_loss(const Module& module, const std::string& loss) {
+    Report nothing_is_done;
+    return LossAdder(module, loss, nothing_is_done).choose();
+}
+
 Module add_loss(Module module, const std::string& loss, Report& report) {
     return LossAdder(std::move(module), loss, report).run();
+}
+
+Module append_loss(Module module, std::size_t result, const AddedLoss& added, Report& report) {
+    return LossAdder(std::move(module), std::string(added.name), report).run(result, added);
 }
 
 }  // namespace thunderc

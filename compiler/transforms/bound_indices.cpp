@@ -220,17 +220,24 @@ class IndexBounder {
         const bool known = definition(a.index) != nullptr && definition(a.index)->name == "constant";
         const std::string what =
             a.ignored ? "a label of the cross entropy" : fmt::format("an index of {}", operator_of(op));
+        const std::string table = a.ignored ? "" : stored_tensor(op.operands[0]);
+        const std::string inside = a.ignored       ? "its classes"
+                                   : table.empty() ? "its table"
+                                                   : fmt::format("its table {}", table);
         Diagnostic d;
-        d.message = known
-                        ? fmt::format("{} lies outside of its {}", what, a.ignored ? "classes" : "table")
-                        : fmt::format("{} cannot be shown to lie inside its {}", what, a.ignored ? "classes" : "table");
+        d.message = known ? fmt::format("{} lies outside of {}", what, inside)
+                          : fmt::format("{} cannot be shown to lie inside {}", what, inside);
         if (!op.provenance.nodes.empty()) d.node = op.provenance.nodes.front();
         if (!op.provenance.node_ops.empty()) d.op = op.provenance.node_ops.front();
         d.module = op.provenance.scope;
         d.expected = fmt::format("0 to {}", a.entries - 1);
         d.actual = to_string(ranges_->of(a.index));
         if (known) {
-            d.help = "it is a constant of the graph: export the model again with these shapes";
+            d.help = a.ignored ? "it is a constant of the graph: export the model again with these shapes"
+                               : fmt::format(
+                                     "where this is a table of {0} positions, --seq can be {0} at most without "
+                                     "a longer table; else export the model again with these shapes",
+                                     a.entries);
         } else if (a.ignored) {  // clamped labels would be another loss: what is ignored would be a class
             d.help = fmt::format(
                 "shift or mask labels where the batches are made, and let the loss take an input of the graph as it is "
@@ -243,6 +250,20 @@ class IndexBounder {
                 a.entries - 1);
         }
         throw UserError(std::move(d));
+    }
+
+    // The stored tensor that the value is, or is a view of: "wpe.weight f32[1024,768]"; "" for what is computed.
+    std::string stored_tensor(Value v) const {
+        constexpr std::string_view views[] = {"reshape", "transpose", "cast", "slice", "broadcast_to"};
+        for (const Op* op = definition(v); op != nullptr; op = definition(v)) {
+            if (std::find(std::begin(views), std::end(views), op->name) == std::end(views)) return {};
+            v = op->operands.front();
+        }
+        const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), v);
+        if (at == f_.arguments.end()) return {};
+        const ArgInfo& info = f_.argument_info[static_cast<std::size_t>(at - f_.arguments.begin())];
+        return info.kind == ArgInfo::Kind::input ? std::string()
+                                                 : fmt::format("{} {}", info.names.front(), to_string(f_.type(v)));
     }
 
     static std::string operator_of(const Op& op) {

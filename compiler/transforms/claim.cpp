@@ -7,7 +7,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/executors/executor.h"
-#include "compiler/ops/op.h"
+#include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/function_tools.h"
 
@@ -16,8 +16,8 @@ namespace {
 
 class FunctionClaimer {
   public:
-    FunctionClaimer(Function& function, const std::vector<const Executor*>& executors, Report& report)
-        : f_(function), executors_(executors), report_(report) {}
+    FunctionClaimer(Function& function, const std::vector<const Executor*>& executors, bool plain, Report& report)
+        : f_(function), executors_(executors), plain_(plain), report_(report) {}
 
     void run() {
         std::vector<Op> ops = std::exchange(f_.ops, {});
@@ -42,11 +42,17 @@ class FunctionClaimer {
         for (Value& v : op.operands) v = now(v);
         const OpDef& def = op_def(op.name);
         if (def.level == OpLevel::structural || !def.decompose || claimed(op, def)) {
-            require_call(op, def);
-            f_.ops.push_back(std::move(op));
+            put(std::move(op), def);
             return;
         }
         decompose(op, def);
+    }
+
+    // In its last form. What the menu carries out, and no executor before `reference` has, is done in plain loops.
+    void put(Op op, const OpDef& def) {
+        if (plain_ && def.level == OpLevel::primitive && def.call) op.attributes.set("executor", reference_name);
+        require_call(op, def);
+        f_.ops.push_back(std::move(op));
     }
 
     // What is computed by a call of its own, never within a kernel, needs one for its types.
@@ -109,15 +115,13 @@ class FunctionClaimer {
         }
         // A primitive whose decomposition is itself is in its last form.
         if (def.level == OpLevel::primitive && produced.size() == 1 && produced[0].name == op.name) {
-            require_call(produced[0], def);
-            f_.ops.push_back(std::move(produced[0]));
+            put(std::move(produced[0]), def);
             return;
         }
         for (Op& made : produced) {
-            if (made.name == op.name) {
-                require_call(made, def);
-                f_.ops.push_back(std::move(made));
-            } else
+            if (made.name == op.name)
+                put(std::move(made), def);
+            else
                 place(std::move(made));
         }
         for (Value v : op.results) stand_for(v, now(now(v)));
@@ -164,6 +168,7 @@ class FunctionClaimer {
 
     Function& f_;
     const std::vector<const Executor*>& executors_;
+    bool plain_;  // what none of them has is the executor `reference`'s
     Report& report_;
     std::vector<Value> now_;  // by replaced value
 };
@@ -173,13 +178,15 @@ class FunctionClaimer {
 Module claim(Module module, const std::vector<std::string>& executors, Report& report) {
     check(module.phase == Module::Phase::values, "executors claim before the plan");
     std::vector<const Executor*> list;
+    bool plain = false;
     for (const std::string& name : executors) {
         const Executor& e = executor(name);
-        if (e.name == "reference") break;
+        plain = e.name == reference_name;
+        if (plain) break;
         list.push_back(&e);
     }
     for (Function& f : module.functions)
-        if (!f.kind.starts_with("kernel:")) FunctionClaimer(f, list, report).run();
+        if (!f.kind.starts_with("kernel:")) FunctionClaimer(f, list, plain, report).run();
     return module;
 }
 

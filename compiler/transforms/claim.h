@@ -4,7 +4,12 @@
 //     %n, %rstd = rms_norm(%y, %s) {eps = 1e-05} …     =>   %mul = mul(%y, %y) …
 //
 // Executors are asked in the given order; the first that claims an op has it, and the op keeps its form with the
-// attribute `executor`. `reference` claims nothing and ends the list. Ops without a decomposition stay as they are.
+// attribute `executor`. `reference` ends the list: it claims no composite, and has the primitives that are calls, which
+// it does in plain loops:
+//
+//     %c = matmul(%a, %b) …                                 =>   %c = matmul(%a, %b) {executor = "reference"} …
+//
+// Ops without a decomposition stay as they are.
 // Decompositions are followed down to primitives; values keep the names and ops the provenance of what they replace,
 // and what is dead then is dropped. Primitives that a composite became carry its name in the attribute `part_of`, and
 // what their operands and their result are to it (x, weight, dy) in `operand_roles` and `result_role`: kernels and

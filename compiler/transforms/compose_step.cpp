@@ -24,10 +24,8 @@ Value scalar_argument(Function& f, const std::string& name, DType dtype = DType:
     return f.add_argument(Type::tensor(dtype, {}), unique_value_name(f, name), scalar_info(name));
 }
 
-// What main gives: result 0 is the loss, then perhaps its weight, then a gradient for each trainable parameter in
-// order.
+// What main gives: result 0 is the loss, then its weights, then a gradient for each trainable parameter in order.
 struct MainResults {
-    bool weighted = false;
     std::vector<std::size_t> trainable;  // arguments
     std::size_t first_gradient = 1;
 };
@@ -45,40 +43,51 @@ MainResults main_results(const Function& main) {
         d.help = "name parameters with --trainable, or freeze fewer with --freeze";
         throw UserError(std::move(d));
     }
-    check(main.results.size() > out.trainable.size() && main.results.size() <= out.trainable.size() + 2,
+    check(main.results.size() > out.trainable.size() &&
+              main.results.size() <= out.trainable.size() + 1 + max_loss_weights,
           fmt::format("main gives {} results for {} trainable parameters", main.results.size(), out.trainable.size()));
     out.first_gradient = main.results.size() - out.trainable.size();
-    out.weighted = out.first_gradient == 2;
     return out;
 }
 
+// Main divides the terms of its loss by weights that it is given.
+bool has_terms(const Function& main) {
+    return std::any_of(main.argument_info.begin(), main.argument_info.end(), [](const ArgInfo& info) {
+        return info.kind == ArgInfo::Kind::scalar && info.names.front() == loss_weight_scalar(0);
+    });
+}
+
 Function loss_weight(const Function& main, const MainResults& results) {
-    Function f;
-    if (results.weighted) {
-        f = main;
-        f.results = {main.results[1]};
-        remove_dead_ops(f);
-        const Uses uses(f);
-        std::vector<Value> arguments;
-        std::vector<ArgInfo> infos;
-        for (std::size_t k = 0; k < main.arguments.size(); ++k) {
-            Value v = main.arguments[k];
-            if (uses.users[v.index].empty() && !uses.is_result[v.index]) continue;
-            const ArgInfo& info = main.argument_info[k];
-            check(info.kind == ArgInfo::Kind::input || info.kind == ArgInfo::Kind::constant,
-                  "the weight of the loss depends on " + main.info(v).name + ", which is no input");
-            arguments.push_back(v);
-            infos.push_back(info);
-        }
-        f.arguments = std::move(arguments);
-        f.argument_info = std::move(infos);
+    Function f = main;
+    f.results.assign(main.results.begin() + 1,
+                     main.results.begin() + static_cast<std::ptrdiff_t>(results.first_gradient));
+    remove_dead_ops(f);
+    const Uses uses(f);
+    std::vector<Value> arguments;
+    std::vector<ArgInfo> infos;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        Value v = main.arguments[k];
+        if (uses.users[v.index].empty() && !uses.is_result[v.index]) continue;
+        const ArgInfo& info = main.argument_info[k];
+        check(info.kind == ArgInfo::Kind::input || info.kind == ArgInfo::Kind::constant,
+              "the weight of the loss depends on " + main.info(v).name + ", which is no input");
+        arguments.push_back(v);
+        infos.push_back(info);
     }
+    f.arguments = std::move(arguments);
+    f.argument_info = std::move(infos);
     f.name = "loss_weight";
+    f.result_names.clear();
+    const bool terms = has_terms(main);
     Builder b(f);
-    Value weight = results.weighted ? b.cast(f.results[0], DType::f32) : b.scalar(DType::f32, 1);
-    Value before = scalar_argument(f, "loss_weight");
-    f.results = {b.op("add", {before, weight}, {}, "loss_weight_after")};
-    f.result_names = {f.info(before).name};
+    for (std::size_t k = 0; k < f.results.size(); ++k) {
+        const std::string name = terms ? loss_weight_scalar(k) : "loss_weight";
+        const Value before =
+            f.add_argument(Type::tensor(DType::f32, {}),
+                           unique_value_name(f, terms ? fmt::format("loss_weight_{}", k) : name), scalar_info(name));
+        f.result_names.push_back(f.info(before).name);
+        f.results[k] = b.op("add", {before, f.results[k]}, {}, f.info(before).name + "_after");
+    }
     compact_values(f);
     return f;
 }
@@ -194,21 +203,46 @@ ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
     return info;
 }
 
+std::string loss_weight_scalar(std::size_t k) {
+    return fmt::format("loss_weights[{}]", k);  // as C++ names it in StepScalars
+}
+
+LossForm loss_form(const Module& composed) {
+    LossForm out;
+    const Function* f = composed.find("loss_weight");
+    if (f == nullptr) return out;
+    for (const ArgInfo& info : f->argument_info)
+        if (info.kind == ArgInfo::Kind::scalar) out.weights.push_back(info.names.front());
+    out.kind = out.weights.front() == loss_weight_scalar(0) ? LossForm::Kind::terms : LossForm::Kind::mean;
+    return out;
+}
+
+double loss_divisor(const LossForm& form, const std::vector<double>& weights, std::size_t micro_batches) {
+    switch (form.kind) {
+        case LossForm::Kind::average: return static_cast<double>(micro_batches);
+        case LossForm::Kind::mean: return weights.at(0);
+        case LossForm::Kind::terms: return 1;
+    }
+    throw InternalError("a loss of no form");
+}
+
 Module compose_step(Module module, const StepOptions& options, Report& report) {
     check(options.optimizer == "adamw" || options.optimizer == "sgd", "there is no optimizer " + options.optimizer);
     const Function main = std::move(module.main());
     const MainResults results = main_results(main);
     std::vector<Function> functions;
     functions.push_back(forward_backward(main, results));
-    functions.push_back(loss_weight(main, results));
+    const std::size_t weights = results.first_gradient - 1;
+    if (weights > 0) functions.push_back(loss_weight(main, results));
     functions.push_back(update(main, results, options));
     std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));
     module.functions = std::move(functions);
-    remove_unreached_functions(module, 3);
-    report.done(
-        "compose_step", options.optimizer,
-        fmt::format("{} trainable parameters, the loss {}", results.trainable.size(),
-                    results.weighted ? "is a mean: its weight is summed first" : "weighs 1 in each micro-step"));
+    remove_unreached_functions(module, weights > 0 ? 3 : 2);
+    report.done("compose_step", options.optimizer,
+                fmt::format("{} trainable parameters, the loss {}", results.trainable.size(),
+                            weights == 0       ? "is the mean of the micro-steps'"
+                            : !has_terms(main) ? "is a mean: its weight is summed first"
+                                               : fmt::format("has terms: {} weights are summed first", weights)));
     return module;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <regex>
+#include <set>
 #include <utility>
 
 #include "compiler/analysis/weight_numbers.h"
@@ -67,11 +68,13 @@ class Decider {
             }
             const std::string restored = sites.empty() ? name(k) : names.target(k, sites.front(), true);
             decide(k, restored, out.exporters_scopes, decision);
+            if (evaluated_of_parameters(k, decision, names)) evaluated_.push_back(k);
             if (decision.verdict == Verdict::constant) report_.done("constant", name(k), decision.why);
         }
         expect_match("--constant", options_.constant, constant_matches_);
         expect_match("--trainable", options_.trainable, trainable_matches_);
         if (!open_.empty()) ask();
+        warn_of_evaluated(out);
         if (!out.exporters_scopes && std::any_of(out.arguments.begin(), out.arguments.end(),
                                                  [](const Decision& d) { return d.verdict == Verdict::parameter; }))
             report_.done("modules", main_.name,
@@ -111,10 +114,14 @@ class Decider {
             decision.verdict = verdict;
             decision.why = std::move(why);
         };
+        if (wanted_constant || wanted_trainable) flagged_.insert(k);
         if (wanted_constant) return decided(Verdict::constant, "by --constant");
         if (wanted_trainable) return decided(Verdict::parameter);
         if (info(k).kind == Kind::parameter) return decided(Verdict::parameter);
-        if (info(k).kind == Kind::constant) return decided(Verdict::constant, "a buffer, as the exporter says");
+        if (info(k).kind == Kind::constant)
+            return decided(Verdict::constant, info(k).note.empty()
+                                                  ? std::string("a buffer, as the exporter says")
+                                                  : fmt::format("evaluated by the exporter ({})", info(k).note));
         if (is_dotted(name(k))) {
             if (buffer_name(name(k))) return decided(Verdict::constant, "a buffer, by its name");
             if (!parameter_name(name(k)))
@@ -128,10 +135,47 @@ class Decider {
         if (decision.verdict == Verdict::none) decide_by_structure(k, decision);
     }
 
+    // What the exporter says it computed, and neither numbers nor its module show to be made of constants. (The lifter
+    // itself warns of a norm's folded scale.)
+    bool evaluated_of_parameters(std::size_t k, const Decision& decision, const RestoredNames& names) const {
+        if (info(k).note.empty() || decision.verdict == Verdict::none || decision.sites.empty() || flagged_.contains(k))
+            return false;
+        const WeightSource* source = info(k).sources.empty() ? nullptr : info(k).sources.front().get();
+        if (source != nullptr && what_numbers_say(*source).verdict == NumbersSay::Verdict::constant) return false;
+        const std::vector<Site>& sites = decision.sites;
+        if (std::all_of(sites.begin(), sites.end(), [](const Site& site) { return in_rotary(site); })) return false;
+        return decision.verdict != Verdict::parameter ||
+               std::none_of(sites.begin(), sites.end(), [&](const Site& site) { return names.folded(k, site); });
+    }
+
+    void warn_of_evaluated(const Decisions& decisions) {
+        std::vector<std::string> frozen, trained;
+        for (const std::size_t k : evaluated_) {
+            const Decision& decision = decisions.arguments[k];
+            (decision.verdict == Verdict::constant ? frozen : trained)
+                .push_back(name(k) + in_scope(decision.sites.front()));
+        }
+        const auto warn = [&](const std::vector<std::string>& which, const char* what) {
+            if (which.empty()) return;
+            report_.warning(
+                "evaluated", fmt::format("{}", fmt::join(which, ", ")),
+                fmt::format("the exporter's optimizer computed {0}: {1}; parameters that {2} computed from "
+                            "get no gradient through {0}. Export with optimize=False to keep what {2} "
+                            "computed by.",
+                            which.size() == 1 ? "it" : "them", what, which.size() == 1 ? "it was" : "they were"));
+        };
+        warn(frozen, "a constant here");
+        warn(trained, "trained as if it were the model's parameter");
+    }
+
+    static bool in_rotary(const Site& site) {
+        return mentions(site.scope, "rotary") || mentions(site.module_class, "rotary");
+    }
+
     void decide_by_scope(std::size_t k, Decision& decision) const {
         bool rotary = true, scoped = true, classed = true, product = false;
         for (const Site& site : decision.sites) {
-            rotary = rotary && (mentions(site.scope, "rotary") || mentions(site.module_class, "rotary"));
+            rotary = rotary && in_rotary(site);
             scoped = scoped && !site.scope.empty();
             classed = classed && !site.module_class.empty();
             product = product || (site.role == Role::product && type(k).rank() == 2);
@@ -243,8 +287,12 @@ class Decider {
         d.message = one ? fmt::format("nothing says whether {} is a parameter or a constant", names[0])
                         : fmt::format("nothing says whether {} tensors are parameters or constants", open_.size());
         d.actual = fmt::format("{}", fmt::join(texts, "; "));
-        d.help = fmt::format("--trainable {0} if {1} to be trained, --constant {0} if not", pattern,
-                             one ? "it is" : "they are");
+        // Where the exporter keeps calls with their parameters, its optimizer is what took the names.
+        const bool traced =
+            std::any_of(main_.ops.begin(), main_.ops.end(), [](const Op& op) { return !op.provenance.reads.empty(); });
+        d.help = fmt::format("--trainable {0} if {1} to be trained, --constant {0} if not{2}", pattern,
+                             one ? "it is" : "they are",
+                             traced ? "; or export with optimize=False, which keeps what the model has" : "");
         throw UserError(std::move(d));
     }
 
@@ -261,6 +309,8 @@ class Decider {
     std::optional<Structure> structure_;
     std::vector<NumbersSay> numbers_;  // by argument
     std::vector<Open> open_;           // what nothing decides
+    std::vector<std::size_t> evaluated_;
+    std::set<std::size_t> flagged_;  // decided by the user
 };
 
 }  // namespace

@@ -92,8 +92,12 @@ bool Differentiator::stops(const Function& f, const Op& op, Value result) {
     const OpDef& def = op_def(op.name);
     if (def.not_differentiable.empty()) return false;
     std::string where = op.provenance.scope.empty() ? f.info(result).name : op.provenance.scope;
-    if (warned_.insert(op.name + " " + where).second)
-        report_.warning(op.name, where, "no gradient passes through it: " + def.not_differentiable);
+    if (!warned_.insert(op.name + " " + where).second) return true;
+    const std::string why = "no gradient passes through it: " + def.not_differentiable;
+    if (op.name == "stop_gradient")
+        report_.done(op.name, where, why);  // that is what it is for
+    else
+        report_.warning(op.name, where, why);
     return true;
 }
 
@@ -526,8 +530,7 @@ Module Differentiator::run() {
         }
         if (!gradient) {
             f.argument_info[k].trainable = false;
-            report_.warning("differentiate", name_pattern(f.argument_info[k].names),
-                            "the loss does not depend on it: it is left as it is");
+            report_.warning("differentiate", name_pattern(f.argument_info[k].names), unreached_parameter);
             continue;
         }
         f.results.push_back(gradient);

@@ -3,8 +3,8 @@
 // Requires a `main` whose first result is a float scalar, the loss, and whose second, where there is one, is its
 // weight. Guarantees: `main` takes one more argument, the scalar `dloss` (what the loss is multiplied with before it is
 // differentiated), and gives, behind its own results, a gradient for each wanted argument, named "d" + the argument's
-// name; of a family it is a family. A trainable parameter that the loss does not depend on is frozen, with a warning.
-// Each function that takes part becomes two that stand side by side:
+// name; of a family it is a family. A trainable parameter that the loss does not depend on is frozen, with a warning;
+// in whole programs freeze_unreached has done that before. Each function that takes part becomes two that stand side by side:
 //
 //     func @layer(%x, %w) -> (%y)
 //
@@ -32,6 +32,9 @@ struct DifferentiateOptions {
     // source is "cotangent"; and a gradient for each wanted argument, zeros where no result depends on it.
     bool cotangent_for_each_result = false;
 };
+
+// What is said of a parameter that is frozen since no gradient comes to it.
+inline constexpr const char* unreached_parameter = "the loss does not depend on it: it is left as it is";
 
 Module differentiate(Module module, const DifferentiateOptions& options, Report& report);
 

@@ -1,10 +1,16 @@
 #include "compiler/transforms/freeze_parameters.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
 #include <regex>
+#include <vector>
 
 #include "compiler/support/error.h"
+#include "compiler/transforms/parameter_names.h"
 
 namespace thunderc {
 namespace {
@@ -13,33 +19,101 @@ namespace {
     Diagnostic d;
     d.message = std::move(message);
     d.help = std::move(help);
-    throw UserError(std::move(d));
+    throw UsageError(std::move(d));
 }
+
+// "model.layers.{0..3}.mlp.up_proj.weight, lm_head.weight and 12 more": one for all layers.
+std::string listed(const std::vector<std::string>& names) {
+    std::vector<std::vector<std::string>> kinds;
+    std::map<std::string, std::size_t> by_kind;
+    for (const std::string& name : names) {
+        const auto [at, is_new] = by_kind.try_emplace(without_numbers(name), kinds.size());
+        if (is_new) kinds.emplace_back();
+        kinds[at->second].push_back(name);
+    }
+    constexpr std::size_t shown = 8;
+    std::string out;
+    std::size_t left = names.size();
+    for (std::size_t k = 0; k < std::min(shown, kinds.size()); ++k) {
+        out += (k == 0 ? "" : ", ") + name_pattern(kinds[k]);
+        left -= kinds[k].size();
+    }
+    return left == 0 ? out : fmt::format("{} and {} more", out, left);
+}
+
+// An expression of the command line, and what it matches.
+class Matching {
+  public:
+    Matching(std::string flag, const std::string& pattern) : flag_(std::move(flag)), pattern_(pattern) {
+        if (pattern.empty()) return;
+        try {
+            expression_.emplace(pattern);
+        } catch (const std::regex_error&) {
+            fail(fmt::format("{} \"{}\" is not a regular expression", flag_, pattern),
+                 fmt::format("for example: {} 'model\\.layers\\.[0-9]+\\..*'", flag_));
+        }
+    }
+
+    bool given() const { return expression_.has_value(); }
+    const std::string& flag() const { return flag_; }
+
+    // By any of its names. `others`: those that the expression does not match.
+    bool matches(const std::vector<std::string>& names, std::vector<std::string>& others) const {
+        if (!given()) return false;
+        for (const std::string& name : names)
+            if (!std::regex_search(name, *expression_)) others.push_back(name);
+        return others.size() < names.size();
+    }
+
+    void expect_some(std::size_t matches, const std::vector<std::string>& all) const {
+        if (!given() || matches > 0) return;
+        fail(fmt::format("{} {} matches no parameter", flag_, pattern_),
+             fmt::format("the parameters are {}", listed(all)));
+    }
+
+  private:
+    std::string flag_, pattern_;
+    std::optional<std::regex> expression_;
+};
 
 }  // namespace
 
-Module freeze_parameters(Module module, const std::string& pattern, Report& report) {
-    if (pattern.empty()) return module;
-    std::regex expression;
-    try {
-        expression.assign(pattern);
-    } catch (const std::regex_error&) {
-        Diagnostic d;
-        d.message = fmt::format("--freeze \"{}\" is not a regular expression", pattern);
-        d.help = "for example: --freeze 'model\\.layers\\.[0-9]+\\..*'";
-        throw UsageError(std::move(d));
-    }
-    std::size_t frozen = 0;
+Module freeze_parameters(Module module, const FreezeOptions& options, Report& report) {
+    const Matching freeze("--freeze", options.freeze), train_only("--train-only", options.train_only);
+    if (!freeze.given() && !train_only.given()) return module;
+    std::size_t frozen = 0, trained = 0;  // that an expression matches
+    std::vector<std::string> all, both;
     for (ArgInfo& info : module.main().argument_info) {
         if (info.kind != ArgInfo::Kind::parameter) continue;
         check(info.names.size() == 1, "parameters are frozen before layers are rolled");
-        if (!std::regex_search(info.names[0], expression)) continue;
+        std::vector<std::string> names = info.names;
+        if (!info.aliases.empty()) names.insert(names.end(), info.aliases[0].begin(), info.aliases[0].end());
+        all.push_back(info.names[0]);
+        bool is_matched[2] = {};
+        for (const Matching* one : {&freeze, &train_only}) {
+            std::vector<std::string> others;
+            const bool matched = is_matched[one == &train_only ? 1 : 0] = one->matches(names, others);
+            if (!matched || others.empty()) continue;
+            const auto named = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+                return std::find(others.begin(), others.end(), name) == others.end();
+            });
+            report.warning("tied parameter", "",
+                           fmt::format("{} is {} by {}, and so {} {}: they are one tensor", *named,
+                                       one == &freeze ? "frozen" : "trained", one->flag(),
+                                       others.size() == 1 ? "is" : "are", fmt::join(others, ", ")));
+        }
+        frozen += is_matched[0] ? 1 : 0;
+        trained += is_matched[1] ? 1 : 0;
+        if (is_matched[0] && is_matched[1]) both.push_back(info.names[0]);
+        if (!is_matched[0] && (!train_only.given() || is_matched[1])) continue;
         info.trainable = false;
-        ++frozen;
         report.done("freeze_parameters", info.names[0]);
     }
-    if (frozen == 0)
-        fail(fmt::format("--freeze {} matches no parameter", pattern), "thunderc inspect lists the parameters");
+    freeze.expect_some(frozen, all);
+    train_only.expect_some(trained, all);
+    if (!both.empty())
+        fail(fmt::format("--freeze and --train-only both match {}", listed(both)),
+             "--train-only alone freezes all others; make one of the two expressions narrower");
     return module;
 }
 

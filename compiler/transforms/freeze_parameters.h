@@ -1,5 +1,4 @@
-// freeze_parameters: parameters whose framework name matches a regular expression are not trained: they get no gradient
-// and no optimizer state.
+// freeze_parameters: which parameters are trained. The others get no gradient and no optimizer state.
 //
 // Requires: layers are not rolled, every parameter stands alone. Layers of which some are frozen and others are not
 // become loops of their own later (find_blocks.h).
@@ -12,8 +11,14 @@
 
 namespace thunderc {
 
-// `pattern`: ECMAScript, found anywhere in the name; empty: nothing is frozen. Throws UserError where it is no
-// expression, or matches no parameter.
-Module freeze_parameters(Module module, const std::string& pattern, Report& report);
+// ECMAScript, found anywhere in a parameter's name or in the name of one that is tied to it.
+struct FreezeOptions {
+    std::string freeze;      // these are frozen; empty: none
+    std::string train_only;  // all others are frozen; empty: none
+};
+
+// Throws UsageError where an expression is none, matches no parameter, or where both match the same one. Warns of a
+// tied parameter of which an expression names a part: all of it is frozen, or trained.
+Module freeze_parameters(Module module, const FreezeOptions& options, Report& report);
 
 }  // namespace thunderc

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "compiler/analysis/kernel_costs.h"
 #include "compiler/ir/builder.h"
+#include "compiler/transforms/function_tools.h"
 #include "compiler/transforms/kernel_functions.h"
 #include "compiler/transforms/kernel_groups.h"
 #include "compiler/transforms/recompute_in_kernels.h"
@@ -140,8 +142,39 @@ class Rebuild {
     std::vector<Extracted> extracted_;  // by group
 };
 
+// A concatenation of more than a kernel takes in, as one of concatenations.
+void split_concats(Function& f) {
+    constexpr std::size_t most = most_kernel_tensors - 1;  // and its result
+    std::vector<Op> ops = std::exchange(f.ops, {});
+    for (Op& op : ops) {
+        while (op.name == "concat" && op.operands.size() > most) {
+            const auto axis = static_cast<std::size_t>(op.attributes.integer("axis"));
+            std::vector<Value> joined;
+            for (std::size_t k = 0; k < op.operands.size(); k += most) {
+                Op part = op;
+                const std::size_t end = std::min(k + most, op.operands.size());
+                part.operands.assign(op.operands.begin() + static_cast<std::ptrdiff_t>(k),
+                                     op.operands.begin() + static_cast<std::ptrdiff_t>(end));
+                if (part.operands.size() == 1) {
+                    joined.push_back(part.operands[0]);
+                    continue;
+                }
+                Type type = f.type(op.results[0]);
+                type.dims[axis] = 0;
+                for (Value v : part.operands) type.dims[axis] += f.type(v).dims[axis];
+                part.results = {f.add_value(type, f.info(op.results[0]).name + "_part")};
+                joined.push_back(part.results[0]);
+                f.ops.push_back(std::move(part));
+            }
+            op.operands = std::move(joined);
+        }
+        f.ops.push_back(std::move(op));
+    }
+}
+
 Function fuse_function(const Function& function, const FuseOptions& options, KernelFunctions& kernels, Report& report) {
     Function current = function;
+    split_concats(current);
     constexpr int most_rounds = 8;
     for (int round = 0;; ++round) {
         KernelGroups groups(current);
@@ -153,6 +186,8 @@ Function fuse_function(const Function& function, const FuseOptions& options, Ker
             return Rebuild(groups, kernels, report).run();
         }
         current = std::move(*next);
+        remove_dead_ops(
+            current);  // what all of its readers compute again: a kernel would be given what it does not read
     }
 }
 

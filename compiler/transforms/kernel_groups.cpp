@@ -286,6 +286,27 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
     return out;
 }
 
+Extracted KernelGroups::extract(int group) const {
+    const Group& of = groups_[static_cast<std::size_t>(group)];
+    Extracted out = extract(of.ops, group);
+    std::vector<bool> read(out.operands.size(), false);
+    for (const KernelNest& nest : of.description->nests) {
+        for (const KernelNode& node : nest.nodes)
+            if (node.kind == KernelNode::Kind::load) read[node.operand] = true;
+    }
+    for (std::size_t k = read.size(); k-- > 0;) {
+        if (read[k]) continue;
+        Op zeros;
+        zeros.name = "constant";
+        zeros.results = {out.function.arguments[k]};
+        zeros.attributes.set("value", ConstExpr::splat(out.function.type(zeros.results[0]), 0));
+        out.function.ops.insert(out.function.ops.begin(), std::move(zeros));
+        out.function.arguments.erase(out.function.arguments.begin() + static_cast<std::ptrdiff_t>(k));
+        out.operands.erase(out.operands.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+    return out;
+}
+
 // ---- merging ----
 
 // The ops that read a result, through views that kernels take in.
@@ -362,7 +383,9 @@ bool KernelGroups::try_merge(int a, int b, double least_saving) {
         for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = a;
         const Extracted extracted = extract(merged.ops, a);
         merged.operands = extracted.operands;
-        merged.description = try_describe_kernel(extracted.function, &merged.why);
+        const bool few = extracted.operands.size() + extracted.results.size() <= most_kernel_tensors;
+        merged.why = fmt::format("together they are of more than {} tensors", most_kernel_tensors);
+        if (few) merged.description = try_describe_kernel(extracted.function, &merged.why);
         if (merged.description) {
             merged.cost = cost_of(*merged.description);
             if (merged.cost <= (first.cost + second.cost) * (1 - least_saving)) {

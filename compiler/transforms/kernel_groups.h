@@ -61,7 +61,8 @@ class KernelGroups {
     bool is_transparent(int k) const;
     // Whether anything outside of the group reads the value, views of it included.
     bool escapes(Value v, int group) const;
-    Extracted extract(int group) const { return extract(members(group), group); }
+    // Without what the kernel would be given and never read: parts of a concatenation that no result shows.
+    Extracted extract(int group) const;
 
     // The groups whose results an op reads, through views, the nearest first.
     std::vector<int> producers(int k) const;

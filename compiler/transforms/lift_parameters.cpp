@@ -29,6 +29,7 @@ struct Lifted {
     std::set<std::int32_t> users;  // ops that take it
     std::int32_t first_use = 0;
     std::size_t argument = 0;  // which it comes from
+    std::string traced;        // the parameter that its first use read when the model was traced, where known
     bool table = false, product = false;
 };
 
@@ -165,6 +166,7 @@ class Lifter {
         lifted.type = main_.type(main_.arguments[k]);
         lifted.source = std::move(source);
         lifted.argument = k;
+        if (!sites.empty()) lifted.traced = names_.traced(k, sites.front());
         lifted.first_use = static_cast<std::int32_t>(main_.ops.size());
         for (const Site& site : sites) {
             lifted.users.insert(site.direct);
@@ -209,15 +211,31 @@ class Lifter {
             if (!lifted_[t].table) continue;
             for (std::size_t h = 0; h < lifted_.size(); ++h) {
                 Lifted& head = lifted_[h];
-                if (h == t || head.table || !head.product || head.users.empty() ||
-                    !same_matrix(stored(lifted_[t]), stored(head)))
-                    continue;
+                if (h == t || head.table || !head.product || head.users.empty()) continue;
+                // What the exporter says holds whether or not the numbers are there, and are equal by chance.
+                const bool known = !head.traced.empty() && !lifted_[t].traced.empty();
+                const bool traced = known && head.traced == lifted_[t].traced && head.type == lifted_[t].type;
+                if (known && head.traced != lifted_[t].traced) continue;
+                if (!traced && !same_matrix(stored(lifted_[t]), stored(head))) {
+                    // A head without a module of its own, `h @ table.weight.T`: nothing but the numbers says that it
+                    // was transposed.
+                    if (head.transposed || head.type.rank() != 2 || lifted_[t].type.rank() != 2) continue;
+                    Lifted turned = head;
+                    std::swap(turned.type.dims[0], turned.type.dims[1]);
+                    turned.transposed = true;
+                    if (!same_matrix(stored(lifted_[t]), stored(turned))) continue;
+                    head = std::move(turned);
+                }
                 ties_[h] = t;
                 std::vector<std::string>& aliases = lifted_[t].aliases;
-                if (std::find(aliases.begin(), aliases.end(), head.name) == aliases.end()) aliases.push_back(head.name);
+                // The exporter's own name for it ("permute") is no name of the model's.
+                const bool own = is_dotted(head.name) || main_.argument_info[head.argument].names.front() != head.name;
+                if (own && std::find(aliases.begin(), aliases.end(), head.name) == aliases.end())
+                    aliases.push_back(head.name);
                 lifted_[t].first_use = std::min(lifted_[t].first_use, head.first_use);
                 report_.done("tied", lifted_[t].name,
-                             fmt::format("also {}: two initializers of equal content", head.name));
+                             fmt::format("also {}: two initializers of {}", head.name,
+                                         traced ? "one traced parameter" : "equal content"));
             }
         }
     }
@@ -237,7 +255,11 @@ class Lifter {
     }
 
     void warn_of_made_up_names() {
-        if (decisions_.exporters_scopes || names_.any_named() || lifted_.empty()) return;
+        // Parameters of the model's root have names without a dot.
+        const bool signed_names =
+            std::any_of(main_.argument_info.begin(), main_.argument_info.end(),
+                        [](const ArgInfo& info) { return info.kind == ArgInfo::Kind::parameter; });
+        if (decisions_.exporters_scopes || names_.any_named() || signed_names || lifted_.empty()) return;
         report_.warning("names", module_.name,
                         "the graph names neither modules nor parameters: they are called after what they do, so no "
                         "checkpoint of the framework fits without renaming");

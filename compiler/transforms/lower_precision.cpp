@@ -27,7 +27,9 @@ class ModuleLowering {
   private:
     const Lowered& body(const std::string& name, const Request& request);
     Lowered lower(const Function& f, const Request& request);
+    Request entry_request(const Function& f) const;
     Function entry(const Function& f);
+    bool frozen_in_low(const Function& f, const Lowered& lowered) const;
     Function update(const Function& f);
 
     const Module& module_;
@@ -52,8 +54,30 @@ const Lowered& ModuleLowering::body(const std::string& name, const Request& requ
     return known_.emplace(key, std::move(lowered)).first->second;
 }
 
-// forward_backward: shadows stand behind its arguments.
-Function ModuleLowering::entry(const Function& f) {
+// Whether frozen parameters of which products read the shadow alone have no master. All or none: products take some of
+// them side by side, and what lies so lies in one arena.
+bool ModuleLowering::frozen_in_low(const Function& f, const Lowered& lowered) const {
+    std::size_t held = 0;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo& info = f.argument_info[k];
+        if (info.trainable || !lowered.reads_shadow[k]) continue;
+        if (lowered.reads_master[k]) {
+            report_.declined("lower_precision", info.names.front(),
+                             fmt::format("f32 and {0} both: it is frozen, and read in both; so frozen parameters keep "
+                                         "masters in f32 beside what products read",
+                                         name_of(options_.compute)));
+            return false;
+        }
+        held += info.names.size();
+    }
+    if (held > 0)
+        report_.done("lower_precision", "",
+                     fmt::format("{} frozen parameter{} held in {} alone", held, held == 1 ? " is" : "s are",
+                                 name_of(options_.compute)));
+    return true;
+}
+
+Request ModuleLowering::entry_request(const Function& f) const {
     Request request;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
@@ -66,14 +90,41 @@ Function ModuleLowering::entry(const Function& f) {
         request.of_parameters.push_back(parameter);
     }
     request.gradients.assign(f.results.size(), false);
+    return request;
+}
+
+// forward_backward: shadows stand behind its arguments.
+Function ModuleLowering::entry(const Function& f) {
+    Request request = entry_request(f);
+    if (options_.gathered && options_.master) {
+        Report unheard;
+        const Lowered lowered = ModuleLowering(module_, options_, unheard).lower(f, request);
+        for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+            if (!lowered.reads_shadow[k] || !lowered.reads_master[k]) continue;
+            request.masters[k] = false;
+            report_.done("lower_precision", f.argument_info[k].names.front(),
+                         fmt::format("gathered in f32, which other readers than products need, and rounded to {} in "
+                                     "the step",
+                                     name_of(options_.compute)));
+        }
+    }
     Lowered lowered = lower(f, request);
     Function& out = lowered.function;
+    const bool low_alone = frozen_in_low(f, lowered);
     // A master that nobody reads is an argument still: where it lies is where its gradient and its shadow lie.
     std::vector<Value> arguments, shadows;
     std::vector<ArgInfo> infos, shadow_infos;
     std::size_t at = 0;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
+        if (low_alone && !info.trainable && lowered.reads_shadow[k]) {
+            // Frozen: no optimizer needs more digits than products read.
+            arguments.push_back(out.arguments[at++]);
+            out.info(arguments.back()).name.clear();
+            out.info(arguments.back()).name = unique_value_name(out, f.info(f.arguments[k]).name);
+            infos.push_back(info);
+            continue;
+        }
         arguments.push_back(
             lowered.reads_master[k]
                 ? out.arguments[at++]

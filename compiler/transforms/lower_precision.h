@@ -23,10 +23,15 @@
 //     %p = cast(%s) {dtype = bf16} : bf16[2,8,24]
 //
 // With masters, the parameters are f32 and products read their shadows: arguments "shadow.<parameter>" of type bf16,
-// which `update` gives anew beside the parameters. Without masters the parameters themselves are bf16. A product that
+// which `update` gives anew beside the parameters. Without masters the parameters themselves are bf16, and so are those
+// that are frozen and that products alone read: no step is to be kept of them that bf16 could not hold. A product that
 // no parameter reaches, as that of positions and frequencies, stays f32. Gradients of parameters are f32, or bf16, all
 // the way from where they are made, but for what comes through attention: that gives its three gradients in bf16. So
 // are the optimizer's states. Does not: choose by size or speed, or touch functions of a library.
+//
+// Of a model that is cut over ranks (`gathered`) a parameter is gathered in one type, whole: what is read in f32 beside
+// products, as a weight with a penalty in the loss, has no shadow there. Its master is gathered, and rounded in the
+// step where products read it: the bits are the shadow's.
 #pragma once
 
 #include <string>
@@ -40,6 +45,7 @@ struct PrecisionOptions {
     bool master = true;           // parameters in f32, with shadows; else in `compute`
     DType gradient = DType::f32;  // of parameters
     DType optimizer = DType::f32;
+    bool gathered = false;       // parameters are cut over ranks, and gathered to be read
     bool compute_given = false;  // by who compiles, rather than the export's; for messages
 };
 

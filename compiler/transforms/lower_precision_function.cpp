@@ -109,15 +109,19 @@ class Lowering {
         const Op* op = definition(v);
         if (op == nullptr || (!is_view(*op) && op->name != "member")) return as(v, low_);
         const Op view = *op;
+        if (!has_shadow(view.operands[0])) return as(v, low_);
         const Value whole = for_product(view.operands[0]);
-        if (whole == view.operands[0] || definition_is_cast(whole)) return as(v, low_);
         const Value made = b_.emit(view.name, {whole}, view.attributes, out_.info(v).name).front();
         note_definitions();
         return shadow_of_[v] = made;
     }
-    bool definition_is_cast(Value v) const {
-        const Op* op = definition(v);
-        return op != nullptr && op->name == "cast";
+    bool has_shadow(Value v) const {
+        while (!shadow_of_.contains(v)) {
+            const Op* op = definition(v);
+            if (op == nullptr || (!is_view(*op) && op->name != "member")) return false;
+            v = op->operands[0];
+        }
+        return true;
     }
 
     // ---- ops ----

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -50,6 +51,15 @@ std::string scope_of(const std::vector<const Op*>& siblings, const std::string& 
             return common;
         leaves.push_back(leaf(scope));
     }
+    // Numbers in a row: "heads.{0..23}", as names of layers are written.
+    bool in_a_row = leaves.size() > 2;
+    for (std::size_t k = 0; k < leaves.size(); ++k)
+        in_a_row = in_a_row && leaves[k] == std::to_string(std::strtoll(leaves[0].c_str(), nullptr, 10) +
+                                                           static_cast<std::int64_t>(k));
+    if (in_a_row)
+        return fmt::format("{}{}{{{}..{}}}", common, common.empty() ? "" : ".", leaves.front(), leaves.back());
+    constexpr std::size_t most = 8;
+    if (leaves.size() > most) return common;
     // What all of them end in, from an underscore on.
     std::string end;
     for (std::size_t at = leaves[0].find('_'); at != std::string::npos; at = leaves[0].find('_', at + 1)) {
@@ -62,6 +72,17 @@ std::string scope_of(const std::vector<const Op*>& siblings, const std::string& 
     return fmt::format("{}{}{{{}}}{}", common, common.empty() ? "" : ".", fmt::join(leaves, ","), end);
 }
 
+// "q_k_v"; of many the first and the last.
+std::string name_of(const Function& f, const std::vector<const Op*>& siblings) {
+    constexpr std::size_t most = 4;
+    std::vector<std::string> names;
+    for (const Op* op : siblings) names.push_back(f.info(op->results[0]).name);
+    if (std::all_of(names.begin(), names.end(), [&](const std::string& name) { return name == names[0]; }))
+        return names[0];
+    if (names.size() > most) return fmt::format("{}_to_{}", names.front(), names.back());
+    return fmt::format("{}", fmt::join(names, "_"));
+}
+
 Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     Op op;
     op.name = "linear";
@@ -71,17 +92,17 @@ Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
     op.operands = {siblings[0]->operands[0], siblings[0]->operands[1],
                    has(*siblings[0], 2) ? siblings[0]->operands[2] : Value{}, Value{}};
     Type type = f.type(siblings[0]->results[0]);
-    std::string name = f.info(siblings[0]->results[0]).name;
     for (std::size_t k = 1; k < siblings.size(); ++k) {
         op.operands.push_back(siblings[k]->operands[1]);
         op.operands.push_back(has(*siblings[k], 2) ? siblings[k]->operands[2] : Value{});
         op.provenance = merge(op.provenance, siblings[k]->provenance);
         type.dims.back() += f.type(siblings[k]->results[0]).dims.back();
-        name += "_" + f.info(siblings[k]->results[0]).name;
     }
-    op.results = {f.add_value(type, name)};
-    op.provenance.scope = scope_of(siblings, op.provenance.scope);
-    op.provenance.module_class = siblings[0]->provenance.module_class;
+    op.results = {f.add_value(type, name_of(f, siblings))};
+    const std::string common = op.provenance.scope;
+    op.provenance.scope = scope_of(siblings, common);
+    // Of the siblings, which a pattern names; what only encloses them is of another class.
+    if (op.provenance.scope != common) op.provenance.module_class = siblings[0]->provenance.module_class;
     return op;
 }
 

@@ -21,7 +21,7 @@ std::string leaf_of(const std::string& scope) {
     return scope.substr(scope.rfind('.') + 1);
 }
 
-// q_proj, k_proj, v_proj -> qkv_proj; gate_proj, up_proj -> gate_up_proj.
+// q_proj, k_proj, v_proj -> qkv_proj; gate_proj, up_proj -> gate_up_proj; of many the first and the last.
 std::string joined(const std::vector<std::string>& leaves) {
     std::size_t tail = leaves[0].size();
     for (const std::string& leaf : leaves) {
@@ -34,6 +34,8 @@ std::string joined(const std::vector<std::string>& leaves) {
     const std::size_t begin = leaves[0].size() - tail;
     std::size_t underscore = leaves[0].find('_', begin);
     const std::string suffix = underscore == std::string::npos ? std::string() : leaves[0].substr(underscore);
+    constexpr std::size_t most = 4;
+    if (leaves.size() > most) return leaves.front() + "_to_" + leaves.back();
     std::string out;
     bool letters = true;
     for (const std::string& leaf : leaves) letters = letters && leaf.size() - suffix.size() <= 1;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/lower_collectives.h"
 #include "compiler/transforms/plan_parts.h"
 
@@ -45,8 +46,11 @@ std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
                                                                                    {"first_micro_step", 108},
                                                                                    {"decay_all", 109},
                                                                                    {"last_micro_step", 110}}};
+    constexpr std::int64_t loss_weights_offset = step_scalars_bytes - 4 * static_cast<std::int64_t>(max_loss_weights);
     for (const auto& [field, offset] : fields)
         if (field == name) return offset;
+    for (std::size_t k = 0; k < max_loss_weights; ++k)
+        if (loss_weight_scalar(k) == name) return loss_weights_offset + 4 * static_cast<std::int64_t>(k);
     return std::nullopt;
 }
 
@@ -61,13 +65,12 @@ Module plan(Module module, Report& report) {
     for (const std::string& name : order) planning::FunctionPlanner(module, *module.find(name), shared).run();
 
     module.phase = Module::Phase::planned;
-    // By arena: the bytes of one element for each of the parameters'; a second state lies behind the first.
+    // By arena: the bytes of one element for each of the parameters that train; a second state lies behind the first.
     std::map<std::string, std::int64_t> element_bytes;
     for (const Function& f : module.functions)
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
-            if (info.kind == ArgInfo::Kind::parameter) element_bytes["parameters"] = size;
             if (info.kind != ArgInfo::Kind::state) continue;
             const std::string what = info.names.front().substr(0, info.names.front().find('.'));
             std::int64_t& of_arena = element_bytes[what == "grad"     ? "gradients"
@@ -75,15 +78,15 @@ Module plan(Module module, Report& report) {
                                                                       : "optimizer"];
             of_arena = std::max(of_arena, what == "second_moment" ? 2 * size : size);
         }
-    const std::int64_t elements = shared.parameters.elements;
-    module.arena_bytes = {{"parameters", elements * element_bytes["parameters"]},
-                          {"gradients", elements * element_bytes["gradients"]},
-                          {"optimizer", elements * element_bytes["optimizer"]},
+    const planning::ParameterPlaces& places = shared.parameters;
+    module.arena_bytes = {{"parameters", places.bytes},
+                          {"gradients", places.trained * element_bytes["gradients"]},
+                          {"optimizer", places.trained * element_bytes["optimizer"]},
                           {"saved", shared.saved_bytes},
                           {"scratch", shared.scratch_bytes},
                           {"constants", shared.constant_bytes},
                           {"batch", shared.batch_bytes}};
-    if (element_bytes["shadows"] > 0) module.arena_bytes["shadows"] = elements * element_bytes["shadows"];
+    if (element_bytes["shadows"] > 0) module.arena_bytes["shadows"] = places.shadowed * element_bytes["shadows"];
     if (units.gathered > 0) module.arena_bytes["gathered"] = units.gathered;
     if (units.gradients > 0) module.arena_bytes["unit_gradients"] = units.gradients;
     if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;

@@ -39,6 +39,14 @@ void FunctionPlanner::add_copies() {
             if (op.name == "repeat" && op.attributes.string("body") == f_.name &&
                 !op.attributes.boolean("reverse", false))
                 carried_ = static_cast<std::size_t>(op.attributes.integer("carried"));
+    // What a call writes as one tensor cannot go to places of the function's results and to others as well.
+    std::set<Value> torn;
+    const auto is_result = [&](Value v) {
+        return std::find(f_.results.begin(), f_.results.end(), v) != f_.results.end();
+    };
+    for (const Op& op : f_.ops)
+        for (const std::vector<Value>& group : adjacent_results(op))
+            if (!std::all_of(group.begin(), group.end(), is_result)) torn.insert(group.begin(), group.end());
     std::set<Value> given;
     for (std::size_t r = 0; r < f_.results.size(); ++r) {
         Value v = f_.results[r];
@@ -48,7 +56,8 @@ void FunctionPlanner::add_copies() {
         const bool view = def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
         const bool again = !given.insert(v).second;
         if (chained(r) && !again) continue;
-        if (def == nullptr || again || (view && !take_place_of_viewed(v))) f_.results[r] = copy_at_end(v);
+        if (def == nullptr || again || torn.contains(v) || (view && !take_place_of_viewed(v)))
+            f_.results[r] = copy_at_end(v);
     }
 }
 
@@ -90,14 +99,18 @@ void FunctionPlanner::place_arguments() {
     }
 }
 
-// `before`: how many elements for each of the parameters' stand before it, in whole arenas.
+// `before`: how many elements for each of the parameters that train stand before it.
 Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const std::string& name,
                                            std::int64_t before) const {
     auto found = shared_.parameters.by_name.find(name);
     check(found != shared_.parameters.by_name.end(), fmt::format("there is no parameter {} to lie beside", name));
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    const std::int64_t base = before * shared_.parameters.elements;
-    return {arena, (base + found->second.offset) * size, found->second.layer_stride * size, {}, {}};
+    const ParameterPlace& place = found->second;
+    const bool own = arena == Arena::parameters || (arena == Arena::shadows && place.base == 0);
+    check(own || place.trained, fmt::format("{} is frozen: nothing lies beside it", name));
+    const std::int64_t elements = before * shared_.parameters.trained + place.offset;
+    const std::int64_t base = arena == Arena::parameters ? place.base : 0;
+    return {arena, base + elements * size, place.layer_stride * size, {}, {}};
 }
 
 // "grad.x", "shadow.x", "first_moment.x", "second_moment.x", "momentum.x" name what belongs to the parameter x.

@@ -16,11 +16,12 @@ std::vector<std::pair<std::size_t, std::size_t>> FunctionPlanner::added_in_place
     if (op.name == "all_reduce")  // each tensor where it is
         for (std::size_t r = 0; r < op.results.size(); ++r) out.emplace_back(r, r);
     if (op.name == "reduce_scatter") out.emplace_back(0, 1);
-    if (!def.call || def.in_place.empty()) return out;
+    if (!def.call) return out;
+    const std::vector<std::pair<std::size_t, std::size_t>> pairs = in_place_of(op);
+    if (pairs.empty()) return out;
     const MenuCall call = def.call(op, f);
     if (call.function.empty()) return out;
-    for (const auto& [result, operand] : def.in_place) {
-        if (result >= op.results.size() || operand >= op.operands.size() || !op.operands[operand]) continue;
+    for (const auto& [result, operand] : pairs) {
         const std::size_t o = operand;
         if (std::none_of(call.fields.begin(), call.fields.end(), [o](const CallField& field) {
                 return field.kind == CallField::Kind::operand && field.index == o;

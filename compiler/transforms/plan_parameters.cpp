@@ -2,16 +2,31 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "compiler/ops/linear.h"
+#include "compiler/support/error.h"
 #include "compiler/transforms/plan_parts.h"
 
 namespace thunderc::planning {
 namespace {
 
+// Parts of the parameters' arena, in this order. What is frozen and has no shadow lies type by type, the widest first.
+struct Part {
+    enum class Kind : std::uint8_t { trained, shadowed, frozen } kind = Kind::trained;
+    DType dtype = DType::f32;
+
+    friend bool operator==(const Part&, const Part&) = default;
+    friend bool operator<(const Part& a, const Part& b) {
+        return std::tuple(a.kind, -static_cast<std::int64_t>(size_of(a.dtype)), a.dtype) <
+               std::tuple(b.kind, -static_cast<std::int64_t>(size_of(b.dtype)), b.dtype);
+    }
+};
+
 // Tensors that share a layer stride: the families of one loop. A plain tensor is a unit of its own, or of those that
 // have to lie behind it.
 struct Unit {
+    Part part;
     std::int64_t count = 1;
     std::vector<std::size_t> arguments;  // of the entry function
 };
@@ -48,23 +63,21 @@ class ParameterLayout {
         find_shadows();
         find_adjacent(module);
         std::vector<Unit> units;
-        std::map<std::string, std::size_t> by_key;
+        std::map<std::pair<Part, std::string>, std::size_t> by_key;
         for (std::size_t k = 0; k < entry.arguments.size(); ++k) {
             const ArgInfo& info = entry.argument_info[k];
             if (info.kind != ArgInfo::Kind::parameter) continue;
             const Type& type = entry.type(entry.arguments[k]);
+            const Part part = part_of(k);
             std::string key = unit_key(entry, entry.arguments[k], shadow_of(k));
             if (key.empty()) key = fmt::format("#{}", leader(k));
-            auto found = by_key.find(key);
-            if (found == by_key.end()) {
-                by_key[key] = units.size();
-                units.push_back({type.is_family() ? type.count : 1, {}});
-                units.back().arguments.push_back(k);
-            } else {
-                units[found->second].arguments.push_back(k);
-            }
+            auto [found, is_new] = by_key.try_emplace(std::pair(part, key), units.size());
+            if (is_new) units.push_back({part, type.is_family() ? type.count : 1, {}});
+            units[found->second].arguments.push_back(k);
         }
+        std::stable_sort(units.begin(), units.end(), [](const Unit& a, const Unit& b) { return a.part < b.part; });
         for (const Unit& unit : units) place(unit);
+        end_part();
         for (const auto& [after, before] : follows_)
             places_.behind[entry.argument_info[after].names.front()] = entry.argument_info[before].names.front();
     }
@@ -86,6 +99,11 @@ class ParameterLayout {
     Value shadow_of(std::size_t k) const {
         const auto at = shadows_.find(k);
         return at == shadows_.end() ? Value{} : at->second;
+    }
+    Part part_of(std::size_t k) const {
+        const DType dtype = entry_.type(entry_.arguments[k]).dtype;
+        if (entry_.argument_info[k].trainable && is_float(dtype)) return {Part::Kind::trained, dtype};
+        return {shadow_of(k) ? Part::Kind::shadowed : Part::Kind::frozen, dtype};
     }
     std::int64_t rounded_up(std::int64_t elements) const {
         return (elements + alignment_ - 1) / alignment_ * alignment_;
@@ -133,7 +151,28 @@ class ParameterLayout {
         }
     }
 
+    // What is counted in elements of the parameters that train goes on to the end of those with a shadow.
+    void end_part() {
+        const Part::Kind kind = part_ ? part_->kind : Part::Kind::trained;
+        if (kind == Part::Kind::trained) places_.trained = places_.shadowed = elements_;
+        if (kind == Part::Kind::shadowed) places_.shadowed = elements_;
+        if (part_) places_.bytes = aligned(base_ + elements_ * static_cast<std::int64_t>(size_of(part_->dtype)));
+    }
+
+    void begin_part(const Part& part) {
+        if (part_ == part) return;
+        end_part();
+        if (part.kind == Part::Kind::frozen) {
+            base_ = places_.bytes;
+            elements_ = 0;
+        } else {
+            check(!part_ || part_->dtype == part.dtype, "parameters that train are of one type");
+        }
+        part_ = part;
+    }
+
     void place(const Unit& unit) {
+        begin_part(unit.part);
         // The unit's order: as the arguments come, but what must follow another tensor comes right behind it.
         std::vector<std::size_t> order;
         auto add = [&](auto&& self, std::size_t k) -> void {
@@ -157,15 +196,17 @@ class ParameterLayout {
         }
         const std::int64_t stride = rounded_up(at);
         for (std::size_t k = 0; k < order.size(); ++k)
-            places_.by_name[entry_.argument_info[order[k]].names.front()] = {places_.elements + offsets[k],
-                                                                             unit.count > 1 ? stride : 0};
-        places_.elements += stride * unit.count;
+            places_.by_name[entry_.argument_info[order[k]].names.front()] = {
+                elements_ + offsets[k], unit.count > 1 ? stride : 0, base_, unit.part.kind == Part::Kind::trained};
+        elements_ += stride * unit.count;
     }
 
     const Function& entry_;
     const std::int64_t alignment_;          // in elements
     std::map<std::size_t, Value> shadows_;  // by argument: the one that is its shadow
     std::map<std::size_t, std::size_t> follows_;
+    std::optional<Part> part_;              // that is being placed
+    std::int64_t base_ = 0, elements_ = 0;  // in bytes, where it begins to count; placed since
     ParameterPlaces places_;
 };
 

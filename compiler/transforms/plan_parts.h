@@ -30,18 +30,23 @@ inline std::int64_t bytes_of(const Type& type) {
 
 // ---- arenas of parameters, gradients and optimizer state ----
 
-// Where each parameter lies, by its first framework name, in elements: gradients, state and shadows lie at the same
-// elements of their arenas, whatever their types. Of f32 alone, everything is at the same bytes.
+// Where each parameter lies, by its first framework name, in elements from `base` on, which is in bytes. What trains
+// comes first: its gradients, states and shadows lie at the same elements of their arenas, whatever their types, and
+// these arenas end with it. What is frozen and has a shadow comes next, and lies at the same element of the arena of
+// shadows. Behind that `base` is not 0: what is frozen and has nothing beside it, type by type.
 struct ParameterPlace {
-    std::int64_t offset = 0, layer_stride = 0;
+    std::int64_t offset = 0, layer_stride = 0, base = 0;
+    bool trained = true;
 };
 struct ParameterPlaces {
     std::map<std::string, ParameterPlace> by_name;
     std::map<std::string, std::string> behind;  // by name: what a parameter has to lie directly behind
-    std::int64_t elements = 0;
+    std::int64_t trained = 0, shadowed = 0;  // elements: of what trains; with those that are frozen and have a shadow
+    std::int64_t bytes = 0;                  // of the parameters' arena
 };
 
-// Tensors of one layer lie together, layer after layer, and weights that a product takes as one lie side by side.
+// Tensors of one layer lie together, layer after layer, those that train and those that are frozen each for themselves,
+// and weights that a product takes as one lie side by side.
 ParameterPlaces place_parameters(const Module& module);
 
 // ---- scratch memory ----
@@ -133,11 +138,12 @@ class FunctionPlanner {
     void place_views();
 
     // ---- scratch ----
+    // The results that the op writes as one tensor: they lie side by side, wherever that is.
+    static std::vector<std::vector<Value>> adjacent_results(const Op& op);
     void place_scratch();
     const Function* called(const Op& op) const;
-    std::optional<std::size_t> in_place(const Op& op, std::size_t r, std::size_t k,
-                                        const std::vector<std::size_t>& last,
-                                        const std::map<Value, std::size_t>& piece_of);
+    Value in_place(const Op& op, std::size_t r, std::size_t k, const std::vector<std::size_t>& last,
+                   const std::map<Value, std::size_t>& piece_of);
     void finish_views();
 
     struct CarriedScratch {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/linear.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan_parts.h"
@@ -37,9 +38,21 @@ std::int64_t assign_offsets(std::vector<Piece>& pieces) {
     return total;
 }
 
+std::vector<std::vector<Value>> FunctionPlanner::adjacent_results(const Op& op) {
+    std::vector<std::vector<Value>> out;
+    if (!op.attributes.boolean("adjacent_weights", false)) return out;
+    for (std::vector<Value>& group : adjacent_values(op))
+        if (std::all_of(group.begin(), group.end(), [&](Value v) {
+                return std::find(op.results.begin(), op.results.end(), v) != op.results.end();
+            }))
+            out.push_back(std::move(group));
+    return out;
+}
+
 void FunctionPlanner::place_scratch() {
     std::vector<Piece> pieces;
     std::map<Value, std::size_t> piece_of;          // by owner
+    std::map<Value, std::int64_t> within;           // by owner: bytes from the beginning of its piece
     std::map<std::size_t, std::size_t> body_piece;  // by op index: what a body needs
     const std::size_t n = f_.ops.size();
     std::vector<std::size_t> first(f_.values.size(), n), last(f_.values.size(), 0);
@@ -64,18 +77,35 @@ void FunctionPlanner::place_scratch() {
     }
     for (std::size_t k = 0; k < n; ++k) {
         const Op& op = f_.ops[k];
+        // Results that a call writes as one tensor are one piece.
+        for (const std::vector<Value>& group : adjacent_results(op)) {
+            if (std::any_of(group.begin(), group.end(), [&](Value v) { return placed(v) || slot.contains(v); }))
+                continue;
+            Piece piece = {0, n, 0, -1};
+            for (Value v : group) {
+                piece_of[v] = pieces.size();
+                within[v] = piece.bytes;
+                piece.bytes += bytes_of(f_.type(v));
+                piece.first = std::min(piece.first, first[v.index]);
+                piece.last = std::max(piece.last, last[v.index]);
+            }
+            piece.bytes = aligned(piece.bytes);
+            pieces.push_back(piece);
+        }
         for (std::size_t r = 0; r < op.results.size(); ++r) {
             Value v = op.results[r];
-            if (placed(v) || slot.contains(v) || f_.type(v).kind == Type::Kind::token) continue;
+            if (placed(v) || slot.contains(v) || piece_of.contains(v) || f_.type(v).kind == Type::Kind::token) continue;
             check(!f_.type(v).is_family() || op.name == "family",
                   fmt::format("@{}: a family from {} has no place", f_.name, op.name));
             // What a later sum adds to is written where the sum will be, before this op.
             const bool begins_here = first[v.index] == k;
-            std::optional<std::size_t> shared;
+            Value shared;
             if (begins_here) shared = in_place(op, r, k, last, piece_of);
             if (shared) {
-                pieces[*shared].last = std::max(pieces[*shared].last, last[v.index]);
-                piece_of[v] = *shared;
+                Piece& piece = pieces[piece_of.at(shared)];
+                piece.last = std::max(piece.last, last[v.index]);
+                piece_of[v] = piece_of.at(shared);
+                within[v] = within[shared];
                 continue;
             }
             const Type& type = f_.type(v);
@@ -91,7 +121,8 @@ void FunctionPlanner::place_scratch() {
     const std::int64_t total = assign_offsets(pieces);
     for (const auto& [v, piece] : piece_of) {
         const Type& type = f_.type(v);
-        at(v) = {Arena::scratch, pieces[piece].offset, type.is_family() ? aligned(bytes_of(type)) : 0, {}, {}};
+        at(v) = {
+            Arena::scratch, pieces[piece].offset + within[v], type.is_family() ? aligned(bytes_of(type)) : 0, {}, {}};
     }
     for (const auto& [v, where] : slot) at(v) = {Arena::scratch, pieces[where.first].offset + where.second, 0, {}, {}};
     for (const auto& [k, piece] : body_piece) f_.ops[k].attributes.set("scratch", pieces[piece].offset);
@@ -108,12 +139,11 @@ const Function* FunctionPlanner::called(const Op& op) const {
     return op.name == "repeat" ? module_.find(op.attributes.string("body")) : nullptr;
 }
 
-// The piece of an operand that dies here and that result r may be written over.
-std::optional<std::size_t> FunctionPlanner::in_place(const Op& op, std::size_t r, std::size_t k,
-                                                     const std::vector<std::size_t>& last,
-                                                     const std::map<Value, std::size_t>& piece_of) {
-    for (const auto& [result, operand] : op_def(op.name).in_place) {
-        if (result != r || operand >= op.operands.size() || !op.operands[operand]) continue;
+// The owner of an operand that dies here and that result r may be written over; none: an empty value.
+Value FunctionPlanner::in_place(const Op& op, std::size_t r, std::size_t k, const std::vector<std::size_t>& last,
+                                const std::map<Value, std::size_t>& piece_of) {
+    for (const auto& [result, operand] : in_place_of(op)) {
+        if (result != r) continue;
         Value v = owner(op.operands[operand]);
         auto piece = piece_of.find(v);
         if (piece == piece_of.end() || last[v.index] != k || f_.type(v).bytes() != f_.type(op.results[r]).bytes())
@@ -122,9 +152,9 @@ std::optional<std::size_t> FunctionPlanner::in_place(const Op& op, std::size_t r
         bool alone = true;
         for (std::size_t other = 0; other < op.operands.size(); ++other)
             alone = alone && (other == operand || !op.operands[other] || owner(op.operands[other]) != v);
-        if (alone) return piece->second;
+        if (alone) return v;
     }
-    return std::nullopt;
+    return Value{};
 }
 
 void FunctionPlanner::finish_views() {

@@ -42,8 +42,9 @@ std::string RestoredNames::traced(std::size_t k, const Site& site) const {
     const std::vector<std::string>& reads = site.reads;
     if (site.role != Role::other) {
         // Of a layer's two parameters the one of this role; both can be the same initializer, of zeros.
-        const std::string base = site.role == Role::shift && type(k).rank() == 1 ? "bias" : "weight";
-        const auto fits = [&](const std::string& read) { return read.ends_with(base); };
+        const std::string base = base_of(k, site);
+        // "in_proj_weight", "weight_ih_l0"
+        const auto fits = [&](const std::string& read) { return leaf(read).find(base) != std::string::npos; };
         if (std::count_if(reads.begin(), reads.end(), fits) == 1)
             return *std::find_if(reads.begin(), reads.end(), fits);
     }
@@ -51,8 +52,14 @@ std::string RestoredNames::traced(std::size_t k, const Site& site) const {
     return reads.size() == 1 && !parameter_name(reads.front()) ? reads.front() : "";
 }
 
+std::string RestoredNames::base_of(std::size_t k, const Site& site) const {
+    // A norm over several dimensions has a shift of as many; positions that are added are a table's rows.
+    const bool bias = site.role == Role::shift && (type(k).rank() == 1 || mentions(site.consumer->name, "norm"));
+    return bias ? "bias" : "weight";
+}
+
 std::string RestoredNames::leaf_of(std::size_t k, const Site& site) const {
-    const std::string base = site.role == Role::shift && type(k).rank() == 1 ? "bias" : "weight";
+    const std::string base = base_of(k, site);
     if (!folded(k, site)) return base;
     return folded_op(name(k)).empty() ? base + "_folded" : base + "_folded_" + folded_op(name(k));
 }
@@ -71,7 +78,8 @@ bool RestoredNames::was_transposed(std::size_t k, const std::vector<Site>& sites
         // A Gemm that says nothing of transposing could have: its weight is (in, out) to begin with.
         const std::vector<std::string>& nodes = site.consumer->provenance.node_ops;
         if (!exporters_scopes_ && std::find(nodes.begin(), nodes.end(), "Gemm") != nodes.end()) return false;
-        return site.role == Role::product && !site.rearranged && !site.scope.empty() &&
+        // At the root there is no module to tell by, but the traced call may name what it read.
+        return site.role == Role::product && !site.rearranged && (!site.scope.empty() || !traced(k, site).empty()) &&
                !mentions(site.module_class, "conv1d") &&
                !(site.consumer->name == "matmul" && site.consumer->attributes.boolean("transpose_b", false));
     });

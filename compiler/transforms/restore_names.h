@@ -35,6 +35,7 @@ class RestoredNames {
   private:
     const std::string& name(std::size_t k) const { return main_->argument_info[k].names.front(); }
     const Type& type(std::size_t k) const { return main_->type(main_->arguments[k]); }
+    std::string base_of(std::size_t k, const Site& site) const;  // "weight" or "bias"
     std::string leaf_of(std::size_t k, const Site& site) const;
 
     const Function* main_;

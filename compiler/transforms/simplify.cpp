@@ -165,7 +165,11 @@ class Simplifier {
         if (op.name == "concat") return shorter_concat(op);
         if (op.name == "gather" || op.name == "gather_nd") return shorter_gather(op);
         if (op.name == "member" || op.name == "family") return shorter_family(op);
-        if (op.name == "identity") return op.operands[0];
+        if (op.name == "stop_gradient") {  // of what has no gradient, or has lost it already
+            const Op* inner = definition(op.operands[0]);
+            const bool nothing = inner != nullptr && (inner->name == "constant" || inner->name == "stop_gradient");
+            return nothing ? op.operands[0] : Value();
+        }
         if (op.name == "cast") {
             if (Value v = same_type(op, op.operands[0])) return v;
             const Op* inner = definition(op.operands[0], "cast");

@@ -20,6 +20,24 @@ namespace {
 constexpr std::string_view format = "thunder-checkpoint";
 constexpr std::int64_t checkpoint_version = 1;
 
+// The type of the parameters that train: what it says of a frozen one is in how many digits this program holds it, and
+// no part of what a checkpoint means.
+DType master_dtype(const ProgramSpec& program, const ParameterSpec& parameter) {
+    if (parameter.trainable || (parameter.dtype != DType::f32 && parameter.dtype != DType::bf16))
+        return parameter.dtype;
+    for (const ParameterSpec& other : program.parameters)
+        if (other.trainable) return other.dtype;
+    return parameter.dtype;
+}
+
+// Whether a stored tensor is that of a checkpoint: frozen parameters may be held in other types than they were.
+bool is_stored_as(const StoredTensor& stored, const HeldTensor& tensor) {
+    if (stored.shape != tensor.as.shape) return false;
+    const bool any_float = stored.dtype == "F32" || stored.dtype == "BF16";
+    return stored.dtype == stored_name(tensor.as.dtype) ||
+           (!tensor.parameter->trainable && any_float && readable_as(stored.dtype, tensor.as.dtype));
+}
+
 // What goes into the identity, as text: also what a person sees of it. In the order of names: programs of other worlds
 // list their parameters unit by unit.
 std::string identity_text(const ProgramSpec& program) {
@@ -30,8 +48,8 @@ std::string identity_text(const ProgramSpec& program) {
     std::sort(parameters.begin(), parameters.end(),
               [](const ParameterSpec* a, const ParameterSpec* b) { return a->name < b->name; });
     for (const ParameterSpec* parameter : parameters) {
-        text += cat(parameter->name, " ", stored_name(parameter->dtype), " ", shape_text(parameter->shape), " ",
-                    parameter->trainable ? "trained" : "frozen", "\n");
+        text += cat(parameter->name, " ", stored_name(master_dtype(program, *parameter)), " ",
+                    shape_text(parameter->shape), " ", parameter->trainable ? "trained" : "frozen", "\n");
     }
     return text;
 }
@@ -69,7 +87,7 @@ T number(const SafetensorsFile& file, const std::string& key) {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (error == std::errc() && end == text.data() + text.size() && value >= T{0}) return value;
     }
-    fail(cat(file.path(), ": the checkpoint does not say its ", key), "the file is damaged");
+    throw DamagedFile(cat(file.path(), ": the checkpoint does not say its ", key), "the file is damaged");
 }
 
 std::string entry(const SafetensorsFile& file, const std::string& key) {
@@ -88,7 +106,9 @@ std::string difference(const SafetensorsFile& file, const ProgramSpec& program) 
     for (const ParameterSpec& parameter : program.parameters) {
         const StoredTensor* tensor = file.find(parameter.name);
         if (tensor == nullptr) return cat("it has no parameter ", parameter.name);
-        if (tensor->describe() != mine(parameter)) {
+        if (!is_stored_as(
+                *tensor,
+                {{"", parameter.dtype, {parameter.shape.begin(), parameter.shape.end()}}, &parameter, nullptr})) {
             return cat("its ", parameter.name, " is ", tensor->describe(), ", this program's is ", mine(parameter));
         }
     }
@@ -135,8 +155,9 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
         const std::string_view prefix = "step-";
         if (!name.starts_with(prefix)) continue;
         const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-        if (error == std::errc() && std::string_view(end) == ".safetensors")
-            found.emplace_back(step, join_path(folder, name));
+        std::string path = join_path(folder, name);
+        if (error == std::errc() && std::string_view(end) == ".safetensors" && is_file(path))
+            found.emplace_back(step, std::move(path));
     }
     std::sort(found.begin(), found.end());
     std::vector<std::string> paths;
@@ -159,6 +180,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                             {"compute", std::string(compute_type(program))},
                                                             {"step", cat(progress.step)},
                                                             {"data_position", cat(progress.data_position)},
+                                                            {"batches", progress.batches},
                                                             {"seed", cat(progress.seed)},
                                                             {"steps", cat(progress.steps)},
                                                             {"warmup", cat(progress.warmup)}};
@@ -197,7 +219,8 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
     Progress progress{.step = number<std::int64_t>(file, "step"),
                       .data_position = number<std::int64_t>(file, "data_position"),
                       .seed = number<std::uint64_t>(file, "seed"),
-                      .compute = entry(file, "compute")};
+                      .compute = entry(file, "compute"),
+                      .batches = entry(file, "batches")};
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
     const std::vector<HeldTensor> tensors = tensors_of(program, arenas);
@@ -205,13 +228,16 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
         const StoredTensor* stored = file.find(tensor.as.name);
         const std::string expected = cat(stored_name(tensor.as.dtype), " ", shape_text(tensor.as.shape));
         if (stored == nullptr)
-            fail(cat(path, ": the checkpoint lacks ", tensor.as.name, " ", shape_text(tensor.as.shape)),
-                 "the file is damaged");
-        if (stored->describe() != expected)
-            fail(cat(path, ": the checkpoint says that it is of this program, and its ", tensor.as.name, " is ",
-                     stored->describe(), ", not ", expected),
-                 "the file is damaged");
+            throw DamagedFile(cat(path, ": the checkpoint lacks ", tensor.as.name, " ", shape_text(tensor.as.shape)),
+                              "the file is damaged");
+        if (!is_stored_as(*stored, tensor))
+            throw DamagedFile(cat(path, ": the checkpoint says that it is of this program, and its ", tensor.as.name,
+                                  " is ", stored->describe(), ", not ", expected),
+                              "the file is damaged");
     }
+    progress.rounded = static_cast<std::size_t>(std::count_if(tensors.begin(), tensors.end(), [&](const HeldTensor& t) {
+        return t.as.dtype == DType::f32 && file.find(t.as.name)->dtype == stored_name(DType::bf16);
+    }));
     for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
     return progress;
 }

@@ -1,4 +1,5 @@
-// Checkpoints: a folder of files step-00001000.safetensors, each one whole: parameters under their framework names,
+// Checkpoints: a folder of files step-00001000.safetensors, each one whole: all parameters under their framework names,
+// those that are frozen as well, so that a run goes on without the file that it began with,
 // optimizer state as optimizer.<state>.<parameter>, and in the metadata the step, the position in the data, the seed
 // and what program it belongs to. Sharded checkpoints come behind the same functions.
 #pragma once
@@ -26,11 +27,13 @@ struct Progress {
     std::int64_t steps = -1, warmup = -1;
     // What the products of the program that wrote it are of; "" where the checkpoint does not tell.
     std::string compute;
+    std::string batches{};    // where its rows came from, --data or --feed; "" where the checkpoint does not tell
+    std::size_t rounded = 0;  // frozen parameters that the checkpoint has in bf16 and this program holds in f32
 };
 
 // A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,
-// and the optimizer. In which order they are listed and where in memory they lie, the batch, the number of ranks and
-// the type of products are no part of it.
+// and the optimizer. In which order they are listed and where in memory they lie, the batch, the number of ranks, the
+// type of products and that in which frozen parameters are held are no part of it.
 std::uint64_t program_identity(const ProgramSpec& program);
 
 // What products are of: "f32" or "bf16".

@@ -137,6 +137,14 @@ std::string StoredTensor::describe() const {
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+    try {
+        read_header(path);
+    } catch (const Error& error) {
+        throw DamagedFile(error);
+    }
+}
+
+void SafetensorsFile::read_header(const std::string& path) {
     const std::span<const std::byte> bytes = file_.bytes();
     // torch.save writes an archive, or a pickle as it did before
     const bool torch_file = bytes.size() >= 2 && ((bytes[0] == std::byte{'P'} && bytes[1] == std::byte{'K'}) ||

@@ -43,6 +43,8 @@ class SafetensorsFile {
     void release(const StoredTensor& tensor) const { file_.release(tensor.bytes); }
 
   private:
+    void read_header(const std::string& path);
+
     MappedFile file_;
     std::vector<StoredTensor> tensors_;
     std::map<std::string, std::string> metadata_;

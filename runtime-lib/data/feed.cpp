@@ -73,7 +73,18 @@ class Feed : public BatchSource {
         }
         if (tensor.shape == expected) return;
         std::string help = "the feed was made for another model, batch or length";
-        if (input.batched && !tensor.shape.empty()) {
+        const bool same_rank = tensor.shape.size() == expected.size();
+        std::string others;  // dimensions beside the rows
+        for (std::size_t d = input.batched ? 1 : 0; same_rank && d < expected.size(); ++d)
+            if (tensor.shape[d] != expected[d])
+                others += cat(others.empty() ? "" : ", ", "dimension ", d, " is ", tensor.shape[d], " there and ",
+                              expected[d], " in this program");
+        if (!others.empty() && input.batched) {
+            // No number of micro-steps mends that.
+            help = cat(others,
+                       ": cut the feed, or write a program of the other size with thunderc train --seq or "
+                       "--dim, where the graph leaves it open");
+        } else if (input.batched && same_rank) {
             help = cat("a step takes ", cut_.global_rows(), " rows: ", cut_.batch,
                        " of a micro-batch, times --grad-accum ", cut_.micro_steps,
                        cut_.world > 1 ? cat(", times ", cut_.world, " ranks") : "");

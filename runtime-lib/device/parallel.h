@@ -8,37 +8,23 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "device/stream.h"
+#include "device/team.h"
 
 namespace thunder {
 
-// Calls body(begin, end) over [0, n), in one contiguous range for each thread whose ends are multiples of `grain`.
-// `grain` is the work that one thread should at least have; a loop of no more than that runs on the calling thread
-// alone.
+// Calls body(begin, end) over [0, n), in contiguous ranges whose ends are multiples of `grain`, on the threads of the
+// team (device/team.h). `grain` is the work that is worth a thread's while; a loop of no more than that runs on the
+// calling thread alone.
 template <typename Body>
 inline void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
     if (n <= 0) return;
     grain = std::max<std::int64_t>(grain, 1);
-#ifdef _OPENMP
-    // Always the whole team, even where some of it finds nothing to do: libgomp ends the threads that a smaller one
-    // spares.
-    if (n > grain && omp_get_max_threads() > 1 && !omp_in_parallel()) {
-        const std::int64_t units = (n + grain - 1) / grain;
-#pragma omp parallel
-        {
-            const std::int64_t me = omp_get_thread_num(), threads = omp_get_num_threads();
-            const std::int64_t begin = std::min(n, units * me / threads * grain);
-            const std::int64_t end = std::min(n, units * (me + 1) / threads * grain);
-            if (begin < end) body(begin, end);
-        }
-        return;
-    }
-#endif
-    body(std::int64_t{0}, n);
+    const std::int64_t units = (n + grain - 1) / grain, pieces = pieces_of(units);
+    if (pieces == 1) return body(std::int64_t{0}, n);
+    share_pieces(pieces, [&](std::int64_t piece, int) {
+        body(units * piece / pieces * grain, std::min(n, units * (piece + 1) / pieces * grain));
+    });
 }
 
 // The same over rows of `width` elements each: the grain follows from the work in a row, some 16 Ki elements a thread.

@@ -1,11 +1,10 @@
 // The device, its memory, its streams of work and the events between them.
 //
-// On a CPU the compute stream is the calling thread with its OpenMP team: a call has done its work when it returns, and
-// waiting for it costs nothing. Streams on which ranks communicate are threads (comm/). On a GPU calls are put into a
-// queue and return at once. The interface is that of the
-// asynchronous one, so that one host program serves both: memory of the device is reached through streams alone (copy
-// and fill_zero in menu.h), never by following a pointer.
-// Every file of a program reads this header: it includes little, so that programs are built in seconds.
+// On a CPU the compute stream is the calling thread with its team (device/team.h): a call has done its work when it
+// returns, and waiting for it costs nothing. Streams on which ranks communicate are threads (comm/). On a GPU calls are
+// put into a queue and return at once. The interface is that of the asynchronous one, so that one host program serves
+// both: memory of the device is reached through streams alone (copy and fill_zero in menu.h), never by following a
+// pointer. Every file of a program reads this header: it includes little, so that programs are built in seconds.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +42,7 @@ class Memory {
 
 // What the command line says of the device.
 struct DeviceOptions {
-    int threads = 0;  // of the host; 0 takes what OpenMP would (OMP_NUM_THREADS, or the cores this process may use)
+    int threads = 0;  // of the host; 0: OMP_NUM_THREADS, or the cores this process may use
 
     bool profile = false;  // each call is timed, by itself
 

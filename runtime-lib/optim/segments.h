@@ -6,7 +6,8 @@
 namespace thunder {
 
 // Elements [begin, end) of the arena; parameters, gradients and optimizer state lie at the same place in theirs.
-// Segments are sorted and do not overlap. What lies between them (padding, frozen parameters) is not touched.
+// Segments are sorted and do not overlap. What lies between them (padding) or behind (frozen parameters) is not
+// touched.
 struct ParameterSegment {
     std::int64_t begin = 0, end = 0;
     bool decay = false;  // weight decay applies

@@ -20,7 +20,7 @@ struct StepScalars {
 
     // written on the device within a step
     float loss_weight = 0;  // sum of the loss's weights over the micro-steps and ranks of this step
-    float dloss = 0;        // what seeds the backward pass: 1 / loss_weight
+    float dloss = 0;        // what seeds the backward pass: see Loss in train/program.h
     float loss_sum = 0;     // sum of the weighted losses so far
     float grad_norm = 0;    // of all gradients, before clipping
     float clip_factor = 1;  // what the optimizer multiplies gradients with
@@ -29,6 +29,9 @@ struct StepScalars {
     bool first_micro_step = true;  // gradients are overwritten, not added to
     bool decay_all = false;        // weight decay on vectors as well
     bool last_micro_step = true;   // of this step: with several ranks, gradients are summed over them behind it
+
+    // of a loss of several terms (Loss::terms), as loss_weight: what the forward pass divides each of them by
+    float loss_weights[16] = {};
 };
 
 // The host follows no pointer to StepScalars: it writes and reads copies of them, and asks for what stands here.

@@ -37,6 +37,21 @@ bool holds_ids(const InputSpec& input) {
     return input.source == "tokens" || input.source == "next_tokens" || input.ignore_index != 0;
 }
 
+std::int64_t id_at(const InputSpec& input, const std::byte* values, std::int64_t element) {
+    return input.dtype == DType::i64 ? reinterpret_cast<const std::int64_t*>(values)[element]
+                                     : reinterpret_cast<const std::int32_t*>(values)[element];
+}
+
+std::string help_for(const InputSpec& input, const std::byte* values, std::int64_t element) {
+    // torch's mark of what a loss ignores, in what is no label alone
+    if (id_at(input, values, element) == -100 && input.ignore_index != -100)
+        return cat("-100 is for labels, and the model looks ", input.name,
+                   " up in a table as well: was it exported with ",
+                   "one tensor for its ids and its labels? Export it again with a tensor for each");
+    return holds_ids(input) ? "the batches were made with another vocabulary than the model's"
+                            : "the model can use no others: look at how the batches were made";
+}
+
 }  // namespace
 
 std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
@@ -47,8 +62,7 @@ std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
 }
 
 std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element) {
-    const std::int64_t id = input.dtype == DType::i64 ? reinterpret_cast<const std::int64_t*>(values)[element]
-                                                      : reinterpret_cast<const std::int32_t*>(values)[element];
+    const std::int64_t id = id_at(input, values, element);
     if (!holds_ids(input)) return cat("is ", id, ", and ", input.name, " takes 0 to ", input.entries - 1);
     const std::string ignored = input.ignore_index != 0 ? cat(", or ", input.ignore_index, " where there is none") : "";
     return cat("is ", id, ", and ids go from 0 to ", input.entries - 1, ignored);
@@ -66,8 +80,7 @@ void read_input(const std::string& path, const StoredTensor& tensor, const Input
     if (bad < 0) return;
     fail(cat(path, ": ", tensor.name, position_text(tensor.shape, static_cast<std::int64_t>(first) + bad), " ",
              bad_id_text(input, values, bad)),
-         holds_ids(input) ? "the batches were made with another vocabulary than the model's"
-                          : "the model can use no others: look at how the batches were made");
+         help_for(input, values, bad));
 }
 
 }  // namespace thunder

@@ -15,7 +15,8 @@ struct ParameterSpec {
     std::string_view name;
     DType dtype;
     std::span<const std::int64_t> shape;
-    // bytes into the parameter arena; gradients, optimizer state and shadows lie at the same element of their arenas
+    // bytes into the parameter arena; of one that trains, gradients, optimizer state and shadows lie at the same
+    // element of their arenas; frozen ones lie behind all that train, and perhaps in another type
     std::size_t offset;
     std::size_t bytes;  // of the tensor; the next one may begin later (alignment)
     bool trainable;     // it has a gradient

@@ -69,8 +69,9 @@ void load_elements(const SafetensorsFile& file, const StoredTensor& tensor, DTyp
     fill_on_device(device, dtype, count, stream, [&](std::size_t done, std::size_t n, std::byte* out) {
         read_elements(tensor, dtype, first + done, n, out);
         if (const std::size_t bad = first_not_finite(out, n, dtype); bad < n)
-            fail(cat(file.path(), ": element ", first + done + bad, " of ", tensor.name, " is infinite or no number"),
-                 "the run that wrote the file had diverged, or the file is damaged: take an earlier one");
+            throw DamagedFile(
+                cat(file.path(), ": element ", first + done + bad, " of ", tensor.name, " is infinite or no number"),
+                "the run that wrote the file had diverged, or the file is damaged: take an earlier one");
     });
     file.release(tensor);
 }

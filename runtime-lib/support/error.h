@@ -22,6 +22,13 @@ class Error : public std::exception {
     int exit_code_;
 };
 
+// A file whose bytes are not what was written into it: another one of its kind may do.
+class DamagedFile : public Error {
+  public:
+    using Error::Error;
+    explicit DamagedFile(const Error& error) : Error(error) {}
+};
+
 // message: a lower-case sentence without a full stop; help: a change that the user can make, or "".
 [[noreturn]] void fail(const std::string& message, const std::string& help = "");
 [[noreturn]] void fail_usage(const std::string& message, const std::string& help = "");

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -211,6 +212,29 @@ void check_folder(const std::string& path) {
     const int error = access(path.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
     remove_folders(made);
     if (error != 0) fail(cat("cannot write into the folder ", path, ": ", std::strerror(error)), "name another folder");
+}
+
+FolderLock::FolderLock(const std::string& path) {
+    for (;;) {
+        if (made_.empty()) made_ = new_folders(path);
+        descriptor_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            close(descriptor_);
+            fail(cat("another run is writing into the folder ", path), "let that run end, or name another folder");
+        }
+        // A run that ended meanwhile may have removed the folder that it had made: what was locked is then nowhere.
+        struct stat locked {};
+        struct stat there {};
+        if (descriptor_ < 0 || fstat(descriptor_, &locked) != 0) return;
+        if (stat(path.c_str(), &there) == 0 && locked.st_dev == there.st_dev && locked.st_ino == there.st_ino) return;
+        close(descriptor_);
+        made_.clear();
+    }
+}
+
+FolderLock::~FolderLock() {
+    remove_folders(made_);
+    if (descriptor_ >= 0) close(descriptor_);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

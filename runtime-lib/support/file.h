@@ -63,6 +63,21 @@ void check_writable(const std::string& path);
 // behind; "" passes.
 void check_folder(const std::string& path);
 
+// A folder that this process alone writes into, for as long as this lives: fails where another process has it. It is
+// made where there is none, and removed again where nothing was put into it. File systems that know no locks let
+// everybody in.
+class FolderLock {
+  public:
+    explicit FolderLock(const std::string& path);
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+    ~FolderLock();
+
+  private:
+    std::vector<std::string> made_;  // the outermost first
+    int descriptor_ = -1;
+};
+
 // Whether both paths are one file: what is written to the one is lost, or read, in the other. Devices are no files.
 bool same_file(const std::string& a, const std::string& b);
 

@@ -12,8 +12,9 @@ namespace thunder {
 
 class Stream;
 
-// The optimizer arena holds the states one after the other, each laid out like the parameter arena: AdamW's first
-// moments, then its second moments at half the arena; SGD's momentum buffer, where the arena is not empty.
+// The optimizer arena holds the states one after the other, each laid out like the first part of the parameter arena,
+// which is what trains: AdamW's first moments, then its second moments at half the arena; SGD's momentum buffer, where
+// the arena is not empty.
 struct TrainingArenas : Arenas {
     std::byte* optimizer = nullptr;
     StepScalars* scalars = nullptr;

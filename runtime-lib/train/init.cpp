@@ -1,10 +1,16 @@
 #include "train/init.h"
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <regex>
 #include <set>
 
 #include "checkpoint/safetensors.h"
 #include "program/transfer.h"
 #include "program/weights.h"
+#include "support/file.h"
+#include "support/json.h"
 #include "support/text.h"
 #include "train/world.h"
 
@@ -28,6 +34,131 @@ std::string drawn_text(std::size_t count, const Options& options) {
                ") with seed ", options.seed);
 }
 
+// Whether a tensor of floating point has numbers that bf16 does not hold.
+bool has_more_than_bf16(const StoredTensor& tensor) {
+    if (tensor.dtype == stored_name(DType::bf16)) return false;
+    if (tensor.dtype != stored_name(DType::f32)) return true;
+    std::uint32_t bits = 0;
+    for (std::size_t at = 0; at + sizeof bits <= tensor.bytes.size(); at += sizeof bits) {
+        std::memcpy(&bits, tensor.bytes.data() + at, sizeof bits);
+        if ((bits & 0xffff) != 0) return true;
+    }
+    return false;
+}
+
+// Frozen parameters that were stored with more digits than they are held in, where those that train are held in f32.
+std::size_t rounded_frozen(const ProgramSpec& program, const std::vector<Weights::Found>& found) {
+    std::size_t count = 0;
+    bool masters = false;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const ParameterSpec& parameter = program.parameters[i];
+        masters = masters || (parameter.trainable && parameter.dtype == DType::f32);
+        const bool low = !parameter.trainable && parameter.dtype == DType::bf16;
+        if (low && found[i].tensor != nullptr && has_more_than_bf16(*found[i].tensor)) ++count;
+    }
+    return masters ? count : 0;
+}
+
+const MissingRule* rule_of(const Options& options, const ParameterSpec& parameter) {
+    for (const MissingRule& rule : options.init_missing)
+        if (std::regex_search(std::string(parameter.name), std::regex(rule.pattern))) return &rule;
+    return nullptr;
+}
+
+// Parameters that no file has: as the rules say, else drawn. Returns lines for the log.
+std::vector<std::string> begin_missing(const ProgramSpec& program, const std::vector<const ParameterSpec*>& missing,
+                                       const Options& options, const World& world, std::byte* arena, Stream& stream) {
+    using Start = MissingRule::Start;
+    std::size_t drawn = 0;
+    std::vector<std::string> zeros, ones;
+    for (const ParameterSpec* parameter : missing) {
+        const MissingRule* rule = rule_of(options, *parameter);
+        const Start start = rule == nullptr ? Start::drawn : rule->start;
+        ParameterSpec begun = *parameter;
+        if (start == Start::drawn) {
+            ++drawn;
+        } else {
+            begun.init = start == Start::zeros ? ParameterSpec::Init::zeros : ParameterSpec::Init::ones;
+            (start == Start::zeros ? zeros : ones).emplace_back(parameter->name);
+        }
+        draw(program, begun, options, world, arena, stream);
+    }
+    std::vector<std::string> lines;
+    if (!zeros.empty()) lines.push_back(cat(list_text(zeros), zeros.size() == 1 ? " begins at 0" : " begin at 0"));
+    if (!ones.empty()) lines.push_back(cat(list_text(ones), ones.size() == 1 ? " begins at 1" : " begin at 1"));
+    if (drawn > 0) lines.push_back(drawn_text(drawn, options));
+    return lines;
+}
+
+// What config.json of the checkpoint's folder says of whether its model ties embedding and head; nothing where it says
+// nothing of it.
+std::optional<bool> says_tied(const std::string& path) {
+    const std::size_t slash = path.find_last_of('/');
+    const std::string folder = is_folder(path) ? path : slash == std::string::npos ? "." : path.substr(0, slash);
+    const std::string config = join_path(folder, "config.json");
+    if (!is_file(config)) return std::nullopt;
+    const MappedFile file(config);
+    const Json json = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, config);
+    const Json* tied = json.find("tie_word_embeddings");
+    return tied != nullptr && tied->is(Json::Kind::boolean) ? std::optional(tied->boolean) : std::nullopt;
+}
+
+// Whose tensor a missing parameter is in a checkpoint that ties two: files have one of them alone.
+class Ties {
+  public:
+    Ties(const ProgramSpec& program, const std::vector<Weights::Found>& found, const std::string& path)
+        : program_(program), found_(found), tied_(says_tied(path)) {}
+
+    // The parameter whose tensor `i` is: of the pair that the program knows for embedding and head, unless the
+    // checkpoint says that it ties nothing; of any that are alike, where it says that it does.
+    std::optional<std::size_t> of(std::size_t i) const {
+        if (tied_ == false) return std::nullopt;
+        const auto& [embedding, logits] = program_.tieable;
+        const std::string_view name = program_.parameters[i].name;
+        if (!embedding.empty() && (name == embedding || name == logits)) {
+            for (std::size_t k = 0; k < found_.size(); ++k)
+                if (k != i && (program_.parameters[k].name == embedding || program_.parameters[k].name == logits))
+                    return found_[k].tensor == nullptr ? std::nullopt : std::optional(k);
+        }
+        return tied_ == true ? alike(i) : std::nullopt;
+    }
+
+    // What to do where the file might tie two of the missing parameters, and does not say so; "" elsewhere.
+    std::string help(const std::vector<std::size_t>& missing) const {
+        if (tied_) return "";
+        for (const std::size_t i : missing)
+            if (const std::optional<std::size_t> other = alike(i))
+                return cat("if its model ties ", program_.parameters[i].name, " to ", program_.parameters[*other].name,
+                           R"(, say so in config.json beside it: {"tie_word_embeddings": true}; )");
+        return "";
+    }
+
+  private:
+    // The one parameter that is like the missing one, in a shape that embedding and head have: a row for each id that
+    // the program takes.
+    std::optional<std::size_t> alike(std::size_t i) const {
+        const auto& shape = program_.parameters[i].shape;
+        const auto takes_as_ids = [&](std::int64_t rows) {
+            return std::any_of(program_.inputs.begin(), program_.inputs.end(), [&](const InputSpec& input) {
+                return input.ignore_index == 0 && input.entries == rows;
+            });
+        };
+        if (shape.size() != 2 || !takes_as_ids(shape[0])) return std::nullopt;
+        std::optional<std::size_t> other;
+        for (std::size_t k = 0; k < found_.size(); ++k) {
+            const auto& its = program_.parameters[k].shape;
+            if (k == i || !std::equal(its.begin(), its.end(), shape.begin(), shape.end())) continue;
+            if (other || found_[k].tensor == nullptr) return std::nullopt;
+            other = k;
+        }
+        return other;
+    }
+
+    const ProgramSpec& program_;
+    const std::vector<Weights::Found>& found_;
+    std::optional<bool> tied_;
+};
+
 }  // namespace
 
 std::string initial_weights(const Options& options) {
@@ -39,28 +170,57 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
                                                std::byte* arena, Stream& stream) {
     const std::string path = initial_weights(options);
     if (path.empty()) {
-        for (const ParameterSpec& parameter : program.parameters)
-            draw(program, parameter, options, world, arena, stream);
-        return {drawn_text(program.parameters.size(), options)};
+        std::vector<const ParameterSpec*> all;
+        for (const ParameterSpec& parameter : program.parameters) all.push_back(&parameter);
+        return begin_missing(program, all, options, world, arena, stream);
     }
     const Weights weights(path);
     std::set<std::string> used;
     const std::vector<Weights::Found> found = find_parameters(program.parameters, weights, used);
-    std::vector<const ParameterSpec*> missing;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        if (found[i].tensor == nullptr) missing.push_back(&program.parameters[i]);
-    }
-    if (!missing.empty() && !options.init_missing_random)
-        fail_missing(weights, missing, "--init-missing random draws what is missing");
+    std::vector<Weights::Found> sources = found;  // with what tied parameters take from others
+    std::vector<const ParameterSpec*> missing, refused;
+    std::vector<std::size_t> refused_at;
+    std::vector<std::string> tied;  // lines
+    const Ties ties(program, found, path);
     for (std::size_t i = 0; i < found.size(); ++i) {
         const ParameterSpec& parameter = program.parameters[i];
-        if (found[i].tensor != nullptr)
-            world.load(*found[i].file, *found[i].tensor, {{"", parameter.dtype, {}}, &parameter, arena}, stream);
+        if (found[i].tensor != nullptr) continue;
+        if (rule_of(options, parameter) != nullptr) {  // what is asked for goes before what is likely
+            missing.push_back(&parameter);
+        } else if (const std::optional<std::size_t> other = ties.of(i)) {
+            sources[i] = found[*other];
+            tied.push_back(cat("note: ", path, " has no ", parameter.name, ", as where a model ties that to ",
+                               program.parameters[*other].name,
+                               ": it begins with these values; in this program the two are trained apart"));
+        } else {
+            refused.push_back(&parameter);
+            refused_at.push_back(i);
+        }
     }
-    for (const ParameterSpec* parameter : missing) draw(program, *parameter, options, world, arena, stream);
-
+    if (!refused.empty())
+        fail_missing(weights, refused,
+                     cat(ties.help(refused_at),
+                         "--init-missing random draws what is missing, --init-missing "
+                         "'REGEX=zeros,random' begins some at 0"));
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        const ParameterSpec& parameter = program.parameters[i];
+        if (sources[i].tensor != nullptr)
+            world.load(*sources[i].file, *sources[i].tensor, {{"", parameter.dtype, {}}, &parameter, arena}, stream);
+    }
     std::vector<std::string> lines{cat("parameters from ", path)};
-    if (!missing.empty()) lines.push_back(drawn_text(missing.size(), options));
+    if (const std::size_t rounded = world.is_first() ? rounded_frozen(program, found) : 0; rounded > 0)
+        lines.push_back(cat("note: ", count_text(rounded, "frozen parameter"), rounded == 1 ? " is" : " are",
+                            " held in bf16, as products read them, and had more digits there: --save and checkpoints "
+                            "have them in bf16"));
+    lines.insert(lines.end(), tied.begin(), tied.end());
+    const std::vector<std::string> begun = begin_missing(program, missing, options, world, arena, stream);
+    lines.insert(lines.end(), begun.begin(), begun.end());
+    std::vector<std::string> stuck;
+    for (const ParameterSpec* parameter : missing)
+        if (!parameter->trainable && rule_of(options, *parameter)->start == MissingRule::Start::drawn)
+            stuck.emplace_back(parameter->name);
+    if (!stuck.empty())
+        lines.push_back(cat("note: frozen parameters are among those that are drawn, and stay so: ", list_text(stuck)));
     std::vector<std::string> unused;
     for (const std::string& name : weights.names()) {
         if (!used.contains(name)) unused.push_back(name);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <regex>
 #include <span>
 
 #include "comm/communicator.h"
@@ -24,10 +25,11 @@ namespace {
 struct Place {
     std::string name;
     bool command_line;
+    std::string help;  // what the option is
 
     [[noreturn]] void reject(const std::string& value, const std::string& expected) const {
         const std::string message = cat(name, " takes ", expected, ", not ", json_quote(value));
-        command_line ? fail_usage(message) : fail(message);
+        command_line ? fail_usage(message, help) : fail(message, help);
     }
 };
 
@@ -65,6 +67,44 @@ T choice(const std::string& value, const Place& place, std::span<const std::pair
 
 constexpr std::string_view any_real = "a number";
 constexpr std::string_view not_negative = "a number of 0 or more";
+
+// "lora_B=zeros,random": an entry ends where one of the words does, since expressions may have commas. A bare word is
+// for what no expression finds, wherever it stands: it comes last.
+std::vector<MissingRule> missing_rules(const std::string& value, const Place& place) {
+    using Start = MissingRule::Start;
+    const std::pair<std::string, Start> words[] = {
+        {"random", Start::drawn}, {"zeros", Start::zeros}, {"ones", Start::ones}};
+    std::vector<MissingRule> rules;
+    std::size_t begin = 0;
+    while (begin <= value.size()) {
+        bool found = false;
+        for (std::size_t end = begin; end <= value.size() && !found; ++end) {
+            if (end != value.size() && value[end] != ',') continue;
+            const std::string entry = value.substr(begin, end - begin);
+            for (const auto& [word, start] : words) {
+                const bool bare = entry == word,
+                           by_name = entry.size() > word.size() + 1 && entry.ends_with("=" + word);
+                if (!bare && !by_name) continue;
+                rules.push_back({bare ? "" : entry.substr(0, entry.size() - word.size() - 1), start});
+                begin = end + 1;
+                found = true;
+                break;
+            }
+        }
+        if (!found) place.reject(value, "random, zeros, ones, or REGEX=zeros and the like, by commas");
+    }
+    const auto bare = std::stable_partition(rules.begin(), rules.end(),
+                                            [](const MissingRule& rule) { return !rule.pattern.empty(); });
+    if (rules.end() - bare > 1) place.reject(value, "one of random, zeros and ones for what no REGEX finds");
+    for (const MissingRule& rule : rules) {
+        try {
+            const std::regex expression(rule.pattern);
+        } catch (const std::regex_error&) {
+            place.reject(rule.pattern, "a regular expression");
+        }
+    }
+    return rules;
+}
 
 std::vector<Flag> make_flags(const ProgramSpec& program) {
     std::vector<Flag> flags;
@@ -128,11 +168,10 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         "random, a safetensors FILE, or a Hugging Face DIR (default: the weights of the export, if it had any, else "
         "random)",
         text(&Options::init));
-    add("init-missing", "random", "draw parameters that --init lacks, instead of refusing",
-        [](Options& o, const std::string& value, const Place& place) {
-            const std::pair<std::string, bool> choices[] = {{"random", true}};
-            o.init_missing_random = choice<bool>(value, place, choices);
-        });
+    add("init-missing", "HOW",
+        "what parameters begin as that --init lacks, instead of refusing: random, zeros or ones; 'lora_B=zeros,random' "
+        "says it by regular expressions, the first that fits, and for the rest",
+        [](Options& o, const std::string& value, const Place& place) { o.init_missing = missing_rules(value, place); });
     add("init-std", "X", "standard deviation of random parameters (norm scales start at 1, biases at 0)",
         number(&Options::init_std, not_negative));
     add("seed", "N", "of random parameters and of the order of the data",
@@ -213,7 +252,10 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     group = "Other";
     add("profile", "", "time each call by itself, and print a table at the end, the longest first",
         flag(&Options::profile));
-    add("threads", "N", "threads of this process (default: the cores of this host, divided by the ranks on it)",
+    add("threads", "N",
+        "threads of this process (default: the cores of this host, divided by the ranks on it). Where products are "
+        "oneDNN's, runs have the same bits on the same number of threads of the same kind of CPU; all else, and with "
+        "THUNDER_PRODUCTS=reference in the environment products too, slowly, has them on any number",
         [](Options& o, const std::string& value, const Place& place) {
             const std::string expected = "a whole number from 1 to 4096";
             const std::int64_t threads = integer(value, place, 1, expected);
@@ -223,6 +265,12 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("quiet", "", "print nothing but errors", flag(&Options::quiet));
     add("help", "", "print this", [](Options&, const std::string&, const Place&) {});
     return flags;
+}
+
+// "--threads N: threads of this process ...": the first sentence of its help.
+std::string help_of(const Flag& flag) {
+    return cat("--", flag.text.name, flag.text.argument.empty() ? "" : " ", flag.text.argument, ": ",
+               flag.text.help.substr(0, flag.text.help.find(". ")));
 }
 
 const Flag* find_flag(const std::vector<Flag>& flags, const std::string& name) {
@@ -245,7 +293,7 @@ std::string as_argument(const Json& value, const Place& place) {
         case Json::Kind::integer: return cat(value.integer);
         case Json::Kind::real: return cat(value.real);
         case Json::Kind::boolean: return value.boolean ? "true" : "false";
-        default: fail(cat(place.name, " is neither a number nor a string"));
+        default: fail(cat(place.name, " is neither a number nor a string"), place.help);
     }
 }
 
@@ -256,9 +304,9 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
     if (defaults == nullptr) return;
     if (!defaults->is(Json::Kind::object)) fail(cat(path, ": defaults is not an object"));
     for (const auto& [name, value] : defaults->object) {
-        const Place place{cat(path, ": ", name), false};
         const Flag* flag = find_flag(flags, name);
-        if (flag == nullptr) fail(cat(place.name, " is not an option"), did_you_mean(texts_of(flags), name, ""));
+        if (flag == nullptr) fail(cat(path, ": ", name, " is not an option"), did_you_mean(texts_of(flags), name, ""));
+        const Place place{cat(path, ": ", name), false, help_of(*flag)};
         const std::string argument = as_argument(value, place);
         if (!flag->text.argument.empty()) {
             flag->set(options, argument, place);
@@ -306,8 +354,18 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
     if (o.keep > 0 && o.checkpoint.empty())
         fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
-    if (o.init_missing_random && o.init == "random")
+    if (!o.init_missing.empty() && o.init == "random")
         fail_usage("--init-missing is about files, and --init random reads none", "leave it away");
+    for (const MissingRule& rule : o.init_missing) {
+        if (rule.pattern.empty()) continue;
+        const std::regex expression(rule.pattern);
+        std::vector<std::string> names;
+        for (const ParameterSpec& parameter : program.parameters) names.emplace_back(parameter.name);
+        if (std::none_of(names.begin(), names.end(),
+                         [&](const std::string& name) { return std::regex_search(name, expression); }))
+            fail_usage(cat("--init-missing ", rule.pattern, " matches no parameter of ", program.name),
+                       cat("the parameters are ", list_text(names)));
+    }
     check_files(o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;
@@ -357,7 +415,8 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
             options.map.clear();
             mapped = true;
         }
-        find_flag(flags, name)->set(options, value, {"--" + name, true});
+        const Flag& flag = *find_flag(flags, name);
+        flag.set(options, value, {"--" + name, true, help_of(flag)});
     }
     check(options, program);
     if (options.min_lr < 0) options.min_lr = options.lr / 10;

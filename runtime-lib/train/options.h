@@ -14,6 +14,12 @@ namespace thunder {
 enum class Schedule : std::uint8_t { cosine, linear, constant, wsd };
 enum class Decay : std::uint8_t { matrices, all };
 
+// What parameters begin as that --init does not have: those whose name the expression finds.
+struct MissingRule {
+    std::string pattern;  // ECMAScript, anywhere in the name; "": all that no rule before it took
+    enum class Start : std::uint8_t { drawn, zeros, ones } start = Start::drawn;
+};
+
 struct Options {
     // where batches come from: one of the two
     std::string data;                                      // packed token files, or a folder of them
@@ -21,8 +27,8 @@ struct Options {
     std::vector<std::pair<std::string, std::string>> map;  // input, what windows of --data feed it with
 
     // what the parameters start from
-    std::string init;  // "", "random", a file or a folder
-    bool init_missing_random = false;
+    std::string init;                       // "", "random", a file or a folder
+    std::vector<MissingRule> init_missing;  // the first that fits
     double init_std = 0.02;
     std::uint64_t seed = 0;
     bool seed_given = false;

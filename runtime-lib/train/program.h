@@ -35,6 +35,19 @@ struct UnitSpec {
     DType dtype = DType::f32;
 };
 
+// What a step's loss is of the numbers that forward_backward adds up over micro-steps and ranks.
+enum class Loss : std::uint8_t {
+    average,  // their mean: each micro-batch of each rank counts the same
+    mean,     // their sum, divided by the sum of the weights that Model::loss_weight adds up first: loss_weight
+    terms,    // their sum: each term has been divided by its own sum of weights, loss_weights, on the way
+};
+
+// The table of the model's embedding and the weight of the product that makes its logits, where they have one shape:
+// parameters that checkpoints of models which tie the two have one of. "" where there is no such pair.
+struct TieablePair {
+    std::string_view embedding, logits;
+};
+
 struct ProgramSpec {
     std::string_view name;       // of the model, for messages
     std::string_view optimizer;  // "adamw" or "sgd"
@@ -46,9 +59,13 @@ struct ProgramSpec {
     bool bf16 = false;                                                // products read and write bf16
     std::int64_t batch;                                               // rows of one micro-batch of one rank
     std::int64_t tokens;  // positions in it (rows where there is no sequence)
-    bool weighted_loss;   // the loss is a mean with a weight (else: averaged over micro-steps and ranks)
+    Loss loss;
+    bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known
+
+    std::int64_t loss_weights = 0;  // of Loss::terms: how many there are
+    TieablePair tieable{};
 
     // of a program for several ranks
     Mesh mesh{};                                  // that it was generated for

@@ -84,10 +84,17 @@ std::string not_finite(double number) {
     return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
 }
 
-std::uint64_t parameter_count(const ProgramSpec& program) {
-    std::uint64_t count = 0;
-    for (const ParameterSpec& parameter : program.parameters) count += parameter.bytes / size_of(parameter.dtype);
-    return count;
+// "174144 parameters, of which 2688 train"
+std::string parameter_text(const ProgramSpec& program) {
+    std::uint64_t count = 0, trained = 0;
+    for (const ParameterSpec& parameter : program.parameters) {
+        const std::uint64_t elements = parameter.bytes / size_of(parameter.dtype);
+        count += elements;
+        trained += parameter.trainable ? elements : 0;
+    }
+    std::string text = count_text(count, "parameter");
+    if (trained < count) text += cat(", of which ", trained, trained == 1 ? " trains" : " train");
+    return text;
 }
 
 }  // namespace
@@ -159,11 +166,24 @@ struct Trainer::State {
     StepInFlight& in_flight(std::int64_t step) { return in_flights[static_cast<std::size_t>(step % 2)]; }
 
     void check_weight(const StepScalars& read) const {
-        if (!program.weighted_loss || read.loss_weight > 0) return;
+        if (program.loss != Loss::mean || read.loss_weight > 0) return;
         world.fail_as_one(
             cat("the batch of step ", read.step,
                 " has nothing to learn from: the loss has no weight in it, as where all labels are ignored"),
             "look at the labels of this step");
+    }
+
+    // What to do where a step's numbers are none. A term of the loss may have no weight, and the loss all the same be a
+    // number: where it bounds its weight from below.
+    std::string help_of_no_number(const StepScalars& read) const {
+        const auto weights = std::span(read.loss_weights).first(static_cast<std::size_t>(program.loss_weights));
+        const auto none = std::find(weights.begin(), weights.end(), 0.0F);
+        if (none == weights.end())
+            return "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
+        return cat("a term of the loss has no weight in this step, as where all its labels are ignored: ",
+                   "scalars->loss_weights[", none - weights.begin(),
+                   "], which forward_backward in model.cpp divides it by, is 0; look at the inputs that loss_weight "
+                   "there adds it up from");
     }
 
     // Notes when steps end, which is not when they are logged: ranks log a step while the next one is done already.
@@ -213,8 +233,7 @@ struct Trainer::State {
         report.lr = learning_rate(options, report.step);
         report.tokens = program.tokens * cut.micro_steps * cut.world;
         report.ms = step.ended - since;
-        const std::string help =
-            "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
+        const std::string help = help_of_no_number(read);
         if (!std::isfinite(report.loss))
             world.fail_as_one(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
         if (!std::isfinite(report.grad_norm))
@@ -232,7 +251,6 @@ struct Trainer::State {
         if (world.is_first())
             for (const std::string& path : {options.save, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
-        if (world.is_first()) check_folder(options.checkpoint);
         if (program.bf16) console.line(cat("bf16: ", device.describe_bf16()));
         console.line(memory_text(program));
         const auto& sizes = program.arena_bytes;
@@ -254,7 +272,7 @@ struct Trainer::State {
                 fail(cat("there is no checkpoint in ", options.checkpoint, " to go on from"),
                      "the first run of a job starts without --resume");
             const bool seed_asked = options.seed_given;
-            progress = read_checkpoint(checkpoints.back(), program, arenas, world, stream);
+            read_newest_checkpoint();
             if (seed_asked && options.seed != progress.seed) {
                 fail(cat(checkpoints.back(), " was begun with --seed ", progress.seed, ", not ", options.seed),
                      "leave --seed away");
@@ -263,6 +281,7 @@ struct Trainer::State {
             console.line(cat("goes on from ", checkpoints.back()));
             note_compute();
             note_schedule();
+            note_batches();
             progress.steps = options.steps;
             progress.warmup = options.warmup;
             return;
@@ -272,10 +291,25 @@ struct Trainer::State {
                  "go on from them with --resume, or name another folder");
         }
         progress.seed = options.seed;
+        progress.batches = batches_from();
         progress.steps = options.steps;
         progress.warmup = options.warmup;
         for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
             console.line(line);
+    }
+
+    // A disk that was full, or a copy that did not end, leaves a file that is damaged: the one before it is named.
+    void read_newest_checkpoint() {
+        try {
+            progress = read_checkpoint(checkpoints.back(), program, arenas, world, stream);
+        } catch (const DamagedFile& error) {
+            if (checkpoints.size() < 2) throw;
+            throw Error(error.message(),
+                        cat(error.help(), error.help().empty() ? "" : "; ", "the checkpoint before it is ",
+                            checkpoints[checkpoints.size() - 2], ": --resume goes on from there once ",
+                            checkpoints.back(), " is removed or moved away"),
+                        error.exit_code());
+        }
     }
 
     // Products read the parameters in bf16; from the first step on the optimizer writes these.
@@ -288,6 +322,11 @@ struct Trainer::State {
 
     // Masters and states of one type are what both have: such a run goes on, but not as if nothing had happened.
     void note_compute() {
+        if (progress.rounded > 0)
+            console.line(cat(
+                "note: ", count_text(progress.rounded, "frozen parameter"), progress.rounded == 1 ? " comes" : " come",
+                " from there in bf16, as the program that wrote it holds them: what they were before is in "
+                "the file that the run began with alone, from which a new run has them by --init"));
         if (progress.compute.empty() || progress.compute == compute_type(program)) return;
         console.line(cat("note: the checkpoint is of a program with products of ", progress.compute,
                          ", this one's are of ", compute_type(program),
@@ -304,6 +343,24 @@ struct Trainer::State {
         console.line(cat("note: the checkpoint was made with --steps ", progress.steps, " --warmup ", progress.warmup,
                          "; with --steps ", options.steps, " --warmup ", options.warmup,
                          " the schedule of the learning rate changes"));
+    }
+
+    std::string batches_from() const { return options.data.empty() ? "--feed" : "--data"; }
+
+    // Rows are counted on, whatever they are rows of.
+    void note_batches() {
+        if (const std::string before = std::exchange(progress.batches, batches_from());
+            !before.empty() && before != progress.batches) {
+            console.line(cat("note: the checkpoint's batches came from ", before, ", these come from ",
+                             progress.batches, ", from row ", progress.data_position, " on"));
+        }
+    }
+
+    // From before the folder is looked at until the end nobody else writes there.
+    void lock_checkpoints() {
+        if (options.checkpoint.empty() || !world.is_first()) return;
+        check_folder(options.checkpoint);
+        checkpoint_lock.emplace(options.checkpoint);
     }
 
     void save_checkpoint() {
@@ -372,7 +429,8 @@ struct Trainer::State {
     std::array<StepInFlight, 2> in_flights;
     std::vector<StepOfRank> steps_of_ranks;
     std::optional<JsonLog> log;
-    std::vector<std::string> checkpoints;  // that were there at the start, the oldest first
+    std::optional<FolderLock> checkpoint_lock;  // of the rank that writes
+    std::vector<std::string> checkpoints;       // that were there at the start, the oldest first
     Progress progress;
 
     int stopped_by = 0;                   // a signal that a rank got; 0: none did
@@ -388,11 +446,11 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     State& s = *state_;
     std::signal(SIGXFSZ, SIG_IGN);  // a file larger than allowed is an error of that file, with a message
     s.world.check_mesh();
+    s.world.together([&] { s.lock_checkpoints(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
     s.communicator->check_agreement(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
-    s.console.line(
-        cat(program.name, ": ", count_text(parameter_count(program), "parameter"), ", ", s.device.describe()));
+    s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe()));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
     const auto interrupted = [] { return static_cast<int>(interrupted_by); };
@@ -408,7 +466,9 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
 Trainer::~Trainer() {
     // A step that failed leaves collectives behind, which threads go on with: what they add to stays where it is until
     // the process ends (report_error).
-    if (std::uncaught_exceptions() > 0 && !state_->streams.empty()) static_cast<void>(state_.release());
+    if (std::uncaught_exceptions() == 0 || state_->streams.empty()) return;
+    state_->checkpoint_lock.reset();
+    static_cast<void>(state_.release());
 }
 
 const TrainingArenas& Trainer::arenas() const {
@@ -449,7 +509,8 @@ bool Trainer::begin_step() {
     scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;
-    if (!s.program.weighted_loss) scalars.dloss = 1 / static_cast<float>(s.cut.micro_steps * s.cut.world);
+    // Of a mean, set_loss_gradient sets it when the weight is known.
+    scalars.dloss = s.program.loss == Loss::average ? 1 / static_cast<float>(s.cut.micro_steps * s.cut.world) : 1;
     std::memcpy(in_flight.memory.data(), &scalars, sizeof scalars);
     copy(s.scalars(), in_flight.memory.data(), sizeof scalars, s.stream);
     s.loaded_micro_step = -1;
@@ -472,13 +533,18 @@ void Trainer::load_batch(std::int64_t micro_step) {
 
 void Trainer::set_loss_gradient() {
     State& s = *state_;
-    if (!s.program.weighted_loss) return;  // the step began with it
+    if (s.program.loss == Loss::average) return;  // the step began with it
+    const bool terms = s.program.loss == Loss::terms;
     if (s.communicator->world() > 1) {
-        float weight = s.read_scalars().loss_weight;
-        s.communicator->all_reduce_sum({&weight, 1}, "the weight of the step's loss");
-        to_device(reinterpret_cast<std::byte*>(&s.arenas.scalars->loss_weight), &weight, sizeof weight, s.stream);
+        StepScalars read = s.read_scalars();
+        const std::span<float> weights =
+            terms ? std::span(read.loss_weights).first(static_cast<std::size_t>(s.program.loss_weights))
+                  : std::span(&read.loss_weight, 1);
+        s.communicator->all_reduce_sum(weights, "the weight of the step's loss");
+        float* const on_device = terms ? s.arenas.scalars->loss_weights : &s.arenas.scalars->loss_weight;
+        to_device(reinterpret_cast<std::byte*>(on_device), weights.data(), weights.size_bytes(), s.stream);
     }
-    seed_loss(s.arenas.scalars, s.stream);
+    if (!terms) seed_loss(s.arenas.scalars, s.stream);
 }
 
 void Trainer::gradients_are_ready() {

@@ -18,12 +18,12 @@ func @main(%a: f32[2,8], %b: f32[2,8]) -> (%s, %t, %p, %q, %w, %d) {
   %d = fused(%a, %b) {kernel = "deep"} : f32[2,8]
 }
 
-func @plus(%x: f32[2,8], %y: f32[2,8]) -> (%sum) kind "kernel:pointwise" {
-  %sum = add(%x, %y) : f32[2,8]
+func @plus(%x: f32[2,8], %y: f32[2,8]) -> (%total) kind "kernel:pointwise" {
+  %total = add(%x, %y) : f32[2,8]
 }
 
-func @two(%x: f32[2,8], %y: f32[2,8]) -> (%sum, %product) kind "kernel:pointwise" {
-  %sum = add(%x, %y) : f32[2,8]
+func @two(%x: f32[2,8], %y: f32[2,8]) -> (%total, %product) kind "kernel:pointwise" {
+  %total = add(%x, %y) : f32[2,8]
   %product = mul(%x, %y) : f32[2,8]
 }
 
@@ -63,7 +63,7 @@ class FormulaAtTheCall : public ::testing::Test {
     }
 
     using Lines = std::vector<std::string>;
-    const Lines of_the_kernel = {"(in the kernel's names)", "sum = x + y"};
+    const Lines of_the_kernel = {"(in the kernel's names)", "total = x + y"};
     Module module_;
     KernelTable kernels_;
 };
@@ -91,7 +91,7 @@ TEST_F(FormulaAtTheCall, KeepsTheKernelsNamesForPiecesOfTensors) {
 TEST_F(FormulaAtTheCall, SaysInPlaceOnlyWhereItIsClear) {
     EXPECT_EQ(lines(0, {{"sum"}, {"loss"}}, {{"sum"}}), Lines{"sum = sum + loss"});
     EXPECT_EQ(lines(2, {{"a"}, {"b"}}, {{"a"}, {"c"}}),
-              (Lines{"(in the kernel's names)", "sum = x + y", "product = x * y"}));
+              (Lines{"(in the kernel's names)", "total = x + y", "product = x * y"}));
     EXPECT_EQ(lines(2, {{"a"}, {"b"}}, {{"saved.a"}, {"c"}}), (Lines{"saved.a = a + b", "c = a * b"}));
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "codegen/text.h"
 #include "compiler/ir/parse.h"
 #include "compiler/support/error.h"
 
@@ -25,6 +26,18 @@ bool has(const std::string& text, const std::string& part) {
 
 std::string tanh_of(const std::string& type) {
     return fmt::format("func @f(%x: {0}) -> (%y) {{\n  %y = tanh(%x) : {0}\n}}\n", type);
+}
+
+// A tensor may be called as a function is that the text calls: what does not read it is not given it.
+TEST(KernelsCuda, FunctionsAreNoTensors) {
+    EXPECT_TRUE(names_identifier("y[i] = math::abs(abs[i]);", "abs"));
+    for (const char* text : {"y[i] = math::abs(x[i]);", "y.abs = 1;", "abs::lowest()", "abs_2 + kabs", ""})
+        EXPECT_FALSE(names_identifier(text, "abs")) << text;
+    // The finishing kernel takes the root of the sum alone.
+    const PrintedCudaKernel kernel = printed(
+        "func @f(%abs: f32[64,64]) -> (%y) {\n  %a = abs(%abs) : f32[64,64]\n"
+        "  %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[64]\n  %y = abs(%s) : f32[64]\n}\n");
+    EXPECT_TRUE(has(kernel.device, "f_finish(Global<float> y, Global<const float> partials)")) << kernel.device;
 }
 
 TEST(KernelsCuda, PointwiseKernelsTakeVectors) {

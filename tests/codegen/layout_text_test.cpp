@@ -70,7 +70,7 @@ class LayoutAndText : public ::testing::TestWithParam<std::pair<std::string, std
         for (const OutputFile& file :
              print_program(compiled(GetParam().second, options), compiled(GetParam().second, naive), emit)) {
             if (file.path == "model.cpp" || file.path == "blocks.cpp") source += file.text;
-            if (file.path == "model.h") header = file.text;
+            if (file.path == "sizes.h" || file.path == "model.h") header += file.text;
             if (file.path == "spec.cpp") spec = file.text;
         }
         table = header.substr(header.find("LAYOUT[] = {"));
@@ -107,8 +107,8 @@ TEST_P(LayoutAndText, CallTensorsOfOneNameOfOneShape) {
 
 // What the trainer does by spec.cpp.
 TEST_P(LayoutAndText, SayWhereTheLossGradientIsFrom) {
-    const bool weighted = spec.find(".weighted_loss = true,") != std::string::npos;
-    EXPECT_NE(weighted, spec.find(".weighted_loss = false,") != std::string::npos);
+    const bool weighted = spec.find(".loss = Loss::mean,") != std::string::npos;
+    EXPECT_NE(weighted, spec.find(".loss = Loss::average,") != std::string::npos);
     const std::string said = "// The trainer has set arenas_.scalars->dloss: 1 / ";
     EXPECT_NE(source.find(said + (weighted ? "loss_weight, summed over the step's micro-batches."
                                            : "the number of micro-batches in the step.")),

@@ -179,14 +179,17 @@ TEST(RanksText, TheReadmeCountsWhatIsSent) {
         o.reshard = reshard;
         const std::string readme = printed("llama5/dynamo.logits.onnx", o).at("README.md");
         std::vector<std::string> out;
-        for (std::size_t at = 0; (at = readme.find("| `all_gather`, layers | ", at)) != std::string::npos; ++at)
-            out.push_back(readme.substr(at + 25, readme.find(" |", at + 25) - at - 25));
+        const std::string row = "| `all_gather`, layers, ";
+        for (std::size_t at = 0; (at = readme.find(row, at)) != std::string::npos; at += row.size()) {
+            const std::size_t times = readme.find(" | ", at) + 3;
+            out.push_back(readme.substr(at + row.size(), readme.find(" | ", times) - at - row.size()));
+        }
         return out;
     };
     using Rows = std::vector<std::string>;
-    EXPECT_EQ(rows("never"), (Rows{"5 in the first micro-step"}));
-    EXPECT_EQ(rows("forward"), (Rows{"5 in each micro-step", "3 in each micro-step"}));
-    EXPECT_EQ(rows("always"), (Rows{"5 in each micro-step", "5 in each micro-step"}));
+    EXPECT_EQ(rows("never"), (Rows{"forward | 5 in the first micro-step"}));
+    EXPECT_EQ(rows("forward"), (Rows{"forward | 5 in each micro-step", "backward | 3 in each micro-step"}));
+    EXPECT_EQ(rows("always"), (Rows{"forward | 5 in each micro-step", "backward | 5 in each micro-step"}));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ Printed printed(const std::string& model, const CompileOptions& options) {
     Printed out{compiled(model, options), "", ""};
     for (OutputFile& file : print_program(out.planned, compiled(model, naive), emit)) {
         if (file.path == "model.cpp") out.model = std::move(file.text);
-        if (file.path == "model.h") out.header = std::move(file.text);
+        if (file.path == "sizes.h" || file.path == "model.h") out.header += file.text;
     }
     return out;
 }

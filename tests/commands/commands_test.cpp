@@ -26,12 +26,27 @@ using namespace commands;
 // ---- verify ----
 
 TEST_F(Commands, VerifyShowsEveryParameter) {
-    const Ran ran = run("verify " + fixtures + "/mlp/dynamo.logits.onnx");
+    const Ran ran = run("verify " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy");
     EXPECT_EQ(ran.status, 0) << ran.err;
     for (const char* name : {"direction 0", "direction 2", "net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias",
                              "net.4.weight", "net.4.bias"})
         EXPECT_NE(ran.out.find(std::string("\n") + name + " "), std::string::npos) << ran.out;
-    EXPECT_NE(ran.out.find("9 gradients agree with differences within 1e-06\n"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("\nthe loss agrees with its definition, 9 gradients agree with differences within 1e-06\n"),
+              std::string::npos)
+        << ran.out;
+}
+
+// The loss comes first: one that is added over several micro-batches, the model's own as the graph has it.
+TEST_F(Commands, VerifyComparesTheLossWithItsDefinition) {
+    for (const auto& [arguments, begin] :
+         {std::pair{"mlp/dynamo.logits.onnx --loss cross-entropy",
+                    "loss: cross-entropy of logits, over 3 micro-batches: error "},
+          {"losses/added_mse.onnx --batch 2 --loss mse", "loss: mse of linear_1, over 3 micro-batches: error "},
+          {"losses/two_means.onnx --batch 2", "loss: add_26, as the model has it, over 1 micro-batch: error "}}) {
+        const Ran ran = run("verify --elements 1 --directions 1 " + fixtures + "/" + arguments);
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_TRUE(ran.out.starts_with(begin)) << ran.out;
+    }
 }
 
 // Its loss has slopes of a thousand beside slopes of one.
@@ -78,12 +93,16 @@ TEST_F(Commands, VerifySaysWhereNothingWasCompared) {
 
 TEST_F(Commands, VerifyFailsWhereDifferencesDisagree) {
     // No difference of doubles is this exact, so every gradient counts as wrong.
-    const Ran ran = run("verify --tolerance 1e-30 " + fixtures + "/mlp/dynamo.logits.onnx");
+    const Ran ran = run("verify --tolerance 1e-30 " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy");
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.out.find("  wrong, at net.4.bias["), std::string::npos) << ran.out;
     EXPECT_TRUE(ran.err.starts_with("error: ")) << ran.err;
     EXPECT_NE(ran.err.find(" of 9 gradients do not agree with differences of the loss within 1e-30\n"),
               std::string::npos)
+        << ran.err;
+    EXPECT_NE(ran.out.find(" by definition  wrong\n"), std::string::npos)
+        << ran.out;  // but for a rounding, it is right
+    EXPECT_TRUE(ran.err.starts_with("error: the step's loss is not what it is by definition within 1e-30, and "))
         << ran.err;
 }
 
@@ -309,6 +328,15 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     EXPECT_FALSE(fs::exists("out.safetensors"));
 }
 
+// A sharded program without what its ranks work together by is refused when it is configured, not when it starts.
+TEST_F(Commands, AShardedProgramIsNotConfiguredForOneRank) {
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.loss.onnx --dp 2 -o out").status, 0);
+    EXPECT_NE(std::system("cmake -S out -B out/build -DDEVICE=cpu -DCOMM=none > cmake.txt 2>&1"), 0);
+    const std::string said = contents("cmake.txt");
+    EXPECT_NE(said.find("COMM is 'none': ranks with DEVICE=cpu work together by mpi"), std::string::npos) << said;
+    EXPECT_NE(said.find("help: leave -DCOMM away"), std::string::npos) << said;
+}
+
 TEST_F(Commands, RunSaysWhichTensorIsMissing) {
     write_safetensors("in.safetensors", {stored_tensor("y", Tensor::floats({1}, {1}))});
     const Ran ran = run("run " + fixtures + "/mlp/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
@@ -410,6 +438,30 @@ TEST_F(Commands, WarnsOfNumbersThatAreComputedInF32) {
     }
 }
 
+// A normalisation that the exporter folded into a product: one warning with the names, of train too, and inspect lists
+// them. What is put back is no warning, and listed.
+TEST_F(Commands, NamesWhatTheExporterLost) {
+    const std::string lost =
+        "lost parameters, 1.weight, 1.bias: the exporter's optimizer evaluated them, folded them into others or "
+        "dropped them: the program does not train them as the model does. Export with optimize=False to keep them.\n";
+    for (const std::string command : {"inspect ", "train --quiet -o out "}) {
+        const Ran ran = run(command + fixtures + "/restored/batch_norm.onnx --loss mse");
+        EXPECT_EQ(ran.status, 0) << ran.err;
+        EXPECT_EQ(ran.err, "warning: " + lost) << command;
+        EXPECT_EQ(ran.out.find("warning: lost parameters in 1.weight, 1.bias: ") != std::string::npos,
+                  command == "inspect ")
+            << ran.out;
+    }
+    const Ran ran = run("inspect " + fixtures + "/fresh_gpt2/fresh.logits.onnx --batch 2 --seq 8");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    EXPECT_NE(
+        ran.out.find("\n  restored in transformer.h.{0..1}.attn.c_attn.bias, transformer.h.{0..1}.attn.c_proj.bias, "
+                     "transformer.h.{0..1}.mlp.c_fc.bias, transformer.h.{0..1}.mlp.c_proj.bias: zeros that "),
+        std::string::npos)
+        << ran.out;
+}
+
 // What is the same in all layers stands once; what differs, as the initializers' names, for each of them.
 TEST_F(Commands, InspectSaysOnceWhatAllLayersHave) {
     const Ran ran = run("inspect " + fixtures + "/llama5/dynamo.logits.onnx");
@@ -423,7 +475,7 @@ TEST_F(Commands, InspectSaysOnceWhatAllLayersHave) {
 }
 
 TEST_F(Commands, TrainSaysWhatItWrote) {
-    const std::string model = fixtures + "/mlp/dynamo.logits.onnx";
+    const std::string model = fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy";
     const Ran ran = run("train " + model + " -o 'my out/'");
     EXPECT_EQ(ran.status, 0) << ran.err;
     EXPECT_EQ(ran.out, "");

@@ -33,7 +33,7 @@ std::vector<std::string> files_in(const fs::path& folder) {
 }
 
 TEST_F(Commands, AProgramComesWithTheProvidersOfItsCalls) {
-    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx -o mlp").status, 0);
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy -o mlp").status, 0);
     EXPECT_TRUE(fs::exists("mlp/runtime/device/cpu/linear.cpp"));
     EXPECT_FALSE(fs::exists("mlp/runtime/device/cpu/attention"));
     ASSERT_EQ(run("train " + fixtures + "/llama2/dynamo.logits.onnx -o llama").status, 0);
@@ -46,8 +46,8 @@ TEST_F(Commands, AProgramComesWithTheProvidersOfItsCalls) {
 TEST_F(Commands, AnotherModelsProgramIsReplacedWithANote) {
     const std::string replaced =
         "note: out held a program of dynamo.logits: it is replaced, and has to be built again\n";
-    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx -o out").status, 0);
-    Ran ran = run("train " + fixtures + "/mlp/dynamo.logits.onnx --no-weights --quiet -o out");
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy -o out").status, 0);
+    Ran ran = run("train " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy --no-weights --quiet -o out");
     EXPECT_EQ(ran.err, "");
     ran = run("train " + fixtures + "/llama2/dynamo.loss.onnx --quiet -o out");
     ASSERT_EQ(ran.status, 0) << ran.err;
@@ -59,7 +59,7 @@ TEST_F(Commands, AnotherModelsProgramIsReplacedWithANote) {
 }
 
 TEST_F(Commands, NoFileOfTheUsersIsLost) {
-    const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx -o out ";
+    const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy -o out ";
     ASSERT_EQ(run(command).status, 0);
     const std::vector<std::string> program = files_in("out");
     const std::string model = contents("out/model.cpp");
@@ -99,7 +99,7 @@ TEST_F(Commands, NoFileOfTheUsersIsLost) {
     EXPECT_EQ(contents("out/train.json.before"), "my defaults");
     EXPECT_EQ(contents("out/train.json.before2"), "other defaults");
     // The program is what a new folder would hold, and nothing lies beside the folder.
-    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx -o new").status, 0);
+    ASSERT_EQ(run("train " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy -o new").status, 0);
     for (const std::string& file : program) EXPECT_EQ(contents("out/" + file), contents("new/" + file)) << file;
     EXPECT_EQ(contents("out/model.cpp"), model);
     for (const auto& entry : fs::directory_iterator(".")) {
@@ -122,7 +122,7 @@ TEST_F(Commands, FilesThatAProgramNoLongerHasGo) {
 TEST_F(Commands, AFolderBehindALinkIsReplacedWhereItIs) {
     fs::create_directory("disk");
     fs::create_directory_symlink("disk", "out");
-    const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx -o out";
+    const std::string command = "train " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy -o out";
     ASSERT_EQ(run(command).status, 0);
     write("disk/mine", "mine");
     ASSERT_EQ(run(command).status, 0);
@@ -224,7 +224,8 @@ TEST_F(Commands, ABugIsReportedWithWhatItTakesToSeeItAgain) {
 }
 
 TEST_F(Commands, BugsGetAFolderEach) {
-    const std::string command = "train -o out --fail-in print_program " + fixtures + "/mlp/dynamo.logits.onnx";
+    const std::string command =
+        "train -o out --fail-in print_program " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy";
     EXPECT_EQ(run(command).status, 3);
     EXPECT_EQ(run(command).status, 3);
     for (const char* folder : {"thunderc-bug-1", "thunderc-bug-2"})
@@ -238,7 +239,9 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
     const std::string model = " " + fixtures + "/mlp/dynamo.logits.onnx";
     const std::string optional =
         "fold_constants, fold_tables, simplify, raise_norm, raise_embedding, raise_linear, raise_rotary, raise_sdpa, "
-        "raise_swiglu, raise_gelu, bound_indices, simplify_raised, choose_init, freeze_parameters, merge_siblings, "
+        "raise_swiglu, raise_gelu, raise_poles, bound_indices, simplify_raised, choose_init, freeze_parameters, "
+        "freeze_unreached, "
+        "merge_siblings, "
         "name_values, outline_blocks, join_pads, sink_accumulation, simplify_step, lower_precision, attach_epilogues, "
         "simplify_claimed, "
         "check_plan";
@@ -259,7 +262,7 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
     // All that can be left out can be left out at once.
     std::string all = optional;
     std::erase(all, ' ');
-    EXPECT_EQ(run("train -o out --disable " + all + model).status, 0);
+    EXPECT_EQ(run("train -o out --loss cross-entropy --disable " + all + model).status, 0);
 }
 
 }  // namespace

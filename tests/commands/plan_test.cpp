@@ -34,6 +34,21 @@ class Plan : public Commands {
     }
 };
 
+TEST_F(Plan, ComparesModesAsJson) {
+    const nlohmann::json e = estimate("llama2/dynamo.logits.onnx --machine h100 --ranks 4");
+    EXPECT_EQ(e.at("machine"), "h100");
+    EXPECT_EQ(e.at("ranks"), 4);
+    std::vector<std::string> modes;
+    for (const nlohmann::json& mode : e.at("modes")) {
+        modes.push_back(mode.at("mode"));
+        EXPECT_EQ(mode.at("replicas").get<int>() * mode.at("shards").get<int>(), 4);
+        EXPECT_GT(mode.at("step_ms").get<double>(), 0);
+    }
+    EXPECT_EQ(modes, (std::vector<std::string>{"--dp 4", "--fsdp 4", "--fsdp 4 --fsdp-reshard never",
+                                               "--fsdp 4 --fsdp-reshard always"}));
+    EXPECT_NE(std::find(modes.begin(), modes.end(), e.at("recommended")), modes.end());
+}
+
 // f32; 2 x 8 positions, 2 layers, 16 wide, 4 heads of 4 and 2 of keys, 24 inside the MLP, 48 words, an untied head.
 TEST_F(Plan, CountsALlama) {
     const nlohmann::json e = estimate("llama2/dynamo.logits.onnx --machine h100");
@@ -65,7 +80,8 @@ TEST_F(Plan, CountsALlama) {
     expect(e, "embedding_backward", 1, f32 * (x + 48 * 16) + ids + 1, 0);
     expect(e, "cross_entropy", 1, f32 * (rows * 48 + rows + 1) + ids, 0);
     expect(e, "cross_entropy_backward", 1, f32 * (2 * rows * 48 + rows + 1) + ids, 0);
-    expect(e, "rms_norm_forward", 1, f32 * (x + 16 + x + rows), 0);
+    // two of each layer and the last one are one kernel
+    expect(e, "rms_norm_forward", 5, 5 * f32 * (x + 16 + x + rows), 0);
     expect(e, "swiglu_forward", 2, layers * f32 * (rows * 48 + inner), 0);
 
     // AdamW reads parameters, gradients and two moments and writes all but the gradients; and some scalars.
@@ -98,7 +114,7 @@ TEST_F(Plan, CountsLayersOneByOne) {
 
 // 12, 16, 16 and 5 wide; nobody asks for the gradient of what goes in.
 TEST_F(Plan, CountsAnMlp) {
-    const nlohmann::json e = estimate("mlp/dynamo.logits.onnx --machine a100");
+    const nlohmann::json e = estimate("mlp/dynamo.logits.onnx --loss cross-entropy --machine a100");
     const auto rows = e.at("tokens").get<double>();
     EXPECT_GT(rows, 1);
     const double weights = 12 * 16 + 16 * 16 + 16 * 5;
@@ -134,16 +150,33 @@ TEST_F(Plan, PrintsGroupsAboveTheirKernels) {
 }
 
 TEST_F(Plan, SaysNothingOfAStepWithoutAMachine) {
-    const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx");
+    const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy");
     EXPECT_EQ(ran.status, 0) << ran.err;
     EXPECT_EQ(ran.out.find("roof"), std::string::npos) << ran.out;
-    const Ran json = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --json");
+    const Ran json = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy --json");
     EXPECT_EQ(json.status, 2);
     EXPECT_EQ(json.err,
               "error: --json prints the estimate of a step, which --machine asks for\nhelp: add --machine h100\n");
 }
 
 // Each rank sends twice 3/4 of the gradients to the next one, in buckets, once a step.
+// The machine that trains may be another one.
+TEST_F(Plan, WarnsWhereThisMachineIsTooSmall) {
+    const std::string model = fixtures + "/llama1/noopt.logits.onnx";
+    ASSERT_EQ(::setenv("THUNDER_MEMORY", "10000", 1), 0);
+    const Ran plan = run("plan " + model), cpu = run("train " + model + " -o out"),
+              gpu = run("train " + model + " --device cuda -o out");
+    ::unsetenv("THUNDER_MEMORY");
+    const std::string said = " of memory, and this machine has 10.0 kB: on its CPU it would not start\n";
+    for (const Ran* ran : {&plan, &cpu}) {
+        EXPECT_EQ(ran->status, 0) << ran->err;
+        EXPECT_NE(ran->err.find("warning: the program takes "), std::string::npos) << ran->err;
+        EXPECT_NE(ran->err.find(said), std::string::npos) << ran->err;
+    }
+    EXPECT_EQ(gpu.err.find("warning"), std::string::npos) << gpu.err;
+    EXPECT_EQ(run("plan " + model).err, "");
+}
+
 TEST_F(Plan, CountsWhatDataParallelRanksSend) {
     const std::string model = "llama2/dynamo.logits.onnx --machine h100";
     const nlohmann::json alone = estimate(model);
@@ -247,7 +280,7 @@ TEST_F(Plan, ComparesModes) {
 
 TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
     const auto refused = [](const std::string& options, const std::string& message) {
-        const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx " + options);
+        const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy " + options);
         EXPECT_EQ(ran.status, 2) << options;
         EXPECT_EQ(ran.err.substr(0, ran.err.find('\n')), "error: " + message);
     };
@@ -259,11 +292,13 @@ TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
         refused("--machine h100 --ranks " + std::string(ranks),
                 "--ranks: " + std::string(ranks) + " is not a whole number from 2 to 65536");
     refused("--machine h100 --hsdp 65536x65536", "--hsdp 65536x65536: 4294967296 ranks are more than 65536");
-    EXPECT_EQ(run("plan " + fixtures + "/mlp/dynamo.logits.onnx --machine h100 --hsdp 256x256").status, 0);
+    EXPECT_EQ(
+        run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy --machine h100 --hsdp 256x256").status,
+        0);
 }
 
 TEST_F(Plan, KnowsMachinesByName) {
-    const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --machine h1000");
+    const Ran ran = run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy --machine h1000");
     EXPECT_EQ(ran.status, 2);
     EXPECT_NE(ran.err.find("h1000 is not among h100, h200"), std::string::npos) << ran.err;
 }

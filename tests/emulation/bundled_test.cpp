@@ -14,6 +14,7 @@
 #include "comm/nccl/kernels.h"
 #include "device/cuda/epilogue.h"
 #include "device/menu.h"
+#include "device/reference.h"
 #include "optim/adamw.h"
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
@@ -331,6 +332,97 @@ TEST_F(Bundled, GatherAndScatterAdd) {
         }
     }
     expect_close(back.values(), sums, 1e-6, 1.0, "back");
+}
+
+// ---- calls of naive programs: one sum in double for each element, in order, rounded once ---------------------------
+
+template <typename C, typename A>
+void check_reference_product(const std::vector<float>& numbers, bool ta, bool tb, bool add, Stream& stream) {
+    const std::int64_t batch = 3, m = 7, n = 13, k = 9;
+    const auto some = [&numbers](std::int64_t from, std::int64_t count) {
+        return std::vector<float>(numbers.begin() + from, numbers.begin() + from + count);
+    };
+    const std::vector<A> a = stored<A>(some(0, batch * m * k)),
+                         b = stored<A>(some(200, k * n));  // b: one for the batch
+    const std::vector<C> before = stored<C>(some(400, batch * m * n));
+    Buffer<A> a_there("a", a), b_there("b", b);
+    Buffer<C> c_there("c", before);
+    reference_matmul({.c = c_there.data(),
+                      .a = a_there.data(),
+                      .b = b_there.data(),
+                      .transpose_a = ta,
+                      .transpose_b = tb,
+                      .gradient = add ? Gradient::add : Gradient::overwrite,
+                      .batch = batch,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .stride_a = m * k,
+                      .stride_b = 0,
+                      .stride_c = m * n},
+                     stream);
+    const std::vector<C> got = c_there.values();
+    for (std::int64_t at = 0; at < batch * m * n; ++at) {
+        const std::int64_t z = at / (m * n), i = at / n % m, j = at % n;
+        double sum = 0;
+        for (std::int64_t p = 0; p < k; ++p)
+            sum += static_cast<double>(wide(a[static_cast<std::size_t>(z * m * k + (ta ? p * m + i : i * k + p))])) *
+                   static_cast<double>(wide(b[static_cast<std::size_t>(tb ? j * k + p : p * n + j)]));
+        if (add) sum += static_cast<double>(wide(before[static_cast<std::size_t>(at)]));
+        const C expected = stored<C>({static_cast<float>(sum)})[0];
+        ASSERT_EQ(wide(got[static_cast<std::size_t>(at)]), wide(expected)) << at;
+    }
+}
+
+TEST_F(Bundled, ReferenceProducts) {
+    const std::vector<float> numbers = random(1000);
+    for (const bool ta : {false, true})
+        for (const bool tb : {false, true})
+            for (const bool add : {false, true}) {
+                check_reference_product<float, float>(numbers, ta, tb, add, stream);
+                check_reference_product<float, bf16>(numbers, ta, tb, add, stream);
+                check_reference_product<bf16, bf16>(numbers, ta, tb, add, stream);
+            }
+}
+
+TEST_F(Bundled, ReferenceIndexedAccess) {
+    const std::int64_t outer = 3, entries = 10, count = 17, inner = 5;
+    const std::vector<float> x = random(outer * entries * inner);
+    const std::vector<std::int64_t> wanted = ids(count, entries);
+    const std::vector<std::int32_t> narrow(wanted.begin(), wanted.end());
+    Buffer<float> from("x", x), y("y", static_cast<std::size_t>(outer * count * inner));
+    Buffer<std::int64_t> index("index", wanted);
+    Buffer<std::int32_t> short_index("index", narrow);
+    for (const Input of : {Input(static_cast<const std::int64_t*>(index.data())),
+                           Input(static_cast<const std::int32_t*>(short_index.data()))}) {
+        reference_gather({.y = y.data(),
+                          .x = from.data(),
+                          .index = of,
+                          .outer = outer,
+                          .entries = entries,
+                          .count = count,
+                          .inner = inner},
+                         stream);
+        Buffer<float> back("back", static_cast<std::size_t>(outer * entries * inner));
+        reference_scatter_add({.y = back.data(),
+                               .x = y.data(),
+                               .index = of,
+                               .outer = outer,
+                               .entries = entries,
+                               .count = count,
+                               .inner = inner},
+                              stream);
+        std::vector<double> sums(x.size());
+        for (std::int64_t o = 0; o < outer; ++o)
+            for (std::int64_t i = 0; i < count; ++i)
+                for (std::int64_t j = 0; j < inner; ++j) {
+                    const auto there =
+                        static_cast<std::size_t>((o * entries + wanted[static_cast<std::size_t>(i)]) * inner + j);
+                    ASSERT_EQ(y[static_cast<std::size_t>((o * count + i) * inner + j)], x[there]);
+                    sums[there] += static_cast<double>(x[there]);
+                }
+        for (std::size_t at = 0; at < sums.size(); ++at) ASSERT_EQ(back[at], static_cast<float>(sums[at]));
+    }
 }
 
 // ---- optimizers ----------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ void store(emulation::Pointer<T, S> p, const Vec<T, N>& v) {
 
 template <std::integral T, emulation::Space S>
 T atomic_add(emulation::Pointer<T, S> p, std::type_identity_t<T> x) {
-    return p.update([x](T before) { return static_cast<T>(before + x); });
+    return p.update([x](T before) { return math::add<T>(before, x); });  // of integers, which wrap around
 }
 
 // ---- functions of one number that vec_math.h lacks
@@ -197,10 +197,13 @@ T block_reduce(T x, Pointer<T, S> shared, Combine combine, const Location& where
     return x;
 }
 
-struct Add {
+struct Add {  // integers wrap around, as in device.h
     template <typename T>
     T operator()(T a, T b) const {
-        return static_cast<T>(a + b);
+        if constexpr (std::is_integral_v<T>)
+            return math::add<T>(a, b);
+        else
+            return a + b;
     }
 };
 struct Greater {

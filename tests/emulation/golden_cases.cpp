@@ -37,8 +37,10 @@ std::vector<Golden> goldens() {
     };
 }
 
+}  // namespace
+
 // Numbers that every function of a kernel takes: positive, where a kernel may take a root or a logarithm of one.
-Tensor numbers(const Type& type, std::mt19937_64& engine, double low) {
+Tensor kernel_numbers(const Type& type, std::mt19937_64& engine, double low) {
     std::uniform_real_distribution<double> uniform(low, 1.5);
     Tensor t(type);
     for (std::int64_t k = 0; k < t.size(); ++k) {
@@ -51,6 +53,8 @@ Tensor numbers(const Type& type, std::mt19937_64& engine, double low) {
     return t;
 }
 
+namespace {
+
 bool wants_positive(const Function& f) {
     return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) {
         return op.name == "sqrt" || op.name == "rsqrt" || op.name == "log" || op.name == "pow";
@@ -58,6 +62,36 @@ bool wants_positive(const Function& f) {
 }
 
 }  // namespace
+
+std::vector<KernelCase> kernels_of_program(const std::string& name, const Module& module, std::uint64_t seed) {
+    std::vector<KernelCase> cases;
+    for (const Function& kernel : module.functions) {
+        if (!kernel.kind.starts_with("kernel:")) continue;
+        KernelCase c;
+        c.name = fmt::format("{}_{}", name, kernel.name);
+        c.module.name = c.name;
+        c.fuse = false;  // it is one kernel already
+        Function f;
+        f.name = "main";
+        Op op;
+        op.name = "fused";
+        op.attributes.set("kernel", kernel.name);
+        std::mt19937_64 engine(cases.size() + seed);
+        for (std::size_t k = 0; k < kernel.arguments.size(); ++k) {
+            const Type& type = kernel.type(kernel.arguments[k]);
+            op.operands.push_back(f.add_argument(type, fmt::format("x{}", k)));
+            c.arguments.push_back(kernel_numbers(type, engine, wants_positive(kernel) ? 0.1 : -1.5));
+        }
+        f.argument_info.clear();
+        for (Value v : kernel.results) op.results.push_back(f.add_value(kernel.type(v), "y"));
+        f.results = op.results;
+        f.ops.push_back(std::move(op));
+        c.module.functions.push_back(std::move(f));
+        c.module.functions.push_back(kernel);
+        cases.push_back(std::move(c));
+    }
+    return cases;
+}
 
 std::vector<KernelCase> golden_cases() {
     std::vector<KernelCase> cases;
@@ -67,34 +101,11 @@ std::vector<KernelCase> golden_cases() {
         options.batch = golden.batch;
         options.seq = golden.seq;
         options.dtype = golden.dtype;
+        if (std::string(golden.graph).find(".logits.") != std::string::npos) options.loss = "cross-entropy";
         std::vector<PassRun> runs;
         const Module module =
             run_passes(import_model(std::string(FIXTURES) + "/" + golden.graph, options), pipeline(options), runs);
-        for (const Function& kernel : module.functions) {
-            if (!kernel.kind.starts_with("kernel:")) continue;
-            KernelCase c;
-            c.name = fmt::format("{}_{}", golden.name, kernel.name);
-            c.module.name = c.name;
-            c.fuse = false;  // it is one kernel already
-            Function f;
-            f.name = "main";
-            Op op;
-            op.name = "fused";
-            op.attributes.set("kernel", kernel.name);
-            std::mt19937_64 engine(cases.size() + 1);
-            for (std::size_t k = 0; k < kernel.arguments.size(); ++k) {
-                const Type& type = kernel.type(kernel.arguments[k]);
-                op.operands.push_back(f.add_argument(type, fmt::format("x{}", k)));
-                c.arguments.push_back(numbers(type, engine, wants_positive(kernel) ? 0.1 : -1.5));
-            }
-            f.argument_info.clear();
-            for (Value v : kernel.results) op.results.push_back(f.add_value(kernel.type(v), "y"));
-            f.results = op.results;
-            f.ops.push_back(std::move(op));
-            c.module.functions.push_back(std::move(f));
-            c.module.functions.push_back(kernel);
-            cases.push_back(std::move(c));
-        }
+        for (KernelCase& c : kernels_of_program(golden.name, module, cases.size() + 1)) cases.push_back(std::move(c));
     }
     return cases;
 }

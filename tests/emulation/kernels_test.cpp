@@ -12,6 +12,7 @@
 #include "emulation/machine.h"
 #include "emulation/memory.h"
 #include "golden_cases.h"
+#include "random_cases.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/compare.h"
 #include "tests/kernels/kernel_table.h"
@@ -186,6 +187,9 @@ void check(const KernelCase& c, bool has_twin) {
     const Module module = kernels_of(c);
     SCOPED_TRACE(to_string(module));
     const std::vector<Tensor> expected = evaluate(module, module.main(), c.arguments);
+    // Fusion keeps the ops and their order: the same bits.
+    if (c.module.functions.size() == 1)
+        expect_near(evaluate(c.module, c.module.main(), c.arguments), expected, 0, "the program before fusion");
     thunder::emulation::Machine& machine = thunder::emulation::Machine::instance();
     for (const Variant& variant : variants(c)) {
         machine.set_seed(0);
@@ -210,6 +214,14 @@ void check(const KernelCase& c, bool has_twin) {
     }
 }
 
+#ifdef RANDOM_KERNELS
+class RandomKernels : public ::testing::TestWithParam<KernelCase> {};
+TEST_P(RandomKernels, ComputeWhatTheGraphDid) {
+    check(GetParam(), true);
+}
+INSTANTIATE_TEST_SUITE_P(Case, RandomKernels, ::testing::ValuesIn(random_cases()),
+                         [](const auto& info) { return info.param.name; });
+#else
 class PrintedKernels : public ::testing::TestWithParam<KernelCase> {};
 TEST_P(PrintedKernels, ComputeWhatTheProgramDid) {
     check(GetParam(), false);
@@ -223,6 +235,7 @@ TEST_P(GoldenKernels, AreTheirTwins) {
 }
 INSTANTIATE_TEST_SUITE_P(Case, GoldenKernels, ::testing::ValuesIn(golden_cases()),
                          [](const auto& info) { return info.param.name; });
+#endif
 
 }  // namespace
 }  // namespace thunderc::testing

@@ -9,6 +9,7 @@
 #include "codegen/kernels_cpu.h"
 #include "codegen/kernels_cuda.h"
 #include "golden_cases.h"
+#include "random_cases.h"
 #include "tests/kernels/cases.h"
 #include "variants.h"
 
@@ -53,20 +54,25 @@ void print(std::ostream& file, const KernelCase& c, bool cpu) {
 }
 
 int run(int argc, char** argv) {
-    if (argc < 2) {
-        std::cerr << "usage: print_emulated_kernels FILE.cpp...\n";
+    const bool random = argc > 1 && std::string(argv[1]) == "--random";
+    if (argc < (random ? 3 : 2)) {
+        std::cerr << "usage: print_emulated_kernels [--random] FILE.cpp...\n";
         return 2;
     }
     std::vector<std::ofstream> out;
-    for (int k = 1; k < argc; ++k) {
+    for (int k = random ? 2 : 1; k < argc; ++k) {
         out.emplace_back(argv[k]);
         out.back() << kernels_cpu_prologue()
                    << "#include \"device/cuda/device.h\"\n#include \"device/cuda/launch.h\"\n"
                       "#include \"tests/kernels/kernel_table.h\"\n\nusing namespace thunder;\n\n";
     }
     std::size_t next = 0;
-    for (const KernelCase& c : kernel_cases()) print(out[next++ % out.size()], c, false);
-    for (const KernelCase& c : golden_cases()) print(out[next++ % out.size()], c, true);
+    if (random) {
+        for (const KernelCase& c : random_cases()) print(out[next++ % out.size()], c, true);
+    } else {
+        for (const KernelCase& c : kernel_cases()) print(out[next++ % out.size()], c, false);
+        for (const KernelCase& c : golden_cases()) print(out[next++ % out.size()], c, true);
+    }
     for (std::ofstream& file : out) {
         file.close();
         if (!file) return 1;

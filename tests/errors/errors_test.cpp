@@ -127,11 +127,12 @@ TEST_F(Errors, OfGraphs) {
     expect_failure(train + "string_input" + out,
                    "the input x is of type STRING, which is not supported\nhelp: export the model in float32");
     expect_failure(
-        train + "unbounded_ids" + out,
-        "an index of Gather cannot be shown to lie inside its table\n  node: embed\n  module: embed\n  "
+        train + "unbounded_ids" + out + " --loss cross-entropy",
+        "an index of Gather cannot be shown to lie inside its table embed.weight f32[11,6]\n  node: embed\n  module: "
+        "embed\n  "
         "operator: Gather\n  expected: 0 to 10\n  found: any number\nhelp: limit it in the model "
         "(index.clamp(0, 10)), or let it be an input of the graph, which is checked while batches are loaded");
-    expect_failure(train + "if_constant" + out,
+    expect_failure(train + "if_constant" + out + " --loss mse",
                    "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
                    "--trainable, or freeze fewer with --freeze");
 }
@@ -141,37 +142,53 @@ TEST_F(Errors, OfDimensions) {
                       fixed = "train fixtures/llama2/dynamo.logits.onnx -o out ";
     expect_failure(dynamic,
                    "dynamic dimensions are not bound: batch (dimension 0 of the input input_ids), seq (dimension 1 of "
-                   "the input input_ids)\nhelp: add --batch N --seq N");
+                   "the input input_ids)\nhelp: add --batch N --seq N",
+                   2);
     expect_failure(dynamic + "--batch 2",
-                   "the dynamic dimension seq (dimension 1 of the input input_ids) is not bound\nhelp: add --seq N");
+                   "the dynamic dimension seq (dimension 1 of the input input_ids) is not bound\nhelp: add --seq N", 2);
     expect_failure("train fixtures/frontend/three_symbols.onnx -o out --batch 2 --seq 3",
                    "the dynamic dimension channels (dimension 2 of the input x) is not bound\nhelp: add --dim "
-                   "channels=N");
+                   "channels=N",
+                   2);
     expect_failure(
         dynamic + "--batch 2 --dim sequence=8",
         "--dim sequence=8: the model has no dynamic dimension of that name\nhelp: its dynamic dimensions are: "
-        "batch, seq");
+        "batch, seq",
+        2);
     expect_failure(dynamic + "--dim batch=2 --batch 4 --seq 8",
-                   "the dimension batch is bound twice: --batch 4 and --dim batch=2\nhelp: leave one of the two out");
+                   "the dimension batch is bound twice: --batch 4 and --dim batch=2\nhelp: leave one of the two out",
+                   2);
     expect_failure(
         fixed + "--batch 3",
         "--batch 3 does not match the model, which was exported with a static shape\n  expected: 2 in "
         "dimension 0 of the input input_ids\n  found: 3\nhelp: leave --batch out, or export with dynamic axes "
-        "(dynamic_shapes={...})");
+        "(dynamic_shapes={...})",
+        2);
     expect_failure(
         fixed + "--seq 7",
         "--seq 7 does not match the model, which was exported with a static shape\n  expected: 8 in dimension "
         "1 of the input input_ids\n  found: 7\nhelp: leave --seq out, or export with dynamic axes "
-        "(dynamic_shapes={...})");
+        "(dynamic_shapes={...})",
+        2);
     expect_failure(fixed + "--dim batch=2",
                    "--dim batch=2: the model has no dynamic dimension of that name\nhelp: all dimensions of this model "
-                   "are static: leave --dim out");
+                   "are static: leave --dim out",
+                   2);
 }
 
 TEST_F(Errors, OfLosses) {
     expect_failure("train fixtures/llama2/dynamo.logits.onnx -o out --loss none",
                    "training needs a loss, and the model ends in none\n  expected: a scalar result\n  found: logits "
                    "f32[2,8,48]\nhelp: use --loss cross-entropy or mse, or export a model that ends in its loss");
+    // What a result of numbers is for is asked.
+    expect_failure("train fixtures/mlp/dynamo.logits.onnx -o out",
+                   "the model ends in logits, which has no loss yet: it may be scores of classes, or numbers\n"
+                   "  expected: token ids and scores [batch, positions, classes], where a cross entropy is added, or "
+                   "--loss\n"
+                   "  found: logits f32[4,5]\n"
+                   "help: say what it is trained with: --loss cross-entropy (the mean cross entropy over the classes "
+                   "in the last dimension, without rows of label -100; labels are i64[4]), --loss mse (the mean over "
+                   "all elements of (result - label)^2; labels are f32[4,5]), or export the model with its loss");
     expect_failure("train fixtures/llama2/dynamo.loss.onnx -o out --loss cross-entropy",
                    "--loss cross-entropy is given, but the model ends in a loss of its own, loss\nhelp: leave --loss "
                    "out, or export the model without its loss");
@@ -195,8 +212,20 @@ TEST_F(Errors, OfPrecision) {
 
 TEST_F(Errors, OfChosenParameters) {
     const std::string train = "train fixtures/llama2/dynamo.logits.onnx -o out ";
-    expect_failure(train + "--freeze no_such",
-                   "--freeze no_such matches no parameter\nhelp: thunderc inspect lists the parameters");
+    for (const std::string flag : {"--freeze", "--train-only"})
+        expect_failure(train + flag + " no_such",
+                       flag +
+                           " no_such matches no parameter\nhelp: the parameters are model.embed_tokens.weight, "
+                           "model.layers.{0..1}.input_layernorm.weight, model.layers.{0..1}.self_attn.q_proj.weight, "
+                           "model.layers.{0..1}.self_attn.k_proj.weight, model.layers.{0..1}.self_attn.v_proj.weight, "
+                           "model.layers.{0..1}.self_attn.o_proj.weight, "
+                           "model.layers.{0..1}.post_attention_layernorm.weight, "
+                           "model.layers.{0..1}.mlp.gate_proj.weight and 6 more",
+                       2);
+    expect_failure(train + "--freeze layers.0 --train-only self_attn.q_proj",
+                   "--freeze and --train-only both match model.layers.0.self_attn.q_proj.weight\nhelp: --train-only "
+                   "alone freezes all others; make one of the two expressions narrower",
+                   2);
     expect_failure(train + "--freeze '.*'",
                    "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
                    "--trainable, or freeze fewer with --freeze");
@@ -207,7 +236,7 @@ TEST_F(Errors, OfChosenParameters) {
         train + "--constant q_proj --trainable q_proj",
         "both --constant and --trainable match model.layers.0.self_attn.q_proj.weight\nhelp: make one of the "
         "two expressions narrower");
-    for (const std::string flag : {"--freeze", "--trainable", "--constant"})
+    for (const std::string flag : {"--freeze", "--train-only", "--trainable", "--constant"})
         expect_failure(
             train + flag + " '('",
             flag + " \"(\" is not a regular expression\nhelp: for example: " + flag + " 'model\\.layers\\.[0-9]+\\..*'",
@@ -231,7 +260,7 @@ TEST_F(Errors, OfTheCommandLine) {
                    "--batch: 99999999999999999999 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--batch 4 --batch 4", "--batch is given more than once" + help, 2);
     expect_failure(train + "-o again", "--out is given more than once" + help, 2);
-    for (const std::string flag : {"--executors", "--freeze", "--trainable", "--constant"})
+    for (const std::string flag : {"--executors", "--freeze", "--train-only", "--trainable", "--constant"})
         expect_failure(train + flag + " ''", flag + ": the text is empty" + help, 2);
     for (const char* flag : {"--device", "--arch", "--recompute"})
         expect_failure(train + flag + " ''", flag + std::string(": the text is empty") + help, 2);
@@ -244,7 +273,7 @@ TEST_F(Errors, OfTheCommandLine) {
     for (const char* dim : {"seq", "seq=", "seq=0", "seq=8x", "=8", "seq=9223372036854775808"})
         expect_failure(train + "--dim " + dim,
                        "--dim takes NAME=N, not " + std::string(dim) + "\nhelp: --dim seq=256, for example", 2);
-    expect_failure(train + "--executors onednn",
+    expect_failure(train + "--loss cross-entropy --executors onednn",
                    "there is no executor onednn\nhelp: executors are products, attention, cross_entropy, embedding, "
                    "optimizer, fused, reference",
                    2);
@@ -258,14 +287,15 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure("data pck", "unknown command pck\nhelp: did you mean pack?", 2);
     expect_failure("data pack a.txt", "--out is required" + pack, 2);
     expect_failure("data pack a.txt -o c.bin --ot c.bin", "unknown option --ot\nhelp: did you mean --out?", 2);
-    const std::string verify = "verify " + model, verify_help = "\nhelp: thunderc verify --help shows what it takes";
+    const std::string verify = "verify --loss cross-entropy " + model,
+                      verify_help = "\nhelp: thunderc verify --help shows what it takes";
     expect_failure(verify + " --tolerance nan", "--tolerance: nan is not a number above 0" + verify_help, 2);
     expect_failure(verify + " --seed -1", "--seed: -1 is not a whole number of at least 0" + verify_help, 2);
     expect_failure(verify + " --elements 0 --directions 0",
                    "--directions 0 and --elements 0 leave nothing to compare\nhelp: leave one of the two out", 2);
     expect_failure("trian " + model + " -o out", "unknown command trian\nhelp: did you mean train?", 2);
     expect_failure("--verion", "unknown option --verion\nhelp: did you mean --version?", 2);
-    const Outcome trace = thunderc("trace " + model + " --after fold");
+    const Outcome trace = thunderc("trace --loss cross-entropy " + model + " --after fold");
     EXPECT_EQ(trace.status, 2);
     EXPECT_EQ(trace.err.substr(0, trace.err.find(',')), "error: there is no pass fold\nhelp: the passes are import");
 }
@@ -286,13 +316,13 @@ TEST_F(Errors, OfTransforms) {
     EXPECT_EQ(thunderc(emit + "vjp").status, 0);
     EXPECT_EQ(thunderc(emit + "forward,vjp --diff").status, 0);
     EXPECT_EQ(thunderc(emit + "forward --diff").status, 1);
-    EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx -o out").status, 0);
+    EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx --loss cross-entropy -o out").status, 0);
     EXPECT_EQ(thunderc(emit + "forward").status, 0);
     EXPECT_FALSE(fs::exists(folder_ / "out/train.json"));
 }
 
 TEST_F(Errors, OfOutputFolders) {
-    const std::string train = "train fixtures/mlp/dynamo.logits.onnx -o ";
+    const std::string train = "train fixtures/mlp/dynamo.logits.onnx --loss cross-entropy -o ";
     fs::create_directory(folder_ / "used");
     write_file(folder_ / "used/notes.txt", "mine");
     expect_failure(train + "used",
@@ -310,7 +340,9 @@ TEST_F(Errors, OfOutputFolders) {
     write_file(folder_ / "used/train.json", "{}");
     EXPECT_EQ(thunderc(train + "used").status, 1);
     EXPECT_EQ(read_file(folder_ / "used/train.json"), "{}");
-    EXPECT_EQ(shell(folder_ / "used", "'" THUNDERC "' train ../fixtures/mlp/dynamo.logits.onnx --force -o .").err,
+    EXPECT_EQ(shell(folder_ / "used",
+                    "'" THUNDERC "' train ../fixtures/mlp/dynamo.logits.onnx --loss cross-entropy --force -o .")
+                  .err,
               "error: . is the folder that you are in\nhelp: choose another folder with -o\n");
     // With --force, too, what is not thunderc's stays.
     const Outcome forced = thunderc(train + "used --force --quiet");
@@ -393,20 +425,21 @@ TEST_F(Errors, RemoveWhatAKilledThundercHasLeftAndNothingElse) {
     expected.insert(expected.begin() + (std::find(expected.begin(), expected.end(), "fixtures") - expected.begin()) + 1,
                     "out");
     const Outcome next = shell(folder_, "flock out.thunderc-unfinished-locked/.thunderc-unfinished '" THUNDERC
-                                        "' train fixtures/mlp/dynamo.logits.onnx -o out");
+                                        "' train fixtures/mlp/dynamo.logits.onnx --loss cross-entropy -o out");
     EXPECT_EQ(next.status, 0) << next.err;
     EXPECT_EQ(names(), expected);
     EXPECT_TRUE(fs::exists(folder_ / "outs/.thunderc-unfinished"));
     EXPECT_FALSE(fs::exists(folder_ / "out/.thunderc-unfinished"));
     // The lock is gone.
-    EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx -o out").status, 0);
+    EXPECT_EQ(thunderc("train fixtures/mlp/dynamo.logits.onnx --loss cross-entropy -o out").status, 0);
     EXPECT_FALSE(fs::exists(folder_ / "out.thunderc-unfinished-locked"));
 }
 
 TEST_F(Errors, OfAFullDisk) {
     // A limit on the size of files (in blocks of 512 bytes) stands for a disk that is full: the write fails midway.
     const std::string write = "'" THUNDERC "' train fixtures/llama5/dynamo.logits.onnx -o out",
-                      text_alone = "'" THUNDERC "' train fixtures/mlp/dynamo.logits.onnx --no-weights -o out",
+                      text_alone = "'" THUNDERC
+                                   "' train fixtures/mlp/dynamo.logits.onnx --loss cross-entropy --no-weights -o out",
                       help = "\nhelp: make room on the disk, or choose another folder with -o\n";
     const std::vector<std::string> before = names();
     const Outcome text = shell(folder_, "ulimit -f 2; " + text_alone);

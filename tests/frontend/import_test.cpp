@@ -2,7 +2,8 @@
 #include <cmath>
 
 #include "compiler/analysis/evaluate.h"
-#include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/dropped_arguments.h"
+#include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
 #include "compiler/transforms/bound_indices.h"
@@ -37,9 +38,32 @@ TEST(Import, ParametersThatTracedNodesTook) {
     call->set_value(
         "%linear : [num_users=1] = call_function[target=aten.linear](args = (%x, %p_a_0_in_proj_weight, "
         "%b_mask, %p_a_0_in_proj_weight), kwargs = {})");
-    EXPECT_EQ(onnx_frontend::TracedParameters(graph).read_by(node), std::vector<std::string>{"a.0.in_proj_weight"});
-    EXPECT_TRUE(onnx_frontend::TracedParameters(onnx::GraphProto()).read_by(node).empty());
-    EXPECT_TRUE(onnx_frontend::TracedParameters(graph).read_by(onnx::NodeProto()).empty());
+    EXPECT_EQ(onnx_frontend::TracedProgram(graph).read_by(node), std::vector<std::string>{"a.0.in_proj_weight"});
+    EXPECT_TRUE(onnx_frontend::TracedProgram(onnx::GraphProto()).read_by(node).empty());
+    EXPECT_TRUE(onnx_frontend::TracedProgram(graph).read_by(onnx::NodeProto()).empty());
+}
+
+TEST(Import, ArgumentsOfATracedCall) {
+    auto call = [](const std::string& text) {
+        onnx::NodeProto node;
+        auto* entry = node.add_metadata_props();
+        entry->set_key("pkg.torch.onnx.fx_node");
+        entry->set_value(text);
+        return onnx_frontend::traced_call(node);
+    };
+    const auto norm = call(
+        "%layer_norm_1 : [num_users=2] = call_function[target=torch.ops.aten.layer_norm.default](args = (%x, [4, 8], "
+        "%p_w, %p_b, 1e-05), kwargs = {})");
+    ASSERT_TRUE(norm);
+    EXPECT_EQ(norm->result, "layer_norm_1");
+    EXPECT_EQ(norm->target, "aten.layer_norm.default");
+    EXPECT_EQ(norm->arguments, (std::vector<std::string>{"%x", "[4, 8]", "%p_w", "%p_b", "1e-05"}));
+    const auto cat = call(
+        "%cat : [num_users=1] = call_function[target=torch.ops.aten.cat.default](args = ([%a, %b],), kwargs = {})");
+    ASSERT_TRUE(cat);
+    EXPECT_EQ(cat->arguments, std::vector<std::string>{"[%a, %b]"});
+    EXPECT_FALSE(call("%x"));
+    EXPECT_FALSE(onnx_frontend::traced_call(onnx::NodeProto()));
 }
 
 // torch.nn.Embedding passes its padding_idx, or -1 where it has none.
@@ -148,6 +172,22 @@ TEST(Import, WithoutMetadataThereAreNoScopes) {
         EXPECT_EQ(op.provenance.scope, "");
         EXPECT_EQ(op.provenance.nodes.size(), 1U);
     }
+}
+
+// As a norm that a pass puts together from its parts is listed.
+TEST(Import, NormsThatAreOneOperatorAreListed) {
+    Report report;
+    CompileOptions options;
+    options.batch = 2;
+    options.seq = 8;
+    import_model(fixture("fresh_gpt2/fresh.logits.onnx"), options, report);
+    std::vector<std::string> norms;
+    for (const Note& note : report.notes)
+        if (note.what == "layer_norm") norms.push_back(note.where + " " + note.text);
+    EXPECT_EQ(norms, (std::vector<std::string>{
+                         "transformer.h.0.ln_1 from LayerNormalization", "transformer.h.0.ln_2 from LayerNormalization",
+                         "transformer.h.1.ln_1 from LayerNormalization", "transformer.h.1.ln_2 from LayerNormalization",
+                         "transformer.ln_f from LayerNormalization"}));
 }
 
 TEST(Import, HalfPrecisionIsComputedInFloat32) {

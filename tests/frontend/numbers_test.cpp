@@ -20,7 +20,7 @@ Module prepared(const Case& c) {
     Module module = imported(c.model + "/" + c.file + ".onnx");
     module = lift_parameters(std::move(module), {}, report);
     verify(module);
-    module = add_loss(std::move(module), "auto", report);
+    module = add_loss(std::move(module), options_for(c.model + "/" + c.file + ".onnx").loss, report);
     verify(module);
     for (const Note& note : report.notes)
         EXPECT_NE(note.kind, Note::Kind::warning) << note.what << " " << note.where << " " << note.text;

@@ -47,7 +47,7 @@ for name in "$@"; do
     train=$work/build/train
     [ -e "$train" ] || continue  # a function library
     printf 'error' >"$work/feed"  # never read
-    if ! ldconfig -p | grep -q libcuda.so.1; then
+    if ! ldconfig -p | grep libcuda.so.1 >/dev/null; then
         fails "error: the driver of an NVIDIA GPU is not there: no libcuda.so.1 is found
 help: on a machine without a GPU, build the program for the CPU: cmake -DDEVICE=cpu" "$train" --feed "$work/feed"
     fi

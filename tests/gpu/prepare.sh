@@ -62,9 +62,6 @@ nccl=$(find_header nccl.h)
 if [ -n "$nccl" ]; then cp "$nccl/nccl.h" "$out/include/"; else left_out "the header of NCCL: collectives run where the machine has it"; fi
 
 # ---- programs. Each folder holds program/, case.json, and what a run reads.
-bf16=yes
-"$thunderc" train --help | grep -q -- '--dtype' || { bf16=no; left_out "bf16: this thunderc has no --dtype"; }
-
 program() { # NAME GRAPH OPTIONS...
   local folder=$out/programs/$1 graph=$2
   shift 2
@@ -81,13 +78,13 @@ program() { # NAME GRAPH OPTIONS...
 parity() { # FIXTURE DTYPE OPTIONS...
   local fixture=$1 dtype=$2 name=parity-$1-$2
   shift 2
-  program "$name" "$repository/tests/fixtures/$fixture/dynamo.logits.onnx" "$@"
+  program "$name" "$repository/tests/fixtures/$fixture/dynamo.logits.onnx" --loss cross-entropy "$@"
   cp "$repository/tests/fixtures/$fixture"/{batch,params}.safetensors "$repository/tests/fixtures/$fixture/reference.json" "$out/programs/$name"
   echo "{\"kind\": \"parity\", \"model\": \"$fixture\", \"dtype\": \"$dtype\"}" >"$out/programs/$name/case.json"
 }
 for fixture in mlp llama2; do
   parity $fixture f32
-  [ $bf16 = no ] || parity $fixture bf16 --dtype bf16
+  parity $fixture bf16 --dtype bf16
 done
 
 # One rank that gathers its parameters, scatters its gradients and sums them over copies, all with itself: what NCCL can be held to where
@@ -113,7 +110,7 @@ graph() { # NAME: its file
 }
 if [ $tiny = yes ]; then
   speed tiny-llama "$repository/samples/llama_small/model.onnx" --batch 2 --seq 32
-elif [ $bf16 = yes ]; then
+else
   for name in llama2-7b gpt2-124m llama-1b; do
     file=$(graph $name)
     if [ -z "$file" ]; then left_out "$name: no folder of --graphs has $name.onnx (tests/gpu/export.py makes it)"; continue; fi

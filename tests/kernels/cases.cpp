@@ -266,6 +266,20 @@ std::vector<KernelCase> pattern_cases() {
         make_case("integer_sum", {{"labels", Type::tensor(DType::i64, {5, 40})}}, [](Builder& b, const Values& v) {
             return Values{b.reduce_sum(v[0], {0, 1}), b.reduce_sum(v[0], {0})};
         }));
+    // Sums of something repeated, over and beside the dimensions in which it is.
+    cases.push_back(make_case("sum_of_repeated", {{"x", f32({1, 17, 1})}, {"y", f32({64})}, {"c", f32({})}},
+                              [](Builder& b, const Values& v) {
+                                  Value wide = b.op("broadcast_to", {v[0]}, {{"dims", Dims{1, 17, 64}}});
+                                  Value sum = b.reduce_sum(wide, {0, 1});
+                                  return Values{b.add(b.mul(v[2], v[1]), sum), b.reduce_sum(wide, {0, 1, 2})};
+                              }));
+    // Some of what is joined is in no window, and a name of a function is a tensor's too.
+    cases.push_back(make_case("window", {{"abs", f32({6, 40})}, {"exp", f32({6, 40})}, {"math", f32({6, 40})}},
+                              [](Builder& b, const Values& v) {
+                                  Value e = b.op("exp", {v[1]});
+                                  Value all = b.op("concat", {b.op("abs", {v[0]}), e, v[2]}, {{"axis", 1}});
+                                  return Values{b.slice(all, 1, 13, 70), b.slice(all, 1, 3, 5)};
+                              }));
     // Literals are ints, whatever the tensor holds; integers that no double holds are read from a table.
     cases.push_back(
         make_case("integer_constants", {{"ids", Type::tensor(DType::i64, {4, 7})}}, [](Builder& b, const Values& v) {
@@ -293,6 +307,51 @@ std::vector<KernelCase> pattern_cases() {
                               b.op("abs", {b.op("min", {odd, least})}), b.op("pow", {odd, b.scalar(dtype, 5)})};
             }));
     }
+    // Sums and products of the same, in every order that kernels have: along rows, down columns, of all, over two
+    // dimensions with one between, running ones; the least and the greatest; remainders and quotients of what has none.
+    for (DType dtype : {DType::i64, DType::i32}) {
+        const Type type = Type::tensor(dtype, {5, 40, 9});
+        cases.push_back(make_case(
+            "wrapping_sums_" + std::string(name_of(dtype)), {{"ids", type}}, [dtype](Builder& b, const Values& v) {
+                auto number = [&](std::int64_t large, std::int64_t small) {
+                    Tensor t(Type::tensor(dtype, {}));
+                    t.i = {dtype == DType::i64 ? large : small};
+                    return b.constant(ConstExpr::dense(std::move(t)));
+                };
+                const Value far = b.add(v[0], number(INT64_MAX - 3, INT32_MAX - 3));
+                const Value least = b.op("min", {far, number(INT64_MIN, INT32_MIN)});
+                Values out;
+                for (const Dims& axes : {Dims{0}, Dims{1}, Dims{2}, Dims{0, 2}, Dims{1, 2}, Dims{0, 1, 2}}) {
+                    const Attributes over{{"axes", axes}, {"keep_dims", false}};
+                    out.push_back(b.op("reduce_sum", {far}, over));
+                    out.push_back(b.op("reduce_max", {far}, over));
+                }
+                const Value few = b.slice(least, 1, 0, 3);
+                Op op;
+                for (const char* name : {"reduce_min", "reduce_prod", "cumsum", "mod"}) {
+                    op = {};
+                    op.name = name;
+                    op.operands = {far};
+                    if (op.name == "cumsum") {
+                        op.attributes = {{"axis", std::int64_t{1}}, {"exclusive", false}, {"reverse", true}};
+                    } else if (op.name == "mod") {
+                        op.operands.push_back(b.sub(v[0], v[0]));
+                    } else {
+                        op.attributes = {{"axes", Dims{1}}, {"keep_dims", true}};
+                    }
+                    out.push_back(op_def(name).decompose(b, op)[0]);
+                }
+                out.push_back(b.div(least, number(-1, -1)));
+                out.push_back(b.div(few, b.sub(few, few)));
+                out.push_back(b.op("abs", {least}));
+                return out;
+            }));
+    }
+    cases.push_back(make_case("far_casts", {{"x", f32({3, 50})}}, [](Builder& b, const Values& v) {
+        const Value far = b.mul(v[0], 1e30), none = b.op("log", {v[0]});
+        return Values{b.cast(far, DType::i64), b.cast(far, DType::i32), b.cast(none, DType::i64),
+                      b.cast(b.div(v[0], b.sub(v[0], v[0])), DType::i32)};
+    }));
     // A reshape that no index space makes affine stays outside of kernels; what it reads becomes memory.
     cases.push_back(
         make_case("uneven_reshape", {{"x", f32({4, 6})}, {"z", f32({3, 8})}}, [](Builder& b, const Values& v) {

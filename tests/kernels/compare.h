@@ -24,6 +24,10 @@ inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Ten
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t r = 0; r < expected.size(); ++r) {
         ASSERT_EQ(actual[r].type, expected[r].type);
+        if (!actual[r].floating()) {  // integers are exact
+            ASSERT_EQ(actual[r].i, expected[r].i) << what << ": result " << r;
+            continue;
+        }
         const double own = actual[r].type.dtype == DType::bf16 ? of_bf16 : 0;
         double scale = 1;
         for (std::int64_t k = 0; k < expected[r].size(); ++k) {

@@ -1,6 +1,5 @@
 // Printed, compiled kernels against the fp64 evaluator of the program before fusion.
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <cmath>
 #include <cstring>
@@ -95,7 +94,6 @@ class Bytes {
 // Runs main op by op: kernels compiled, everything else by its reference. In place: results of kernels over their
 // operands wherever the description allows it.
 std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, bool in_place, bool strided = false) {
-    omp_set_num_threads(threads);
     thunder::Device device(threads);
     thunder::Stream stream(device);
     const Function& f = module.main();

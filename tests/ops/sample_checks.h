@@ -18,5 +18,6 @@ std::string gradient_problem(const OpDef& def, const Sample& sample);       // V
 std::string decomposition_problem(const OpDef& def, const Sample& sample);  // against the reference
 std::string in_place_problem(const OpDef& def, const Sample& sample);       // element i depends on element i alone
 std::string commutative_problem(const OpDef& def, const Sample& sample);
+std::string smoothness_problem(const OpDef& def);  // what says that it is smooth has the same slope on both sides
 
 }  // namespace thunderc::testing

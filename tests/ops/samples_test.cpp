@@ -51,6 +51,10 @@ TEST_P(EveryOp, HasNoEmptyField) {
     EXPECT_EQ(empty_fields(*GetParam()), "");
 }
 
+TEST_P(EveryOp, IsSmoothWhereItSaysSo) {
+    EXPECT_EQ(smoothness_problem(*GetParam()), "");
+}
+
 TEST_P(EveryOp, SaysWhatDoesNotFit) {
     for (const ShapeErrorSample& sample : GetParam()->errors) {
         std::string message = "nothing was wrong";
@@ -74,6 +78,19 @@ TEST(SampleChecks, FindAnEmptyField) {
     def.source.clear();
     def.samples.clear();
     EXPECT_EQ(empty_fields(def), "source, samples, a sample with a differentiable operand");
+}
+
+TEST(SampleChecks, FindAKinkThatNobodyMentioned) {
+    for (const char* name : {"abs", "relu", "max", "reduce_max", "clip"}) {
+        OpDef def = op_def(name);
+        def.kinks.clear();
+        EXPECT_EQ(empty_fields(def), "kinks, or why it is smooth");
+        if (def.name == "clip") {  // its bounds are not at 0 or 1
+            def.samples = {{"at", {f32({4}), f32_of({}, {0}, false)}, {}}};
+        }
+        def.smooth = "it is not";
+        EXPECT_NE(smoothness_problem(def), "") << name;
+    }
 }
 
 TEST(SampleChecks, FindAWrongGradient) {

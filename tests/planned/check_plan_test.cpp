@@ -182,6 +182,28 @@ func @g(
               "b lies at @parameters+64, 64 bytes in @f and at @parameters+128, 64 bytes in @g\n");
 }
 
+TEST(CheckPlan, FindsWhatDoesNotLieBesideItsParameter) {
+    auto with = [](const std::string& grad, const std::string& shadow) {
+        return violations(R"(
+func @f(
+    %w: f32[16] @parameters+64 parameter "w",
+    %layers: 2 x f32[16] @parameters+128 layer 64 parameter "layers.{0..1}",
+    %g: f32[16] @gradients)" +
+                          grad + R"( state "grad.w",
+    %gs: 2 x f32[16] @gradients+128 layer 64 state "grad.layers.{0..1}",
+    %s: bf16[16] @shadows)" +
+                          shadow + R"( state "shadow.w",
+    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> () {
+}
+)");
+    };
+    // The shadow begins in the middle of a cache line, as its parameter's element does in f32 alone.
+    EXPECT_EQ(with("+64", "+32"), "@f: %s (@shadows+32, 32 bytes) is not aligned to 64 bytes\n");
+    EXPECT_EQ(with("+0", "+0"),
+              "grad.w (@gradients+0, 64 bytes) does not lie at the element of w (@parameters+64, 64 bytes)\n"
+              "shadow.w (@shadows+0, 32 bytes) does not lie at the element of w (@parameters+64, 64 bytes)\n");
+}
+
 TEST(CheckPlan, FindsAResultOverAParameter) {
     EXPECT_EQ(
         violations(entry(R"(

@@ -24,6 +24,7 @@ std::vector<std::string> models() {
 
 CompileOptions bound(const std::string& model) {
     CompileOptions options;
+    if (model.find(".logits.") != std::string::npos) options.loss = "cross-entropy";
     if (model.find("/dyn.") == std::string::npos) return options;
     options.batch = 2;
     if (model.starts_with("llama")) options.seq = 16;

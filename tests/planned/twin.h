@@ -14,6 +14,7 @@
 #include "compiler/analysis/run_planned.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/pipeline.h"
+#include "compiler/transforms/compose_step.h"
 
 namespace thunderc {
 
@@ -21,8 +22,9 @@ inline std::string fixture(const std::string& file) {
     return std::string(FIXTURES) + "/" + file;
 }
 
-// As far as `last`; to the end where it is empty.
-inline Module compiled(const std::string& model, const CompileOptions& options, const std::string& last = "") {
+// As far as `last`; to the end where it is empty. All fixtures that end in logits are classifiers.
+inline Module compiled(const std::string& model, CompileOptions options, const std::string& last = "") {
+    if (options.loss == "auto" && model.ends_with(".logits.onnx")) options.loss = "cross-entropy";
     std::vector<Pass> passes = pipeline(options);
     for (std::size_t k = 0; k < passes.size(); ++k)
         if (passes[k].name == last) passes.resize(k + 1);
@@ -86,16 +88,20 @@ class ValuesProgram {
 
     PlannedStep step(const std::vector<MicroBatch>& batches, const PlannedOptimizer& o, std::int64_t number) {
         PlannedStep out;
-        set_scalar("loss_weight", 0);
+        const LossForm form = loss_form(module_);
+        for (const std::string& weight : form.weights) set_scalar(weight, 0);
         auto load = [&](const MicroBatch& b) {
             for (const auto& [name, tensor] : b)
                 if (has(name)) set(name, tensor);
         };
         for (const MicroBatch& b : batches) {
+            if (form.kind == LossForm::Kind::average) break;
             load(b);
             run("loss_weight");
         }
-        out.loss_weight = scalar("loss_weight");
+        std::vector<double> weights;
+        for (const std::string& weight : form.weights) weights.push_back(scalar(weight));
+        out.loss_weight = loss_divisor(form, weights, batches.size());
         set_scalar("dloss", 1 / out.loss_weight);
         set_scalar("loss_sum", 0);
         for (std::size_t m = 0; m < batches.size(); ++m) {

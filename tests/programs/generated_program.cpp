@@ -47,11 +47,58 @@ void write_feed(const fs::path& path, const fs::path& batch, const nlohmann::jso
     writer.commit();
 }
 
+// All fixtures that end in logits are classifiers, and those of numbers need to be told.
+std::string with_loss(const std::string& graph, const std::string& command, const std::string& options) {
+    const bool added = command == "train" && graph.ends_with(".logits") && options.find("--loss") == std::string::npos;
+    return added ? "--loss cross-entropy " + options : options;
+}
+
 }  // namespace
 
+bool runs([[maybe_unused]] Cpu cpu) {
+#ifdef __x86_64__
+    return cpu == Cpu::native ||
+           (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"));
+#else
+    return cpu == Cpu::native;
+#endif
+}
+
+std::string name_of(Cpu cpu) {
+    return cpu == Cpu::native ? "native" : "x86_64_v3";
+}
+
+// One that is built when the first test asks for it, and serves all programs of that kind.
+std::string runtime_for(Cpu cpu, std::string& failure) {
+    if (cpu == Cpu::native) return RUNTIME_FOLDER;
+    const fs::path folder = fs::path(PROGRAMS_FOLDER) / ("runtime-" + name_of(cpu));
+    fs::create_directories(folder);
+    const int lock = ::open((folder / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    ::flock(lock, LOCK_EX);
+    const Outcome outcome =
+        shell(folder, "launcher=$(command -v ccache || true); cmake -S '" REPOSITORY
+                      "runtime-lib' -B build -DCOMM=none -DTHUNDERC_CPU=x86-64-v3 -DONEDNN_ROOT='" ONEDNN_FOLDER
+                      "' -DCMAKE_CXX_COMPILER_LAUNCHER=$launcher -DCMAKE_CXX_FLAGS='" PROGRAM_FLAGS
+                      "' && cmake --build build -j 2");
+    ::close(lock);
+    if (outcome.status != 0) failure = "the runtime for " + name_of(cpu) + ": " + outcome.out + outcome.err;
+    return (folder / "build").string();
+}
+
 GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                                   const std::string& options, const std::string& command, int ranks)
-    : model_(model), graph_(graph), options_(options), folder_(fs::path(PROGRAMS_FOLDER) / name), ranks_(ranks) {
+                                   const std::string& options, const std::string& command, int ranks, Cpu cpu)
+    : model_(model),
+      graph_(graph),
+      options_(with_loss(graph, command, options)),
+      cpu_(cpu),
+      folder_(fs::path(PROGRAMS_FOLDER) / name),
+      ranks_(ranks) {
+    if (cpu != Cpu::native) {
+        build_ = "build-" + name_of(cpu);
+        variables_ = "ONEDNN_MAX_CPU_ISA=AVX2 ";
+    }
+    runtime_ = runtime_for(cpu, failure_);
+    if (!failure_.empty()) return;
     fs::create_directories(folder_);
     lock_ = ::open((folder_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     ::flock(lock_, LOCK_EX);
@@ -59,12 +106,22 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
     if (!fs::exists(folder_ / "out/.thunderc-manifest")) fs::remove_all(folder_ / "out");
     reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
     built_ =
-        step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options)) &&
-        step(fmt::format("cmake -S out -B out/build -DDEVICE=cpu -DCOMM={} -DTHUNDERC_RUNTIME='{}' "
-                         "-DCMAKE_CXX_FLAGS='{} -Werror'",
-                         ranks == 1 ? "none" : "mpi", RUNTIME_FOLDER, PROGRAM_FLAGS)) &&
-        step("cmake --build out/build");
-    if (command == "train") write_large_feed("feed.safetensors", 1);
+        step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options_)) &&
+        step(fmt::format("cmake -S out -B out/{} -DCOMM={} {}", build_, ranks == 1 ? "none" : "mpi", configure())) &&
+        step("cmake --build out/" + build_);
+    // A fixture of several graphs says of each what it takes, to whom it may concern.
+    if (command == "train" && reference_.contains("inputs")) write_large_feed("feed.safetensors", 1);
+}
+
+std::string GeneratedProgram::configure() const {
+    return fmt::format("-DDEVICE=cpu -DTHUNDERC_RUNTIME='{}' -DCMAKE_CXX_FLAGS='{} -Werror'", runtime_, PROGRAM_FLAGS);
+}
+
+Outcome GeneratedProgram::own_tests(const std::string& options, const std::string& variables) const {
+    const std::string folder = "own-tests-" + name_of(cpu_);
+    return shell(folder_, fmt::format("cmake -S out -B {0} -DTESTS=ON {1} {2} && cmake --build {0} -j 2 && {3} {4} "
+                                      "ctest --test-dir {0} --no-tests=error --output-on-failure",
+                                      folder, configure(), options, variables_, variables));
 }
 
 void GeneratedProgram::write_large_feed(const std::string& name, int times) const {
@@ -89,7 +146,8 @@ Outcome GeneratedProgram::train(const std::string& arguments, const std::string&
                      fmt::format("{} {} -np {} --oversubscribe --allow-run-as-root out/build/train --threads 1 "
                                  "--quiet {}",
                                  variables, MPIRUN, ranks_, arguments));
-    return shell(folder_, fmt::format("{} out/build/train --threads 2 --quiet {}", variables, arguments));
+    return shell(folder_,
+                 fmt::format("{} {} out/{}/train --threads 2 --quiet {}", variables_, variables, build_, arguments));
 }
 
 Outcome GeneratedProgram::compiler(const std::string& command, const std::string& more) const {

@@ -10,13 +10,22 @@
 
 namespace thunderc::tests {
 
+// What a program is compiled for. x86_64_v3 is what half of all users have: AVX2 without AVX-512, in the program, in
+// its runtime and, by the variable ONEDNN_MAX_CPU_ISA, in oneDNN; so a machine with more sees what they see.
+enum class Cpu : std::uint8_t { native, x86_64_v3 };
+
+// Whether this machine can run it.
+bool runs(Cpu cpu);
+std::string name_of(Cpu cpu);
+
 class GeneratedProgram {
   public:
     // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
     // tests may share a program: the second waits for the first, and builds only what changed. `command` is train or
-    // emit. More than one rank: a program that communicates by MPI.
+    // emit. More than one rank: a program that communicates by MPI. For another CPU the same text is built once more.
     GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                     const std::string& options, const std::string& command = "train", int ranks = 1);
+                     const std::string& options, const std::string& command = "train", int ranks = 1,
+                     Cpu cpu = Cpu::native);
     ~GeneratedProgram();
     GeneratedProgram(const GeneratedProgram&) = delete;
     GeneratedProgram& operator=(const GeneratedProgram&) = delete;
@@ -26,6 +35,8 @@ class GeneratedProgram {
     const std::filesystem::path& folder() const { return folder_; }
     std::filesystem::path file(const std::string& name) const { return folder_ / name; }
 
+    // Builds the tests that it brings along, with these options of CMake, and runs them.
+    Outcome own_tests(const std::string& options = "", const std::string& variables = "") const;
     // Runs it, with two threads, in its folder; on its ranks, with one thread each. `variables`: NAME=VALUE.
     Outcome train(const std::string& arguments, const std::string& variables = "") const;
     // Another command of thunderc on the same graph, with the same options: plan, trace.
@@ -42,8 +53,10 @@ class GeneratedProgram {
 
   private:
     bool step(const std::string& command);
+    std::string configure() const;  // cmake's options: runtime, flags
 
-    std::string model_, graph_, options_, failure_;
+    std::string model_, graph_, options_, failure_, build_ = "build", variables_, runtime_;  // build_: the folder
+    Cpu cpu_;
     std::filesystem::path folder_;
     nlohmann::json reference_;
     int lock_ = -1, ranks_ = 1;

@@ -37,43 +37,38 @@ TEST(Resume, IsTheUninterruptedRun) {
     EXPECT_EQ(read_log(program.file("half.jsonl")).size(), 12U);
 }
 
-TEST(Threads, ChangeNoBitOfGeneratedKernels) {
-    // Without library products everything is generated or bundled code, whose sums have fixed trees.
-    const GeneratedProgram program("llama2_fresh_reference", "llama2", "fresh.logits", "--executors reference");
-    ASSERT_TRUE(program.built()) << program.failure();
-    for (const char* threads : {"1", "2", "3"}) {
-        const Outcome outcome = program.train(program.recipe() + " --seed 3 --init random --threads " + threads +
-                                              " --save threads" + threads + ".safetensors");
-        ASSERT_EQ(outcome.status, 0) << outcome.err;
-    }
-    const std::string one = read_file(program.file("threads1.safetensors"));
-    EXPECT_EQ(read_file(program.file("threads2.safetensors")), one);
-    EXPECT_EQ(read_file(program.file("threads3.safetensors")), one);
-}
-
 // The tests that a program brings along: its gradients against its naive twin, and against the slope of its loss.
 struct Own {
-    const char *name, *model, *graph;
+    const char *name, *model, *graph, *options;
+    Cpu cpu;
 };
 class OwnTests : public testing::TestWithParam<Own> {};
 
 TEST_P(OwnTests, Pass) {
-    const GeneratedProgram program(GetParam().name, GetParam().model, GetParam().graph, "");
+    const Own& own = GetParam();
+    if (!runs(own.cpu)) GTEST_SKIP() << "this CPU runs no program for " << name_of(own.cpu);
+    const GeneratedProgram program(own.name, own.model, own.graph, own.options, "train", 1, own.cpu);
     ASSERT_TRUE(program.built()) << program.failure();
-    const Outcome outcome =
-        shell(program.folder(), "cmake -S out -B own-tests -DTESTS=ON -DTHUNDERC_RUNTIME='" RUNTIME_FOLDER
-                                "' -DCMAKE_CXX_FLAGS='" PROGRAM_FLAGS
-                                "' && cmake --build own-tests && ctest --test-dir own-tests --no-tests=error "
-                                "--output-on-failure");
+    const Outcome outcome = program.own_tests("", own.cpu == Cpu::native ? "" : "OMP_NUM_THREADS=3");
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
     EXPECT_NE(outcome.out.find("100% tests passed"), std::string::npos) << outcome.out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, OwnTests,
-                         testing::Values(Own{"llama1_noopt", "llama1", "noopt.logits"},
-                                         Own{"ladder", "ladder", "dynamo.logits"}, Own{"odd", "odd", "tides.loss"},
-                                         Own{"deep", "deep", "dynamo.logits"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+// llama2_odd: sizes that no number of threads, no vector and no block divides, and enough rows for several threads.
+INSTANTIATE_TEST_SUITE_P(
+    Programs, OwnTests,
+    testing::Values(Own{"llama1_noopt", "llama1", "noopt.logits", "", Cpu::native},
+                    Own{"ladder", "ladder", "dynamo.logits", "", Cpu::native},
+                    Own{"odd", "odd", "tides.loss", "", Cpu::native},
+                    Own{"deep", "deep", "dynamo.logits", "", Cpu::native},
+                    Own{"lora", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_", Cpu::native},
+                    Own{"lora_bf16", "lora", "dyn.logits", "--batch 1 --seq 8 --train-only lora_ --dtype bf16",
+                        Cpu::native},
+                    Own{"odd", "odd", "tides.loss", "", Cpu::x86_64_v3},
+                    Own{"llama2_odd", "llama2", "dyn.logits", "--batch 17 --seq 67", Cpu::x86_64_v3}),
+    [](const auto& info) {
+        return std::string(info.param.name) + (info.param.cpu == Cpu::native ? "" : "_" + name_of(info.param.cpu));
+    });
 
 // Every file of a folder, by its path in it.
 std::map<std::string, std::string> contents(const fs::path& folder) {

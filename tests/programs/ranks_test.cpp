@@ -199,6 +199,8 @@ const Case cases[] = {
     {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 2, 1, 2},
     // What is gathered are the shadows, which the optimizer writes beside the masters.
     {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 2, 1, 2},
+    // Units that are frozen beside others that are trained, in bf16 beside f32.
+    {"fsdp2_lora", "lora", "dyn.logits", "--batch 2 --seq 8 --dtype bf16 --train-only lora_", "--fsdp 2", 2, 2, 1, 2},
     {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 2, 3, 6},
     // Sums over the replicas that only the last of three micro-steps has, and gathers that only the first one has: in
     // the others compute has no reason to wait but the reductions.

@@ -106,17 +106,51 @@ TEST(ComposeStep, SgdWithoutMomentumHasNoState) {
 )");
 }
 
-TEST(ComposeStep, ALossWithoutAWeightWeighsOne) {
+TEST(ComposeStep, ALossWithoutAWeightIsAveraged) {
     const Module module = composed(R"(
 func @main(%x: f32[3] input "x", %w: f32[3] parameter "w") -> (%loss "loss") {
   %y = mul(%x, %w) : f32[3]
   %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
 }
 )");
+    EXPECT_EQ(module.find("loss_weight"), nullptr);
+    EXPECT_EQ(loss_form(module).kind, LossForm::Kind::average);
+    EXPECT_EQ(loss_divisor(loss_form(module), {}, 6), 6);
+}
+
+TEST(ComposeStep, AMeanIsDividedByItsWeight) {
+    const LossForm form = loss_form(composed(classifier));
+    EXPECT_EQ(form.kind, LossForm::Kind::mean);
+    EXPECT_EQ(form.weights, std::vector<std::string>{"loss_weight"});
+    EXPECT_EQ(loss_divisor(form, {5}, 6), 5);
+}
+
+// Each term has been divided by its weight, which main reads: the function adds them all up.
+TEST(ComposeStep, TermsKeepTheirWeights) {
+    const Module module = composed(R"(
+func @main(%x: f32[3] input "x", %m: f32[3] input "m", %w: f32[3] parameter "w", %t0: f32[] scalar "loss_weights[0]", %t1: f32[] scalar "loss_weights[1]") -> (%loss "loss", %n "weight_0", %one "weight_1") {
+  %y = mul(%x, %w) : f32[3]
+  %n = reduce_sum(%m) {axes = [0], keep_dims = false} : f32[]
+  %one = constant() {value = <f32[] splat 1.0>} : f32[]
+  %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+  %p = reduce_sum(%w) {axes = [0], keep_dims = false} : f32[]
+  %a = div(%s, %t0) : f32[]
+  %b = div(%p, %t1) : f32[]
+  %loss = add(%a, %b) : f32[]
+}
+)");
+    const LossForm form = loss_form(module);
+    EXPECT_EQ(form.kind, LossForm::Kind::terms);
+    EXPECT_EQ(form.weights, (std::vector<std::string>{"loss_weights[0]", "loss_weights[1]"}));
+    EXPECT_EQ(loss_divisor(form, {5, 6}, 6), 1);
     const Function& weight = *module.find("loss_weight");
-    ASSERT_EQ(weight.arguments.size(), 1u);
-    const std::vector<Tensor> out = evaluate(module, weight, std::vector<Tensor>{Tensor::scalar(DType::f32, 2)});
-    EXPECT_EQ(out.at(0).at(0), 3);
+    ASSERT_EQ(weight.arguments.size(), 3u);  // m and what was added so far
+    const std::vector<Tensor> out =
+        evaluate(module, weight,
+                 std::vector<Tensor>{Tensor::floats({3}, {1, 0, 1}), Tensor::scalar(DType::f32, 4),
+                                     Tensor::scalar(DType::f32, 2)});
+    EXPECT_EQ(out.at(0).at(0), 6);
+    EXPECT_EQ(out.at(1).at(0), 3);
 }
 
 TEST(ComposeStep, TheFirstMicroStepOverwritesAndLaterOnesAdd) {

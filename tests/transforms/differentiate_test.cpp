@@ -434,5 +434,81 @@ TEST(Differentiate, SavesTheBlocksInputAlone) {
     EXPECT_EQ(forward->results[1], forward->arguments[0]);
 }
 
+// ---- stops of the gradient
+
+const Note* note_of(const Report& report, const std::string& what) {
+    for (const Note& note : report.notes)
+        if (note.what == what) return &note;
+    return nullptr;
+}
+
+// x + stop(x²): of its slope, which is 1 + 2x, the gradient has the first part alone, and differences that hold what
+// passes the stop agree with it.
+TEST(Differentiate, NothingPassesAStop) {
+    Report report;
+    const Module module = differentiate(parsed(R"(
+func @main(%w: f32[2] parameter "w", %v: f32[2] parameter "v") -> (%loss "loss") {
+  %square = mul(%w, %w) : f32[2]
+  %t = stop_gradient(%square) : f32[2] at "model.probe" "Probe" [Identity "node_detach"]
+  %u = stop_gradient(%v) : f32[2]
+  %a = add(%w, %t) : f32[2]
+  %b = mul(%a, %u) : f32[2]
+  %loss = reduce_sum(%b) {axes = [0], keep_dims = false} : f32[]
+}
+)"),
+                                        {}, report);
+    verify(module);
+    expect_right_gradients(module);
+    const std::vector<Members> arguments = {
+        {Tensor::floats({2}, {3, 5})}, {Tensor::floats({2}, {7, 11})}, {Tensor::scalar(DType::f32, 1)}};
+    const std::vector<Members> results = evaluate(module, module.main(), std::span<const Members>(arguments));
+    EXPECT_EQ(results.at(0).at(0).at(0), 12 * 7 + 30 * 11);
+    ASSERT_EQ(results.size(), 2U);  // what v multiplies is stopped: it has no gradient
+    EXPECT_EQ(results[1][0].f, (std::vector<double>{7, 11}));
+    EXPECT_FALSE(module.main().argument_info[1].trainable);
+    const Note* note = note_of(report, "stop_gradient");
+    ASSERT_NE(note, nullptr);
+    EXPECT_EQ(note->kind, Note::Kind::done);
+}
+
+// Straight through: h + stop(round(h) - h) has the gradient of h.
+TEST(Differentiate, StraightThroughAStop) {
+    const Module module = gradients(R"(
+func @main(%w: f32[3] parameter "w") -> (%loss "loss") {
+  %round = round(%w) : f32[3]
+  %d = sub(%round, %w) : f32[3]
+  %t = stop_gradient(%d) : f32[3]
+  %h = add(%w, %t) : f32[3]
+  %s = mul(%h, %h) : f32[3]
+  %loss = reduce_sum(%s) {axes = [0], keep_dims = false} : f32[]
+}
+)");
+    expect_right_gradients(module);
+    const std::vector<Members> arguments = {{Tensor::floats({3}, {0.3, 1.8, -2.6})}, {Tensor::scalar(DType::f32, 1)}};
+    const std::vector<Members> results = evaluate(module, module.main(), std::span<const Members>(arguments));
+    EXPECT_EQ(results.at(1).at(0).f, (std::vector<double>{0, 4, -6}));
+}
+
+// In the body of a loop, under every way of keeping what the way back reads.
+TEST(Differentiate, StopsInLoops) {
+    for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::block})
+        expect_right_gradients(gradients(R"(
+func @main(%x: f32[2,3] input "x" {batched}, %w: 4 x f32[3,3] parameter "layers.{0..3}.weight") -> (%loss "loss") {
+  %y = repeat(%x, %w) {body = "layer", carried = 1, n = 4, per_layer = 1, reverse = false} : f32[2,3]
+  %s = mul(%y, %y) : f32[2,3]
+  %loss = reduce_sum(%s) {axes = [0, 1], keep_dims = false} : f32[]
+}
+func @layer(%x: f32[2,3], %w: f32[3,3]) -> (%y) {
+  %h = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[2,3]
+  %t = tanh(%h) : f32[2,3]
+  %stopped = stop_gradient(%x) : f32[2,3]
+  %gate = sigmoid(%stopped) : f32[2,3]
+  %g = mul(%t, %gate) : f32[2,3]
+  %y = add(%x, %g) : f32[2,3]
+}
+)",
+                                         policy));
+}
+
 }  // namespace
 }  // namespace thunderc

@@ -319,6 +319,48 @@ func @main(%dy: f32[8,64], %old: f32[8,64], %first: bool[]) -> (%new) {
     EXPECT_NE(text.find("%dweight_step = mul(%dy, %dy)"), std::string::npos) << text;
 }
 
+// A kernel would be given, and whoever calls it would keep, what no result shows; what makes it is dead as well.
+TEST(Fuse, ReadsNoPartsThatNobodySees) {
+    Report report;
+    const Module module = fused(R"(module "m" values
+
+func @main(%x: f32[4], %z: f32[4]) -> (%y) {
+  %dead = tanh(%z) : f32[4]
+  %all = concat(%x, %z, %dead) {axis = 0} : f32[12]
+  %window = slice(%all) {axis = 0, begin = 0, end = 3, step = 1} : f32[3]
+  %y = tanh(%window) : f32[3]
+}
+)",
+                                report);
+    const Function& main = module.main();
+    ASSERT_EQ(main.ops.size(), 1U) << to_string(module);
+    EXPECT_EQ(main.ops[0].operands, std::vector<Value>{main.arguments[0]});
+    EXPECT_EQ(describe_kernel(*module.find(main.ops[0].attributes.string("kernel"))).inputs.size(), 1U);
+}
+
+// The sum is the same in each column, and stands in none of them.
+TEST(Fuse, KeepsSumsOfAllApartFromWhatEachColumnMakesOfThem) {
+    Report report;
+    const Module module = fused(R"(module "m" values
+
+func @main(%dl: f32[], %dr: f32[1,17,1], %p: f32[64]) -> (%dp) {
+  %wide = broadcast_to(%dr) {dims = [1,17,64]} : f32[1,17,64]
+  %sum = reduce_sum(%wide) {axes = [0,1], keep_dims = false} : f32[64]
+  %own = mul(%dl, %p) : f32[64]
+  %dp = add(%own, %sum) : f32[64]
+}
+)",
+                                report);
+    for (const Function& f : module.functions) {
+        if (f.kind.empty()) continue;
+        for (const KernelNest& nest : describe_kernel(f).nests) {
+            for (const KernelStore& store : nest.stores) {
+                EXPECT_FALSE(nest.nodes[store.node].finish) << to_string(f);
+            }
+        }
+    }
+}
+
 TEST(Fuse, ReadsLazyConstantsAsFormulas) {
     EXPECT_EQ(fused_text(R"(module "m" values
 

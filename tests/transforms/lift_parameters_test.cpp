@@ -277,6 +277,40 @@ func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.we
 )"));
 }
 
+// The traced nodes say which parameter they read, whatever the numbers: without any it is a tie, and equal ones of two
+// parameters are none.
+TEST(LiftParameters, TracedNodesSayWhatIsATie) {
+    const auto traced = [](const std::string& of_head) {
+        std::string ir = two_copies;
+        ir.replace(ir.find("[Gather \"g\"]"), 12, "[Gather \"g\"] reads \"embed.weight\"");
+        ir.replace(ir.find("[MatMul \"m\"]"), 12, "[MatMul \"m\"] reads \"" + of_head + "\"");
+        return ir;
+    };
+    const std::string tied = text(R"(
+func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.weight" {alias 0 = ["lm_head.weight"]}) -> (%y) {
+  %e = gather(%embed.weight, %ids) {axis = 0} : f32[2,3]
+  %transpose = transpose(%embed.weight) {permutation = [1, 0]} : f32[3,5]
+  %y = matmul(%e, %transpose) {transpose_a = false, transpose_b = false} : f32[2,5]
+}
+)");
+    EXPECT_EQ(lifted(with_data(traced("embed.weight"))), tied);  // which have other numbers
+    EXPECT_EQ(lifted(parse_module("module \"m\" values\n" + traced("embed.weight"))), tied);
+    Module module = with_data(traced("lm_head.weight"));
+    std::vector<float> table(15), turned(15);
+    for (std::size_t k = 0; k < 15; ++k) table[k] = static_cast<float>(k * k);
+    for (std::size_t r = 0; r < 5; ++r)
+        for (std::size_t c = 0; c < 3; ++c) turned[c * 5 + r] = table[r * 3 + c];
+    module.main().argument_info[1].sources = {source_of(Type::tensor(DType::f32, {5, 3}), table)};
+    module.main().argument_info[2].sources = {source_of(Type::tensor(DType::f32, {3, 5}), turned)};
+    EXPECT_EQ(lifted(std::move(module)), text(R"(
+func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.weight", %lm_head.weight: f32[5,3] parameter "lm_head.weight") -> (%y) {
+  %e = gather(%embed.weight, %ids) {axis = 0} : f32[2,3]
+  %transpose = transpose(%lm_head.weight) {permutation = [1, 0]} : f32[3,5]
+  %y = matmul(%e, %transpose) {transpose_a = false, transpose_b = false} : f32[2,5]
+}
+)"));
+}
+
 TEST(LiftParameters, DifferentOrUniformCopiesAreNoTie) {
     const std::string apart = text(R"(
 func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.weight", %lm_head.weight: f32[5,3] parameter "lm_head.weight") -> (%y) {

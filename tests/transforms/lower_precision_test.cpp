@@ -78,6 +78,98 @@ TEST(LowerPrecision, NothingIsChangedInF32) {
     EXPECT_EQ(lowered(layer + "\n" + update_before, {}), as_printed(layer + "\n" + update_before));
 }
 
+// A loop that reads two frozen families, `norm` in f32 and `w` in products; `again` reads a frozen parameter too.
+std::string with_frozen(const std::string& again) {
+    return R"(
+func @forward_backward(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}" {frozen}, %w: 3 x f32[4,4] parameter "w.{0..2}" {frozen}, %v: f32[4,4] parameter "v", %e: f32[4,4] parameter "e" {frozen}, %loss_sum: f32[] scalar "loss_sum") -> (%z "z", %loss_sum "loss_sum") {
+  %y, %saved = repeat(%x, %norm, %w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[2,4], 3 x f32[2,4]
+  %u = linear(%y, %v) : f32[2,4]
+  %z = linear(%u, %e) : f32[2,4]
+)" + again +
+           R"(
+}
+func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
+  %h = mul(%x, %norm) : f32[2,4]
+  %u = linear(%h, %w) : f32[2,4]
+  %y = add(%x, %u) : f32[2,4]
+}
+)" + update_before;
+}
+
+// "n.{0..2} f32, w.{0..2} bf16, shadow.v bf16": arguments of forward_backward.
+std::string held(const std::string& text, Report& report, const PrecisionOptions& options = bf16_options) {
+    const Module m = lower_precision(module_of(text), options, report);
+    verify(m);
+    std::string out;
+    const Function& f = m.main();
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo& info = f.argument_info[k];
+        if (info.kind != ArgInfo::Kind::parameter && info.kind != ArgInfo::Kind::state) continue;
+        out += (out.empty() ? "" : ", ") + name_pattern(info.names) + " " +
+               std::string(name_of(f.type(f.arguments[k]).dtype));
+    }
+    return out;
+}
+
+TEST(LowerPrecision, WhatIsFrozenAndReadByProductsAloneIsBf16) {
+    Report report;
+    EXPECT_EQ(held(with_frozen(""), report), "n.{0..2} f32, w.{0..2} bf16, v f32, e bf16, shadow.v bf16");
+    EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(),
+                            [](const Note& n) { return n.text == "4 frozen parameters are held in bf16 alone"; }));
+}
+
+// Cut over ranks it is gathered in one type: the weight that a penalty reads has no shadow, and products read it
+// rounded where it was gathered; what products alone read keeps its shadow.
+TEST(LowerPrecision, WhatIsReadInBothTypesIsGatheredInF32) {
+    const std::string text = R"(
+func @forward_backward(%x: f32[2,4] input "x", %w: 2 x f32[4,4] parameter "w.{0..1}", %v: f32[4,4] parameter "v", %u: f32[4,4] parameter "u", %loss_sum: f32[] scalar "loss_sum") -> (%y "y", %total "loss_sum") {
+  %a = repeat(%x, %w) {body = "layer", carried = 1, n = 2, per_layer = 1, reverse = false} : f32[2,4]
+  %b = linear(%a, %v) : f32[2,4]
+  %y = linear(%b, %u) : f32[2,4]
+  %square = mul(%v, %v) : f32[4,4]
+  %s = reduce_sum(%square) {axes = [0, 1], keep_dims = false} : f32[]
+  %total = add(%loss_sum, %s) : f32[]
+}
+func @layer(%x: f32[2,4], %w: f32[4,4]) -> (%y) {
+  %mean = reduce_mean(%w) {axes = [0, 1], keep_dims = false} : f32[]
+  %u = linear(%x, %w) : f32[2,4]
+  %y = mul(%u, %mean) : f32[2,4]
+})" + update_before;
+    PrecisionOptions options = bf16_options;
+    Report report;
+    EXPECT_EQ(held(text, report, options),
+              "w.{0..1} f32, v f32, u f32, shadow.w.{0..1} bf16, shadow.v bf16, shadow.u bf16");
+    options.gathered = true;
+    EXPECT_EQ(held(text, report, options), "w.{0..1} f32, v f32, u f32, shadow.u bf16");
+    std::string said;
+    for (const Note& note : report.notes)
+        if (note.text.starts_with("gathered in f32")) said += note.where + " ";
+    EXPECT_EQ(said, "w.0 v ");
+    const Module m = lower_precision(module_of(text), options, report);
+    const Function& layer = *m.find("layer");
+    EXPECT_EQ(layer.arguments.size(), 2U);
+    EXPECT_TRUE(std::any_of(layer.ops.begin(), layer.ops.end(), [&](const Op& op) {
+        return op.name == "cast" && op.operands[0] == layer.arguments[1];
+    })) << functions_of(m);
+}
+
+// A weight that something reads in f32 beside a product: its master stays, and so do those of all that is frozen, which
+// products may take side by side with it.
+TEST(LowerPrecision, WhatIsFrozenAndReadInBothTypesKeepsItsMaster) {
+    Report report;
+    const std::string again =
+        "  %square = mul(%e, %e) : f32[4,4]\n"
+        "  %s = reduce_sum(%square) {axes = [0, 1], keep_dims = false} : f32[]\n"
+        "  %total = add(%loss_sum, %s) : f32[]";
+    std::string text = with_frozen(again);
+    text.replace(text.find("%loss_sum \"loss_sum\") {"), 9, "%total");
+    EXPECT_EQ(held(text, report),
+              "n.{0..2} f32, w.{0..2} f32, v f32, e f32, shadow.w.{0..2} bf16, shadow.v bf16, shadow.e bf16");
+    EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(), [](const Note& n) {
+        return n.kind == Note::Kind::declined && n.where == "e" && n.text.starts_with("f32 and bf16 both");
+    }));
+}
+
 TEST(LowerPrecision, WithoutMastersParametersAreBf16AndSoIsWhatIsAsked) {
     EXPECT_EQ(lowered(layer + "\n" + update_before,
                       {.compute = DType::bf16, .master = false, .gradient = DType::bf16, .optimizer = DType::bf16}),

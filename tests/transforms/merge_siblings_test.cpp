@@ -53,6 +53,22 @@ TEST(MergeSiblings, NamesTheModulesOfAProduct) {
     EXPECT_EQ(scope("attn.proj", "mlp.proj"), "");
 }
 
+// Attention and MLP side by side, as Phi has them: the module that encloses both is no Linear.
+TEST(MergeSiblings, TheClassIsThatOfTheModulesThatAreNamed) {
+    auto class_of = [](const std::string& other) {
+        return merged(
+                   "\nfunc @main(%x: f32[3,4], %v: f32[4,4], %w: f32[2,4]) -> (%y, %z) {\n"
+                   "  %y = linear(%x, %v) : f32[3,4] at \"layers.0.attn.q_proj\" \"Linear\" [MatMul \"a\"]\n"
+                   "  %z = linear(%x, %w) : f32[3,2] at \"" +
+                   other + "\" \"Linear\" [MatMul \"b\"]\n}")
+            .main()
+            .ops[0]
+            .provenance.module_class;
+    };
+    EXPECT_EQ(class_of("layers.0.attn.k_proj"), "Linear");
+    EXPECT_EQ(class_of("layers.0.mlp.fc1"), "");
+}
+
 void expect_unchanged(const std::string& text) {
     EXPECT_EQ(functions_of(merged(text)), functions_of(module_of(text)));
 }

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "compiler/analysis/check_plan.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
+#include "compiler/transforms/compose_step.h"
 #include "runtime-lib/optim/step_scalars.h"
 
 namespace thunderc {
@@ -98,6 +100,52 @@ TEST(Plan, LaysTheWeightsOfAMergedProductSideBySide) {
     EXPECT_EQ(place(m, "f", "z"), "parameters+64");
 }
 
+// Gradients of merged weights that a sum reads are written by one call all the same: side by side, wherever that is.
+// The larger tensors between them would be put in a gap.
+TEST(Plan, LaysTheGradientsOfAMergedProductSideBySide) {
+    const Module m = planned(entry(R"(    %x: f32[4,2] input "x",
+    %w: f32[3,2] parameter "w",)",
+                                   R"(
+  %y = concat(%x, %x, %x) {axis = 1} : f32[4,6]
+  %e = exp(%y) : f32[4,6]
+  %da, %db = linear_backward_weight(%e, %x) {adjacent_weights = true, executor = "products", outs = [3, 3]} : f32[3,2], f32[3,2]
+  %late = exp(%e) : f32[4,6]
+  %first = add(%da, %w) : f32[3,2]
+  %later = exp(%late) : f32[4,6]
+  %second = add(%db, %first) : f32[3,2]
+  %s1 = reduce_sum(%second) {axes = [0, 1], keep_dims = false} : f32[]
+  %s2 = reduce_sum(%later) {axes = [0, 1], keep_dims = false} : f32[]
+  %s = add(%s1, %s2) : f32[]
+)"));
+    const Function& f = *m.find("f");
+    const auto offset = [&](const std::string& name) {
+        for (const ValueInfo& info : f.values)
+            if (info.name == name) return info.placement.offset;
+        return std::int64_t{-1};
+    };
+    EXPECT_EQ(offset("db"), offset("da") + 24);
+    EXPECT_EQ(place(m, "f", "da").substr(0, 8), "scratch+");
+}
+
+// One of them is the function's own result, the other is read by a sum: the result is copied to its place.
+TEST(Plan, CopiesAGradientThatIsWrittenBesideAnother) {
+    const Module m = planned(R"(
+func @f(
+    %x: f32[4,6] input "x",
+    %w: f32[3,6] parameter "w",
+    %v: f32[3,6] parameter "v",
+    %grad_w: f32[3,6] state "grad.w",
+    %grad_v: f32[3,6] state "grad.v") -> (%dw "grad_w", %sum "grad_v") {
+  %e = exp(%x) : f32[4,6]
+  %dw, %dv = linear_backward_weight(%e, %x) {adjacent_weights = true, executor = "products", outs = [3, 3]} : f32[3,6], f32[3,6]
+  %sum = add(%dv, %grad_v) : f32[3,6]
+}
+)");
+    const Function& f = *m.find("f");
+    EXPECT_EQ(std::count_if(f.ops.begin(), f.ops.end(), [](const Op& op) { return op.name == "copy"; }), 1);
+    EXPECT_EQ(place(m, "f", "dw").substr(0, 8), "scratch+");
+}
+
 constexpr const char* layers = R"(
 func @f(
     %x: f32[16] input "x",
@@ -131,6 +179,72 @@ TEST(Plan, LaysALayersTensorsTogether) {
     EXPECT_EQ(place(m, "f", "grad_w"), "gradients+0 every 128");
     EXPECT_EQ(place(m, "f", "after"), "gradients+0 every 128");
     EXPECT_EQ(m.arena_bytes.at("parameters"), 384);
+}
+
+// What trains comes first, layer by layer, and gradients, states and shadows end with it; what is frozen and has a
+// shadow comes next, then what has nothing beside it, the wider type first. 32 elements are a cache line of the
+// narrowest.
+constexpr const char* partly_frozen = R"(
+func @forward_backward(
+    %x: f32[16] input "x",
+    %low: bf16[48] parameter "low" {frozen},
+    %still: 3 x f32[16] parameter "layers.{0..2}.still" {frozen},
+    %w: 3 x f32[40] parameter "layers.{0..2}.w",
+    %both: f32[8] parameter "both" {frozen},
+    %head: f32[16] parameter "head",
+    %grad_w: 3 x f32[40] state "grad.layers.{0..2}.w",
+    %grad_head: f32[16] state "grad.head",
+    %shadow_w: 3 x bf16[40] state "shadow.layers.{0..2}.w",
+    %shadow_both: bf16[8] state "shadow.both",
+    %shadow_head: bf16[16] state "shadow.head",
+    %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
+  %y = repeat(%x, %still, %w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[16]
+  %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+  %r = add(%loss_sum, %s) : f32[]
+}
+func @update(
+    %w: 3 x f32[40] parameter "layers.{0..2}.w",
+    %m: 3 x f32[40] state "first_moment.layers.{0..2}.w",
+    %v: 3 x f32[40] state "second_moment.layers.{0..2}.w",
+    %last: f32[16] state "second_moment.head") -> () {
+}
+func @layer(%x: f32[16], %still: f32[16], %w: f32[40]) -> (%y) {
+  %y = mul(%x, %still) : f32[16]
+}
+)";
+
+TEST(Plan, PutsFirstWhatTrains) {
+    const Module m = planned(partly_frozen);
+    EXPECT_EQ(place(m, "forward_backward", "w"), "parameters+0 every 256");
+    EXPECT_EQ(place(m, "forward_backward", "head"), "parameters+768");
+    EXPECT_EQ(place(m, "forward_backward", "both"), "parameters+896");
+    EXPECT_EQ(place(m, "forward_backward", "still"), "parameters+1024 every 128");
+    EXPECT_EQ(place(m, "forward_backward", "low"), "parameters+1408");
+    EXPECT_EQ(m.arena_bytes.at("parameters"), 1536);
+    EXPECT_EQ(place(m, "forward_backward", "grad_w"), "gradients+0 every 256");
+    EXPECT_EQ(place(m, "forward_backward", "grad_head"), "gradients+768");
+    EXPECT_EQ(m.arena_bytes.at("gradients"), 896);
+    EXPECT_EQ(place(m, "update", "m"), "optimizer+0 every 256");
+    EXPECT_EQ(place(m, "update", "v"), "optimizer+896 every 256");
+    EXPECT_EQ(place(m, "update", "last"), "optimizer+1664");
+    EXPECT_EQ(m.arena_bytes.at("optimizer"), 1792);
+    EXPECT_EQ(place(m, "forward_backward", "shadow_head"), "shadows+384");
+    EXPECT_EQ(place(m, "forward_backward", "shadow_both"), "shadows+448");
+    EXPECT_EQ(m.arena_bytes.at("shadows"), 512);
+    EXPECT_EQ(plan_violations(m), std::vector<std::string>());
+}
+
+TEST(Plan, FrozenParametersThatTrainAreAsTheyWereWhereAllTrain) {
+    // The same program with nothing frozen: the arguments' order, but for the families of one loop.
+    std::string text = partly_frozen;
+    for (std::size_t at; (at = text.find(" {frozen}")) != std::string::npos;) text.erase(at, 9);
+    for (std::size_t at; (at = text.find("bf16[48]")) != std::string::npos;) text.replace(at, 8, "f32[48]");
+    const Module m = planned(text);
+    EXPECT_EQ(place(m, "forward_backward", "low"), "parameters+0");
+    EXPECT_EQ(place(m, "forward_backward", "still"), "parameters+256 every 384");
+    EXPECT_EQ(place(m, "forward_backward", "w"), "parameters+384 every 384");
+    EXPECT_EQ(m.arena_bytes.at("gradients"), m.arena_bytes.at("parameters"));
+    EXPECT_EQ(m.arena_bytes.at("optimizer"), 2 * m.arena_bytes.at("parameters"));
 }
 
 TEST(Plan, KeepsWhatGoesIntoEachLayerWhereItIsMade) {
@@ -254,7 +368,12 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
         {"clip_factor", offsetof(StepScalars, clip_factor)},
         {"first_micro_step", offsetof(StepScalars, first_micro_step)},
         {"decay_all", offsetof(StepScalars, decay_all)},
-        {"last_micro_step", offsetof(StepScalars, last_micro_step)}};
+        {"last_micro_step", offsetof(StepScalars, last_micro_step)},
+        {"loss_weights[0]", offsetof(StepScalars, loss_weights)},
+        {"loss_weights[15]", offsetof(StepScalars, loss_weights) + 15 * sizeof(float)}};
+    static_assert(sizeof(StepScalars) == step_scalars_bytes);
+    static_assert(sizeof(StepScalars::loss_weights) == max_loss_weights * sizeof(float));
+    EXPECT_EQ(step_scalar_offset("loss_weights[16]"), std::nullopt);
     for (const auto& [name, offset] : fields)
         EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;
     EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);

@@ -25,8 +25,9 @@ std::string symbol_name(const onnx::ValueInfoProto& input, int d) {
     return dim.dim_param().empty() ? fmt::format("{}.{}", input.name(), d) : dim.dim_param();
 }
 
+// The command line is at fault: it lacks a dimension, or gives one that the model has not.
 [[noreturn]] void fail(Diagnostic d) {
-    throw UserError(std::move(d));
+    throw UsageError(std::move(d));
 }
 
 class Binder {
@@ -55,7 +56,7 @@ class Binder {
             Diagnostic d;
             d.message = fmt::format("the input {} has no shape", input.name());
             d.help = "export the model again with shapes for all its inputs";
-            fail(std::move(d));
+            throw UserError(std::move(d));
         }
         const auto& shape = input.type().tensor_type().shape();
         for (int d = 0; d < shape.dim_size(); ++d) {

@@ -9,11 +9,16 @@
 
 #include "compiler/frontend/onnx/check_model.h"
 #include "compiler/frontend/onnx/dimensions.h"
+#include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
 #include "compiler/frontend/onnx/onnx_frontend.h"
 #include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/training_mode.h"
+#include "compiler/frontend/onnx/unsupported.h"
+#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
+#include "compiler/transforms/pattern.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -47,13 +52,13 @@ Module empty_module(const std::filesystem::path& path) {
     return module;
 }
 
+}  // namespace
+
 bool default_domain(const std::string& domain) {
     return domain.empty() || domain == "ai.onnx";
 }
 
-}  // namespace
-
-Importer::Importer(std::shared_ptr<const onnx::ModelProto> model, const std::filesystem::path& path,
+Importer::Importer(std::shared_ptr<onnx::ModelProto> model, const std::filesystem::path& path,
                    const CompileOptions& options, Report& report)
     : model_(std::move(model)),
       options_(options),
@@ -84,6 +89,14 @@ Module Importer::run() {
         throw UserError(std::move(d));
     }
     check_model(*model_);
+    refuse_training_mode(model_->graph(), traced_);
+    refuse_dropped_arguments(model_->graph());
+    refuse_unsupported(*model_, functions_);
+    tie_copies();
+    restore_lost();
+    stops_.emplace(model_->graph());
+    stops_->warn(traced_, report_);
+    warn_of_eval_mode(model_->graph(), report_);
     for (const auto& node : model_->graph().node())
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
     import_inputs();
@@ -92,6 +105,8 @@ Module Importer::run() {
     import_outputs();
     describe_ids();
     strip_wrapper();
+    report_composites();
+    warn_of_unused_inputs();
     return std::move(module_);
 }
 
@@ -159,6 +174,60 @@ std::shared_ptr<const Tensor> Importer::constant_tensor(const std::string& name)
     return tensor == nullptr ? nullptr : std::make_shared<Tensor>(*tensor);
 }
 
+std::string Importer::stored_tensor(const std::string& name) const {
+    const Binding* binding = find(name);
+    if (binding == nullptr || binding->is_sequence) return {};
+    const Function& main = module_.main();
+    std::string stored;
+    std::string type;
+    if (binding->proto != nullptr && !binding->proto->name().empty()) {
+        stored = binding->proto->name();
+        type = to_string(reader_.type(*binding->proto));
+    }
+    for (Value v = binding->value; v && stored.empty();) {
+        const auto argument = std::find(main.arguments.begin(), main.arguments.end(), v);
+        if (argument != main.arguments.end()) {
+            const ArgInfo& info = main.argument_info[static_cast<std::size_t>(argument - main.arguments.begin())];
+            if (info.kind == ArgInfo::Kind::input) return {};
+            stored = info.names.front();
+            type = to_string(main.type(v));
+            break;
+        }
+        const auto op = std::find_if(main.ops.rbegin(), main.ops.rend(), [v](const Op& o) {
+            return std::find(o.results.begin(), o.results.end(), v) != o.results.end();
+        });
+        constexpr std::string_view views[] = {"reshape", "transpose", "cast", "slice", "broadcast_to"};
+        if (op == main.ops.rend() || std::find(std::begin(views), std::end(views), op->name) == std::end(views))
+            return {};
+        v = op->operands.front();
+    }
+    if (stored.empty()) return {};
+    const std::string prefix = wrapper_prefix(model_->graph());
+    if (stored.starts_with(prefix)) stored.erase(0, prefix.size());
+    return stored + " " + type;
+}
+
+void Importer::note_short(const std::string& name, std::int64_t size, std::int64_t asked) {
+    if (std::string tensor = stored_tensor(name); !tensor.empty()) short_.push_back({std::move(tensor), size, asked});
+}
+
+// A slice of a table takes what there is, as torch's does, and shapes do not fit later. The last one of a size that is
+// among the node's operands is the reason.
+std::string Importer::help_on_short(const onnx::NodeProto& node) const {
+    for (auto at = short_.rbegin(); at != short_.rend(); ++at)
+        for (const auto& name : node.input()) {
+            const Binding* binding = find(name);
+            if (binding == nullptr || !binding->value) continue;
+            const Dims& dims = type(binding->value).dims;
+            if (std::find(dims.begin(), dims.end(), at->size) == dims.end()) continue;
+            return fmt::format(
+                "{} has {}, and {} are taken of it: where these are positions, --seq can be {} at most "
+                "without a longer table",
+                at->tensor, at->size, at->asked, at->size);
+        }
+    return {};
+}
+
 // ---- inputs and initializers
 // ---------------------------------------------------------------------------------------------
 
@@ -189,30 +258,127 @@ void Importer::import_inputs() {
     }
 }
 
+// A parameter that the exporter's optimizer copied for each of its uses is one, or said to be several.
+void Importer::tie_copies() {
+    tied_ = tie_parameters(*model_->mutable_graph(), traced_,
+                           [&](const onnx::TensorProto& tensor) -> std::optional<std::vector<std::byte>> {
+                               const std::shared_ptr<const WeightSource> source = reader_.source(tensor);
+                               return source->read ? std::optional(source->read()) : std::nullopt;
+                           });
+    const std::string prefix = wrapper_prefix(model_->graph());
+    const auto shown = [&](const std::string& name) {
+        return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    };
+    std::map<std::string, std::vector<std::string>> copies;
+    for (const TiedParameters::Tie& tie : tied_.tied) copies[shown(tie.parameter)].push_back(tie.copy);
+    for (const auto& [parameter, names] : copies)
+        report_.done("tied", parameter, fmt::format("the exporter copied it to {}", fmt::join(names, ", ")));
+    for (const TiedParameters::Tie& tie : tied_.different)
+        report_.warning("untied", shown(tie.parameter),
+                        fmt::format("the initializer {} stands for it as well, with other numbers: the two are trained "
+                                    "apart. Export with optimize=False to keep the parameter.",
+                                    tie.copy));
+    for (const TiedParameters::Tie& tie : tied_.turned)
+        report_.done("transposed", shown(tie.parameter),
+                     fmt::format("the model reads {} there, which the exporter merged with it, being equal", tie.copy));
+    for (const TiedParameters::Tie& tie : tied_.replaced)
+        report_.warning(
+            "merged", shown(tie.parameter),
+            fmt::format("the exporter's optimizer reads it where the model reads {}, whose numbers were the "
+                        "same: gradients pass as if it were the parameter. Export with optimize=False to "
+                        "keep them apart.",
+                        tie.copy));
+    for (const TiedParameters::Doubt& doubt : tied_.doubtful)
+        report_.warning("untied", doubt.copy,
+                        fmt::format("holds the numbers of {}, and may be {}, which is no parameter and which the "
+                                    "exporter evaluated: it is trained apart. Export with optimize=False to keep "
+                                    "both.",
+                                    shown(doubt.parameter), shown(doubt.constant)));
+    for (const TiedParameters::Tie& tie : tied_.ambiguous)
+        report_.warning("untied", tie.copy,
+                        fmt::format("holds the numbers of {}, and of other parameters that are equal to it: trained "
+                                    "apart from each. Export with optimize=False to keep the parameter.",
+                                    shown(tie.parameter)));
+    for (const TiedParameters::Tie& tie : tied_.unread)
+        report_.warning("untied", tie.copy,
+                        fmt::format("may be {} in another order, as of a table that is the head as well: without the "
+                                    "weights that cannot be told, and the two are trained apart. Give the weights "
+                                    "beside the graph, or export with optimize=False to keep the parameter.",
+                                    shown(tie.parameter)));
+}
+
+// What the exporter's optimizer lost is put back, or said: a program without it would train another model.
+void Importer::restore_lost() {
+    restored_ = restore_parameters(*model_->mutable_graph(), traced_, tied_.unmatched);
+    const std::string prefix = wrapper_prefix(model_->graph());
+    const auto listed = [&](const std::vector<std::string>& names) {
+        std::vector<std::string> shown;
+        for (const std::string& name : names)
+            shown.push_back(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+        return fmt::format("{}", fmt::join(name_patterns(shown), ", "));
+    };
+    if (!restored_.restored.empty())
+        report_.done("restored", listed(restored_.restored),
+                     "zeros that the exporter's optimizer dropped; the traced calls that were made of them name them");
+    if (!restored_.assumed.empty())
+        report_.warning("restored", listed(restored_.assumed),
+                        "the exporter's optimizer dropped it, being zeros. It is put back with a number for each "
+                        "output; where it is a single number, export with optimize=False.");
+    if (!restored_.unused.empty()) report_.done("unused", listed(restored_.unused), "the model does not read it");
+    if (!restored_.lost.empty())
+        report_.warning("lost parameters", listed(restored_.lost),
+                        "the exporter's optimizer evaluated them, folded them into others or dropped them: the program "
+                        "does not train them as the model does. Export with optimize=False to keep them.");
+    if (!restored_.unread.empty())
+        report_.warning("unread parameters", listed(restored_.unread),
+                        "no operator that is left reads them, so they are not trained: the model does not use them, or "
+                        "the exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.");
+    if (!restored_.rearranged.empty())
+        report_.warning("rearranged", listed(restored_.rearranged),
+                        "the graph has its numbers as the exporter arranged them for the call. Loading and saving them "
+                        "under the checkpoint's name would be wrong. Export with optimize=False to keep the "
+                        "parameter.");
+}
+
+// Of an initializer, whether it was a parameter when the model was traced.
+TracedInput Importer::says_exporter(const onnx::TensorProto& tensor) const {
+    if (const TracedInput input = traced_.input(tensor.name()); input != TracedInput::unknown) return input;
+    if (tied_.constants.contains(tensor.name())) return TracedInput::constant;
+    const auto consumers = consumers_.find(tensor.name());
+    if (consumers == consumers_.end()) return TracedInput::unknown;
+    for (const auto* node : consumers->second)
+        if (const TracedInput input = traced_input(*node, tensor.name()); input != TracedInput::unknown) return input;
+    return restored_.constants.contains(tensor.name()) ? TracedInput::constant : TracedInput::unknown;
+}
+
 // A float initializer is an argument until `lift_parameters` has decided. What the exporter says of it is kept as the
-// kind: parameter and constant are certain, value is not. Numbers without a name of their own (an epsilon) and integers
-// are constants.
+// kind: parameter and constant are certain, value is not; what was evaluated, of parameters perhaps, has the call as
+// its note. Numbers without a name of their own (an epsilon) and integers are constants.
 void Importer::import_initializers(const onnx::GraphProto& graph) {
     for (const auto& tensor : graph.initializer()) {
         const Type type = reader_.type(tensor);
         Binding binding;
         binding.narrow = narrow_type(tensor.data_type());
-        TracedInput says = TracedInput::unknown;
-        if (is_float(type.dtype))
-            for (const auto* node : consumers_[tensor.name()])
-                if (says == TracedInput::unknown) says = traced_input(*node, tensor.name());
-        const bool single = type.elements() <= 1 && says != TracedInput::parameter;
+        const TracedInput says = is_float(type.dtype) ? says_exporter(tensor) : TracedInput::unknown;
+        const auto evaluated = restored_.evaluated.find(tensor.name());
+        const bool computed = says == TracedInput::unknown && evaluated != restored_.evaluated.end();
+        const bool single = type.elements() <= 1 && says != TracedInput::parameter && !computed &&
+                            !restored_.standing_in.contains(tensor.name());
         if (!is_float(type.dtype) || type.elements() == 0 ||
-            (single && (says == TracedInput::buffer || !dotted(tensor.name())))) {
+            (single && (says == TracedInput::constant || !dotted(tensor.name())))) {
             binding.proto = &tensor;
             bind(tensor.name(), std::move(binding));
             continue;
         }
         dtype(tensor.data_type(), "the initializer " + tensor.name());
         ArgInfo info;
-        info.kind = says == TracedInput::parameter ? ArgInfo::Kind::parameter
-                    : says == TracedInput::buffer  ? ArgInfo::Kind::constant
-                                                   : ArgInfo::Kind::value;
+        info.kind = says == TracedInput::parameter  ? ArgInfo::Kind::parameter
+                    : says == TracedInput::constant ? ArgInfo::Kind::constant
+                                                    : ArgInfo::Kind::value;
+        if (computed) {
+            info.note = evaluated->second;
+            if (type.elements() <= 1 || restored_.all_there()) info.kind = ArgInfo::Kind::constant;
+        }
         info.names = {tensor.name()};
         info.sources = {reader_.source(tensor)};
         if (type.elements() <= shape_like) binding.proto = &tensor;  // an operator may need to know its numbers
@@ -251,7 +417,25 @@ void Importer::import_outputs() {
 // ---------------------------------------------------------------------------------------------------------------
 
 void Importer::import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
-    for (const auto& node : nodes) import_node(node);
+    for (const auto& node : nodes) {
+        const std::vector<int> stopped = stops_->stopped_inputs(node);
+        import_node(stopped.empty() ? node : with_stops(node, stopped));
+    }
+}
+
+// The node with a stop of the gradient before these operands.
+onnx::NodeProto Importer::with_stops(const onnx::NodeProto& node, const std::vector<int>& inputs) {
+    onnx::NodeProto stopped = node;
+    builder_.set_provenance(provenance_of(node));
+    for (const int k : inputs) {
+        const Value v = value(node.input(k));
+        if (!v || !is_float(type(v).dtype)) continue;
+        Binding binding;
+        binding.value = builder_.op("stop_gradient", {v});
+        stopped.set_input(k, node.input(k) + ".detach()");  // no exporter's name
+        bind(stopped.input(k), std::move(binding));
+    }
+    return stopped;
 }
 
 void Importer::import_node(const onnx::NodeProto& node) {
@@ -288,20 +472,15 @@ void Importer::import_node(const onnx::NodeProto& node) {
             return;
         }
         if (import_body(node)) return;
-        if (default_domain(node.domain()) && known_operator(node.op_type()))
-            view.fail(fmt::format("the operator {} is not supported in opset {}", node.op_type(), version),
-                      "export with another opset_version, 20 for example");
-        const std::vector<std::string> similar = similar_operators(node.op_type());
-        const std::string domain =
-            default_domain(node.domain()) ? std::string() : fmt::format(" of the domain {}", node.domain());
-        view.fail(fmt::format("the operator {}{} is not supported", node.op_type(), domain),
-                  similar.empty() ? "express it by other operators in the model, or export it as a model-local function"
-                                  : fmt::format("did you mean {}?", fmt::join(similar, " or ")));
+        throw UserError(unsupported_operator(node, version));
     } catch (UserError& error) {
         Diagnostic& d = error.diagnostic();
         if (d.node.empty() && !provenance.nodes.empty()) d.node = provenance.nodes.front();
-        if (d.op.empty() && !provenance.node_ops.empty()) d.op = provenance.node_ops.front();
+        if (d.op.empty())
+            d.op = operator_text(node) +
+                   (depth_ > 0 && !provenance.node_ops.empty() ? " in the body of " + provenance.node_ops.front() : "");
         if (d.module.empty()) d.module = provenance.scope;
+        if (d.help.empty()) d.help = help_on_short(node);
         if (d.help.empty())
             d.help =
                 "the operator is supported in other forms only, or the graph breaks ONNX's rules here: "
@@ -466,6 +645,39 @@ void Importer::describe_ids() {
         if (name == "attention_mask") info.source = "ones";
         if (name == "position_ids") info.source = "positions";
     }
+}
+
+// An input whose numbers no result depends on. torch.export takes two arguments that are one tensor for one: whatever
+// reads the one reads the other in the graph, and the first is left over.
+void Importer::warn_of_unused_inputs() {
+    const Function& main = module_.main();
+    std::vector<bool> read(main.values.size(), false);
+    for (Value v : main.results) read[v.index] = true;
+    for (auto op = main.ops.rbegin(); op != main.ops.rend(); ++op)
+        if (std::any_of(op->results.begin(), op->results.end(), [&](Value v) { return read[v.index]; }))
+            for (Value v : op->operands)
+                if (v) read[v.index] = true;
+    auto is_input = [&](std::size_t k) { return main.argument_info[k].kind == ArgInfo::Kind::input; };
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        if (!is_input(k) || read[main.arguments[k].index]) continue;
+        std::string twin;
+        for (std::size_t other = 0; other < main.arguments.size() && twin.empty(); ++other)
+            if (is_input(other) && read[main.arguments[other].index] &&
+                main.type(main.arguments[other]) == main.type(main.arguments[k]))
+                twin = main.argument_info[other].names.front();
+        report_.warning("input", main.argument_info[k].names.front(),
+                        twin.empty() ? "is not used: nothing that is computed depends on it"
+                                     : fmt::format("is not used: exported with the same tensor as {}? Then {} is read "
+                                                   "in its place: export again with a tensor for each",
+                                                   twin, twin));
+    }
+}
+
+// What passes would have recognised, and the graph has as one operator. A softmax is one in every graph.
+void Importer::report_composites() {
+    for (const Op& op : module_.main().ops)
+        if (op_def(op.name).level == OpLevel::composite && op.name != "softmax" && op.name != "log_softmax")
+            report_.done(op.name, where(op.provenance), replaced_text(op.provenance));
 }
 
 void Importer::strip_wrapper() {

@@ -16,8 +16,12 @@
 #include <vector>
 
 #include "compiler/analysis/integer_values.h"
+#include "compiler/frontend/onnx/gradient_stops.h"
+#include "compiler/frontend/onnx/restore_parameters.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/tensors.h"
+#include "compiler/frontend/onnx/tie_parameters.h"
+#include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/ir/builder.h"
 #include "compiler/pipeline.h"
 
@@ -61,13 +65,15 @@ struct Names {
     Names* outer = nullptr;
 };
 
+bool default_domain(const std::string& domain);  // ONNX's own operators
+
 // Functions of the model, by domain, name and overload.
 using FunctionTable = std::map<std::tuple<std::string, std::string, std::string>, const onnx::FunctionProto*>;
 
 class Importer {
   public:
-    Importer(std::shared_ptr<const onnx::ModelProto> model, const std::filesystem::path& path,
-             const CompileOptions& options, Report& report);
+    Importer(std::shared_ptr<onnx::ModelProto> model, const std::filesystem::path& path, const CompileOptions& options,
+             Report& report);
     Module run();
 
     // ---- for importers of operators ----
@@ -80,6 +86,11 @@ class Importer {
     std::shared_ptr<const Tensor> constant_tensor(
         const std::string& name);  // known at compile time and small, else nullptr
     const Type& type(Value v) const { return module_.main().type(v); }
+    // The stored tensor that an operand is, looked at or arranged in another way: "wpe.weight f32[1024,768]". For
+    // messages; "" for what is computed.
+    std::string stored_tensor(const std::string& name) const;
+    // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.
+    void note_short(const std::string& name, std::int64_t size, std::int64_t asked);
     void bind(const std::string& name, Binding binding);
     bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
     // Inlines a graph (a branch of If) and gives its outputs.
@@ -87,20 +98,27 @@ class Importer {
     DType dtype(std::int32_t data_type, const std::string& what);  // with the warning for f16 and f64
 
   private:
+    void tie_copies();
+    void restore_lost();
     void import_inputs();
+    TracedInput says_exporter(const onnx::TensorProto& tensor) const;
     void import_initializers(const onnx::GraphProto& graph);
     void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
     void import_node(const onnx::NodeProto& node);
+    onnx::NodeProto with_stops(const onnx::NodeProto& node, const std::vector<int>& inputs);
     void import_outputs();
     const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
     void keep_narrow(const onnx::NodeProto& node, Integers integers);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);
     void describe_ids();
+    void warn_of_unused_inputs();
     void strip_wrapper();
+    void report_composites();
+    std::string help_on_short(const onnx::NodeProto& node) const;
     std::int64_t opset(const std::string& domain) const;
 
-    std::shared_ptr<const onnx::ModelProto> model_;
+    std::shared_ptr<onnx::ModelProto> model_;
     const CompileOptions& options_;
     Report& report_;
     TensorReader reader_;
@@ -119,8 +137,17 @@ class Importer {
     std::vector<std::pair<Binding*, Value>>
         materialised_;  // constants that became values while importing the current node
     std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names
-    TracedParameters traced_{model_->graph()};
+    TracedProgram traced_{model_->graph()};
+    TiedParameters tied_;
+    RestoredParameters restored_;
+    std::optional<GradientStops> stops_;  // of the graph as it is imported
     bool warned_f32_ = false;
+    // Slices that asked for more than there is.
+    struct Short {
+        std::string tensor;
+        std::int64_t size, asked;
+    };
+    std::vector<Short> short_;
 };
 
 // What the importer of one operator sees.

@@ -87,7 +87,7 @@ void silent(google::protobuf::LogLevel, const char*, int, const std::string&) {}
 
 }  // namespace
 
-std::shared_ptr<const onnx::ModelProto> read_model(const std::filesystem::path& path) {
+std::shared_ptr<onnx::ModelProto> read_model(const std::filesystem::path& path) {
     const std::uint64_t size = std::filesystem::file_size(path);
     if (size == 0) fail(fmt::format("{} is empty", path.string()), "export the model again");
     auto model = std::make_shared<onnx::ModelProto>();

@@ -9,6 +9,6 @@
 namespace thunderc::onnx_frontend {
 
 // Throws UserError: not an ONNX file, truncated. External data is not touched.
-std::shared_ptr<const onnx::ModelProto> read_model(const std::filesystem::path& path);
+std::shared_ptr<onnx::ModelProto> read_model(const std::filesystem::path& path);
 
 }  // namespace thunderc::onnx_frontend

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
+#include <optional>
 
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/narrow_integers.h"
@@ -42,8 +44,29 @@ void elementwise(Node& n) {
     n.output(0, n.b().op(our_name(n.proto().op_type()), std::move(operands)));
 }
 
+// torch.clamp with tensors as bounds: one clip, whose gradient on the bounds is x's alone, where that of max and min is
+// shared.
+bool clamped(Node& n) {
+    if (n.inputs() != 2 || !traced_function(n.proto()).starts_with("aten.clamp")) return false;
+    Builder& b = n.b();
+    const bool low = n.proto().op_type() == "Max";
+    const Value x = n.input(0), bound = n.input(1);
+    const Dims dims = *broadcast(n.type(0).dims, n.type(1).dims);
+    if (!low)
+        for (const Op& op : b.function().ops)  // the Max in front of it
+            if (op.name == "clip" && op.results[0] == x && op.operands.size() == 2 && b.type(x).dims == dims) {
+                const std::vector<Value> operands = {op.operands[0], op.operands[1], bound};
+                n.output(0, b.op("clip", operands));
+                return true;
+            }
+    const Value all = b.broadcast_to(x, dims);
+    n.output(0, low ? b.op("clip", {all, bound}) : b.op("clip", {all, Value{}, bound}));
+    return true;
+}
+
 // Max, Min and Sum take any number of operands.
 void variadic(Node& n) {
+    if (clamped(n)) return;
     const std::string_view op =
         n.proto().op_type() == "Sum" || n.proto().op_type() == "Mean" ? "add" : our_name(n.proto().op_type());
     Value v = n.input(0);
@@ -57,6 +80,12 @@ void variadic(Node& n) {
 void power(Node& n) {
     Builder& b = n.b();
     const DType dtype = n.type(0).dtype, exponent = n.type(1).dtype;
+    if (is_float(dtype) && traced_function(n.proto()).starts_with("aten.linalg_vector_norm")) {
+        // |x|^p, and the p-th root of their sum: the gradient of torch's norm is 0 where these are 0.
+        const Value zero = b.scalar(dtype, 0), none = b.op("eq", {n.input(0), zero});
+        const Value base = b.op("select", {none, b.scalar(dtype, 1), n.input(0)});
+        return n.output(0, b.op("select", {none, zero, b.op("pow", {base, b.cast(n.input(1), dtype)})}));
+    }
     if (is_float(dtype) || !is_float(exponent))
         return n.output(0, b.op("pow", {n.input(0), b.cast(n.input(1), dtype)}));
     const std::optional<Tensor> base = n.known(0), known = n.known(1);
@@ -77,8 +106,90 @@ void modulo(Node& n) {
     n.output(0, n.b().op("mod", {n.input(0), n.input(1)}));
 }
 
+// The op that gives a value, where it is one of that name. By value: each op that is built moves the function's own.
+// Bodies of torch's functions are short, and stand last.
+std::optional<Op> defining(Node& n, Value v, std::string_view name) {
+    const std::vector<Op>& ops = n.b().function().ops;
+    for (auto op = ops.rbegin(); op != ops.rend(); ++op)
+        if (op->results.front() == v) return op->name == name ? std::optional(*op) : std::nullopt;
+    return std::nullopt;
+}
+
+// torch.xlogy(y, x), exported as "y where y = 0, else y log x": no function of x at y = 0, where its derivative by y is
+// log x. 0 is also what the product is at x <= 0, with no derivative.
+Value x_log_y(Node& n) {
+    const Value y = n.input(1);
+    const std::optional<Op> zeros = defining(n, n.input(0), "eq");
+    const std::optional<Op> beside = defining(n, n.input(2), "select");
+    const std::optional<Op> product = beside ? defining(n, beside->operands[2], "mul") : std::nullopt;
+    if (!zeros || !product || zeros->operands[0] != y || product->operands[0] != y) return {};
+    const Value x = beside->operands[1];
+    Builder& b = n.b();
+    const DType dtype = b.type(x).dtype;
+    const Value zero = b.scalar(dtype, 0);
+    const Value nothing = b.op("and", {b.op("eq", {y, zero}), b.op("le", {x, zero})});
+    return b.mul(y, b.op("log", {b.op("select", {nothing, b.scalar(dtype, 1), x})}));
+}
+
+// torch.sinc, exported as "1 where x = 0, else sin πx / πx", which divides 0 by 0 on the way back.
+Value sinc(Node& n) {
+    const std::optional<Op> quotient = defining(n, n.input(2), "div");
+    if (!quotient) return {};
+    Builder& b = n.b();
+    const Value one = b.scalar(n.type(1).dtype, 1);
+    const Value angle = b.op("select", {n.input(0), one, quotient->operands[1]});
+    return b.op("select", {n.input(0), one, b.div(b.op("sin", {angle}), angle)});
+}
+
 void where(Node& n) {
-    n.output(0, n.b().op("select", {n.input(0), n.input(1), n.input(2)}));
+    const std::string function = traced_function(n.proto());
+    Value v;
+    if (function.starts_with("aten.xlogy.")) v = x_log_y(n);
+    if (function.starts_with("aten.sinc.")) v = sinc(n);
+    n.output(0, v ? v : n.b().op("select", {n.input(0), n.input(1), n.input(2)}));
+}
+
+// torch.logaddexp, exported as log(eˣ + eʸ), overflows nowhere: the larger one, and what the other one adds.
+void logarithm(Node& n) {
+    Builder& b = n.b();
+    const std::optional<Op> sum =
+        traced_function(n.proto()).starts_with("aten.logaddexp.") ? defining(n, n.input(0), "add") : std::nullopt;
+    const std::optional<Op> first = sum ? defining(n, sum->operands[0], "exp") : std::nullopt;
+    const std::optional<Op> second = sum ? defining(n, sum->operands[1], "exp") : std::nullopt;
+    if (!first || !second) return elementwise(n);
+    const Value x = first->operands[0], y = second->operands[0];
+    const Value log_2 = b.scalar(b.type(x).dtype, std::numbers::ln2);
+    const Value more = b.op("softplus", {b.neg(b.op("abs", {b.sub(x, y)}))});
+    n.output(0, b.add(b.op("max", {x, y}), b.op("select", {b.op("eq", {x, y}), log_2, more})));
+}
+
+// What the gradient on the bounds of a Clip is: torch has several functions with these values. The exporter's optimizer
+// also makes one Clip of chains of relu, clip, min and max; it names the node anew, and what the bounds were is
+// lost but for the last function of the chain.
+struct Bounds {
+    bool open_low = false, open_high = false;  // 0 there, as hardtanh's and relu's; else 1, as clamp's
+    bool shared = false;                       // a half, as that of minimum and maximum
+};
+
+Bounds bounds_of(Node& n) {
+    const std::string function = traced_function(n.proto());
+    auto is = [&](std::string_view name) { return function.starts_with(std::string("aten.").append(name) + "."); };
+    Bounds out;
+    out.shared = is("minimum") || is("maximum");
+    out.open_low = out.open_high = is("hardtanh") || is("relu6");
+    const bool clamp = function.starts_with("aten.clamp");
+    if (!n.proto().name().starts_with("node_Clip_") || !(clamp || is("relu") || out.open_low)) return out;
+    const std::optional<Tensor> low = n.known(1);
+    if (low && low->size() == 1 && low->at(0) == 0) out.open_low = true;  // most likely a relu
+    const bool all_known = out.open_low && out.open_high;
+    if (!all_known)
+        n.importer().report().warning(
+            "Clip", n.proto().name(),
+            fmt::format("the exporter's optimizer made it of several functions, so the gradient of what lies exactly "
+                        "on a bound is a guess: {} on the lower one, {} on the upper one; export with optimize=False "
+                        "to keep what the model has",
+                        out.open_low ? 0 : 1, out.open_high ? 0 : 1));
+    return out;
 }
 
 void clip(Node& n) {
@@ -89,7 +200,27 @@ void clip(Node& n) {
             n.fail(fmt::format("a bound of Clip is to be one number"), {}, {}, to_string(n.type(i)));
         if (n.has(i)) operands.back() = n.b().reshape(operands.back(), {});
     }
-    n.output(0, n.has(1) || n.has(2) ? n.b().op("clip", std::move(operands)) : n.input(0));
+    if (!n.has(1) && !n.has(2)) return n.output(0, n.input(0));
+    const Bounds bounds = bounds_of(n);
+    if (bounds.shared && n.has(1) && n.has(2)) {
+        const bool low_first = traced_function(n.proto()).starts_with("aten.minimum");
+        const Value first = n.b().op(low_first ? "max" : "min", {operands[0], operands[low_first ? 1 : 2]});
+        return n.output(0, n.b().op(low_first ? "min" : "max", {first, operands[low_first ? 2 : 1]}));
+    }
+    Attributes attributes;
+    if (bounds.open_low && n.has(1)) attributes.set("open_low", true);
+    if (bounds.open_high && n.has(2)) attributes.set("open_high", true);
+    n.output(0, n.b().op("clip", std::move(operands), std::move(attributes)));
+}
+
+// The slope is the parameter's at 0 as well, as torch's, where the body in ONNX's schema has 1.
+void parametric_relu(Node& n) {
+    Builder& b = n.b();
+    const Value x = n.input(0), zero = b.scalar(n.type(0).dtype, 0);
+    const std::optional<Dims> dims = broadcast(n.type(0).dims, n.type(1).dims);
+    if (!dims || *dims != n.type(0).dims)
+        n.fail("the slope of PRelu does not broadcast to its input", {}, to_string(n.type(0)), to_string(n.type(1)));
+    n.output(0, b.op("select", {b.op("gt", {x, zero}), x, b.mul(x, n.input(1))}));
 }
 
 void leaky_relu(Node& n) {
@@ -190,7 +321,7 @@ constexpr OpImporter table[] = {
     {"Neg", 13, 23, elementwise, computed},
     {"Sign", 13, 23, elementwise, moved},
     {"Exp", 13, 23, elementwise, own},
-    {"Log", 13, 23, elementwise, own},
+    {"Log", 13, 23, logarithm, own},
     {"Sqrt", 13, 23, elementwise, own},
     {"Sin", 13, 23, elementwise, own},
     {"Cos", 13, 23, elementwise, own},
@@ -226,6 +357,7 @@ constexpr OpImporter table[] = {
     {"Where", 13, 23, where, Integers::of_operand(1, false)},
     {"Clip", 13, 23, clip, moved},
     {"LeakyRelu", 13, 23, leaky_relu, own},
+    {"PRelu", 13, 23, parametric_relu, own},
     {"HardSigmoid", 13, 23, hard_sigmoid, own},
     {"Elu", 13, 23, elu, own},
     {"Selu", 13, 23, selu, own},

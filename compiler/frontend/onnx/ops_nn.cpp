@@ -1,10 +1,12 @@
 // Operators of neural networks: softmax, normalisation, activations, attention, losses.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
 
 namespace thunderc::onnx_frontend {
@@ -69,6 +71,30 @@ void normalization(Node& n, std::string_view op) {
         if (n.wants(k))
             n.fail(fmt::format("the statistics that {} can give are not supported", n.proto().op_type()),
                    "use its first output alone");
+}
+
+// By statistics that are given: a model's running ones, or what the graph computed of the batch.
+void batch_normalization(Node& n) {
+    Builder& b = n.b();
+    if (n.integer("training_mode", 0) != 0)
+        n.fail("BatchNormalization in training mode is not supported",
+               "call model.eval() before the export: a batch norm takes its running statistics then, which stay as "
+               "they are");
+    const Type type = n.type(0);
+    if (type.rank() < 2) n.fail("BatchNormalization takes rows of channels", {}, {}, to_string(type));
+    const Dims channels = {type.dims[1]};
+    Dims shape(type.dims.size(), 1);
+    shape[1] = type.dims[1];
+    std::vector<Value> operands;
+    for (std::size_t i = 1; i < 5; ++i) {
+        if (n.type(i).dims != channels)
+            n.fail("an operand of BatchNormalization has not one number for each channel", {},
+                   fmt::format("[{}]", to_string(channels)), to_string(n.type(i)));
+        operands.push_back(b.reshape(b.cast(n.input(i), type.dtype), shape));
+    }
+    const Value deviation = b.op("rsqrt", {b.add(operands[3], n.number("epsilon", 1e-5))});
+    const Value normal = b.mul(b.sub(n.input(0), operands[2]), deviation);
+    n.output(0, b.add(b.mul(normal, operands[0]), operands[1]));
 }
 
 void layer_normalization(Node& n) {
@@ -177,6 +203,19 @@ void attention(Node& n) {
     n.output(0, y);
 }
 
+// ONNX's loss has no smoothing: the traced call alone has it.
+// "aten.cross_entropy_loss.default](args = (%logits, %labels, None, 1, -100, 0.1)"
+double label_smoothing(Node& n) {
+    const std::string text = dropped_argument(n.proto(), "label_smoothing");
+    if (text.empty()) return 0;
+    double smoothing = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), smoothing);
+    if (error != std::errc() || end != text.data() + text.size() || !(smoothing >= 0 && smoothing <= 1))
+        n.fail("the label smoothing of a cross entropy is not known, and the exporter dropped it",
+               "compute the loss from log_softmax in the model", "a number from 0 to 1", text);
+    return smoothing;
+}
+
 // What the losses of classes take: scores (N, C, d…) and labels (N, d…). Class weights and unreduced losses are left to
 // the function bodies of ONNX's schemas, as other scalars are.
 Value cross_entropy(Node& n, Value scores) {
@@ -186,6 +225,10 @@ Value cross_entropy(Node& n, Value scores) {
         n.fail(fmt::format("{} takes scores of two dimensions or more, the second one for the classes",
                            n.proto().op_type()),
                {}, {}, to_string(type));
+    if (is_float(n.type(1).dtype))
+        n.fail(fmt::format("the labels of {} are no classes", n.proto().op_type()),
+               "labels that are probabilities: compute -(labels * log_softmax(logits)).sum(-1).mean() in the model",
+               "integers", to_string(n.type(1)));
     Dims permutation = {0};
     for (std::int64_t d = 2; d < type.rank(); ++d) permutation.push_back(d);
     permutation.push_back(1);
@@ -201,7 +244,20 @@ Value cross_entropy(Node& n, Value scores) {
                     fmt::format("a label of {} is {}, and there are {} classes", n.proto().op_type(), label, classes));
     // Without an attribute nothing is ignored: every label is a class, so a number that is none will do.
     const Attributes attributes = {{"ignore_index", ignored}};
-    Value loss = b.emit("cross_entropy", {x, labels}, attributes)[0];
+    const std::vector<Value> results = b.emit("cross_entropy", {x, labels}, attributes);
+    Value loss = results[0];
+    if (const double smoothing = label_smoothing(n); smoothing != 0) {
+        // A label is smoothing / C of each class: lse - mean(x) of each row that has one.
+        const Value mean =
+            b.mul(b.reduce_sum(b.cast(x, n.importer().type(results[1]).dtype), {1}), 1 / static_cast<double>(classes));
+        const DType ids = n.importer().type(labels).dtype;
+        const Value valid = b.op("ne", {labels, b.scalar(ids, static_cast<double>(ignored))});
+        const Value zero = b.scalar(n.importer().type(results[1]).dtype, 0);
+        const Value spread = b.reduce_sum(b.op("select", {valid, b.sub(results[1], mean), zero}), {0});
+        loss = b.add(b.mul(loss, 1 - smoothing), b.mul(spread, smoothing));
+        n.importer().report().done("label smoothing", n.proto().name(),
+                                   fmt::format("{}, of the traced call: the exporter dropped it", smoothing));
+    }
     if (n.string("reduction", "mean") == "mean") loss = b.div(loss, b.op("cross_entropy_weight", {labels}, attributes));
     return b.cast(loss, type.dtype);
 }
@@ -214,7 +270,15 @@ bool reduces_without_class_weights(Node& n) {
 }
 
 void softmax_cross_entropy(Node& n) {
-    if (!reduces_without_class_weights(n)) return n.expand_body();
+    if (!reduces_without_class_weights(n)) {
+        if (label_smoothing(n) != 0)
+            n.fail(fmt::format("the exporter dropped the label smoothing of a cross entropy with {}",
+                               n.has(2) ? "class weights" : "a loss for each row"),
+                   "compute the loss from log_softmax in the model, or without class weights and with reduction "
+                   "\"mean\" or \"sum\"",
+                   {}, n.has(2) ? "class weights" : "reduction \"none\"");
+        return n.expand_body();
+    }
     n.output(0, cross_entropy(n, n.input(0)));
     if (n.wants(1)) n.output(1, n.b().op("log_softmax", {n.input(0)}, {{"axis", std::int64_t{1}}}));
 }
@@ -236,6 +300,7 @@ constexpr OpImporter table[] = {
     {"LogSoftmax", 13, 23, softmax, own},
     {"Gelu", 20, 23, gelu, own},
     {"LayerNormalization", 17, 23, layer_normalization, own},
+    {"BatchNormalization", 15, 23, batch_normalization, own},
     {"RMSNormalization", 23, 23, rms_normalization, own},
     {"Dropout", 13, 23, dropout, moved},
     {"Attention", 23, 23, attention, own},

@@ -26,8 +26,18 @@ std::optional<Dims> axes_of(Node& n, bool operand) {
     return axes;
 }
 
+// torch.max(x, dim) also gives indices, and its gradient goes to the element that the index names: of equal ones the
+// first. torch.amax shares it among them.
+bool gives_indices(const Node& n) {
+    const std::string function = traced_function(n.proto());
+    return function == "aten.max.dim" || function == "aten.min.dim";
+}
+
 Value reduced(Node& n, std::string_view op, Value v, const Dims& axes) {
-    return axes.empty() ? v : n.b().op(op, {v}, {{"axes", axes}, {"keep_dims", n.integer("keepdims", 1) != 0}});
+    if (axes.empty()) return v;
+    Attributes attributes = {{"axes", axes}, {"keep_dims", n.integer("keepdims", 1) != 0}};
+    if (axes.size() == 1 && gives_indices(n)) attributes.set("first", true);
+    return n.b().op(op, {v}, std::move(attributes));
 }
 
 void reduce(Node& n, bool operand) {
@@ -49,7 +59,7 @@ void reduce(Node& n, bool operand) {
         else
             v = reduced(n, "reduce_sum", v, *axes);
     }
-    if (op == "ReduceL2") v = n.b().op("sqrt", {v});
+    if (op == "ReduceL2") v = n.b().op("sqrt", {v}, {{"flat_at_zero", true}});
     if (op == "ReduceLogSum") v = n.b().op("log", {v});
     n.output(0, v);
 }
@@ -61,15 +71,12 @@ void reduce_by_operand(Node& n) {
     reduce(n, true);
 }
 
-// log Σ exp(x - m) + m with the maximum m, which keeps exp in range.
 void log_sum_exp(Node& n, bool operand) {
     n.refuse_integers();
     const std::optional<Dims> axes = axes_of(n, operand);
     Value x = n.input(0);
     if (!axes || axes->empty()) return n.output(0, x);
-    const Value most = n.b().op("reduce_max", {x}, {{"axes", *axes}, {"keep_dims", true}});
-    const Value sum = n.b().reduce_sum(n.b().op("exp", {n.b().sub(x, most)}), *axes, true);
-    Value v = n.b().add(n.b().op("log", {sum}), most);
+    Value v = n.b().op("log_sum_exp", {x}, {{"axes", *axes}});
     if (n.integer("keepdims", 1) == 0) {
         Dims dims;
         for (std::size_t d = 0; d < n.type(0).dims.size(); ++d)

@@ -6,8 +6,10 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/frontend/onnx/dropped_arguments.h"
+#include "compiler/frontend/onnx/gradient_stops.h"
 #include "compiler/frontend/onnx/importer.h"
-#include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/traced_program.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -26,7 +28,8 @@ void size(Node& n) {
 }
 
 void identity(Node& n) {
-    n.output(0, n.input(0));
+    const bool stops = is_float(n.type(0).dtype) && is_detach(n.proto());
+    n.output(0, stops ? n.b().op("stop_gradient", {n.input(0)}) : n.input(0));
 }
 
 void reshape(Node& n) {
@@ -159,8 +162,14 @@ void slice(Node& n) {
     if (n.has(4)) steps = n.integers(4, "steps");
     if (ends.size() != begins.size() || axes.size() != begins.size() || steps.size() != begins.size())
         n.fail("the operands of Slice are of different lengths", "the graph is damaged: export the model again");
-    for (std::size_t k = 0; k < begins.size(); ++k)
-        v = slice_axis(n, v, n.axis(axes[k], rank), begins[k], ends[k], steps[k]);
+    for (std::size_t k = 0; k < begins.size(); ++k) {
+        const std::int64_t axis = n.axis(axes[k], rank);
+        // From the front, and not to the end, which exporters write as the largest number of 32 or 64 bits.
+        const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
+        if (begins[k] == 0 && steps[k] == 1 && ends[k] > size && ends[k] < std::numeric_limits<std::int32_t>::max())
+            n.importer().note_short(n.proto().input(0), size, ends[k]);
+        v = slice_axis(n, v, axis, begins[k], ends[k], steps[k]);
+    }
     n.output(0, v);
 }
 
@@ -197,14 +206,24 @@ void split(Node& n) {
     }
 }
 
+// Fails where one of these indices, which may count from the end, names no element of a dimension of this size.
+void require_inside(Node& n, const std::vector<std::int64_t>& indices, std::int64_t size) {
+    const auto beyond = [](std::int64_t k) { return k < 0 ? -(k + 1) : k; };
+    std::optional<std::int64_t> outside;  // the one that is farthest out
+    for (const std::int64_t k : indices)
+        if (beyond(k) >= size && (!outside || beyond(k) > beyond(*outside))) outside = k;
+    if (!outside) return;
+    const std::string table = n.importer().stored_tensor(n.proto().input(0));
+    n.fail(fmt::format("{} asks for element {} of {}{}", n.proto().op_type(), *outside, size,
+                       table.empty() ? "" : " in the table " + table),
+           fmt::format("where this is a table of {0} positions, --seq can be {0} at most without a longer table; else "
+                       "export the model again with these shapes",
+                       size));
+}
+
 // An index that may count from the end, as one from 0; whether it did.
 bool wrap_index(Node& n, std::int64_t& index, std::int64_t size) {
-    if (index < -size || index >= size)
-        n.fail(
-            fmt::format("{} asks for element {} of {}", n.proto().op_type(), index, size),
-            fmt::format("where this is a table of {0} positions, --seq can be {0} at most without a longer table; else "
-                        "export the model again with these shapes",
-                        size));
+    require_inside(n, {index}, size);
     if (index >= 0) return false;
     index += size;
     return true;
@@ -216,6 +235,7 @@ Value indices(Node& n, std::size_t i, std::int64_t size) {
     const std::optional<Tensor> known = n.known(i);
     if (!known || known->floating()) return n.input(i);
     Tensor fixed = *known;
+    require_inside(n, fixed.i, size);
     bool negative = false;
     for (std::int64_t& k : fixed.i) negative = wrap_index(n, k, size) || negative;
     return negative ? n.b().constant(ConstExpr::dense(std::move(fixed))) : n.input(i);
@@ -225,16 +245,17 @@ void gather(Node& n) {
     const Dims from = n.type(0).dims;
     const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
     const std::int64_t size = from[static_cast<std::size_t>(axis)];
+    const std::optional<std::int64_t> padding = axis == 0 ? padding_index(n.proto()) : std::nullopt;
     if (const auto known = n.known_integers(1); known && n.type(1).dims.empty()) {  // one element: a slice
         std::int64_t k = known->front();
         wrap_index(n, k, size);
         Dims dims = from;
         dims.erase(dims.begin() + axis);
-        n.output(0, n.b().reshape(n.b().slice(n.input(0), axis, k, k + 1), dims));
+        const Value row = n.b().reshape(n.b().slice(n.input(0), axis, k, k + 1), dims);
+        n.output(0, padding == k ? n.b().op("stop_gradient", {row}) : row);
         return;
     }
     Attributes attributes{{"axis", axis}};
-    const std::optional<std::int64_t> padding = axis == 0 ? padding_index(n.proto()) : std::nullopt;
     if (padding && *padding < size) attributes.set("padding_idx", *padding);
     n.output(0, n.b().op("gather", {n.input(0), indices(n, 1, size)}, std::move(attributes)));
 }

@@ -5,15 +5,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iterator>
+#include <mutex>
+#include <thread>
 
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
 #include "comm/mpi/stream_thread.h"
 #include "comm/ranks/agreement.h"
+#include "comm/ranks/start_timeout.h"
 #include "comm/ranks/watch.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -32,6 +37,40 @@ void end_rank(int exit_code, bool printed) {
     if (!printed) sleep(1);
     _exit(exit_code);
 }
+
+// MPI_Init waits for ranks that never come, for ever: another program under the same launcher, a host that hangs. While
+// this lives, a thread ends the process when the time is up in which all ranks have to come.
+class StartLimit {
+  public:
+    StartLimit() {
+        thread_ = std::thread([this, patience = start_timeout()] {
+            std::unique_lock lock(mutex_);
+            if (ended_.wait_for(lock, std::chrono::seconds(patience), [this] { return over_; })) return;
+            std::fprintf(stderr,
+                         "error: not all ranks have come to MPI_Init within %d s\n"
+                         "help: mpirun and srun have to start this program alone, on hosts that answer; "
+                         "THUNDER_START_TIMEOUT gives it more seconds\n",
+                         patience);
+            end_rank(1, true);
+        });
+    }
+    StartLimit(const StartLimit&) = delete;
+    StartLimit& operator=(const StartLimit&) = delete;
+    ~StartLimit() {
+        {
+            const std::lock_guard lock(mutex_);
+            over_ = true;
+        }
+        ended_.notify_all();
+        thread_.join();
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    bool over_ = false;
+    std::thread thread_;
+};
 
 // Beats are small messages that MPI delivers while nobody waits.
 class MpiPost : public Post {
@@ -88,7 +127,10 @@ class Mpi : public Communicator {
     Mpi() {
         journal();  // its first lane is this thread's
         int provided = 0;
-        check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+        {
+            const StartLimit limit;
+            check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+        }
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         host_ = copy_of(MPI_COMM_WORLD);
         posts_ = copy_of(MPI_COMM_WORLD);

@@ -77,7 +77,7 @@ Launch launched() {
         {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
         {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}};
     Launch launch;
-    launch.patience = std::max(1, number("THUNDER_START_TIMEOUT", launch.patience));
+    launch.patience = start_timeout();
     for (const Launcher& launcher : launchers) {
         if (variable(launcher.rank) == nullptr || variable(launcher.world) == nullptr) continue;
         launch.rank = number(launcher.rank, 0);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/ranks/start_timeout.h"
+
 namespace thunder {
 
 // How this process was started: by mpirun, by srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
@@ -16,7 +18,7 @@ struct Launch {
     int local_rank = -1, local_world = 0;
     std::string address = "127.0.0.1";  // of rank 0's host
     int port = 29500;
-    int patience = 60;  // seconds in which all ranks have to come: THUNDER_START_TIMEOUT
+    int patience = default_start_timeout;  // seconds in which all ranks have to come
 };
 // Fails where the variables contradict themselves, or do not say where rank 0 is.
 Launch launched();

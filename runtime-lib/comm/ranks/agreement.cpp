@@ -41,8 +41,8 @@ void compare(Communicator& communicator, std::span<const std::pair<std::string, 
             theirs.erase(0, next + 1);
             if (their_name == name && their_value == value) continue;
             const auto shown = [](const std::string& v) { return v.empty() ? std::string("nothing") : v; };
-            fail(cat("rank ", other, " differs from rank 0 in ", name, ": ", shown(their_value), ", and not ",
-                     shown(value)),
+            fail(cat("rank ", other, " differs from rank 0 in ", name, ": ", shown(their_value), " there, and ",
+                     shown(value), " on rank 0"),
                  "all ranks start the same program with the same options, and see the same files");
         }
         fail(cat("rank ", other, " runs another program than rank 0"), "let all ranks start the same file");
@@ -120,8 +120,10 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
     for (const UnitSpec& unit : program.units) layout += cat(" ", unit.name, " ", unit.elements, " ", unit.offset);
     std::string map;
     for (const auto& [input, role] : o.map) map += cat(input, "=", role, " ");
+    std::string missing;
+    for (const MissingRule& rule : o.init_missing) missing += cat(rule.pattern, "=", static_cast<int>(rule.start), " ");
     const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
-    const auto yes = [](bool given) { return std::string(given ? "given" : ""); };
+    const auto yes = [](bool given) { return std::string(given ? "given" : "not given"); };
     const std::string constants = program.constants.empty() ? "" : join_path(o.program_folder, "constants.safetensors");
     // The layout tells programs apart by what they hold and communicate, the executable by what they compute.
     return {{"its program", hex(hash_text(layout))},
@@ -132,7 +134,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
             {"the parameters that it starts from", o.resume ? "" : sample_of_tensors(initial_weights(o))},
             {"--map", map},
             {"--init", o.init == "random" ? o.init : ""},
-            {"--init-missing", yes(o.init_missing_random)},
+            {"--init-missing", missing},
             {"--init-std", cat(o.init_std)},
             {"--seed", cat(o.seed)},
             {"--steps", cat(o.steps)},

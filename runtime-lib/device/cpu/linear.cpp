@@ -21,12 +21,17 @@ namespace thunder {
 
 namespace {
 
+// Whether the library multiplies, where this was built with one.
+bool by_library() {
+    static const bool library = thunder::products_by_library(std::getenv("THUNDER_PRODUCTS"));
+    return library;
+}
+
 bool provider_product(const Product& product, Stream& stream) {
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    return onednn::product(product, stream);
-#else
-    return reference::product(product, stream);
+    if (by_library()) return onednn::product(product, stream);
 #endif
+    return reference::product(product, stream);
 }
 
 bool native_bf16() {
@@ -188,22 +193,37 @@ void apply_epilogue(const Output& c, std::int64_t ld_c, const Input& source, std
     });
 }
 
+bool products_by_library(const char* asked) {
+#ifdef THUNDER_PRODUCTS_ONEDNN
+    constexpr bool linked = true;
+#else
+    constexpr bool linked = false;
+#endif
+    if (asked == nullptr) return linked;
+    const std::string_view way(asked);
+    if (way != "onednn" && way != "reference")
+        fail(cat("THUNDER_PRODUCTS is '", way, "': products are onednn's or those of plain loops, reference"),
+             "set it to onednn or to reference, or leave it unset: onednn where the program was built with it");
+    if (way == "onednn" && !linked)
+        fail("THUNDER_PRODUCTS is onednn, and this program was built without oneDNN",
+             "build it with -DTHUNDERC_PRODUCTS=onednn, or leave THUNDER_PRODUCTS unset");
+    return way == "onednn";
+}
+
 std::string products_provider() {
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    return onednn::version();
-#else
-    return "plain loops";
+    if (by_library()) return onednn::version();
 #endif
+    return "plain loops";
 }
 
 bool native_bf16(const char* asked) {
+    bool usual = false, possible = asked == nullptr || std::string_view(asked) != "native";
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    if (asked == nullptr) return onednn::has_bf16_instructions();
-    const bool possible = std::string_view(asked) != "native" || onednn::multiplies_bf16();
-#else
-    if (asked == nullptr) return false;
-    const bool possible = std::string_view(asked) != "native";
+    usual = by_library() && onednn::has_bf16_instructions();
+    possible = possible || (by_library() && onednn::multiplies_bf16());
 #endif
+    if (asked == nullptr) return usual;
     if (const std::string_view way(asked); way != "native" && way != "emulated")
         fail(cat("THUNDER_BF16 is '", way, "': a program multiplies bf16 natively or emulated"),
              "set it to native or to emulated, or leave it unset: native where the CPU has instructions for bf16");

@@ -1,18 +1,24 @@
 // Products by oneDNN's matmul primitives. A primitive is compiled for one shape, one set of strides and one epilogue
 // when that product is first met, and kept in the stream with its arguments: a call sets pointers and executes.
+// Primitives run on one thread each: a product is cut into tiles of c, which the threads of the team take as they get
+// to them (device/team.h). So no second set of threads waits beside the team's, and a core that is busy with other work
+// computes fewer tiles. A tile is a whole sum: which thread computes it changes no bit.
 // This is the library's C interface: with its C++ header this file takes more than twice the time to compile.
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "device/cpu/elements.h"
 #include "device/cpu/products.h"
 #include "device/stream.h"
+#include "device/team.h"
 #include "support/error.h"
 
 namespace thunder::onednn {
@@ -84,23 +90,43 @@ Key key_of(const Product& p) {
                 (is_bf16(p.residual) ? 1U << 19U : 0U)};
 }
 
+// What a thread gives a primitive; where the tensors lie is said at each call.
+struct Arguments {
+    Tensor a{}, b{}, c{}, scratchpad{}, bias{}, residual{};
+    std::array<dnnl_exec_arg_t, 6> list{};  // these tensors, as far as there are any
+    int count = 0;
+};
+
 struct Compiled {
     Primitive primitive{};  // null: not to be used
-    Tensor a{}, b{}, c{}, scratchpad{}, bias{}, residual{};
+    Layout a{}, b{}, c{}, bias{}, residual{};
+    const_dnnl_memory_desc_t scratchpad = nullptr;  // the primitive's own
     std::size_t scratchpad_bytes = 0;
-    std::array<dnnl_exec_arg_t, 6> arguments{};  // these tensors, as far as there are any
-    int argument_count = 0;
+    int residual_argument = 0;
+    std::vector<Arguments> of_thread{};
+};
+
+// One execution of a primitive: a tile of c, or a piece of its sum. Where its operands begin, in elements.
+struct Part {
+    const Compiled* compiled = nullptr;
+    std::int64_t a = 0, b = 0, c = 0, bias = 0, residual = 0;
+};
+
+// A product as it is executed.
+struct Plan {
+    int threads = 0;             // of the team that it was made for
+    std::vector<Part> parts{};   // of the first tile, of the second ...
+    std::int64_t tiles = 0;      // 0: refused
+    std::size_t scratchpad = 0;  // bytes for each thread
 };
 
 struct Cache : ProviderCache {
     Engine engine{};
-    Queue queue{};
+    std::vector<Queue> queues{};  // one for each thread
     std::unordered_map<Key, Compiled, Hash> compiled{};
+    std::unordered_map<Key, Plan, Hash> plans{};
 
-    Cache() {
-        check(dnnl_engine_create(engine.out(), dnnl_cpu, 0), "start");
-        check(dnnl_stream_create(queue.out(), engine, dnnl_stream_default_flags), "start");
-    }
+    Cache() { check(dnnl_engine_create(engine.out(), dnnl_cpu, 0), "start"); }
 };
 
 // oneDNN's own elementwise functions are used where they are exact; ours follow the product otherwise, so that the way
@@ -122,25 +148,38 @@ Layout matrix(dnnl_data_type_t type, std::int64_t batch, std::int64_t rows, std:
     return layout;
 }
 
-// One of the arguments of a product that is being compiled; where it lies is said at each call.
-Tensor argument(Compiled& compiled, int name, const_dnnl_memory_desc_t layout, const Cache& cache) {
+Tensor argument(Arguments& arguments, int name, const_dnnl_memory_desc_t layout, const Cache& cache) {
     Tensor tensor;
     check(dnnl_memory_create(tensor.out(), layout, cache.engine, DNNL_MEMORY_NONE), "describe an argument");
-    compiled.arguments[static_cast<std::size_t>(compiled.argument_count++)] = {name, tensor};
+    arguments.list[static_cast<std::size_t>(arguments.count++)] = {name, tensor};
     return tensor;
+}
+
+// Gives each thread of a team arguments of its own.
+void provide_arguments(Compiled& compiled, int threads, const Cache& cache) {
+    while (compiled.of_thread.size() < static_cast<std::size_t>(threads)) {
+        Arguments& own = compiled.of_thread.emplace_back();
+        own.a = argument(own, DNNL_ARG_SRC, compiled.a, cache);
+        own.b = argument(own, DNNL_ARG_WEIGHTS, compiled.b, cache);
+        own.c = argument(own, DNNL_ARG_DST, compiled.c, cache);
+        own.scratchpad = argument(own, DNNL_ARG_SCRATCHPAD, compiled.scratchpad, cache);
+        if (compiled.bias != nullptr) own.bias = argument(own, DNNL_ARG_BIAS, compiled.bias, cache);
+        if (compiled.residual != nullptr)
+            own.residual = argument(own, compiled.residual_argument, compiled.residual, cache);
+    }
 }
 
 Compiled compile(const Product& p, const Cache& cache) {
     Compiled compiled;
     if (!exact(p.activation)) return compiled;
     // A matrix of one row or column may have any stride there; oneDNN is given the plain one.
-    const Layout a =
+    Layout a =
         matrix(type_of(p.a), p.batch, p.m, p.k, p.transpose_a ? 1 : p.ld_a, p.transpose_a ? p.ld_a : 1, p.stride_a);
-    const Layout b =
+    Layout b =
         matrix(type_of(p.b), p.batch, p.k, p.n, p.transpose_b ? 1 : p.ld_b, p.transpose_b ? p.ld_b : 1, p.stride_b);
-    const Layout c = matrix(type_of(p.c), p.batch, p.m, p.n, p.ld_c, 1, p.stride_c);
-    const Layout bias = p.bias ? matrix(type_of(p.bias), 1, 1, p.n, p.n, 1, 0) : Layout();
-    const Layout residual = p.residual ? matrix(type_of(p.residual), 1, p.m, p.n, p.ld_residual, 1, 0) : Layout();
+    Layout c = matrix(type_of(p.c), p.batch, p.m, p.n, p.ld_c, 1, p.stride_c);
+    Layout bias = p.bias ? matrix(type_of(p.bias), 1, 1, p.n, p.n, 1, 0) : Layout();
+    Layout residual = p.residual ? matrix(type_of(p.residual), 1, p.m, p.n, p.ld_residual, 1, 0) : Layout();
 
     constexpr const char* describe = "describe a product";
     PostOps after;
@@ -168,51 +207,138 @@ Compiled compile(const Product& p, const Cache& cache) {
     // its generic loops are slower than a fast product and a kernel after it
     if (!plain && std::string_view(implementation).find("ref") != std::string_view::npos) return compiled;
 
-    const const_dnnl_memory_desc_t scratchpad = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
-    compiled.scratchpad_bytes = dnnl_memory_desc_get_size(scratchpad);
-    compiled.a = argument(compiled, DNNL_ARG_SRC, a, cache);
-    compiled.b = argument(compiled, DNNL_ARG_WEIGHTS, b, cache);
-    compiled.c = argument(compiled, DNNL_ARG_DST, c, cache);
-    compiled.scratchpad = argument(compiled, DNNL_ARG_SCRATCHPAD, scratchpad, cache);
-    if (p.bias) compiled.bias = argument(compiled, DNNL_ARG_BIAS, bias, cache);
-    if (p.residual) {
-        compiled.residual =
-            argument(compiled, DNNL_ARG_ATTR_MULTIPLE_POST_OP(residual_at) | DNNL_ARG_SRC_1, residual, cache);
-    }
     check(dnnl_primitive_create(compiled.primitive.out(), description), "compile a product");
+    const_dnnl_primitive_desc_t own = nullptr;  // lives as long as the primitive
+    check(dnnl_primitive_get_primitive_desc(compiled.primitive, &own), describe);
+    compiled.scratchpad = dnnl_primitive_desc_query_md(own, dnnl_query_scratchpad_md, 0);
+    compiled.scratchpad_bytes = dnnl_memory_desc_get_size(compiled.scratchpad);
+    compiled.residual_argument = DNNL_ARG_ATTR_MULTIPLE_POST_OP(residual_at) | DNNL_ARG_SRC_1;
+    compiled.a = std::move(a);
+    compiled.b = std::move(b);
+    compiled.c = std::move(c);
+    compiled.bias = std::move(bias);
+    compiled.residual = std::move(residual);
     return compiled;
 }
 
-void set_data(dnnl_memory_t tensor, const void* data) {
-    check(dnnl_memory_set_data_handle(tensor, const_cast<void*>(data)), "take an argument");
+Compiled& compiled_for(const Product& product, Cache& cache) {
+    const Key key = key_of(product);
+    auto found = cache.compiled.find(key);
+    if (found == cache.compiled.end()) found = cache.compiled.emplace(key, compile(product, cache)).first;
+    return found->second;
 }
 
-bool execute(const Product& call, Stream& stream) {
-    if (stream.products() == nullptr) stream.keep_products(new Cache);
-    auto& cache = static_cast<Cache&>(*stream.products());
-    const Key key = key_of(call);
-    auto found = cache.compiled.find(key);
-    if (found == cache.compiled.end()) found = cache.compiled.emplace(key, compile(call, cache)).first;
-    const Compiled& compiled = found->second;
-    if (compiled.primitive == nullptr) {
-        const bool plain = !call.bias && !call.residual && call.activation == Activation::none;
-        return plain && reference::product(call, stream);
+bool has_avx512() {
+    constexpr auto wanted = static_cast<unsigned>(dnnl_cpu_isa_avx512_core);
+    static const bool has = (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
+    return has;
+}
+
+std::int64_t parts_of(std::int64_t n, std::int64_t length) {
+    return (n + length - 1) / length;
+}
+
+// How a product is cut: the lengths of all but the last range of its batch, of c's rows and of c's columns.
+struct Tiles {
+    std::int64_t batch, rows, columns;
+};
+
+Tiles tiles_of(const Product& p, int threads) {
+    Tiles tiles{p.batch, p.m, p.n};
+    const double operations = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) * static_cast<double>(p.n) *
+                              static_cast<double>(p.k);
+    // A tile for each thread is worth some 15 us of a core; more tiles than that, of which a slower core takes fewer,
+    // cost what is read for more than one of them.
+    const double wanted_by_work =
+        std::max(std::min(1.0 * threads, operations / 1.5e6), std::min(4.0 * threads, operations / 6e6));
+    const auto wanted = static_cast<std::int64_t>(wanted_by_work);
+    if (threads == 1 || wanted < 2) return tiles;
+    tiles.batch = parts_of(p.batch, std::min(p.batch, wanted));
+    // Where the library has AVX2 alone it copies operands into panels, but not for a small c: its loops without copies
+    // run at half the speed over long strides of both operands, as dW = dyᵀ x has them.
+    const auto copied = [](std::int64_t m, std::int64_t n) {
+        return 1.0 / static_cast<double>(m) + 1.0 / static_cast<double>(n) < 0.0038;
+    };
+    const bool keep_panels = p.transpose_a && copied(p.m, p.n) && !has_avx512();
+    constexpr std::int64_t smallest = 32;
+    for (;;) {
+        const std::int64_t count =
+            parts_of(p.batch, tiles.batch) * parts_of(p.m, tiles.rows) * parts_of(p.n, tiles.columns);
+        if (count >= wanted || std::max(tiles.rows, tiles.columns) < 2 * smallest) return tiles;
+        Tiles next = tiles;
+        std::int64_t& longest = next.rows >= next.columns ? next.rows : next.columns;
+        longest = parts_of(parts_of(longest, 2), 16) * 16;
+        if (keep_panels && count >= threads && !copied(next.rows, next.columns)) return tiles;
+        tiles = next;
     }
-    set_data(compiled.a, call.a.data);
-    set_data(compiled.b, call.b.data);
-    set_data(compiled.c, call.c.data);
-    if (call.bias) set_data(compiled.bias, call.bias.data);
-    if (call.residual) set_data(compiled.residual, call.residual.data);
-    if (compiled.scratchpad_bytes > 0)
-        set_data(compiled.scratchpad, stream.provider_scratch(compiled.scratchpad_bytes));
-    check(dnnl_primitive_execute(compiled.primitive, cache.queue, compiled.argument_count, compiled.arguments.data()),
-          "compute a product");
-    return true;
 }
 
 // A long sum over rows of b (dx = dy W) is taken in pieces: beyond some thousand rows oneDNN's walk down a column of
-// blocks loses a fifth to a half of its speed, and adding to c costs next to nothing.
-constexpr std::int64_t piece = 768;
+// blocks loses a fifth to a half of its speed, and adding to c costs next to nothing. A sum in bf16 is not taken in
+// pieces: it would be rounded after each.
+std::int64_t piece_of_sum(const Product& p) {
+    constexpr std::int64_t piece = 768;
+    if (p.transpose_a || p.transpose_b || p.batch != 1 || p.k < 3 * piece / 2 || is_bf16(p.c) ||
+        p.activation != Activation::none) {
+        return std::max<std::int64_t>(p.k, 1);
+    }
+    return parts_of(parts_of(p.k, parts_of(p.k, piece)), 64) * 64;
+}
+
+// The product in tiles, and each tile's sum in pieces; without tiles where the library refuses one of them.
+Plan plan_of(const Product& p, int threads, Cache& cache) {
+    Plan plan{.threads = threads};
+    const Tiles tiles = tiles_of(p, threads);
+    const std::int64_t piece = piece_of_sum(p);
+    for (std::int64_t b = 0; b < p.batch; b += tiles.batch) {
+        for (std::int64_t i = 0; i < p.m; i += tiles.rows) {
+            for (std::int64_t j = 0; j < p.n; j += tiles.columns) {
+                for (std::int64_t k = 0; k == 0 || k < p.k; k += piece) {
+                    Product of_part = p;
+                    of_part.batch = std::min(tiles.batch, p.batch - b);
+                    of_part.m = std::min(tiles.rows, p.m - i);
+                    of_part.n = std::min(tiles.columns, p.n - j);
+                    of_part.k = std::min(piece, p.k - k);
+                    if (k > 0) {
+                        of_part.bias = of_part.residual = {};
+                        of_part.accumulate = true;
+                    }
+                    Compiled& compiled = compiled_for(of_part, cache);
+                    if (compiled.primitive == nullptr) return {.threads = threads};
+                    provide_arguments(compiled, threads, cache);
+                    plan.scratchpad = std::max(plan.scratchpad, (compiled.scratchpad_bytes + 63) / 64 * 64);
+                    plan.parts.push_back({.compiled = &compiled,
+                                          .a = b * p.stride_a + (p.transpose_a ? i + k * p.ld_a : i * p.ld_a + k),
+                                          .b = b * p.stride_b + (p.transpose_b ? j * p.ld_b + k : j + k * p.ld_b),
+                                          .c = b * p.stride_c + i * p.ld_c + j,
+                                          .bias = j,
+                                          .residual = i * p.ld_residual + j});
+                }
+                ++plan.tiles;
+            }
+        }
+    }
+    return plan;
+}
+
+// In a piece of a loop, where nothing may be thrown: what went wrong is for who shares it to say.
+dnnl_status_t execute(const Part& part, const Product& call, std::size_t thread, std::byte* scratchpad,
+                      dnnl_stream_t queue) noexcept {
+    const Compiled& compiled = *part.compiled;
+    const Arguments& own = compiled.of_thread[thread];
+    dnnl_status_t status = dnnl_success;
+    const auto set = [&](dnnl_memory_t tensor, const void* data) {
+        if (status == dnnl_success) status = dnnl_memory_set_data_handle(tensor, const_cast<void*>(data));
+    };
+    set(own.a, advanced(call.a, part.a).data);
+    set(own.b, advanced(call.b, part.b).data);
+    set(own.c, advanced(call.c, part.c).data);
+    if (compiled.bias != nullptr) set(own.bias, advanced(call.bias, part.bias).data);
+    if (compiled.residual != nullptr) set(own.residual, advanced(call.residual, part.residual).data);
+    if (compiled.scratchpad_bytes > 0) set(own.scratchpad, scratchpad);
+    if (status != dnnl_success) return status;
+    return dnnl_primitive_execute(compiled.primitive, queue, own.count, own.list.data());
+}
 
 }  // namespace
 
@@ -234,26 +360,31 @@ bool multiplies_bf16() {
 }
 
 bool product(const Product& call, Stream& stream) {
-    // a sum in bf16 is not taken in pieces: it would be rounded after each
-    if (call.transpose_a || call.transpose_b || call.batch != 1 || call.k < 3 * piece / 2 || is_bf16(call.c) ||
-        call.activation != Activation::none) {
-        return execute(call, stream);
+    if (stream.products() == nullptr) stream.keep_products(new Cache);
+    auto& cache = static_cast<Cache&>(*stream.products());
+    const int threads = team_size();
+    Plan& plan = cache.plans[key_of(call)];
+    if (plan.threads != threads) plan = plan_of(call, threads, cache);
+    if (plan.tiles == 0) {
+        const bool plain = !call.bias && !call.residual && call.activation == Activation::none;
+        return plain && reference::product(call, stream);
     }
-    const std::int64_t pieces = (call.k + piece - 1) / piece;
-    const std::int64_t length = ((call.k + pieces - 1) / pieces + 63) / 64 * 64;
-    for (std::int64_t from = 0; from < call.k; from += length) {
-        Product part = call;
-        part.a = advanced(part.a, from);
-        part.b = advanced(part.b, from * call.ld_b);
-        part.k = std::min(length, call.k - from);
-        if (from > 0) {
-            part.bias = {};
-            part.residual = {};
-            part.accumulate = true;
+    while (cache.queues.size() < static_cast<std::size_t>(threads))
+        check(dnnl_stream_create(cache.queues.emplace_back().out(), cache.engine, dnnl_stream_default_flags), "start");
+    std::byte* scratchpads =
+        plan.scratchpad == 0 ? nullptr : stream.provider_scratch(plan.scratchpad * static_cast<std::size_t>(threads));
+    const std::size_t parts = plan.parts.size() / static_cast<std::size_t>(plan.tiles);
+    std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
+    share_pieces(plan.tiles, [&](std::int64_t tile, int thread) {
+        const auto me = static_cast<std::size_t>(thread);
+        for (std::size_t k = 0; k < parts; ++k) {
+            const dnnl_status_t status = execute(plan.parts[static_cast<std::size_t>(tile) * parts + k], call, me,
+                                                 scratchpads + me * plan.scratchpad, cache.queues[me]);
+            dnnl_status_t before = dnnl_success;
+            if (status != dnnl_success) failure.compare_exchange_strong(before, status, std::memory_order_relaxed);
         }
-        // what may be refused is refused by the first piece, before anything was written
-        if (!execute(part, stream)) return false;
-    }
+    });
+    check(failure.load(std::memory_order_relaxed), "compute a product");
     return true;
 }
 

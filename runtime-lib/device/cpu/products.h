@@ -28,6 +28,11 @@ struct Product {
 std::string products_provider();
 std::string bf16_provider();
 
+// Whether products are the library's: where there is one. `asked`, the value of THUNDER_PRODUCTS in the environment
+// (null: unset), decides otherwise: onednn, or reference for plain loops, which are slow and give the same bits on any
+// number of threads. Fails for another value, and for onednn where it was not built in.
+bool products_by_library(const char* asked);
+
 // Whether products of bf16 are the provider's own: where the CPU has instructions for them. Without these oneDNN is
 // several times slower in bf16 than in f32, and operands are widened instead. `asked`, the value of THUNDER_BF16 in the
 // environment (null: unset), decides otherwise: native or emulated. Fails for another value, and for native where

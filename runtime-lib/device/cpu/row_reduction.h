@@ -6,6 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+
+#include "device/cpu/vec_math.h"
 
 namespace thunder {
 
@@ -32,10 +35,15 @@ inline __attribute__((always_inline)) T reduce_row(std::int64_t n, T start, Term
 
 }  // namespace detail
 
-// term(0) + ... + term(n - 1)
+// term(0) + ... + term(n - 1); integers wrap around.
 template <typename T, typename Term>
 inline __attribute__((always_inline)) T row_sum(std::int64_t n, Term&& term) {
-    return detail::reduce_row<T>(n, T{0}, term, [](T a, T b) { return static_cast<T>(a + b); });
+    return detail::reduce_row<T>(n, T{0}, term, [](T a, T b) {
+        if constexpr (std::is_integral_v<T>)
+            return math::add<T>(a, b);
+        else
+            return a + b;
+    });
 }
 
 // The greatest of term(0) ... term(n - 1), n > 0; NaN where one of them is.

@@ -1,6 +1,5 @@
 #include "device/stream.h"
 
-#include <omp.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -10,9 +9,11 @@
 #include "device/check_cpu.h"
 #include "device/cpu/native.h"
 #include "device/cpu/products.h"
+#include "device/parallel.h"
 #include "device/profiler.h"
 #include "device/stream_observer.h"
 #include "support/error.h"
+#include "support/host_memory.h"
 
 namespace thunder {
 
@@ -44,10 +45,9 @@ Memory::~Memory() {
 }
 
 Device::Device(const DeviceOptions& options)
-    : threads_(options.threads > 0 ? options.threads : omp_get_max_threads()), options_(options) {
+    : threads_(options.threads > 0 ? options.threads : default_team_size()), options_(options) {
     check_cpu();
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads_);
+    set_team_size(threads_);
     if (options_.profile) profiler_ = make_clock_profiler().release();
 }
 
@@ -61,8 +61,9 @@ Device::~Device() {
     delete profiler_;
 }
 
-// A system may promise more than it has: what is wanted is found out by asking for it.
-void Device::check_room(std::size_t, const std::string&) {}
+void Device::check_room(std::size_t bytes, const std::string& plan) {
+    check_host_memory(host_memory(), bytes, plan);
+}
 
 Memory Device::allocate_staging(std::size_t bytes) {
     return allocate(bytes);
@@ -94,10 +95,10 @@ Memory Device::allocate(std::size_t bytes) {
     if (alignment == huge_page) madvise(base, length, MADV_HUGEPAGE);  // a wish; refused is no error
 #endif
     // Pages are zero when the system first gives them; who touches a page decides which memory node it lies on.
-    const auto pages = static_cast<std::int64_t>(length / page);
-#pragma omp parallel for schedule(static) num_threads(threads_) if (pages > 64)
-    for (std::int64_t i = 0; i < pages; ++i)
-        *reinterpret_cast<volatile char*>(base + static_cast<std::size_t>(i) * page) = 0;
+    parallel_for(static_cast<std::int64_t>(length / page), 64, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i)
+            *reinterpret_cast<volatile char*>(base + static_cast<std::size_t>(i) * page) = 0;
+    });
     memory.data_ = base;
     memory.bytes_ = bytes;
     memory.mapped_ = length;

@@ -76,6 +76,14 @@ inline T quotient(T a, T b) {
     if (b == 0) return 0;
     return b == -1 ? neg(a) : a / b;
 }
+// Of a float towards zero; what no 64 bits hold becomes the nearest that they do, what is no number 0.
+template <std::integral T, std::floating_point F>
+inline T to_integer(F x) {
+    if (x != x) return 0;
+    if (x >= static_cast<F>(0x1p63F)) return static_cast<T>(std::numeric_limits<std::int64_t>::max());
+    if (x < static_cast<F>(-0x1p63F)) return static_cast<T>(std::numeric_limits<std::int64_t>::min());
+    return static_cast<T>(static_cast<std::int64_t>(x));
+}
 template <std::integral T>
 inline T pow(T base, T exponent) {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;

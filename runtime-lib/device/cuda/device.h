@@ -175,11 +175,13 @@ __device__ inline std::int64_t atomic_add(std::int64_t* p, std::int64_t x) {
 
 namespace detail {
 
-struct Add {
+struct Add {  // integers wrap around
     template <typename T>
     __device__ T operator()(T a, T b) const {
-        return static_cast<T>(a + b);
+        return a + b;
     }
+    __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return math::add<std::int32_t>(a, b); }
+    __device__ std::int64_t operator()(std::int64_t a, std::int64_t b) const { return math::add<std::int64_t>(a, b); }
 };
 struct Greater {  // NaN where either is
     template <typename T>

@@ -5,6 +5,7 @@
 
 #include "device/cuda/library.h"
 #include "support/error.h"
+#include "support/host_memory.h"
 #include "support/text.h"
 
 namespace thunder {
@@ -116,14 +117,6 @@ void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std
     const std::string has =
         free < gpu.memory ? cat(bytes_text(free), " free of ", bytes_text(gpu.memory)) : bytes_text(gpu.memory);
     fail(cat("the program wants ", bytes_text(bytes), ", and ", gpu.name, " has ", has, ": ", plan), less_memory());
-}
-
-std::string less_memory() {
-    return "thunderc train needs less with --recompute block, a smaller --batch (and --grad-accum), a shorter --seq, "
-           "or "
-           "--dtype bf16 (and --master none, --grad-dtype bf16, --optim-dtype bf16); thunderc plan shows what takes "
-           "how "
-           "much";
 }
 
 Roof roof_of(std::string_view name) {

@@ -36,9 +36,6 @@ bool runs_on(std::string_view architectures, int gpu);
 // Fails where a program that wants `bytes` has no place in that memory.
 void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std::string& plan);
 
-// What to change where there is too little memory: the help of such errors.
-std::string less_memory();
-
 // By the GPU's name; 0 where the name is not known.
 Roof roof_of(std::string_view name);
 

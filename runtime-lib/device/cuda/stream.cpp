@@ -1,8 +1,6 @@
 // The device, memory, streams, events and graphs of CUDA.
 #include "device/stream.h"
 
-#include <omp.h>
-
 #include <cstring>
 #include <utility>
 
@@ -11,7 +9,9 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/native.h"
 #include "device/stream_observer.h"
+#include "device/team.h"
 #include "support/error.h"
+#include "support/host_memory.h"
 #include "support/text.h"
 
 #if __has_include("device/cuda/attention/attention.h")  // where the program has attention
@@ -109,10 +109,9 @@ Memory Device::allocate_staging(std::size_t bytes) {
 // ---- the device ----------------------------------------------------------------------------------------------------
 
 Device::Device(const DeviceOptions& options)
-    : threads_(options.threads > 0 ? options.threads : omp_get_max_threads()), options_(options) {
+    : threads_(options.threads > 0 ? options.threads : default_team_size()), options_(options) {
     check_cpu();
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads_);
+    set_team_size(threads_);
     auto native = std::make_unique<Native>();
     native->gpu = find_gpu({CUDART_VERSION, THUNDER_CUDA_ARCHITECTURES});
     auto profiler = options_.profile ? std::make_unique<EventProfiler>(roof_of(native->gpu.name)) : nullptr;
@@ -187,8 +186,7 @@ Stream::~Stream() {
 void Stream::record(Event& event) {
     if (event.native()->event == nullptr)
         check(cudaEventCreateWithFlags(&event.native()->event, cudaEventDisableTiming), "cudaEventCreate");
-    if (stream_observer != nullptr)
-        check(cudaLaunchHostFunc(stream_of(*this), disturb, nullptr), "cudaLaunchHostFunc");
+    if (stream_observer != nullptr) check(cudaLaunchHostFunc(stream_of(*this), disturb, nullptr), "cudaLaunchHostFunc");
     check(cudaEventRecord(event.native()->event, stream_of(*this)), "cudaEventRecord");
 }
 

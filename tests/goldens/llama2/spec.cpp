@@ -75,7 +75,8 @@ const ProgramSpec PROGRAM = {
     .arena_bytes = {21824, 21824, 43648, 18176, 8256, 256, 256},
     .batch = 2,
     .tokens = 16,
-    .weighted_loss = true,
+    .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 474624,
+    .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
 };

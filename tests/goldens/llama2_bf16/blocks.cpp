@@ -32,7 +32,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     // input_layernorm:
     //   saved.input_layernorm_rstd = rsqrt(mean(x^2) + 1e-05)
     //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
-    input_layernorm_rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
+    rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
     // self_attn.{q,k,v}_proj: y = x Wᵀ for 3 weights that lie side by side
     linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = s.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
@@ -53,7 +53,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     // post_attention_layernorm:
     //   saved.post_attention_layernorm_rstd = rsqrt(mean(saved.residual^2) + 1e-05)
     //   post_attention_layernorm = saved.residual * saved.post_attention_layernorm_rstd * w.post_attention_layernorm
-    input_layernorm_rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
+    rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
         w.post_attention_layernorm, stream);
     // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
     linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = s.gate_proj, .rows = B * T,

@@ -5,11 +5,12 @@
 
 #include "device/stream.h"
 #include "device/types.h"
+#include "sizes.h"
 
 using thunder::bf16;
 using thunder::Stream;
 
-void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream);
+void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     const float* dweight_before, const bool* first_micro_step, Stream& stream);
@@ -18,8 +19,6 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
 
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream);
-
-void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
 
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream);
 

@@ -18,24 +18,25 @@ namespace vec_math = thunder::math;
 using namespace thunder;
 
 // rms_norm_forward:
-//   rstd = rsqrt(mean(residual^2) + 1e-05)
-//   y = residual * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
-void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream) {
+//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   y = x * rstd * weight
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
+// model.layers.{0..1}.post_attention_layernorm)
+void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
     constexpr std::int64_t rows = 16, width = 16;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const bf16* residual_row = residual + row * width;
+            const bf16* x_row = x + row * width;
             bf16* y_row = y + row * width;
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                const float residual_2 = to_float(residual_row[c]);
-                return residual_2 * residual_2;
+                const float residual = to_float(x_row[c]);
+                return residual * residual;
             });
             const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                y_row[c] = to_bf16(to_float(residual_row[c]) * rstd_2 * weight[c]);
+                y_row[c] = to_bf16(to_float(x_row[c]) * rstd_2 * weight[c]);
             }
             rstd[row] = rstd_2;
         }
@@ -95,32 +96,6 @@ void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, 
         return static_cast<float>(labels[c] != -100);
     });
     loss_weight_after[0] = loss_weight_value + sum;
-}
-
-// input_layernorm_rms_norm_forward:
-//   rstd = rsqrt(mean(x^2) + 1e-05)
-//   y = x * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm,
-// model.layers.{0..1}.post_attention_layernorm)
-void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
-    const Timed timed("input_layernorm_rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
-    parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-            const bf16* x_row = x + row * width;
-            bf16* y_row = y + row * width;
-            const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                const float x_2 = to_float(x_row[c]);
-                return x_2 * x_2;
-            });
-            const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
-            #pragma omp simd
-            for (std::int64_t c = 0; c < width; ++c) {
-                y_row[c] = to_bf16(to_float(x_row[c]) * rstd_2 * weight[c]);
-            }
-            rstd[row] = rstd_2;
-        }
-    });
 }
 
 // rotary:

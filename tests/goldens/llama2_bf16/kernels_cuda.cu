@@ -5,9 +5,9 @@
 #include "device/timed.h"
 #include "kernels.h"
 
-void rms_norm_forward(float* rstd, bf16* y, const bf16* residual, const float* weight, Stream& stream) {
+void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
-    launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, residual, weight);
+    launch("rms_norm_forward", rms_norm_forward_kernel, 2, 256, stream, rstd, y, x, weight);
 }
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
@@ -28,12 +28,6 @@ void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, 
     Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
     launch("cross_entropy_weight", cross_entropy_weight_kernel, 1, 32, stream, loss_weight_after, labels, loss_weight);
-}
-
-void input_layernorm_rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
-    const Timed timed("input_layernorm_rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
-    launch("input_layernorm_rms_norm_forward", input_layernorm_rms_norm_forward_kernel, 2, 256, stream, rstd, y, x,
-        weight);
 }
 
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {

@@ -4,27 +4,29 @@
 #pragma once
 
 #include "device/cuda/device.h"
+#include "sizes.h"
 
 using namespace thunder;
 
 // rms_norm_forward:
-//   rstd = rsqrt(mean(residual^2) + 1e-05)
-//   y = residual * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
+//   rstd = rsqrt(mean(x^2) + 1e-05)
+//   y = x * rstd * weight
+// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm, model.layers.{0..1}.input_layernorm,
+// model.layers.{0..1}.post_attention_layernorm)
 // A warp for each row; a row stays in registers.
-THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> residual,
+THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> x,
     Global<const float> weight) {
     constexpr int width = 16;
     const int c = lane() * 8;
     const int row = block_index() * 8 + warp();
-    Vec<bf16, 8> residual_v;
+    Vec<bf16, 8> x_v;
     float sum = 0.0F;
     if (c < width) {
-        residual_v = load<8>(residual + row * width + c);
+        x_v = load<8>(x + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 8; ++e) {
-            const float residual_2 = to_float(residual_v[e]);
-            sum += residual_2 * residual_2;
+            const float residual = to_float(x_v[e]);
+            sum += residual * residual;
         }
     }
     sum = warp_sum(sum);
@@ -34,7 +36,7 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y,
         Vec<bf16, 8> y_v;
         THUNDER_UNROLL
         for (int e = 0; e < 8; ++e) {
-            y_v[e] = to_bf16(to_float(residual_v[e]) * rstd_2 * weight_v[e]);
+            y_v[e] = to_bf16(to_float(x_v[e]) * rstd_2 * weight_v[e]);
         }
         store(y + row * width + c, y_v);
     }
@@ -152,43 +154,6 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after,
     warp_barrier();
     if (lane() == 0) {
         loss_weight_after[0] = loss_weight_value + sum;
-    }
-}
-
-// input_layernorm_rms_norm_forward:
-//   rstd = rsqrt(mean(x^2) + 1e-05)
-//   y = x * rstd * weight
-// Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.input_layernorm,
-// model.layers.{0..1}.post_attention_layernorm)
-// A warp for each row; a row stays in registers.
-THUNDER_KERNEL(256) input_layernorm_rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> x,
-    Global<const float> weight) {
-    constexpr int width = 16;
-    const int c = lane() * 8;
-    const int row = block_index() * 8 + warp();
-    Vec<bf16, 8> x_v;
-    float sum = 0.0F;
-    if (c < width) {
-        x_v = load<8>(x + row * width + c);
-        THUNDER_UNROLL
-        for (int e = 0; e < 8; ++e) {
-            const float x_2 = to_float(x_v[e]);
-            sum += x_2 * x_2;
-        }
-    }
-    sum = warp_sum(sum);
-    const float rstd_2 = math::rsqrt(sum * 0.0625F + 1e-05F);
-    if (c < width) {
-        const auto weight_v = load<8>(weight + c);
-        Vec<bf16, 8> y_v;
-        THUNDER_UNROLL
-        for (int e = 0; e < 8; ++e) {
-            y_v[e] = to_bf16(to_float(x_v[e]) * rstd_2 * weight_v[e]);
-        }
-        store(y + row * width + c, y_v);
-    }
-    if (lane() == 0) {
-        rstd[row] = rstd_2;
     }
 }
 

@@ -78,7 +78,8 @@ const ProgramSpec PROGRAM = {
     .bf16 = true,
     .batch = 2,
     .tokens = 16,
-    .weighted_loss = true,
+    .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 474624,
+    .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
 };

@@ -90,9 +90,10 @@ const ProgramSpec PROGRAM = {
     .arena_bytes = {11136, 11136, 22272, 18176, 8256, 320, 256, 0, 22272, 22272},
     .batch = 2,
     .tokens = 16,
-    .weighted_loss = true,
+    .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 474624,
+    .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
     .mesh = {.replicas = 1, .shards = 2},
     .units = UNITS,
     .streams = STREAMS,
@@ -101,9 +102,9 @@ const ProgramSpec PROGRAM = {
         "1 x all_gather norms of 192 over shard in the first micro-step; "
         "1 x all_gather lm head of 768 over shard in the first micro-step; "
         "2 x all_gather layers of 1920 over shard, 2 layers forward, 1 ahead, 2 slots; "
-        "1 x reduce_scatter lm head gradients of 384 over shard; "
-        "2 x reduce_scatter layers gradients of 960 over shard, 2 layers backward; "
-        "1 x reduce_scatter norms gradients of 96 over shard; "
-        "1 x reduce_scatter model.embed tokens gradients of 384 over shard; "
+        "1 x reduce_scatter lm head gradients of 768 over shard; "
+        "2 x reduce_scatter layers gradients of 1920 over shard, 2 layers backward; "
+        "1 x reduce_scatter norms gradients of 192 over shard; "
+        "1 x reduce_scatter model.embed tokens gradients of 768 over shard; "
         "1 x all_reduce norm of 1 over shard in the update; ",
 };

@@ -8,17 +8,9 @@
 #include "device/stream.h"    // Stream: where calls run, in order
 #include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
 #include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
+#include "sizes.h"            // B, T, C, ...: what shapes are made of
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
-inline constexpr std::int64_t B = 2;  // sequences in a micro-batch
-inline constexpr std::int64_t T = 8;  // positions in a sequence
-inline constexpr std::int64_t L = 5;  // layers
-inline constexpr std::int64_t V = 48;  // entries of the vocabulary
-inline constexpr std::int64_t C = 16;  // width of the residual stream
-inline constexpr std::int64_t NH = 4;  // query heads
-inline constexpr std::int64_t KVH = 2;  // key and value heads
-inline constexpr std::int64_t HS = 4;  // size of a head
-inline constexpr std::int64_t H = 24;  // width inside the MLP
 // Bytes of the parameter arena; gradients and each optimizer state are as large.
 inline constexpr std::int64_t PARAMETER_BYTES = 23040;
 
@@ -251,12 +243,12 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 
 // ---- LAYOUT ---------------------------------------------------------------------------------------------------------
 // Every tensor that the program names; one that is kept in the place of a layer's, as what enters a loop is in that of
-// the first layer's input, is in that row. `shape` is in the sizes above; `offset` is in bytes from the start of the
-// arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart. `lifetime` says when
-// its bytes hold it: in the arena `scratch` from one call to another in the text of a function in blocks.cpp or
-// model.cpp, whose calls are counted from 1, a loop over layers as one call, collectives and events of streams as none.
-// `shares` names tensors that have some of the same bytes at other times, those of the same function without its name
-// and first.
+// the first layer's input, is in that row. `shape` is in the names of sizes.h, as far as these go; `offset` is in bytes
+// from the start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart.
+// `lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a function in
+// blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call, collectives and events of
+// streams as none. `shares` names tensors that have some of the same bytes at other times, those of the same function
+// without its name and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;

@@ -148,9 +148,10 @@ const ProgramSpec PROGRAM = {
     .arena_bytes = {23040, 23040, 46080, 43904, 8256, 320, 256, 0, 23040, 23040},
     .batch = 2,
     .tokens = 16,
-    .weighted_loss = true,
+    .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 1075968,
+    .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
     .mesh = {.replicas = 2, .shards = 2},
     .units = UNITS,
     .streams = STREAMS,
@@ -159,14 +160,14 @@ const ProgramSpec PROGRAM = {
         "1 x all_gather norms of 384 over shard in the first micro-step; "
         "1 x all_gather lm head of 768 over shard in the first micro-step; "
         "5 x all_gather layers of 1920 over shard, 5 layers forward, 1 ahead, 2 slots; "
-        "1 x reduce_scatter lm head gradients of 384 over shard; "
+        "1 x reduce_scatter lm head gradients of 768 over shard; "
         "1 x all_reduce lm head replicas of 384 over replica in the last micro-step; "
         "3 x all_gather layers of 1920 over shard, 5 layers backward, 2 are there, 1 ahead, 2 slots; "
-        "5 x reduce_scatter layers gradients of 960 over shard, 5 layers backward; "
+        "5 x reduce_scatter layers gradients of 1920 over shard, 5 layers backward; "
         "5 x all_reduce layers replicas of 960 over replica in the last micro-step, 5 layers backward; "
-        "1 x reduce_scatter norms gradients of 192 over shard; "
+        "1 x reduce_scatter norms gradients of 384 over shard; "
         "1 x all_reduce norms replicas of 192 over replica in the last micro-step; "
-        "1 x reduce_scatter model.embed tokens gradients of 384 over shard; "
+        "1 x reduce_scatter model.embed tokens gradients of 768 over shard; "
         "1 x all_reduce model.embed tokens replicas of 384 over replica in the last micro-step; "
         "1 x all_reduce norm of 1 over shard in the update; ",
 };

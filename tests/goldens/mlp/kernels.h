@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
+#include "sizes.h"
 
 using thunder::Stream;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "device/cuda/device.h"
+#include "sizes.h"
 
 using namespace thunder;
 

@@ -38,7 +38,7 @@ const ProgramSpec PROGRAM = {
     .arena_bytes = {2304, 2304, 4608, 0, 1088, 0, 256},
     .batch = 4,
     .tokens = 4,
-    .weighted_loss = true,
+    .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 11136,
 };

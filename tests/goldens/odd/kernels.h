@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
+#include "sizes.h"
 
 using thunder::Stream;
 
@@ -12,9 +13,9 @@ void cos_sum_rows(float* reduce_max, float* add, float* reduce_max_2, float* div
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream);
 
-void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream);
+void sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream);
 
-void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
+void add_exp_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& stream);
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadd, float* neg, float* mul,
@@ -33,5 +34,3 @@ void basins_0_level_gradient(float* dbasins_0_level, float* mul, const float* da
 
 void basins_0_period_gradient(float* dbasins_0_period, const float* mul, const float* dbasins_0_period_before,
     const bool* first_micro_step, Stream& stream);
-
-void add_elements(float* loss_weight_after, const float* loss_weight, Stream& stream);

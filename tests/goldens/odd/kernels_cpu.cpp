@@ -99,13 +99,13 @@ void cos_sum_rows(float* reduce_max, float* add, float* reduce_max_2, float* div
     });
 }
 
-// mul_sin_sum_columns:
+// sin_sum_columns:
 //   reduce_sum = sum over rows(cos(select))
 //   sin = sin(select)
 //   where select = log * shore_slope > 0.5 ? log * shore_slope : 1 / log
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
-void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
-    const Timed timed("mul_sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
+void sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
+    const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
     constexpr std::int64_t rows = 10, width = 6;
     column_reduction(
         rows, width, stream,
@@ -128,37 +128,28 @@ void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const 
         });
 }
 
-// add_log_sum_rows:
-//   dreduce_sum = dsub + cast * ((dloss + sum(-dsub)) / sum(cast))
-//   loss_sum_after = loss_sum + (log(reduce_sum_2) + max(reduce_sum))
-//   where exp = exp(reduce_sum - max(reduce_sum))
-//   where reduce_sum_2 = sum(exp)
-//   where dsub = dloss / reduce_sum_2 * exp
-//   where cast = (reduce_sum == max(reduce_sum))
-// Replaces ReduceLogSumExp, ReduceSum
-void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
+// add_exp_sum_rows:
+//   dreduce_sum = exp(reduce_sum - log_sum_exp) * dloss
+//   loss_sum_after = loss_sum + log_sum_exp
+//   where most = abs(max(reduce_sum)) == inf ? 0 : max(reduce_sum)
+//   where log_sum_exp = log(sum(exp(reduce_sum - most))) + most
+// Replaces ReduceLogSumExp
+void add_exp_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& stream) {
-    const Timed timed("add_log_sum_rows", {.bytes = 60, .flops = 329}, stream);
+    const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_value = loss_sum[0];
     const float max = row_max<float>(width, [&](std::int64_t c) { return reduce_sum[c]; });
+    const float most = vec_math::abs(max) == std::numeric_limits<float>::infinity() ? 0.0F : max;
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
-        return vec_math::exp(reduce_sum[c] - max);
+        return vec_math::exp(reduce_sum[c] - most);
     });
-    const float dreduce_sum_2 = dloss_value / sum;
-    const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
-        return -(dreduce_sum_2 * vec_math::exp(reduce_sum[c] - max));
-    });
-    const float sum_3 = row_sum<float>(width, [&](std::int64_t c) {
-        return static_cast<float>(reduce_sum[c] == max);
-    });
-    const float div = (dloss_value + sum_2) / sum_3;
-    const float loss_sum_after_2 = loss_sum_value + (vec_math::log(sum) + max);
+    const float log_sum_exp = vec_math::log(sum) + most;
+    const float loss_sum_after_2 = loss_sum_value + log_sum_exp;
     #pragma omp simd
     for (std::int64_t c = 0; c < width; ++c) {
-        dreduce_sum[c] = dreduce_sum_2 * vec_math::exp(reduce_sum[c] - max) + static_cast<float>(reduce_sum[c] == max) *
-            div;
+        dreduce_sum[c] = vec_math::exp(reduce_sum[c] - log_sum_exp) * dloss_value;
     }
     loss_sum_after[0] = loss_sum_after_2;
 }
@@ -413,11 +404,4 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* mul, const f
                 dbasins_0_period_step;
         }
     });
-}
-
-// add_elements:
-//   loss_weight_after = loss_weight + 1
-void add_elements(float* loss_weight_after, const float* loss_weight, Stream& stream) {
-    const Timed timed("add_elements", {.bytes = 8, .flops = 1}, stream);
-    loss_weight_after[0] = loss_weight[0] + 1.0F;
 }

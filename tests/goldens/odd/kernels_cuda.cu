@@ -15,17 +15,17 @@ void cos_sum_rows(float* reduce_max, float* add, float* reduce_max_2, float* div
         basins_1_level);
 }
 
-void mul_sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
-    const Timed timed("mul_sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
+void sin_sum_columns(float* reduce_sum, float* sin, const float* log, const float* shore_slope, Stream& stream) {
+    const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(8 * sizeof(float)));
-    launch("mul_sin_sum_columns", mul_sin_sum_columns_kernel, 1, 256, stream, sin, log, shore_slope, partials);
-    launch("mul_sin_sum_columns", mul_sin_sum_columns_finish, 1, 256, stream, reduce_sum, partials);
+    launch("sin_sum_columns", sin_sum_columns_kernel, 1, 256, stream, sin, log, shore_slope, partials);
+    launch("sin_sum_columns", sin_sum_columns_finish, 1, 256, stream, reduce_sum, partials);
 }
 
-void add_log_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
+void add_exp_sum_rows(float* dreduce_sum, float* loss_sum_after, const float* reduce_sum, const float* dloss,
     const float* loss_sum, Stream& stream) {
-    const Timed timed("add_log_sum_rows", {.bytes = 60, .flops = 329}, stream);
-    launch("add_log_sum_rows", add_log_sum_rows_kernel, 1, 32, stream, dreduce_sum, loss_sum_after, reduce_sum, dloss,
+    const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
+    launch("add_exp_sum_rows", add_exp_sum_rows_kernel, 1, 32, stream, dreduce_sum, loss_sum_after, reduce_sum, dloss,
         loss_sum);
 }
 
@@ -66,9 +66,4 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* mul, const f
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period, mul,
         dbasins_0_period_before, first_micro_step);
-}
-
-void add_elements(float* loss_weight_after, const float* loss_weight, Stream& stream) {
-    const Timed timed("add_elements", {.bytes = 8, .flops = 1}, stream);
-    launch("add_elements", add_elements_kernel, 1, 32, stream, loss_weight_after, loss_weight);
 }

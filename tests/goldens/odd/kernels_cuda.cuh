@@ -4,6 +4,7 @@
 #pragma once
 
 #include "device/cuda/device.h"
+#include "sizes.h"
 
 using namespace thunder;
 
@@ -115,13 +116,13 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> reduce_max, Aliased<float
     }
 }
 
-// mul_sin_sum_columns:
+// sin_sum_columns:
 //   reduce_sum = sum over rows(cos(select))
 //   sin = sin(select)
 //   where select = log * shore_slope > 0.5 ? log * shore_slope : 1 / log
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
 // A block for each 64 columns, whose 8 warps take row after row; their sums are added in order.
-THUNDER_KERNEL(256) mul_sin_sum_columns_kernel(Aliased<float> sin, Global<const float> log,
+THUNDER_KERNEL(256) sin_sum_columns_kernel(Aliased<float> sin, Global<const float> log,
     Aliased<const float> shore_slope, Global<float> partials) {
     constexpr int rows = 10, width = 6;
     const int c = lane() * 2;
@@ -152,7 +153,7 @@ THUNDER_KERNEL(256) mul_sin_sum_columns_kernel(Aliased<float> sin, Global<const 
 }
 
 // Finishes the sums.
-THUNDER_KERNEL(256) mul_sin_sum_columns_finish(Global<float> reduce_sum, Global<const float> partials) {
+THUNDER_KERNEL(256) sin_sum_columns_finish(Global<float> reduce_sum, Global<const float> partials) {
     constexpr int total = 6;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -168,16 +169,14 @@ THUNDER_KERNEL(256) mul_sin_sum_columns_finish(Global<float> reduce_sum, Global<
     reduce_sum[p] = sum;
 }
 
-// add_log_sum_rows:
-//   dreduce_sum = dsub + cast * ((dloss + sum(-dsub)) / sum(cast))
-//   loss_sum_after = loss_sum + (log(reduce_sum_2) + max(reduce_sum))
-//   where exp = exp(reduce_sum - max(reduce_sum))
-//   where reduce_sum_2 = sum(exp)
-//   where dsub = dloss / reduce_sum_2 * exp
-//   where cast = (reduce_sum == max(reduce_sum))
-// Replaces ReduceLogSumExp, ReduceSum
+// add_exp_sum_rows:
+//   dreduce_sum = exp(reduce_sum - log_sum_exp) * dloss
+//   loss_sum_after = loss_sum + log_sum_exp
+//   where most = abs(max(reduce_sum)) == inf ? 0 : max(reduce_sum)
+//   where log_sum_exp = log(sum(exp(reduce_sum - most))) + most
+// Replaces ReduceLogSumExp
 // One warp, which stays in registers.
-THUNDER_KERNEL(32) add_log_sum_rows_kernel(Aliased<float> dreduce_sum, Aliased<float> loss_sum_after,
+THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dreduce_sum, Aliased<float> loss_sum_after,
     Aliased<const float> reduce_sum, Aliased<const float> dloss, Aliased<const float> loss_sum) {
     constexpr int width = 6;
     const float dloss_value = dloss[0];
@@ -193,34 +192,22 @@ THUNDER_KERNEL(32) add_log_sum_rows_kernel(Aliased<float> dreduce_sum, Aliased<f
         }
     }
     max = warp_max(max);
+    const float most = math::abs(max) == math::infinity() ? 0.0F : max;
     float sum = 0.0F;
-    float sum_2 = 0.0F;
     if (c < width) {
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += math::exp(reduce_sum_v[e] - max);
-            sum_2 += static_cast<float>(reduce_sum_v[e] == max);
+            sum += math::exp(reduce_sum_v[e] - most);
         }
     }
     sum = warp_sum(sum);
-    sum_2 = warp_sum(sum_2);
-    const float dreduce_sum_2 = dloss_value / sum;
-    float sum_3 = 0.0F;
-    if (c < width) {
-        THUNDER_UNROLL
-        for (int e = 0; e < 2; ++e) {
-            sum_3 += -(dreduce_sum_2 * math::exp(reduce_sum_v[e] - max));
-        }
-    }
-    sum_3 = warp_sum(sum_3);
-    const float div = (dloss_value + sum_3) / sum_2;
-    const float loss_sum_after_2 = loss_sum_value + (math::log(sum) + max);
+    const float log_sum_exp = math::log(sum) + most;
+    const float loss_sum_after_2 = loss_sum_value + log_sum_exp;
     if (c < width) {
         Vec<float, 2> dreduce_sum_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            dreduce_sum_v[e] = dreduce_sum_2 * math::exp(reduce_sum_v[e] - max) +
-                static_cast<float>(reduce_sum_v[e] == max) * div;
+            dreduce_sum_v[e] = math::exp(reduce_sum_v[e] - log_sum_exp) * dloss_value;
         }
         store(dreduce_sum + c, dreduce_sum_v);
     }
@@ -556,13 +543,4 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
             dbasins_0_period_step;
     }
     store(dbasins_0_period + i, dbasins_0_period_v);
-}
-
-// add_elements:
-//   loss_weight_after = loss_weight + 1
-// One thread.
-THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_weight_after, Aliased<const float> loss_weight) {
-    if (thread_index() != 0) return;
-    const float loss_weight_value = loss_weight[0];
-    loss_weight_after[0] = loss_weight_value + 1.0F;
 }

@@ -63,14 +63,12 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // reduce_sum_2 = sum over rows(cos(select))
     // sin = sin(select)
     // where select = log * w_shore_slope > 0.5 ? log * w_shore_slope : 1 / log
-    mul_sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
-    // dreduce_sum = dsub + cast * ((scalars->dloss + sum(-dsub)) / sum(cast))
-    // scalars->loss_sum = scalars->loss_sum + (log(reduce_sum) + max(reduce_sum_2))
-    // where exp = exp(reduce_sum_2 - max(reduce_sum_2))
-    // where reduce_sum = sum(exp)
-    // where dsub = scalars->dloss / reduce_sum * exp
-    // where cast = (reduce_sum_2 == max(reduce_sum_2))
-    add_log_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
+    sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
+    // dreduce_sum = exp(reduce_sum_2 - log_sum_exp) * scalars->dloss
+    // scalars->loss_sum = scalars->loss_sum + log_sum_exp
+    // where most = abs(max(reduce_sum_2)) == inf ? 0 : max(reduce_sum_2)
+    // where log_sum_exp = log(sum(exp(reduce_sum_2 - most))) + most
+    add_exp_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
         &arenas_.scalars->loss_sum, stream);
     // the 13 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadd, neg, mul, g_basins_1_period, dreduce_sum, sin, log,
@@ -86,14 +84,6 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
         sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
     // g_basins_0_period += mul_2_1 + mul_2_2 + mul_2_3 + mul_2_4 + mul_2_5 + mul_2_6
     basins_0_period_gradient(g_basins_0_period, mul_2, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
-}
-
-void Model::loss_weight() {
-    [[maybe_unused]] Stream& stream = stream_;
-    const Range range("loss_weight");  // as a GPU's profilers show it
-
-    // scalars->loss_weight = scalars->loss_weight + 1
-    add_elements(&arenas_.scalars->loss_weight, &arenas_.scalars->loss_weight, stream);
 }
 
 void Model::update() {

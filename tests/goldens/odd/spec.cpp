@@ -33,7 +33,7 @@ const ProgramSpec PROGRAM = {
     .arena_bytes = {512, 512, 1024, 0, 3328, 0, 256},
     .batch = 6,
     .tokens = 6,
-    .weighted_loss = false,
+    .loss = Loss::average,
     .default_grad_accum = 1,
     .flops_per_micro_step = 0,
 };

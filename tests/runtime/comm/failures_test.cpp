@@ -95,6 +95,28 @@ TEST_F(FailuresTest, EnvironmentVariablesAloneStartNoRanksOfMpi) {
               "that were built with -DCOMM=nccl\n");
 }
 
+TEST_F(FailuresTest, ARankThatNeverComesToMpiIsNotWaitedForForEver) {
+    const Outcome outcome =
+        shell(cat("THUNDER_START_TIMEOUT=2 ", mpirun,
+                  " -np 1 " PROGRAMS "/words_dp2 --feed feed.safetensors --quiet : -np 1 sleep 60"));
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_EQ(
+        said(outcome.err),
+        "error: not all ranks have come to MPI_Init within 2 s\n"
+        "help: mpirun and srun have to start this program alone, on hosts that answer; THUNDER_START_TIMEOUT gives "
+        "it more seconds\n");
+}
+
+TEST_F(FailuresTest, TheTimeToStartInIsANumberOfSeconds) {
+    for (const std::string bad : {"5m", "0", "-1", "", "1e3", "99999999999"}) {
+        const Outcome outcome =
+            shell(cat("THUNDER_START_TIMEOUT='", bad, "' " PROGRAMS "/words_dp2 --feed feed.safetensors"));
+        EXPECT_EQ(outcome.status, 1);
+        EXPECT_EQ(outcome.err, cat("error: THUNDER_START_TIMEOUT is '", bad,
+                                   "': seconds from 1 to 1000000 are asked for\nhelp: leave it unset for 60 s\n"));
+    }
+}
+
 TEST_F(FailuresTest, OneRankTellsOfAMistakenCommandLine) {
     const std::string unknown = "error: unknown option --nonsense\nhelp: train --help lists the options\n";
     const std::string absent =
@@ -139,10 +161,11 @@ TEST_F(FailuresTest, RanksThatDifferAreRefused) {
     const std::string flags = " --feed feed.safetensors ";
     Outcome outcome = two("words_dp2 --lr 0.1" + flags, "words_dp2 --lr 0.25" + flags);
     EXPECT_EQ(outcome.status, 1);
-    EXPECT_EQ(said(outcome.err), "error: rank 1 differs from rank 0 in --lr: 0.25, and not 0.1\n" + help);
+    EXPECT_EQ(said(outcome.err), "error: rank 1 differs from rank 0 in --lr: 0.25 there, and 0.1 on rank 0\n" + help);
     outcome = two("words_dp2 --checkpoint here" + flags, "words_dp2" + flags);
     EXPECT_EQ(outcome.status, 1);
-    EXPECT_EQ(said(outcome.err), "error: rank 1 differs from rank 0 in --checkpoint: nothing, and not here\n" + help);
+    EXPECT_EQ(said(outcome.err),
+              "error: rank 1 differs from rank 0 in --checkpoint: nothing there, and here on rank 0\n" + help);
     outcome = two("words_dp2" + flags, "words_other_schedule" + flags);
     EXPECT_EQ(outcome.status, 1);
     EXPECT_TRUE(said(outcome.err).starts_with("error: rank 1 differs from rank 0 in its program: ")) << outcome.err;

@@ -80,7 +80,7 @@ TEST_F(StartTest, NotesProgressWithEachParameter) {
     auto* bytes = reinterpret_cast<std::byte*>(arena.data());
     Options options;
     options.init = path("a.safetensors");
-    options.init_missing_random = true;
+    options.init_missing = {{}};
     write_tensors(options.init, {floats("a.weight", {4}, {1, 2, 3, 4})});
     initialise_parameters(program, options, world, bytes, stream);
     EXPECT_EQ(arena[3], 4);

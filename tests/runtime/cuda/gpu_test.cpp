@@ -85,8 +85,9 @@ TEST(Gpu, IsTooSmall) {
         (Ended{
             "error: the program wants 200.0 GB, and NVIDIA H100 80GB HBM3 has 16.0 GB: memory 200 GB: parameters "
             "200 GB\nhelp: thunderc train needs less with --recompute block, a smaller --batch (and --grad-accum), a "
-            "shorter --seq, or --dtype bf16 (and --master none, --grad-dtype bf16, --optim-dtype bf16); thunderc "
-            "plan shows what takes how much\n",
+            "shorter --seq, --dtype bf16 (and --master none, --grad-dtype bf16, --optim-dtype bf16), or --fsdp N, "
+            "which "
+            "shares it among ranks; thunderc plan shows what takes how much\n",
             1}));
 }
 

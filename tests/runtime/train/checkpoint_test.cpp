@@ -3,6 +3,7 @@
 
 #include "data/token_file.h"
 #include "program_test.h"
+#include "support/file.h"
 
 namespace thunder {
 namespace {
@@ -266,6 +267,131 @@ TEST_F(CheckpointTest, RefusesATruncatedOne) {
         write_file(path(file), whole.substr(0, length));
         EXPECT_EQ(run("words_train", flags + " --checkpoint c --resume").status, 1) << length;
     }
+}
+
+TEST_F(CheckpointTest, NamesTheOneBeforeADamagedOne) {
+    expect_success(run("words_train", flags + " --checkpoint c --checkpoint-every 5"));
+    const std::string file = "c/step-00000008.safetensors", whole = read_file(path(file));
+    write_file(path(file), whole.substr(0, 9));
+    const Outcome outcome = run("words_train", flags + " --checkpoint c --resume");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_TRUE(
+        outcome.err.ends_with("; the checkpoint before it is c/step-00000005.safetensors: --resume goes on from "
+                              "there once c/step-00000008.safetensors is removed or moved away\n"))
+        << outcome.err;
+    // Another program's is whole: to go on from the one before is no way out.
+    std::string other = whole;
+    const std::string identity = "\"identity\":\"";
+    char& digit = other[other.find(identity) + identity.size()];
+    digit = digit == '0' ? '1' : '0';
+    write_file(path(file), other);
+    expect_failure(run("words_train", flags + " --checkpoint c --resume"),
+                   cat("error: ", file,
+                       " is a checkpoint of another program (words): the same parameters are not all trained in "
+                       "both\nhelp: go on with the program that wrote it, or start from its parameters with --init"));
+    std::filesystem::remove(path(file));
+    expect_success(run("words_train", flags + " --checkpoint c --resume"));
+    EXPECT_TRUE(std::filesystem::exists(path(file)));
+}
+
+// A program with products of bf16 holds frozen parameters in it; one with products of f32 goes on from what it wrote.
+TEST_F(CheckpointTest, SaysThatFrozenParametersWereRounded) {
+    const std::string last = "c/step-00000008.safetensors", note = "1 frozen parameter comes from there in bf16";
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string further = "--feed feed.safetensors --steps 9 --checkpoint c --resume";
+    const std::string whole = read_file(path(last));
+    EXPECT_EQ(run("words_train", further).err.find(note), std::string::npos);
+    std::filesystem::remove(path("c/step-00000009.safetensors"));
+    {
+        const SafetensorsFile file(path(last));
+        std::vector<TensorToWrite> tensors;
+        for (const StoredTensor& t : file.tensors())
+            tensors.push_back({t.name, t.name == "model.frozen.weight" ? DType::bf16 : DType::f32, t.shape});
+        const std::vector<std::pair<std::string, std::string>> metadata(file.metadata().begin(), file.metadata().end());
+        SafetensorsWriter writer(path("bf16.safetensors"), tensors, metadata);
+        for (const TensorToWrite& t : tensors) {
+            std::vector<std::byte> values(file.find(t.name)->elements() * size_of(t.dtype));
+            read_elements(*file.find(t.name), t.dtype, 0, file.find(t.name)->elements(), values.data());
+            writer.append(values.data(), values.size());
+        }
+        writer.commit();
+    }
+    std::filesystem::rename(path("bf16.safetensors"), path(last));
+    const Outcome told = run("words_train", further);
+    EXPECT_EQ(told.status, 0) << told.err;
+    EXPECT_NE(told.err.find("\nnote: " + note +
+                            ", as the program that wrote it holds them: what they were before is in the file that the "
+                            "run began with alone, from which a new run has them by --init\n"),
+              std::string::npos)
+        << told.err;
+}
+
+TEST_F(CheckpointTest, AFolderIsNoCheckpoint) {
+    std::filesystem::create_directories(path("c/step-00000099.safetensors"));
+    expect_failure(run("words_train", flags + " --checkpoint c --resume"),
+                   "error: there is no checkpoint in c to go on from\nhelp: the first run of a job starts without "
+                   "--resume");
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    expect_success(run("words_train", flags + " --checkpoint c --resume"));
+}
+
+TEST_F(CheckpointTest, AFolderIsOneRuns) {
+    std::filesystem::create_directories(path("c"));
+    {
+        const FolderLock other(path("c"));
+        expect_failure(
+            run("words_train", flags + " --checkpoint c"),
+            "error: another run is writing into the folder c\nhelp: let that run end, or name another folder");
+        EXPECT_EQ(files(), (std::vector<std::string>{"constants.safetensors", "feed.safetensors"}));
+    }
+    expect_success(run("words_train", flags + " --checkpoint c"));
+}
+
+// Two runs begin in a folder that is not there: the second learns of it before it has trained.
+TEST_F(CheckpointTest, ANewFolderIsOneRunsFromTheStart) {
+    const std::string another =
+        "error: another run is writing into the folder a/c\n"
+        "help: let that run end, or name another folder";
+    {
+        const FolderLock other(path("a/c"));
+        expect_failure(run("words_train", flags + " --checkpoint a/c"), another);
+    }
+    EXPECT_FALSE(std::filesystem::exists(path("a")));  // nothing was written
+    // The first step that is logged is behind the lock; a checkpoint is far.
+    const Outcome outcome = shell(
+        PROGRAMS
+        "/words_train --feed feed.safetensors --steps 1000000000 --quiet --checkpoint a/c --log first.jsonl & "
+        "first=$!; i=0; while [ ! -s first.jsonl ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i + 1)); done; " PROGRAMS
+        "/words_train " +
+        flags + " --checkpoint a/c; status=$?; kill -KILL $first; wait $first 2>/dev/null; (exit $status)");
+    expect_failure(outcome, another);
+    // What that one left behind is in nobody's way.
+    expect_success(run("words_train", flags + " --checkpoint a/c"));
+}
+
+// A run that trains nothing leaves no folder behind, and keeps what is in one.
+TEST_F(CheckpointTest, AFolderThatWasMadeForNothingIsGone) {
+    expect_success(run("words_train", "--feed feed.safetensors --steps 0 --quiet --checkpoint a/c"));
+    EXPECT_FALSE(std::filesystem::exists(path("a")));
+    EXPECT_EQ(run("words_train", "--feed none.safetensors --quiet --checkpoint a/c").status, 1);
+    EXPECT_FALSE(std::filesystem::exists(path("a")));
+    std::filesystem::create_directories(path("a/c"));
+    expect_success(run("words_train", "--feed feed.safetensors --steps 0 --quiet --checkpoint a/c"));
+    EXPECT_TRUE(std::filesystem::exists(path("a/c")));
+}
+
+TEST_F(CheckpointTest, SaysThatBatchesComeFromElsewhere) {
+    TokenFileWriter writer(path("corpus.bin"), V);
+    for (std::uint32_t i = 0; i < 500; ++i) writer.append(std::vector<std::uint32_t>{i * i % 11});
+    writer.commit();
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string more = " --steps 9 --checkpoint c --resume";
+    const std::string note = "note: the checkpoint's batches came from --feed, these come from --data, from row ";
+    const Outcome other = run("words_train", "--data corpus.bin" + more);
+    EXPECT_EQ(other.status, 0) << other.err;
+    EXPECT_NE((other.out + other.err).find(note), std::string::npos) << other.out << other.err;
+    const Outcome same = run("words_train", "--data corpus.bin --steps 10 --checkpoint c --resume");
+    EXPECT_EQ((same.out + same.err).find("batches came from"), std::string::npos) << same.out << same.err;
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {

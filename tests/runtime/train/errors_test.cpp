@@ -38,7 +38,17 @@ TEST_F(ErrorsTest, OfFeeds) {
     feed({longs("input_ids_0", {4, T + 1}, zeros(28)), longs("labels_0", {4, T}, zeros(24))});
     expect_failure("words_train", run_it,
                    "error: x.safetensors: input_ids_0 has shape [4, 7], expected [4, 6]\n"
-                   "help: a step takes 4 rows: 4 of a micro-batch, times --grad-accum 1");
+                   "help: dimension 1 is 7 there and 6 in this program: cut the feed, or write a program of the other "
+                   "size with thunderc train --seq or --dim, where the graph leaves it open");
+    feed({longs("input_ids_0", {8, 2 * T}, zeros(96)), longs("labels_0", {8, 2 * T}, zeros(96))});
+    expect_failure("words_train", run_it,
+                   "error: x.safetensors: input_ids_0 has shape [8, 12], expected [4, 6]\n"
+                   "help: dimension 1 is 12 there and 6 in this program: cut the feed, or write a program of the other "
+                   "size with thunderc train --seq or --dim, where the graph leaves it open");
+    feed({longs("input_ids_0", {24}, zeros(24)), longs("labels_0", {4, T}, zeros(24))});
+    expect_failure("words_train", run_it,
+                   "error: x.safetensors: input_ids_0 has shape [24], expected [4, 6]\n"
+                   "help: the feed was made for another model, batch or length");
     feed({longs("input_ids_0", {8, T}, zeros(48)), longs("labels_0", {8, T}, zeros(48))});
     expect_failure("words_train", run_it,
                    "error: x.safetensors: input_ids_0 has shape [8, 6], expected [4, 6]\n"
@@ -94,6 +104,24 @@ TEST_F(ErrorsTest, OfFeedsOfOtherTypes) {
     expect_failure("line_train", "--data x.bin --quiet",
                    "error: --data does not say what the input x [2, 3] is fed with\nhelp: --map "
                    "x=tokens|next_tokens|ones|positions, or --feed FILE");
+}
+
+// The loss of a step in which one of its terms has no weight is 0 / 0: the learning rate has no part in that.
+TEST_F(ErrorsTest, OfATermWithoutWeight) {
+    const auto feed = [&](std::uint8_t used) {
+        write_tensors(
+            path("x.safetensors"),
+            {floats("x_0", {2, 3}, {1, 1, 1, 0, 0, 0}), tensor<std::uint8_t>("use_0", DType::boolean, {2}, {used, 0}),
+             longs("kind_0", {2}, {0, 0}), floats("offset_0", {3}, {0, 0, 0}), floats("target_0", {2}, {1, 1})});
+    };
+    feed(1);
+    EXPECT_EQ(run("line_terms_train", "--feed x.safetensors --steps 3 --quiet").status, 0);
+    feed(0);
+    expect_failure(
+        "line_terms_train", "--feed x.safetensors --steps 3 --quiet",
+        "error: the loss is nan at step 0\nhelp: a term of the loss has no weight in this step, as where all "
+        "its labels are ignored: scalars->loss_weights[1], which forward_backward in model.cpp divides it "
+        "by, is 0; look at the inputs that loss_weight there adds it up from");
 }
 
 TEST_F(ErrorsTest, OfNumbersThatAreNone) {

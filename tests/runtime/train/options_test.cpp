@@ -70,7 +70,8 @@ TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
         EXPECT_EQ(o.data, "d");
         EXPECT_EQ(o.map, (std::vector<std::pair<std::string, std::string>>{{"input_ids", "ones"}}));
         EXPECT_EQ(o.init, "i");
-        EXPECT_TRUE(o.init_missing_random);
+        ASSERT_EQ(o.init_missing.size(), 1U);
+        EXPECT_EQ(o.init_missing[0].pattern, "");
         EXPECT_EQ(o.init_std, 0.5);
         EXPECT_EQ(o.seed, 9U);
         EXPECT_EQ(o.steps, 8);
@@ -111,27 +112,65 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
          "error: unexpected argument \"-q\"\nhelp: options begin with --; train --help lists them"},
         {{"--feed"}, "error: --feed needs a value: --feed FILE"},
         {{"--log", "--quiet"}, "error: --log needs a value: --log FILE"},
-        {{"--feed", ""}, "error: --feed takes a name, not \"\""},
+        {{"--feed", ""},
+         "error: --feed takes a name, not \"\"\nhelp: --feed FILE: train on fixed batches: for step s and input X the "
+         "tensor X_s of a safetensors file"},
         {{"--feed", "f", "--quiet=yes"}, "error: --quiet takes no value"},
-        {{"--feed", "f", "--steps", "3.5"}, "error: --steps takes a whole number of 0 or more, not \"3.5\""},
-        {{"--feed", "f", "--steps", "-1"}, "error: --steps takes a whole number of 0 or more, not \"-1\""},
-        {{"--feed", "f", "--lr", "fast"}, "error: --lr takes a number of 0 or more, not \"fast\""},
-        {{"--feed", "f", "--lr", "nan"}, "error: --lr takes a number of 0 or more, not \"nan\""},
-        {{"--feed", "f", "--beta1", "1"}, "error: --beta1 takes a number from 0 to below 1, not \"1\""},
-        {{"--feed", "f", "--grad-accum", "0"}, "error: --grad-accum takes a whole number from 1 to 1000000, not \"0\""},
-        {{"--feed", "f", "--threads", "5000"}, "error: --threads takes a whole number from 1 to 4096, not \"5000\""},
+        {{"--feed", "f", "--steps", "3.5"},
+         "error: --steps takes a whole number of 0 or more, not \"3.5\"\nhelp: --steps N: optimizer steps, counted "
+         "from the very first"},
+        {{"--feed", "f", "--steps", "-1"},
+         "error: --steps takes a whole number of 0 or more, not \"-1\"\nhelp: --steps N: optimizer steps, counted from "
+         "the very first"},
+        {{"--feed", "f", "--lr", "fast"},
+         "error: --lr takes a number of 0 or more, not \"fast\"\nhelp: --lr X: learning rate at its height"},
+        {{"--feed", "f", "--lr", "nan"},
+         "error: --lr takes a number of 0 or more, not \"nan\"\nhelp: --lr X: learning rate at its height"},
+        {{"--feed", "f", "--beta1", "1"},
+         "error: --beta1 takes a number from 0 to below 1, not \"1\"\nhelp: --beta1 X: AdamW's decay of the first "
+         "moment"},
+        {{"--feed", "f", "--grad-accum", "0"},
+         "error: --grad-accum takes a whole number from 1 to 1000000, not \"0\"\nhelp: --grad-accum N: micro-steps of "
+         "one step"},
+        {{"--feed", "f", "--threads", "5000"},
+         "error: --threads takes a whole number from 1 to 4096, not \"5000\"\nhelp: --threads N: threads of this "
+         "process (default: the cores of this host, divided by the ranks on it)"},
         {{"--feed", "f", "--schedule", "cos"},
-         "error: --schedule takes one of cosine, linear, constant, wsd, not \"cos\""},
-        {{"--feed", "f", "--decay", "none"}, "error: --decay takes one of matrices, all, not \"none\""},
-        {{"--feed", "f", "--init-missing", "zero"}, "error: --init-missing takes one of random, not \"zero\""},
+         "error: --schedule takes one of cosine, linear, constant, wsd, not \"cos\"\nhelp: --schedule NAME: cosine, "
+         "linear, constant or wsd (constant, then down over the last 20%)"},
+        {{"--feed", "f", "--decay", "none"},
+         "error: --decay takes one of matrices, all, not \"none\"\nhelp: --decay WHICH: what decays: matrices "
+         "(parameters of two or more dimensions) or all"},
+        {{"--feed", "f", "--init-missing", "zero"},
+         "error: --init-missing takes random, zeros, ones, or REGEX=zeros and the like, by commas, not \"zero\"\nhelp: "
+         "--init-missing HOW: what parameters begin as that --init lacks, instead of refusing: random, zeros or ones; "
+         "'lora_B=zeros,random' says it by regular expressions, the first that fits, and for the rest"},
+        {{"--feed", "f", "--init-missing", "a{1,2}=zeros,"},
+         "error: --init-missing takes random, zeros, ones, or REGEX=zeros and the like, by commas, not "
+         "\"a{1,2}=zeros,\"\nhelp: --init-missing HOW: what parameters begin as that --init lacks, instead of "
+         "refusing: random, zeros or ones; 'lora_B=zeros,random' says it by regular expressions, the first that fits, "
+         "and for the rest"},
+        {{"--feed", "f", "--init-missing", "(=zeros"},
+         "error: --init-missing takes a regular expression, not \"(\"\nhelp: --init-missing HOW: what parameters begin "
+         "as that --init lacks, instead of refusing: random, zeros or ones; 'lora_B=zeros,random' says it by regular "
+         "expressions, the first that fits, and for the rest"},
+        {{"--feed", "f", "--init-missing", "ones,lora=random,zeros"},
+         "error: --init-missing takes one of random, zeros and ones for what no REGEX finds, not "
+         "\"ones,lora=random,zeros\"\nhelp: --init-missing HOW: what parameters begin as that --init lacks, instead of "
+         "refusing: random, zeros or ones; 'lora_B=zeros,random' says it by regular expressions, the first that fits, "
+         "and for the rest"},
         {{"--feed", "f", "--init", "random", "--init-missing", "random"},
          "error: --init-missing is about files, and --init random reads none\nhelp: leave it away"},
         {{"--feed", "f", "--map", "input_ids=ones"},
          "error: --map says how --data feeds the inputs, and there is no --data\nhelp: train --help says what there "
          "is"},
-        {{"--data", "d", "--map", "input_ids"}, "error: --map takes INPUT=ROLE, not \"input_ids\""},
+        {{"--data", "d", "--map", "input_ids"},
+         "error: --map takes INPUT=ROLE, not \"input_ids\"\nhelp: --map INPUT=ROLE: how windows of tokens feed an "
+         "input: tokens, next_tokens, ones or positions; several are given by commas or by several --map"},
         {{"--data", "d", "--map", "input_ids=zeros"},
-         "error: --map takes one of tokens, next_tokens, ones, positions as a role, not \"zeros\""},
+         "error: --map takes one of tokens, next_tokens, ones, positions as a role, not \"zeros\"\nhelp: --map "
+         "INPUT=ROLE: how windows of tokens feed an input: tokens, next_tokens, ones or positions; several are given "
+         "by commas or by several --map"},
         {{"--data", "d", "--map", "ids=ones"},
          "error: --map names ids, which is not an input of tiny\nhelp: the inputs are input_ids"},
         {{"--feed", "f", "--resume"},
@@ -170,9 +209,13 @@ TEST_F(TrainJsonTest, SaysWhatIsWrongInIt) {
     const std::string json = path("train.json");
     const std::pair<std::string, std::string> cases[] = {
         {R"({"defaults":{"lrr":1}})", cat("error: ", json, ": lrr is not an option\nhelp: did you mean lr?")},
-        {R"({"defaults":{"lr":"x"}})", cat("error: ", json, ": lr takes a number of 0 or more, not \"x\"")},
-        {R"({"defaults":{"lr":[1]}})", cat("error: ", json, ": lr is neither a number nor a string")},
-        {R"({"defaults":{"quiet":1}})", cat("error: ", json, ": quiet takes true or false, not \"1\"")},
+        {R"({"defaults":{"lr":"x"}})",
+         cat("error: ", json,
+             ": lr takes a number of 0 or more, not \"x\"\nhelp: --lr X: learning rate at its height")},
+        {R"({"defaults":{"lr":[1]}})",
+         cat("error: ", json, ": lr is neither a number nor a string\nhelp: --lr X: learning rate at its height")},
+        {R"({"defaults":{"quiet":1}})",
+         cat("error: ", json, ": quiet takes true or false, not \"1\"\nhelp: --quiet: print nothing but errors")},
         {R"({"defaults":[]})", cat("error: ", json, ": defaults is not an object")},
         {R"({"defaults":)", cat("error: ", json,
                                 " is not valid JSON at byte 13: Invalid value.\nhelp: the file is damaged: "
@@ -195,7 +238,7 @@ TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
                                "--map INPUT=ROLE",
                                "--feed FILE",
                                "--init WHERE",
-                               "--init-missing random",
+                               "--init-missing HOW",
                                "--init-std X",
                                "--seed N",
                                "--steps N",

@@ -159,25 +159,118 @@ TEST_F(WeightsTest, OfATieAreOne) {
 }
 
 TEST_F(WeightsTest, ThatAreMissingAreNamedOrDrawn) {
-    std::vector<TestTensor> tensors = without(without(all(), "model.norm.one_plus_weight"), "model.head.weight");
+    // Neither of the two that a checkpoint may tie is there.
+    std::vector<TestTensor> tensors =
+        without(without(without(all(), "model.norm.one_plus_weight"), "model.head.weight"), "model.embed.weight");
     tensors.push_back(ramp("model.norm.weight", {D}, 0));
     write_tensors(path("x.safetensors"), tensors);
     expect_failure(
         "--init x.safetensors",
-        "error: x.safetensors lacks 2 parameters of the program: model.head.weight, model.norm.one_plus_weight; "
-        "model.norm.one_plus_weight is no tensor of the checkpoint: the exporter stored 1 + model.norm.weight\n"
-        "help: it holds model.embed.weight, model.frozen.weight, model.head.bias, model.norm.weight; --init-missing "
-        "random draws what is missing");
+        "error: x.safetensors lacks 3 parameters of the program: model.embed.weight, model.head.weight, "
+        "model.norm.one_plus_weight; model.norm.one_plus_weight is no tensor of the checkpoint: the exporter stored 1 "
+        "+ "
+        "model.norm.weight\n"
+        "help: it holds model.frozen.weight, model.head.bias, model.norm.weight; --init-missing random draws what is "
+        "missing, --init-missing 'REGEX=zeros,random' begins some at 0");
     expect_success(start("--init x.safetensors --init-missing random --seed 5 --init-std 1"));
     std::vector<float> expected(V * D);
     random_normal(expected.data(), 0, expected.size(), 5, "model.head.weight");
     EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.weight"), expected);
     const Outcome told =
         run("words_train", "--feed feed.safetensors --steps 0 --init x.safetensors --init-missing random");
-    EXPECT_NE(told.err.find("parameters from x.safetensors\n2 parameters drawn: norm scales 1, biases 0, all else N(0, "
+    EXPECT_NE(told.err.find("parameters from x.safetensors\n3 parameters drawn: norm scales 1, biases 0, all else N(0, "
                             "0.02) with seed 0\nnot used from there: model.norm.weight\n"),
               std::string::npos)
         << told.err;
+}
+
+TEST_F(WeightsTest, ThatAreMissingBeginAsRulesSay) {
+    write_tensors(path("x.safetensors"), without(without(all(), "model.head.weight"), "model.head.bias"));
+    const std::string begun = "--init x.safetensors --seed 5 --init-std 1 --init-missing ";
+    std::vector<float> drawn(V * D);
+    random_normal(drawn.data(), 0, drawn.size(), 5, "model.head.weight");
+    expect_success(start(begun + "'head.w=zeros,bias=ones'"));
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.weight"), std::vector<float>(V * D, 0));
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.bias"), std::vector<float>(V, 1));
+    // The first that fits; one with a comma in it.
+    expect_success(start(begun + "'bias{0,3}=ones,head=random,zeros'"));
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.weight"), drawn);
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.bias"), std::vector<float>(V, 1));
+    // A bare word is for the rest, wherever it stands.
+    expect_success(start(begun + "'random,bias=ones'"));
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.weight"), drawn);
+    EXPECT_EQ(read_floats(path("out.safetensors"), "model.head.bias"), std::vector<float>(V, 1));
+    const Outcome told = run("words_train",
+                             "--feed feed.safetensors --steps 0 --init x.safetensors --init-missing "
+                             "'head=zeros'");
+    EXPECT_NE(told.err.find("\nmodel.head.weight, model.head.bias begin at 0\n"), std::string::npos) << told.err;
+    write_tensors(path("z.safetensors"), without(without(all(), "model.frozen.weight"), "model.head.bias"));
+    const Outcome stays =
+        run("words_train", "--feed feed.safetensors --steps 0 --init z.safetensors --init-missing random");
+    EXPECT_NE(
+        stays.err.find("\nnote: frozen parameters are among those that are drawn, and stay so: model.frozen.weight\n"),
+        std::string::npos)
+        << stays.err;
+    // What no rule takes is missing, and a rule that takes no parameter is a slip of the pen.
+    write_tensors(path("y.safetensors"), without(without(all(), "model.frozen.weight"), "model.head.bias"));
+    expect_failure("--init y.safetensors --init-missing bias=zeros",
+                   "error: y.safetensors lacks 1 parameter of the program: model.frozen.weight\n"
+                   "help: it holds model.embed.weight, model.head.weight, model.norm.one_plus_weight; --init-missing "
+                   "random draws what is missing, --init-missing 'REGEX=zeros,random' begins some at 0");
+    const Outcome slip = start("--init y.safetensors --init-missing lora_B=zeros");
+    EXPECT_EQ(slip.status, 2);
+    EXPECT_EQ(slip.err,
+              "error: --init-missing lora_B matches no parameter of words\n"
+              "help: the parameters are model.embed.weight, model.head.weight, model.head.bias, "
+              "model.norm.one_plus_weight, model.frozen.weight\n");
+}
+
+// A checkpoint has one of two tied tensors alone: a program in which they are two begins with it in both, and says so.
+TEST_F(WeightsTest, OfATiedCheckpointGoToBoth) {
+    const std::string run_it = "--feed feed.safetensors --steps 0 --save out.safetensors --init ";
+    const auto note = [](const std::string& from, const std::string& lacks, const std::string& has) {
+        return "\nnote: " + from + " has no " + lacks + ", as where a model ties that to " + has +
+               ": it begins with these values; in this program the two are trained apart\n";
+    };
+    std::filesystem::create_directory(path("hf"));
+    const std::pair<std::string, std::string> pairs[] = {{"model.head.weight", "model.embed.weight"},
+                                                         {"model.embed.weight", "model.head.weight"}};
+    for (const auto& [lacks, has] : pairs)
+        for (const std::string from : {"x.safetensors", "hf"}) {
+            write_tensors(path(from == "hf" ? "hf/model.safetensors" : from), without(all(), lacks));
+            // The program knows the pair; where it does not, the checkpoint has to say that there is one.
+            write_file(path("hf/config.json"), R"({"tie_word_embeddings": true})");
+            for (const std::string program : {"words_train", "words_without_pair_train"}) {
+                if (program == "words_without_pair_train" && from != "hf") continue;
+                const Outcome told = run(program, run_it + from);
+                EXPECT_EQ(told.status, 0) << told.err;
+                EXPECT_NE(told.err.find(note(from, lacks, has)), std::string::npos) << told.err;
+                EXPECT_EQ(read_floats(path("out.safetensors"), lacks), read_floats(path("out.safetensors"), has));
+            }
+            // What is asked for goes first, by name or for all that is missing.
+            expect_success(start("--init " + from + " --init-missing head=zeros,embed=zeros"));
+            EXPECT_EQ(read_floats(path("out.safetensors"), lacks), std::vector<float>(V * D, 0));
+            expect_success(start("--init " + from + " --init-missing random --seed 5 --init-std 1"));
+            std::vector<float> drawn(V * D);
+            random_normal(drawn.data(), 0, drawn.size(), 5, lacks);
+            EXPECT_EQ(read_floats(path("out.safetensors"), lacks), drawn);
+        }
+    // Its own description says that it ties nothing: then something is missing.
+    write_file(path("hf/config.json"), R"({"tie_word_embeddings": false})");
+    EXPECT_EQ(start("--init hf").status, 1);
+}
+
+// Two tables of one size, as of users and items, are no pair: nothing says that one of them has the other's numbers.
+TEST_F(WeightsTest, ThatAreAlikeAreNotTiedByThat) {
+    write_tensors(path("x.safetensors"), without(all(), "model.head.weight"));
+    const Outcome refused = run("words_without_pair_train", "--feed feed.safetensors --steps 0 --init x.safetensors");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(refused.err.substr(refused.err.find("error: ")),
+              "error: x.safetensors lacks 1 parameter of the program: model.head.weight\n"
+              "help: it holds model.embed.weight, model.frozen.weight, model.head.bias, model.norm.one_plus_weight; "
+              "if its model ties model.head.weight to model.embed.weight, say so in config.json beside it: "
+              "{\"tie_word_embeddings\": true}; --init-missing random draws what is missing, --init-missing "
+              "'REGEX=zeros,random' begins some at 0\n");
 }
 
 TEST_F(WeightsTest, OfOtherShapesOrTypesAreRefused) {

@@ -6,7 +6,6 @@
 // heads and blocks of queries, always in ascending order, so that the bits are the same however the pairs are shared
 // out: where there are heads enough, a thread takes a key head with all its pairs; else one pass makes dQ by blocks of
 // queries and another dK and dV by blocks of keys, at the price of computing the scores twice.
-#include <omp.h>
 
 #include <cmath>
 
@@ -16,6 +15,7 @@
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/describe.h"
+#include "device/parallel.h"
 
 namespace thunder {
 
@@ -127,7 +127,7 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), rows = tile::round_up(B * NH * T, 16),
                        own = 2 * query_block * key_block;
     auto* memory = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(2 * transposed + 2 * rows + stream.threads() * own) * sizeof(float)));
+        stream.workspace(static_cast<std::size_t>(2 * transposed + 2 * rows + team_size() * own) * sizeof(float)));
     float* k_transposed = memory;
     float* v_transposed = k_transposed + transposed;
     float* shift = v_transposed + transposed;
@@ -159,23 +159,23 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
                     KVH,
                     HS};
     const std::int64_t key_blocks = blocks_of(S), query_blocks = (T + query_block - 1) / query_block, units = B * KVH;
-    const std::int64_t threads = stream.threads();
+    const std::int64_t threads = team_size();
     const bool by_heads = units >= 4 * threads || units % threads == 0;
-#pragma omp parallel num_threads(stream.threads())
-    {
-#pragma omp for schedule(static) nowait
-        for (std::int64_t i = 0; i < units * key_blocks; ++i) {
+    parallel_rows(units * key_blocks, 2 * key_block * HS, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t b = i / key_blocks / KVH, h = i / key_blocks % KVH, block = i % key_blocks;
             transpose_block(k_transposed, p.k, b, h, block, KVH);
             transpose_block(v_transposed, p.v, b, h, block, KVH);
         }
-#pragma omp for schedule(static) nowait
-        for (std::int64_t i = 0; i < B * S; ++i) {
+    });
+    parallel_rows(B * S, 2 * KVH * HS, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
             zero_position(p.dk, i, KVH);
             zero_position(p.dv, i, KVH);
         }
-#pragma omp for schedule(static)
-        for (std::int64_t i = 0; i < B * T; ++i) {
+    });
+    parallel_rows(B * T, NH * HS, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
             zero_position(p.dq, i, NH);
             for (std::int64_t h = 0; h < NH; ++h) {
                 const float* o = p.out.at(i / T, i % T, h);
@@ -188,28 +188,25 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
                 shift[at] = p.lse[at] == lowest ? 0.0F : p.lse[at] * log2e;
             }
         }
-        float* mine = owned + omp_get_thread_num() * own;
-        if (by_heads) {
-#pragma omp for schedule(dynamic)
-            for (std::int64_t i = 0; i < units; ++i) {
-                for (std::int64_t block = 0; block < S; block += key_block)
-                    keys_backward(p, i / KVH, i % KVH, block, Make::all, mine);
-            }
-        } else {
-#pragma omp for schedule(dynamic) nowait
-            for (std::int64_t i = 0; i < B * NH * query_blocks; ++i) {
-                const std::int64_t t0 = (query_blocks - 1 - i / (B * NH)) * query_block, b = i % (B * NH) / NH,
-                                   h = i % NH;
-                for (std::int64_t block = 0; block < S; block += key_block)
-                    pair_backward(p, b, h, t0, std::min(query_block, T - t0), block, Make::dq, mine);
-            }
-#pragma omp for schedule(dynamic)
-            for (std::int64_t i = 0; i < units * key_blocks; ++i) {
-                keys_backward(p, i / key_blocks / KVH, i / key_blocks % KVH, i % key_blocks * key_block, Make::dk_dv,
-                              mine);
-            }
-        }
+    });
+    if (by_heads) {
+        share_pieces(units, [&](std::int64_t i, int thread) {
+            for (std::int64_t block = 0; block < S; block += key_block)
+                keys_backward(p, i / KVH, i % KVH, block, Make::all, owned + thread * own);
+        });
+        return;
     }
+    share_pieces(B * NH * query_blocks + units * key_blocks, [&](std::int64_t i, int thread) {
+        float* mine = owned + thread * own;
+        if (i >= B * NH * query_blocks) {
+            i -= B * NH * query_blocks;
+            keys_backward(p, i / key_blocks / KVH, i / key_blocks % KVH, i % key_blocks * key_block, Make::dk_dv, mine);
+            return;
+        }
+        const std::int64_t t0 = (query_blocks - 1 - i / (B * NH)) * query_block, b = i % (B * NH) / NH, h = i % NH;
+        for (std::int64_t block = 0; block < S; block += key_block)
+            pair_backward(p, b, h, t0, std::min(query_block, T - t0), block, Make::dq, mine);
+    });
 }
 
 }  // namespace thunder

@@ -2,7 +2,6 @@
 // Milakov and Gimelshein 2018, Dao et al. 2022). Blocks that the mask leaves empty are not visited, and within a block
 // no vector of scores is computed that no row of its tile may read. What is computed for a block of queries depends on
 // nothing but its inputs: the bits are the same at any thread count.
-#include <omp.h>
 
 #include <cmath>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/describe.h"
+#include "device/parallel.h"
 
 namespace thunder {
 
@@ -109,7 +109,7 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), own = tile::round_up(own_elements(HS), 16);
     auto* memory = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(transposed + stream.threads() * own) * sizeof(float)));
+        stream.workspace(static_cast<std::size_t>(transposed + team_size() * own) * sizeof(float)));
     const Problem problem{{static_cast<const float*>(call.q.data), T, or_dense(call.ld_q, NH * HS), HS},
                           {static_cast<const float*>(call.k.data), S, or_dense(call.ld_k, KVH * HS), HS},
                           {static_cast<const float*>(call.v.data), S, or_dense(call.ld_v, KVH * HS), HS},
@@ -122,20 +122,15 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
                           KVH,
                           HS};
     const std::int64_t key_blocks = blocks_of(S), query_blocks = (T + query_block - 1) / query_block;
-#pragma omp parallel num_threads(stream.threads())
-    {
-#pragma omp for schedule(static)
-        for (std::int64_t i = 0; i < B * KVH * key_blocks; ++i) {
+    parallel_rows(B * KVH * key_blocks, key_block * HS, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
             transpose_block(memory, problem.k, i / key_blocks / KVH, i / key_blocks % KVH, i % key_blocks, KVH);
-        }
-        float* mine = memory + transposed + omp_get_thread_num() * own;
+    });
+    share_pieces(B * NH * query_blocks, [&](std::int64_t i, int thread) {
         // the last blocks of queries read most keys where the mask is causal: they come first
-#pragma omp for schedule(dynamic)
-        for (std::int64_t i = 0; i < B * NH * query_blocks; ++i) {
-            const std::int64_t t0 = (query_blocks - 1 - i / (B * NH)) * query_block, b = i % (B * NH) / NH, h = i % NH;
-            query_block_forward(problem, b, h, t0, std::min(query_block, T - t0), mine);
-        }
-    }
+        const std::int64_t t0 = (query_blocks - 1 - i / (B * NH)) * query_block, b = i % (B * NH) / NH, h = i % NH;
+        query_block_forward(problem, b, h, t0, std::min(query_block, T - t0), memory + transposed + thread * own);
+    });
 }
 
 }  // namespace thunder

@@ -39,10 +39,23 @@ const thunder::ProgramSpec PROGRAM = {
     .arena_bytes = {PARAMETERS, PARAMETERS, PARAMETERS, 0, 0, 0, BATCH},
     .batch = B,
     .tokens = B,
-    .weighted_loss = false,
+#ifdef LINE_TERMS
+    .loss = thunder::Loss::terms,
     .default_grad_accum = 1,
     .flops_per_micro_step = 0,
+    .loss_weights = 2,
+#else
+    .loss = thunder::Loss::average,
+    .default_grad_accum = 1,
+    .flops_per_micro_step = 0,
+#endif
 };
+
+void Model::loss_weight() {
+    arenas_.scalars->loss_weights[0] += 1;
+    for (std::int64_t b = 0; b < B; ++b)
+        arenas_.scalars->loss_weights[1] += arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0} ? 0 : 1;
+}
 
 void Model::forward_backward(thunder::Gradient gradient) {
     const auto input = [&](std::size_t offset) { return reinterpret_cast<const float*>(arenas_.batch + offset); };
@@ -52,15 +65,19 @@ void Model::forward_backward(thunder::Gradient gradient) {
     auto* dweight = reinterpret_cast<float*>(arenas_.gradients + WEIGHT);
     auto* dbias = reinterpret_cast<float*>(arenas_.gradients + BIAS);
     if (gradient == thunder::Gradient::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
+    const bool terms = PROGRAM.loss == thunder::Loss::terms;
+    const float count = terms ? arenas_.scalars->loss_weights[1] : B;
+    float sum = 0;
     for (std::int64_t b = 0; b < B; ++b) {
         if (arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0}) continue;
         float y = *bias * static_cast<float>(1 - kind[b]);
         for (std::int64_t d = 0; d < D; ++d) y += weight[d] * (input(X)[b * D + d] + input(OFFSET)[d]);
-        const float error = y - input(TARGET)[b], dy = 2 * error / B * arenas_.scalars->dloss;
-        arenas_.scalars->loss_sum += error * error / B;
+        const float error = y - input(TARGET)[b], dy = 2 * error / count * arenas_.scalars->dloss;
+        sum += error * error;
         for (std::int64_t d = 0; d < D; ++d) dweight[d] += dy * (input(X)[b * D + d] + input(OFFSET)[d]);
         *dbias += dy * static_cast<float>(1 - kind[b]);
     }
+    arenas_.scalars->loss_sum += sum / count;
 }
 
 void Model::update() {

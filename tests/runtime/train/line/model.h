@@ -9,10 +9,12 @@
 extern const thunder::ProgramSpec PROGRAM;
 
 // loss = mean over rows of (use ? (weight . (x + offset) + bias - target)^2 : 0)
+// With LINE_TERMS it is the sum over the rows that are used, divided by their number: loss_weights[1]; loss_weights[0]
+// is that of a term that is 0.
 class Model {
   public:
     Model(const thunder::TrainingArenas& arenas, thunder::Stream& stream) : arenas_(arenas), stream_(stream) {}
-    void loss_weight() {}
+    void loss_weight();
     void forward_backward(thunder::Gradient gradient);
     void update();
 

@@ -61,9 +61,12 @@ const thunder::ProgramSpec PROGRAM = {
     .arena_bytes = {PARAMETERS, PARAMETERS, 2 * PARAMETERS, 0, 0, D * 4, BATCH},
     .batch = B,
     .tokens = B * T,
-    .weighted_loss = true,
+    .loss = thunder::Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 0,
+#ifndef WORDS_WITHOUT_PAIR  // one whose compiler found none
+    .tieable = {"model.embed.weight", "model.head.weight"},
+#endif
 };
 
 void Model::loss_weight() {

@@ -1,0 +1,103 @@
+#include "compiler/frontend/onnx/dropped_arguments.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/traced_operands.h"
+#include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+using Fate = DroppedArgument::Fate;
+
+constexpr std::string_view by_frequency = "divides the gradient of each row by how often its id occurs in the batch";
+constexpr std::string_view without_frequency =
+    "export the model with scale_grad_by_freq=False, which trains other rows of the table faster than before";
+constexpr std::string_view divisor = "divides the sums of the pool by another number";
+constexpr std::string_view scales = "samples by this factor where the sizes say another one";
+constexpr std::string_view chooses_kernel = "chooses a kernel of cuDNN";
+constexpr std::string_view of_storage = "says how the gradient is stored";
+
+constexpr DroppedArgument table[] = {
+    {"aten.embedding", 2, "padding_idx", Fate::read, "", "keeps one row out of the gradient", ""},
+    {"aten.embedding", 3, "scale_grad_by_freq", Fate::refused, "False", by_frequency, without_frequency},
+    {"aten.embedding", 4, "sparse", Fate::nothing, "", of_storage, ""},
+    {"aten.embedding_bag", 3, "scale_grad_by_freq", Fate::refused, "False", by_frequency, without_frequency},
+    {"aten.embedding_bag", 5, "sparse", Fate::nothing, "", of_storage, ""},
+    {"aten._embedding_bag", 3, "scale_grad_by_freq", Fate::refused, "False", by_frequency, without_frequency},
+    {"aten._embedding_bag", 5, "sparse", Fate::nothing, "", of_storage, ""},
+    {"aten._embedding_bag_forward_only", 3, "scale_grad_by_freq", Fate::refused, "False", by_frequency,
+     without_frequency},
+    {"aten._embedding_bag_forward_only", 5, "sparse", Fate::nothing, "", of_storage, ""},
+    {"aten.cross_entropy_loss", 5, "label_smoothing", Fate::read, "", "gives a part of each label to all classes", ""},
+    {"aten.avg_pool2d", 6, "divisor_override", Fate::refused, "None", divisor, "multiply the pool's result instead"},
+    {"aten.avg_pool3d", 6, "divisor_override", Fate::refused, "None", divisor, "multiply the pool's result instead"},
+    {"aten.upsample_linear1d", 3, "scales", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_bilinear2d", 3, "scales_h", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_bilinear2d", 4, "scales_w", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_bicubic2d", 3, "scales_h", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_bicubic2d", 4, "scales_w", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_trilinear3d", 3, "scales_d", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_trilinear3d", 4, "scales_h", Fate::no_operator, "Resize", scales, ""},
+    {"aten.upsample_trilinear3d", 5, "scales_w", Fate::no_operator, "Resize", scales, ""},
+    {"aten.gather", 3, "sparse_grad", Fate::nothing, "", of_storage, ""},
+    {"aten.layer_norm", 5, "cudnn_enable", Fate::nothing, "", chooses_kernel, ""},
+    {"aten.group_norm", 5, "cudnn_enabled", Fate::nothing, "", chooses_kernel, ""},
+    {"aten.instance_norm", 8, "cudnn_enabled", Fate::nothing, "", chooses_kernel, ""},
+    {"aten.native_group_norm", 4, "C", Fate::nothing, "", "is in the shape of the input", ""},
+    {"aten.native_group_norm", 5, "HxW", Fate::nothing, "", "is in the shape of the input", ""},
+    {"aten.expand", 2, "implicit", Fate::nothing, "", "is set by tracing alone", ""},
+    {"aten.einsum", 2, "path", Fate::nothing, "", "is an order of the same products", ""},
+    {"aten.sort", 1, "stable", Fate::nothing, "", "decides which of equal numbers comes first", ""},
+};
+
+}  // namespace
+
+std::span<const DroppedArgument> dropped_arguments() {
+    return table;
+}
+
+std::string dropped_argument(const onnx::NodeProto& node, std::string_view name) {
+    const std::optional<TracedCall> call = traced_call(node);
+    if (!call) return "";
+    for (const DroppedArgument& a : table)
+        if (a.name == name && a.call == without_overload(call->target)) return call->argument(a.position, name);
+    return "";
+}
+
+std::optional<std::int64_t> padding_index(const onnx::NodeProto& node) {
+    const std::string digits = dropped_argument(node, "padding_idx");
+    std::int64_t index = 0;
+    const auto [at, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    // Without one, torch passes -1.
+    return error == std::errc() && at == digits.data() + digits.size() && index >= 0 ? std::optional(index)
+                                                                                     : std::nullopt;
+}
+
+void refuse_dropped_arguments(const onnx::GraphProto& graph) {
+    for (const auto& node : graph.node()) {
+        const std::optional<TracedCall> call = traced_call(node);
+        if (!call) continue;
+        for (const DroppedArgument& a : table) {
+            if (a.fate != Fate::refused || a.call != without_overload(call->target)) continue;
+            const std::string given = call->argument(a.position, a.name);
+            if (given.empty() || given == a.neutral) continue;
+            const Provenance from = provenance_of(node);
+            Diagnostic d;
+            d.message = fmt::format("{} of {} {}, and torch's exporter drops it", a.name, a.call, a.what);
+            d.node = from.nodes.front();
+            d.module = from.scope;
+            d.op = node.op_type();
+            d.expected = fmt::format("{}={}", a.name, a.neutral);
+            d.actual = fmt::format("{}={}", a.name, given);
+            d.help = a.help;
+            throw UserError(std::move(d));
+        }
+    }
+}
+
+}  // namespace thunderc::onnx_frontend

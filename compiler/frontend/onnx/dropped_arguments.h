@@ -1,0 +1,44 @@
+// Arguments of torch's functions that torch's exporter drops: no operator has them, and no node tells that they were
+// given, but for the traced call. One table says of each what becomes of it; found by reading which arguments the
+// functions of onnxscript's torch library (torch 2.13) never look at.
+//
+// Of the same kind, and with tables of their own: the training flags of dropouts and norms (training_mode).
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace thunderc::onnx_frontend {
+
+struct DroppedArgument {
+    enum class Fate : std::uint8_t {
+        read,         // by the importer of the operator, from the call
+        refused,      // unless it says what leaving it out says
+        no_operator,  // the operator that the call becomes has no importer, and is refused for that
+        nothing,      // it changes neither values nor gradients
+    };
+    std::string_view call;  // without the overload
+    std::size_t position;
+    std::string_view name;
+    Fate fate;
+    std::string_view neutral;  // of what is refused: what leaves all as it is; of no_operator: the operator
+    std::string_view what;     // it does, in words; of `nothing`: why that changes nothing
+    std::string_view help;
+};
+std::span<const DroppedArgument> dropped_arguments();
+
+// An argument of the table, as text; "" where the call of the node has none, or is another.
+std::string dropped_argument(const onnx::NodeProto& node, std::string_view name);
+
+// The row of an embedding's table that gets no gradient.
+std::optional<std::int64_t> padding_index(const onnx::NodeProto& node);
+
+// Throws UserError where a call has an argument that is dropped and would matter.
+void refuse_dropped_arguments(const onnx::GraphProto& graph);
+
+}  // namespace thunderc::onnx_frontend

@@ -1,0 +1,222 @@
+#include "compiler/frontend/onnx/training_mode.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/traced_operands.h"
+#include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::onnx_frontend {
+namespace {
+
+// Calls that compute other things in training mode: where one says so.
+struct Argument {
+    std::size_t position = 0;
+    std::string_view name;  // "": the call has no such argument
+};
+struct ModeCall {
+    std::string_view call;  // without the overload
+    Argument flag;          // True in training mode; where there is none, `rate` alone tells
+    Argument rate;          // the probability of a dropout
+    std::string_view what;  // the layer, in words
+};
+constexpr Argument none = {};
+constexpr std::string_view batch_norm = "a batch norm by the batch's own statistics", dropout = "dropout",
+                           between_layers = "dropout between recurrent layers", slopes = "a relu with random slopes";
+constexpr ModeCall mode_calls[] = {
+    {"aten.batch_norm", {5, "training"}, none, batch_norm},
+    {"aten.native_batch_norm", {5, "training"}, none, batch_norm},
+    {"aten.cudnn_batch_norm", {5, "training"}, none, batch_norm},
+    {"aten._native_batch_norm_legit", {5, "training"}, none, batch_norm},
+    {"aten._native_batch_norm_legit_functional", {5, "training"}, none, batch_norm},
+    {"aten._batch_norm_with_update", none, none, batch_norm},
+    {"aten._batch_norm_with_update_functional", none, none, batch_norm},
+    {"aten.instance_norm", {5, "use_input_stats"}, none, "an instance norm by the input's own statistics"},
+    {"aten.dropout", {2, "train"}, {1, "p"}, dropout},
+    {"aten.native_dropout", {2, "train"}, {1, "p"}, dropout},
+    {"aten.feature_dropout", {2, "train"}, {1, "p"}, dropout},
+    {"aten.alpha_dropout", {2, "train"}, {1, "p"}, dropout},
+    {"aten.feature_alpha_dropout", {2, "train"}, {1, "p"}, dropout},
+    {"aten.scaled_dot_product_attention", none, {4, "dropout_p"}, dropout},
+    {"aten._scaled_dot_product_attention_math", none, {4, "dropout_p"}, dropout},
+    {"aten._scaled_dot_product_flash_attention", none, {3, "dropout_p"}, dropout},
+    {"aten._scaled_dot_product_flash_attention_for_cpu", none, {3, "dropout_p"}, dropout},
+    {"aten._scaled_dot_product_efficient_attention", none, {5, "dropout_p"}, dropout},
+    {"aten._scaled_dot_product_cudnn_attention", none, {5, "dropout_p"}, dropout},
+    {"aten.lstm", {6, "train"}, {5, "dropout"}, between_layers},
+    {"aten.gru", {6, "train"}, {5, "dropout"}, between_layers},
+    {"aten.rnn_tanh", {6, "train"}, {5, "dropout"}, between_layers},
+    {"aten.rnn_relu", {6, "train"}, {5, "dropout"}, between_layers},
+    {"aten.rrelu", {3, "training"}, none, slopes},
+    {"aten.rrelu_with_noise", {4, "training"}, none, slopes},
+};
+
+// A layer that is in training mode, in words: "dropout with p = 0.1".
+std::optional<std::string> in_training_mode(const TracedCall& call) {
+    // Without statistics to take in their place it is the same in both modes.
+    if (call.target == "aten._native_batch_norm_legit.no_stats") return std::nullopt;
+    if (call.target == "aten.instance_norm.default" && call.argument(3, "running_mean") == "None") return std::nullopt;
+    for (const ModeCall& m : mode_calls) {
+        if (m.call != without_overload(call.target)) continue;
+        if (!m.flag.name.empty() && call.argument(m.flag.position, m.flag.name) != "True") return std::nullopt;
+        if (m.rate.name.empty()) return std::string(m.what);
+        const std::string p = call.argument(m.rate.position, m.rate.name);
+        if (p.empty() || std::strtod(p.c_str(), nullptr) == 0) return std::nullopt;
+        return fmt::format("{} with p = {}", m.what, p);
+    }
+    return std::nullopt;
+}
+
+// Operators whose results are drawn anew at each run.
+bool draws(const onnx::NodeProto& node) {
+    for (std::string_view op :
+         {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli", "Multinomial"})
+        if (node.op_type() == op) return true;
+    return false;
+}
+
+// What torch's norms move in training mode alone.
+bool is_running_statistic(std::string_view buffer) {
+    const std::string_view name = buffer.substr(buffer.rfind('.') + 1);
+    return name == "running_mean" || name == "running_var" || name == "num_batches_tracked";
+}
+
+std::string place_of(const onnx::NodeProto& node) {
+    const Provenance from = provenance_of(node);
+    return from.scope.empty() ? from.nodes.front() : from.scope;
+}
+
+// The same for all nodes of the call.
+std::string place_of(const onnx::NodeProto& node, const TracedCall& call) {
+    const std::string scope = provenance_of(node).scope;
+    return scope.empty() ? call.result : scope;
+}
+
+// "a, b, c and 5 more".
+std::string some(const std::vector<std::string>& names) {
+    constexpr std::size_t most = 4;
+    if (names.size() <= most + 1) return fmt::format("{}", fmt::join(names, ", "));
+    return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + most, ", "), names.size() - most);
+}
+
+bool is_switched_off_dropout(const onnx::NodeProto& node) {
+    if (node.op_type() != "Identity") return false;
+    if (provenance_of(node).module_class.find("Dropout") != std::string::npos) return true;
+    const std::optional<TracedCall> call = traced_call(node);
+    const std::string* trace = metadata(node, "pkg.torch.onnx.stack_trace");
+    if (!call || call->target != "aten.clone.default" || trace == nullptr) return false;
+    const std::size_t line = trace->rfind('\n');
+    return line != std::string::npos && trace->find("dropout(", line) != std::string::npos;
+}
+
+// Each kind of thing with the places where it is found, in order.
+class Findings {
+  public:
+    void add(const std::string& what, const std::string& place) {
+        auto [at, fresh] = places_.try_emplace(what);
+        if (fresh) order_.push_back(what);
+        if (std::find(at->second.begin(), at->second.end(), place) == at->second.end()) at->second.push_back(place);
+    }
+    bool empty() const { return order_.empty(); }
+    std::string text() const {
+        std::vector<std::string> parts;
+        for (const std::string& what : order_) parts.push_back(fmt::format("{} ({})", what, some(places_.at(what))));
+        return fmt::format("{}", fmt::join(parts, ", "));
+    }
+
+  private:
+    std::map<std::string, std::vector<std::string>> places_;
+    std::vector<std::string> order_;
+};
+
+}  // namespace
+
+void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& signature) {
+    Findings found, drawn;
+    for (const auto& node : graph.node()) {
+        const std::optional<TracedCall> call = traced_call(node);
+        if (call)
+            if (const std::optional<std::string> what = in_training_mode(*call))
+                found.add(*what, place_of(node, *call));
+        if (!draws(node)) continue;
+        // torch takes dropouts of whole channels, and others, apart.
+        const std::string place = call ? place_of(node, *call) : place_of(node);
+        if (provenance_of(node).module_class.find("Dropout") != std::string::npos)
+            found.add("dropout", place);
+        else
+            drawn.add(call ? std::string(without_overload(call->target)) : node.op_type(), place);
+    }
+    const std::vector<std::string>& changed = signature.changed();
+    if (!found.empty() || std::any_of(changed.begin(), changed.end(), is_running_statistic)) {
+        for (const std::string& name : changed) found.add("buffers that change as it runs", name);
+        Diagnostic d;
+        d.message = "the model was exported in training mode, of which its operators do not tell all";
+        d.expected = "a model in eval() mode";
+        d.actual = found.text();
+        d.help =
+            "call model.eval() before the export: dropout is left out then, and a batch norm takes its running "
+            "statistics, which stay as they are";
+        throw UserError(std::move(d));
+    }
+    if (!changed.empty()) {
+        Diagnostic d;
+        const bool parameters = std::any_of(changed.begin(), changed.end(), [&](const std::string& name) {
+            return signature.input(name) == TracedInput::parameter;
+        });
+        d.message =
+            fmt::format("the model changes {}{} {} as it runs, which a program does not do",
+                        parameters ? "the parameter" : "the buffer", changed.size() == 1 ? "" : "s", some(changed));
+        d.expected = "buffers and parameters that stay as they are while the model is computed";
+        d.help =
+            "if it changes in training mode alone, call model.eval() before the export; else leave the change out of "
+            "forward(), and what depends on it make an input";
+        throw UserError(std::move(d));
+    }
+    if (drawn.empty()) return;
+    Diagnostic d;
+    d.message = "the model draws random numbers as it runs, which a program does not do";
+    d.expected = "a model that computes the same of the same inputs";
+    d.actual = drawn.text();
+    d.help =
+        "if it does so in training mode alone, as dropouts do, call model.eval() before the export; else make the "
+        "numbers an input, and draw them where the data is made";
+    throw UserError(std::move(d));
+}
+
+void warn_of_eval_mode(const onnx::GraphProto& graph, Report& report) {
+    // Without running statistics, the exporter has the graph compute those of the batch.
+    const auto of_the_batch = [&](const onnx::NodeProto& norm) {
+        constexpr int mean = 3;
+        return norm.input_size() > mean &&
+               std::any_of(graph.node().begin(), graph.node().end(), [&](const onnx::NodeProto& node) {
+                   return node.op_type() == "ReduceMean" && node.output(0) == norm.input(mean);
+               });
+    };
+    std::vector<std::string> dropouts, norms;
+    for (const auto& node : graph.node()) {
+        if (is_switched_off_dropout(node)) dropouts.push_back(place_of(node));
+        if (node.op_type() == "BatchNormalization" && !of_the_batch(node)) norms.push_back(place_of(node));
+    }
+    if (!dropouts.empty())
+        report.warning("dropout", some(dropouts),
+                       fmt::format("{} switched off, since the export is of a model in eval() mode: it is trained "
+                                   "without, and what p was the export does not tell",
+                                   dropouts.size() == 1 ? "is" : fmt::format("these {} are", dropouts.size())));
+    if (!norms.empty())
+        report.warning("batch norm", some(norms),
+                       "takes its running statistics, since the export is of a model in eval() mode: they stay as they "
+                       "are while scale and bias are trained");
+}
+
+}  // namespace thunderc::onnx_frontend

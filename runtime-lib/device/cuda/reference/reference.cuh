@@ -1,0 +1,93 @@
+// The calls of a naive program on a GPU: a thread for each element of the result, the sums in double.
+#pragma once
+
+#include "device/cuda/bundled.h"
+
+namespace thunder::bundled {
+
+struct ReferenceProduct {
+    std::int64_t elements, m, n, k;                // of c in all; (m, k) times (k, n)
+    std::int64_t step_a, step_b, row_a, column_b;  // from one k to the next; of a row, of a column
+    std::int64_t stride_a, stride_b, stride_c;     // from one matrix of the batch to the next
+    bool add;
+};
+
+template <typename C, typename A>
+THUNDER_FUNCTION void reference_matmul(Global<C> c, Global<const A> a, Global<const A> b, ReferenceProduct p) {
+    const std::int64_t at = global_index<256>();
+    if (at >= p.elements) return;
+    const std::int64_t batch = at / (p.m * p.n), i = at / p.n % p.m, j = at % p.n;
+    const std::int64_t to = batch * p.stride_c + i * p.n + j;
+    double sum = 0;
+    for (std::int64_t l = 0; l < p.k; ++l) {
+        const double x = wide(a[batch * p.stride_a + i * p.row_a + l * p.step_a]);
+        const double y = wide(b[batch * p.stride_b + j * p.column_b + l * p.step_b]);
+        sum += x * y;
+    }
+    if (p.add) sum += static_cast<double>(wide(c[to]));
+    c[to] = narrow<C>(static_cast<float>(sum));
+}
+
+// An element is a word of its size.
+template <typename Word, typename Id>
+THUNDER_FUNCTION void reference_gather(Global<Word> y, Global<const Word> x, Global<const Id> index,
+                                       std::int64_t elements, std::int64_t entries, std::int64_t count,
+                                       std::int64_t inner) {
+    const std::int64_t at = global_index<256>();
+    if (at >= elements) return;
+    const std::int64_t o = at / (count * inner), i = at / inner % count, k = at % inner;
+    y[at] = x[(o * entries + index[i]) * inner + k];
+}
+
+template <typename Id>
+THUNDER_FUNCTION void reference_scatter_add(Global<float> y, Global<const float> x, Global<const Id> index,
+                                            std::int64_t elements, std::int64_t entries, std::int64_t count,
+                                            std::int64_t inner) {
+    const std::int64_t at = global_index<256>();
+    if (at >= elements) return;
+    const std::int64_t o = at / (entries * inner), e = at / inner % entries, k = at % inner;
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i)
+        if (static_cast<std::int64_t>(index[i]) == e) sum += static_cast<double>(x[(o * count + i) * inner + k]);
+    y[at] = static_cast<float>(sum);
+}
+
+#define BUNDLED_REFERENCE_MATMUL(suffix, C, A)                                                                 \
+    THUNDER_KERNEL(256)                                                                                        \
+    bundled_reference_matmul_##suffix(Global<C> c, Global<const A> a, Global<const A> b, ReferenceProduct p) { \
+        reference_matmul(c, a, b, p);                                                                          \
+    }
+BUNDLED_REFERENCE_MATMUL(f32_f32, float, float)
+BUNDLED_REFERENCE_MATMUL(f32_bf16, float, bf16)
+BUNDLED_REFERENCE_MATMUL(bf16_bf16, bf16, bf16)
+#undef BUNDLED_REFERENCE_MATMUL
+
+#define BUNDLED_REFERENCE_GATHER(suffix, Word, Id)                                                     \
+    THUNDER_KERNEL(256)                                                                                \
+    bundled_reference_gather_##suffix(Global<Word> y, Global<const Word> x, Global<const Id> index,    \
+                                      std::int64_t elements, std::int64_t entries, std::int64_t count, \
+                                      std::int64_t inner) {                                            \
+        reference_gather(y, x, index, elements, entries, count, inner);                                \
+    }
+BUNDLED_REFERENCE_GATHER(1_i64, std::uint8_t, std::int64_t)
+BUNDLED_REFERENCE_GATHER(2_i64, std::uint16_t, std::int64_t)
+BUNDLED_REFERENCE_GATHER(4_i64, std::uint32_t, std::int64_t)
+BUNDLED_REFERENCE_GATHER(8_i64, std::uint64_t, std::int64_t)
+BUNDLED_REFERENCE_GATHER(1_i32, std::uint8_t, std::int32_t)
+BUNDLED_REFERENCE_GATHER(2_i32, std::uint16_t, std::int32_t)
+BUNDLED_REFERENCE_GATHER(4_i32, std::uint32_t, std::int32_t)
+BUNDLED_REFERENCE_GATHER(8_i32, std::uint64_t, std::int32_t)
+#undef BUNDLED_REFERENCE_GATHER
+
+#define BUNDLED_REFERENCE_SCATTER_ADD(suffix, Id)                                                           \
+    THUNDER_KERNEL(256)                                                                                     \
+    bundled_reference_scatter_add_##suffix(Global<float> y, Global<const float> x, Global<const Id> index,  \
+                                           std::int64_t elements, std::int64_t entries, std::int64_t count, \
+                                           std::int64_t inner) {                                            \
+        reference_scatter_add(y, x, index, elements, entries, count, inner);                                \
+    }
+BUNDLED_REFERENCE_SCATTER_ADD(i64, std::int64_t)
+BUNDLED_REFERENCE_SCATTER_ADD(i32, std::int32_t)
+#undef BUNDLED_REFERENCE_SCATTER_ADD
+
+}  // namespace thunder::bundled

@@ -1,0 +1,125 @@
+#include "support/host_memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace thunder {
+
+namespace {
+
+// Files of the system have no size: they are read to their end.
+std::string system_text(const std::string& path) {
+    std::string text;
+    std::FILE* file = std::fopen(path.c_str(), "re");
+    if (file == nullptr) return text;
+    char part[4096];
+    for (std::size_t n = 0; (n = std::fread(part, 1, sizeof part, file)) > 0;) text.append(part, n);
+    std::fclose(file);
+    return text;
+}
+
+// The number behind a word that begins a line; false where there is none ("max").
+bool number_after(std::string_view text, std::string_view word, std::uint64_t& number) {
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        std::string_view line = text.substr(at, end - at);
+        at = end + 1;
+        if (line.substr(0, word.size()) != word) continue;
+        line.remove_prefix(word.size());
+        while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
+        if (line.empty() || line.front() < '0' || line.front() > '9') return false;
+        number = std::strtoull(std::string(line).c_str(), nullptr, 10);
+        return true;
+    }
+    return false;
+}
+
+bool number_in(const std::string& path, std::uint64_t& number) {
+    return number_after(system_text(path), "", number);
+}
+
+// What the files of one version of control groups are called.
+struct GroupFiles {
+    const char *limit, *usage, *cache;
+};
+
+// A group's limit, and what is left below it: pages of files that are cached go when they are wanted.
+void bound_by_group(const std::string& folder, const GroupFiles& files, std::uint64_t swap, HostMemory& memory) {
+    std::uint64_t limit = 0, usage = 0, cache = 0;
+    if (!number_in(folder + files.limit, limit) || limit >= memory.total) return;
+    memory.total = limit;
+    number_in(folder + files.usage, usage);
+    number_after(system_text(folder + "/memory.stat"), files.cache, cache);
+    usage -= std::min(usage, cache);
+    memory.available = std::min(memory.available, limit - std::min(limit, usage) + swap);
+}
+
+// The groups from `path` up to the root that are seen from here; in a container the outer ones are not.
+void bound_by_groups(const std::string& mount, std::string path, const GroupFiles& files, std::uint64_t swap,
+                     HostMemory& memory) {
+    for (;;) {
+        while (!path.empty() && path.back() == '/') path.pop_back();
+        bound_by_group(mount + path, files, swap, memory);
+        if (path.empty()) return;
+        path.resize(std::min(path.rfind('/'), path.size()));
+    }
+}
+
+}  // namespace
+
+HostMemory host_memory(const std::string& root) {
+    HostMemory memory;
+    if (const char* given = std::getenv("THUNDER_MEMORY"); given != nullptr && root.empty()) {
+        memory.total = memory.available = std::strtoull(given, nullptr, 10);
+        return memory;
+    }
+    const std::string info = system_text(root + "/proc/meminfo");
+    std::uint64_t swap = 0;
+    if (!number_after(info, "MemTotal:", memory.total) || !number_after(info, "MemAvailable:", memory.available))
+        return {};
+    number_after(info, "SwapFree:", swap);
+    for (std::uint64_t* kilobytes : {&memory.total, &memory.available, &swap}) *kilobytes *= 1024;
+    memory.available += swap;
+    // "0::/user.slice/job" for the one hierarchy of version 2, "9:memory:/job" for that of version 1.
+    const std::string groups = system_text(root + "/proc/self/cgroup");
+    for (std::size_t at = 0; at < groups.size();) {
+        const std::size_t end = std::min(groups.find('\n', at), groups.size());
+        const std::string line = groups.substr(at, end - at);
+        at = end + 1;
+        const std::size_t first = line.find(':');
+        const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+        if (second == std::string::npos) continue;
+        const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+        const std::string path = line.substr(second + 1);
+        if (controllers == ",,")
+            bound_by_groups(root + "/sys/fs/cgroup", path, {"/memory.max", "/memory.current", "inactive_file"}, swap,
+                            memory);
+        else if (controllers.find(",memory,") != std::string::npos)
+            bound_by_groups(root + "/sys/fs/cgroup/memory", path,
+                            {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"}, swap, memory);
+    }
+    return memory;
+}
+
+std::string less_memory() {
+    return "thunderc train needs less with --recompute block, a smaller --batch (and --grad-accum), a shorter --seq, "
+           "--dtype bf16 (and --master none, --grad-dtype bf16, --optim-dtype bf16), or --fsdp N, which shares it "
+           "among ranks; "
+           "thunderc plan shows what takes how much";
+}
+
+void check_host_memory(const HostMemory& memory, std::uint64_t bytes, const std::string& plan) {
+    if (memory.total == 0 || bytes <= memory.available) return;
+    fail(cat("the program wants ", bytes_text(bytes), ", and this machine has ",
+             memory.available < memory.total ? cat(bytes_text(memory.available), " free of ", bytes_text(memory.total))
+                                             : bytes_text(memory.total),
+             ": ", plan),
+         less_memory());
+}
+
+}  // namespace thunder

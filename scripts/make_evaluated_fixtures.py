@@ -1,0 +1,115 @@
+#!/usr/bin/env python
+"""Makes the fixtures of what the exporter's optimizer evaluated, and of stops of the gradient that it dropped with their surroundings.
+
+  python scripts/make_evaluated_fixtures.py [--out tests/fixtures]
+
+evaluated: models in eval() mode, each exported by torch's defaults. Of the metadata the files keep what make_stop_fixtures.py keeps.
+"""
+import argparse, os
+
+import torch
+from torch.nn import functional as F
+
+from make_fixtures import PINNED, randomized
+from make_stop_fixtures import export
+
+
+class Small(torch.nn.Module):
+    def __init__(self, loss, parameter=None, buffer=None, module=None):
+        super().__init__()
+        self.a, self.loss, self.module = torch.nn.Linear(4, 4), loss, module
+        if parameter is not None:
+            self.g = torch.nn.Parameter(parameter)
+        if buffer is not None:
+            self.register_buffer("buf", buffer)
+
+    def forward(self, x, y):
+        return self.loss(self, x, y)
+
+
+def hidden(stop):
+    """tanh(a(x)) * stop(tanh(a(x)))"""
+
+    def loss(m, x, y):
+        h = torch.tanh(m.a(x))
+        stopped = stop(m, h)
+        return F.mse_loss(h * stopped, y)
+
+    return lambda module=None: Small(loss, module=module)
+
+
+def gram(m, x, y):
+    return F.mse_loss(m.a(x), y) + 0.1 * ((m.a.weight @ m.a.weight.T - torch.eye(4)) ** 2).mean()
+
+
+def merged(m, x, y):
+    h = torch.tanh(m.a(x))
+    return F.mse_loss(torch.bmm(h.detach()[None], h[None].transpose(1, 2))[0] @ h, y)
+
+
+def attention(m, h):
+    q = h[None, None]
+    k = h.detach()[None, None]
+    return F.scaled_dot_product_attention(q, k, k)[0, 0]
+
+
+class OnOneLine(torch.nn.Module):
+    """Calls that the optimizer drops, between calls of the same line of a forward()."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        h = self.a(x)
+        h = torch.tanh(h.view(6, 2, 2).transpose(0, 1).contiguous().view(2, 3, 4).transpose(0, 1).contiguous().view(6, 4))
+        return F.mse_loss(h, y)
+
+
+def models():
+    numbers = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(5))
+    return {
+        # made of parameters alone
+        "penalty": Small(lambda m, x, y: F.mse_loss(m.a(x), y) + 0.01 * sum(p.pow(2).sum() for p in m.parameters())),
+        "gram": Small(gram),
+        "temperature": Small(lambda m, x, y: F.mse_loss(torch.tanh(m.a(x)) * m.g * m.g.exp(), y), torch.tensor(0.5)),
+        "softmax": Small(lambda m, x, y: F.mse_loss(torch.tanh(m.a(x) @ m.g) @ torch.softmax(m.g, -1), y), numbers(4, 4)),
+        "half": Small(lambda m, x, y: F.mse_loss(torch.tanh(m.a(x)) @ (m.a.weight * 0.5), y)),
+        "gate": Small(lambda m, x, y: F.mse_loss(torch.tanh(m.g) * m.a(x) + m.g * x, y), numbers(1), module=torch.nn.Linear(4, 4)),
+        "buffer": Small(lambda m, x, y: F.mse_loss(m.a(x) * m.g + m.g.tanh() + x * (m.buf * 2), y), numbers(4), numbers(4)),
+        # made of none
+        "created": Small(lambda m, x, y: F.hinge_embedding_loss(m.a(x), torch.where(y > 0, 1.0, -1.0)) + F.smooth_l1_loss(m.a(x), torch.zeros(6, 4) + y * 0)),
+        # detach() beside what is dropped
+        "dropout": hidden(lambda m, h: m.module(h.detach()))(torch.nn.Dropout(0.1)),
+        "view": hidden(lambda m, h: h.detach().contiguous().view(h.shape))(),
+        "slice": hidden(lambda m, h: h.detach()[:, :])(),
+        "expand": hidden(lambda m, h: h.detach().expand_as(h))(),
+        "times_one": hidden(lambda m, h: h.detach() * 1.0)(),
+        "plus_zero": hidden(lambda m, h: h.detach() + 0.0)(),
+        "twice_turned": hidden(lambda m, h: h.detach().t().t())(),
+        "unsqueeze": hidden(lambda m, h: (h[:, None] * h.detach()[:, None, :]).sum(1))(),
+        "attention": hidden(attention)(),
+        "merged": Small(merged),
+        "epsilon": Small(lambda m, x, y: (torch.log(torch.relu(m.a(x)) + 1e-9) * y).mean()),
+        # and what no detach() can hide beside
+        "on_one_line": OnOneLine(),
+        "encoder": Small(lambda m, x, y: F.mse_loss(m.module(x[None])[0], y), module=torch.nn.TransformerEncoderLayer(4, 2, 8, 0.1, batch_first=True)),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="tests/fixtures")
+    out = parser.parse_args().out
+    if torch.__version__.split("+")[0] != PINNED["torch"]:
+        raise SystemExit(f"torch {PINNED['torch']} makes these files, not {torch.__version__}")
+    folder = f"{out}/evaluated"
+    os.makedirs(folder, exist_ok=True)
+    g = torch.Generator().manual_seed(3)
+    x, y = torch.randn(6, 4, generator=g), torch.randn(6, 4, generator=g)
+    for name, model in models().items():
+        export(randomized(model).eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True)
+
+
+if __name__ == "__main__":
+    main()

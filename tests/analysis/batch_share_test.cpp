@@ -1,0 +1,82 @@
+#include "compiler/analysis/batch_share.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compiler/ir/parse.h"
+#include "compiler/ir/verify.h"
+
+namespace thunderc {
+namespace {
+
+// What the last value of `main` is to a batch: "rows 0", "rows 0 in 3 runs, mixed", "sum".
+std::string share_of(const std::string& ops, const std::string& arguments = "%x: f32[2,3,4] input \"x\" {batched}") {
+    const Module module =
+        parse_module("module \"m\" values\nfunc @main(" + arguments + ") -> (%y) {\n" + ops + "\n}\n");
+    verify(module);
+    const Function& main = module.main();
+    const BatchShare share = batch_shares(main)[main.results[0].index];
+    constexpr const char* kinds[] = {"same", "rows", "sum", "mean", "other"};
+    std::string out = kinds[static_cast<std::size_t>(share.kind)];
+    if (share.kind == BatchShare::Kind::rows) out += fmt::format(" {}", share.axis);
+    if (share.outer != 1) out += fmt::format(" in {} runs", share.outer);
+    return out + (share.mixed ? ", mixed" : "");
+}
+
+const std::string time_major = "%t = transpose(%x) {permutation = [1, 0, 2]} : f32[3,2,4]\n";
+const std::string folded = time_major + "%f = reshape(%t) {dims = [6, 4]} : f32[6,4]\n";
+
+TEST(BatchShare, RowsAreFollowed) {
+    EXPECT_EQ(share_of("%y = neg(%x) : f32[2,3,4]"), "rows 0");
+    EXPECT_EQ(share_of("%y = reshape(%x) {dims = [6, 4]} : f32[6,4]"), "rows 0");
+    EXPECT_EQ(share_of("%y = transpose(%x) {permutation = [1, 0, 2]} : f32[3,2,4]"), "rows 1");
+    EXPECT_EQ(share_of("%y = reduce_mean(%x) {axes = [1], keep_dims = false} : f32[2,4]"), "rows 0");
+    EXPECT_EQ(share_of("%y = reduce_sum(%x) {axes = [0, 1, 2], keep_dims = false} : f32[]"), "sum");
+    EXPECT_EQ(share_of("%y = reduce_mean(%x) {axes = [0, 1, 2], keep_dims = false} : f32[]"), "mean");
+    EXPECT_EQ(share_of("%y = softmax(%x) {axis = 0} : f32[2,3,4]"), "rows 0, mixed");
+    EXPECT_EQ(share_of("%y = softmax(%x) {axis = 1} : f32[2,3,4]"), "rows 0");
+}
+
+// Time first, as recurrent layers and MultiheadAttention have it, folded into one axis and back.
+TEST(BatchShare, RunsOfRows) {
+    EXPECT_EQ(share_of(time_major + "%y = reshape(%t) {dims = [6, 4]} : f32[6,4]"), "rows 0 in 3 runs");
+    EXPECT_EQ(share_of(folded + "%y = reshape(%f) {dims = [3, 2, 4]} : f32[3,2,4]"), "rows 1");
+    EXPECT_EQ(share_of(folded + "%y = reshape(%f) {dims = [3, 4, 2]} : f32[3,4,2]"), "rows 1");
+    EXPECT_EQ(share_of(folded + "%y = reshape(%f) {dims = [24]} : f32[24]"), "rows 0 in 3 runs");
+    EXPECT_EQ(share_of(folded + "%y = transpose(%f) {permutation = [1, 0]} : f32[4,6]"), "rows 1 in 3 runs");
+    EXPECT_EQ(share_of(folded + "%y = reduce_sum(%f) {axes = [1], keep_dims = false} : f32[6]"), "rows 0 in 3 runs");
+    EXPECT_EQ(share_of(folded + "%y = reduce_sum(%f) {axes = [0, 1], keep_dims = false} : f32[]"), "sum");
+    EXPECT_EQ(share_of(folded + "%y = reduce_mean(%f) {axes = [0, 1], keep_dims = false} : f32[]"), "mean");
+    EXPECT_EQ(share_of(folded + "%y = reduce_max(%f) {axes = [0], keep_dims = false} : f32[4]"), "other");
+    EXPECT_EQ(share_of(folded + "%y = softmax(%f) {axis = 0} : f32[6,4]"), "rows 0 in 3 runs, mixed");
+    EXPECT_EQ(share_of(folded + "%y = linear(%f, %w) : f32[6,5]",
+                       "%x: f32[2,3,4] input \"x\" {batched}, %w: f32[5,4] parameter \"w\""),
+              "rows 0 in 3 runs");
+    // A group of rows that is not all of a run's.
+    EXPECT_EQ(share_of(folded + "%y = reshape(%f) {dims = [2, 3, 4]} : f32[2,3,4]"), "other");
+}
+
+// The element of one run beside that of another belongs to another row.
+TEST(BatchShare, RunsMeetTheirLike) {
+    const std::string other = folded + "%g = reshape(%x) {dims = [6, 4]} : f32[6,4]\n";
+    EXPECT_EQ(share_of(folded + "%y = mul(%f, %f) : f32[6,4]"), "rows 0 in 3 runs");
+    EXPECT_EQ(share_of(other + "%y = mul(%f, %g) : f32[6,4]"), "other");
+    EXPECT_EQ(share_of(other + "%y = matmul(%f, %g) {transpose_a = true, transpose_b = false} : f32[4,4]"), "other");
+    EXPECT_EQ(share_of(folded + "%y = matmul(%f, %f) {transpose_a = true, transpose_b = false} : f32[4,4]"), "sum");
+}
+
+TEST(BatchShare, CrossEntropyOfRuns) {
+    const std::string arguments = "%x: f32[2,3,4] input \"x\" {batched}, %l: i64[2,3] input \"l\" {batched}";
+    const std::string labels =
+        "%lt = transpose(%l) {permutation = [1, 0]} : i64[3,2]\n%lf = reshape(%lt) {dims = [6]} : i64[6]\n";
+    const std::string rows = "%lr = reshape(%l) {dims = [6]} : i64[6]\n";
+    const std::string loss = "%y, %e = cross_entropy(%f, {}) {{ignore_index = -100}} : f32[], f32[6]";
+    EXPECT_EQ(share_of(folded + labels + fmt::format(fmt::runtime(loss), "%lf"), arguments), "sum");
+    EXPECT_EQ(share_of(folded + rows + fmt::format(fmt::runtime(loss), "%lr"), arguments), "other");
+    EXPECT_EQ(share_of(labels + "%y = cross_entropy_weight(%lf) {ignore_index = -100} : f32[]", arguments), "sum");
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,158 @@
+// The reference program shares nothing with what it judges: no call of the menu, and no function, sum or loop that
+// other programs' kernels are made of.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "codegen/program.h"
+#include "codegen/text.h"
+#include "compiler/ops/op.h"
+#include "compiler/transforms/claim.h"
+#include "tests/planned/twin.h"
+
+namespace thunderc {
+namespace {
+namespace fs = std::filesystem;
+
+// The sample as a function of its own.
+Module module_of(const OpDef& def, const Sample& sample) {
+    Module module;
+    Function f;
+    f.name = "main";
+    std::vector<Value> operands;
+    for (const SampleOperand& operand : sample.operands)
+        operands.push_back(operand.absent ? Value{}
+                                          : f.add_argument(operand.type, fmt::format("x{}", operands.size())));
+    f.argument_info.clear();
+    Builder b(f);
+    f.results = b.emit(def.name, operands, sample.attributes);
+    module.functions.push_back(std::move(f));
+    return module;
+}
+
+// Whatever an op becomes, what is left as a call is one of the reference's own.
+TEST(ReferenceProgram, MakesNoCallOfTheMenu) {
+    std::set<std::string> seen;
+    for (const OpDef* def : all_ops()) {
+        // The optimizer's calls end a step whose gradients were compared before.
+        if (def->level == OpLevel::structural || def->optimizer || def->samples.empty()) continue;
+        for (const Sample& sample : def->samples) {
+            Module module = module_of(*def, sample);
+            Report report;
+            try {
+                module = claim(std::move(module), {"optimizer", "reference"}, report);
+            } catch (const UserError&) {
+                continue;  // no program computes it of these types
+            }
+            for (const Op& op : module.main().ops) {
+                const OpDef& left = op_def(op.name);
+                if (!left.call || left.optimizer || op.attributes.string("executor", "") == "optimizer") continue;
+                const MenuCall call = left.call(op, module.main());
+                if (call.function.empty()) continue;
+                EXPECT_TRUE(call.function.starts_with("reference_"))
+                    << def->name << ", " << sample.name << ": " << call.function;
+                EXPECT_EQ(call.header, "device/reference.h");
+                seen.insert(call.function);
+            }
+        }
+    }
+    EXPECT_EQ(seen, (std::set<std::string>{"reference_gather", "reference_matmul", "reference_scatter_add"}));
+}
+
+// Of whole programs: the text of the program and of the one in its tests/reference.
+TEST(ReferenceProgram, IncludesNothingThatItJudges) {
+    for (const char* model : {"llama2/dynamo.logits.onnx", "odd/tides.loss.onnx"}) {
+        CompileOptions options, naive;
+        naive.executors = {"reference"};
+        EmitOptions emit;
+        emit.compile = options;
+        std::set<std::string> judged, judge;  // calls in camel case or not: words before "({" and headers
+        const std::regex word("(\\w+)\\(\\{|#include \"device/cpu/([\\w/.]+)\"|#include \"device/(parallel.h)\"");
+        for (const OutputFile& file : print_program(compiled(model, options), compiled(model, naive), emit)) {
+            const bool reference = file.path.starts_with("tests/reference/");
+            const fs::path name = fs::path(file.path).filename();
+            if (!reference && file.path.find('/') != std::string::npos) continue;
+            if (name != "model.cpp" && name != "blocks.cpp" && name != "kernels_cpu.cpp") continue;
+            for (std::sregex_iterator at(file.text.begin(), file.text.end(), word), end; at != end; ++at) {
+                std::string what = (*at)[1].matched ? (*at)[1].str() : (*at)[2].matched ? (*at)[2] : (*at)[3];
+                (reference ? judge : judged).insert(what);
+            }
+        }
+        EXPECT_TRUE(judged.contains("vec_math.h") && judged.contains("row_reduction.h") &&
+                    judged.contains("parallel.h"));
+        EXPECT_TRUE(judge.contains("reference_kernels.h"));
+        for (const char* behind_what_is_compared : {"adamw", "global_norm"}) judge.erase(behind_what_is_compared);
+        for (const std::string& shared : judge)
+            EXPECT_FALSE(judged.contains(shared)) << model << " and its reference have in common: " << shared;
+    }
+}
+
+std::string filled(std::string_view code, const std::vector<std::string>& operands, const std::string& type) {
+    std::string out;
+    for (std::size_t at = 0; at < code.size(); ++at) {
+        if (code[at] != '{') {
+            out += code[at];
+            continue;
+        }
+        const char what = code[at + 1];
+        out += what == 't' ? type : operands[static_cast<std::size_t>(what - '0')];
+        at += 2;
+    }
+    return out;
+}
+
+// Each function that kernels call is there under its name, and is the fp64 value, rounded once.
+TEST(ReferenceProgram, HasEachFunctionThatKernelsCall) {
+    const double floats[] = {-3.5, -1, -0.25, 0, 0.125, 0.5, 1, 2.75, 40};
+    std::string text =
+        "#include \"device/cpu/reference_kernels.h\"\n#include <cstdio>\n#include <cstring>\n"
+        "namespace vec_math = thunder::reference::math;\nstatic int failures = 0;\n"
+        "static void is(float got, float want, const char* what) {\n"
+        "    if (std::memcmp(&got, &want, sizeof got) == 0 || (got != got && want != want)) return;\n"
+        "    std::printf(\"%s is %a, not %a\\n\", what, static_cast<double>(got), static_cast<double>(want));\n"
+        "    ++failures;\n}\nint main() {\n";
+    std::size_t functions = 0;
+    for (const OpDef* def : all_ops()) {
+        if (!def->elementwise || def->elementwise->code.find("vec_math::") == std::string_view::npos) continue;
+        ++functions;
+        const bool binary = def->elementwise->code.find("{1}") != std::string_view::npos;
+        for (const double a : floats)
+            for (const double b : floats) {
+                if (!binary && b != 1) continue;
+                const double operands[] = {a, b};
+                const double exact = def->elementwise->evaluate(operands);
+                const auto literal = [](double x) { return fmt::format("static_cast<float>({:a})", x); };
+                const std::string code = filled(def->elementwise->code, {literal(a), literal(b)}, "float");
+                const std::string want = std::isnan(exact) ? "std::numeric_limits<float>::quiet_NaN()"
+                                         : std::isinf(static_cast<float>(exact))
+                                             ? std::string(exact < 0 ? "-" : "") + "INFINITY"
+                                             : literal(exact);
+                text += fmt::format("    is({}, {}, \"{} of {} and {}\");\n", code, want, def->name, a, b);
+            }
+        if (def->elementwise->integer_code.empty()) continue;
+        const double six[] = {6, 3};
+        text +=
+            fmt::format("    is(static_cast<float>({}), {}.0F, \"{} of integers\");\n",
+                        filled(def->elementwise->integer_code, {"std::int64_t{6}", "std::int64_t{3}"}, "std::int64_t"),
+                        def->elementwise->evaluate(six), def->name);
+    }
+    text += "    return failures;\n}\n";
+    EXPECT_GT(functions, 12U);
+    const fs::path folder = fs::path(testing::TempDir()) / "reference_functions";
+    fs::create_directories(folder);
+    std::ofstream(folder / "functions.cpp") << text;
+    const std::string command = fmt::format(
+        "{0} -std=c++20 -I '{1}/../../runtime-lib' '{2}/functions.cpp' -o '{2}/functions' && '{2}/functions'",
+        CXX_COMPILER, FIXTURES, folder.string());
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace thunderc

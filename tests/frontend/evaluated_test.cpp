@@ -1,0 +1,156 @@
+// What the exporter's optimizer computed before it wrote the graph, and what it dropped a detach() with: whatever is
+// not trained as the model is comes with a warning, held here as a whole. The graphs are small models, each with one
+// such place (scripts/make_evaluated_fixtures.py).
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+
+#include "compiler/frontend/onnx/model_file.h"
+#include "compiler/frontend/onnx/restore_parameters.h"
+#include "compiler/transforms/fold_constants.h"
+#include "compiler/transforms/lift_parameters.h"
+#include "tests/frontend/fixture.h"
+
+namespace thunderc {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+struct Lifted {
+    Lines warnings, notes, parameters;
+};
+
+Lifted lifted(const std::string& file, const CompileOptions& options = {}) {
+    Report report;
+    Module module = import_model(fixture(file), options, report);
+    module = lift_parameters(fold_constants(std::move(module), report), {}, report);
+    verify(module);
+    Lifted out;
+    for (const ArgInfo& info : module.main().argument_info)
+        if (info.kind == ArgInfo::Kind::parameter) out.parameters.push_back(info.names.front());
+    std::sort(out.parameters.begin(), out.parameters.end());
+    for (const Note& note : report.notes)
+        (note.kind == Note::Kind::warning ? out.warnings : out.notes)
+            .push_back(note.what + ", " + note.where + ": " + note.text);
+    return out;
+}
+
+std::string evaluated(const std::string& what) {
+    return "evaluated, " + what +
+           ": the exporter's optimizer computed it: a constant here; parameters that it was computed from get no "
+           "gradient through it. Export with optimize=False to keep what it was computed by.";
+}
+
+const Lines of_one_layer = {"a.bias", "a.weight"}, with_g = {"a.bias", "a.weight", "g"};
+
+// No part of a loss is frozen without a word, and none becomes a parameter that the model does not have.
+TEST(Evaluated, WhatWasMadeOfParametersIsNamed) {
+    const std::map<std::string, Lines> parameters = {{"penalty", of_one_layer}, {"gram", of_one_layer},
+                                                     {"half", of_one_layer},    {"temperature", with_g},
+                                                     {"softmax", with_g},       {"gate", with_g}};
+    const std::map<std::string, std::string> made = {{"penalty", "mul"},     {"gram", "mul"},        {"half", "mul"},
+                                                     {"temperature", "exp"}, {"softmax", "softmax"}, {"gate", "tanh"}};
+    for (const auto& [name, want] : parameters) {
+        Lifted got = lifted("evaluated/" + name + ".onnx");
+        std::erase_if(got.warnings, [](const std::string& w) { return w.starts_with("unread parameters, "); });
+        EXPECT_EQ(got.warnings, Lines{evaluated(made.at(name))}) << name;
+        // the softmax's model has no layer beside g
+        const Lines trained = name == "softmax" ? Lines{"g"} : want;
+        for (const std::string& parameter : trained)
+            EXPECT_EQ(std::count(got.parameters.begin(), got.parameters.end(), parameter), 1)
+                << name << " " << parameter;
+        EXPECT_LE(got.parameters.size(), want.size()) << name;
+    }
+}
+
+// A buffer explains one of them, and nothing tells which.
+TEST(Evaluated, ABufferBesideParametersIsNoProof) {
+    EXPECT_EQ(lifted("evaluated/buffer.onnx").warnings,
+              Lines{"evaluated, tanh, mul_1: the exporter's optimizer computed them: a constant here; parameters that "
+                    "they were computed from get no gradient through them. Export with optimize=False to keep what "
+                    "they were computed by."});
+}
+
+// One for each of what its module reads explains it, where the parameters are all there. One of another module's, as
+// models have that they do not use, does not.
+TEST(Evaluated, ABufferOfAnotherModuleIsNoProof) {
+    const auto model = onnx_frontend::read_model(fixture("restored/buffer_minus_one.onnx"));
+    const auto result = [&] {
+        return onnx_frontend::restore_parameters(*model->mutable_graph(), onnx_frontend::TracedProgram(model->graph()));
+    };
+    EXPECT_EQ(result().constants, std::set<std::string>{"sub"});
+    EXPECT_TRUE(result().evaluated.empty());
+    bool found = false;
+    for (auto& entry : *model->mutable_graph()->mutable_metadata_props()) {
+        const std::size_t at = entry.value().find("target='table'");
+        if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature" || at == std::string::npos) continue;
+        entry.mutable_value()->insert(at + std::string("target='").size(), "fc.");
+        found = true;
+    }
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(result().constants.empty());
+    EXPECT_EQ(result().evaluated, (std::map<std::string, std::string>{{"sub", "sub"}}));
+}
+
+TEST(Evaluated, WhatWasMadeOfNothingIsAConstant) {
+    const Lifted got = lifted("evaluated/created.onnx");
+    EXPECT_EQ(got.parameters, of_one_layer);
+    for (const std::string& warning : got.warnings)
+        EXPECT_TRUE(warning.starts_with("dropped, ")) << warning;  // the layer is called twice, and was merged
+}
+
+// A layer that nothing reads is not said to be lost.
+TEST(Evaluated, UnreadIsNotLost) {
+    EXPECT_EQ(lifted("evaluated/gate.onnx").warnings.front(),
+              "unread parameters, module.weight, module.bias: no operator that is left reads them, so they are not "
+              "trained: the model does not use them, or the exporter's optimizer evaluated or dropped what did. Export "
+              "with optimize=False to tell.");
+}
+
+std::string dropped(const std::string& where, const std::string& calls) {
+    return "dropped, " + where +
+           ": here first, the exporter's optimizer dropped calls that gave no new numbers: " + calls +
+           ". A detach() beside one cannot be seen, nor a number too small to change the sum: where the model has "
+           "such, export with optimize=False";
+}
+
+TEST(HiddenStops, ADetachBesideWhatWasDroppedIsSaid) {
+    const std::map<std::string, std::string> calls = {
+        {"dropout", "clone"}, {"view", "view"},     {"slice", "alias"},    {"expand", "expand"},
+        {"times_one", "mul"}, {"plus_zero", "add"}, {"twice_turned", "t"}, {"unsqueeze", "unsqueeze"}};
+    for (const auto& [name, call] : calls)
+        EXPECT_EQ(lifted("evaluated/" + name + ".onnx").warnings,
+                  Lines{dropped(name == "times_one" ? "node_mul_1" : "node_mul", call)})
+            << name;
+    EXPECT_EQ(lifted("evaluated/merged.onnx").warnings, Lines{dropped("node_transpose", "unsqueeze")});
+    EXPECT_EQ(lifted("evaluated/epsilon.onnx").warnings, Lines{dropped("node_log", "add")});
+    const Lines attention = lifted("evaluated/attention.onnx").warnings;
+    ASSERT_EQ(attention.size(), 1U);
+    EXPECT_TRUE(attention.front().starts_with("dropped, ")) << attention.front();
+    EXPECT_EQ(lifted("modes/clone.dynamo.onnx").warnings, Lines{dropped("node_add", "clone")});
+}
+
+// Where torch's own modules or one line of code are all that is between, and where nothing was dropped.
+TEST(HiddenStops, NothingIsSaidWhereNoneCanBe) {
+    for (const char* file : {"evaluated/on_one_line.onnx", "evaluated/encoder.onnx", "stops/noopt.loss.onnx",
+                             "modes/clone.noopt.onnx", "chain/dynamo.logits.onnx"}) {
+        const Lines warnings = lifted(file).warnings;
+        for (const std::string& warning : warnings) EXPECT_FALSE(warning.starts_with("dropped, ")) << file << warning;
+    }
+}
+
+// Of models of transformers it is a note, not a warning.
+TEST(HiddenStops, OfALibraryItIsANote) {
+    CompileOptions options;
+    options.batch = 2;
+    options.seq = 8;
+    const Lifted got = lifted("fresh_gpt2/fresh.logits.onnx", options);
+    EXPECT_EQ(got.warnings, Lines{});
+    EXPECT_EQ(std::count_if(got.notes.begin(), got.notes.end(),
+                            [](const std::string& note) { return note.starts_with("dropped, "); }),
+              1);
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,219 @@
+// What the operators of an export do not tell: where gradients stop, whether the model was in training mode, which
+// input nothing reads. tests/fixtures/modes has one layer between two products, x -> a -> layer -> b -> loss.
+#include <algorithm>
+
+#include "compiler/analysis/evaluate.h"
+#include "compiler/frontend/onnx/dropped_arguments.h"
+#include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/ir/print.h"
+#include "tests/frontend/fixture.h"
+
+namespace thunderc {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// "what, where: text" of each warning of an import.
+Lines warnings_of(const std::string& file) {
+    Report report;
+    verify(import_model(fixture(file), {}, report));
+    Lines out;
+    for (const Note& note : report.notes)
+        if (note.kind == Note::Kind::warning) out.push_back(note.what + ", " + note.where + ": " + note.text);
+    return out;
+}
+
+std::string import_error(const std::string& file) {
+    return error_of([&] { imported(file); });
+}
+
+// The source nodes of what reads stops of the gradient, and of which operands.
+Lines stopped(const std::string& file) {
+    const Module module = imported(file);
+    Lines out;
+    for (const Op& stop : module.main().ops) {
+        if (stop.name != "stop_gradient") continue;
+        for (const Op& op : module.main().ops)
+            for (std::size_t k = 0; k < op.operands.size(); ++k)
+                if (op.operands[k] == stop.results[0])
+                    out.push_back(op.provenance.nodes.front() + " " + std::to_string(k));
+    }
+    return out;
+}
+
+TEST(TracedCall, IsReadFromItsText) {
+    const auto call = onnx_frontend::parse_traced_call(
+        "%slice_2 : [num_users=1] = call_function[target=torch.ops.aten.slice.Tensor](args = (%detach, [%a, 4], None, "
+        "'a, (b'), kwargs = {memory_format: torch.contiguous_format, like: %b_1})");
+    ASSERT_TRUE(call.has_value());
+    EXPECT_EQ(call->result, "slice_2");
+    EXPECT_EQ(call->target, "aten.slice.Tensor");
+    EXPECT_EQ(call->arguments, (Lines{"%detach", "[%a, 4]", "None", "'a, (b'"}));
+    EXPECT_EQ(call->argument(2, "p"), "None");
+    EXPECT_EQ(call->argument(4, "like"), "%b_1");
+    EXPECT_EQ(call->argument(4, "p"), "");
+    EXPECT_EQ(call->mentions(), (Lines{"detach", "a", "b_1"}));
+    const auto empty = onnx_frontend::parse_traced_call(
+        "%getitem : [num_users=1] = call_function[target=operator.getitem](args = (), kwargs = {})");
+    ASSERT_TRUE(empty.has_value());
+    EXPECT_EQ(empty->target, "operator.getitem");
+    EXPECT_TRUE(empty->arguments.empty());
+}
+
+TEST(TracedCall, OfAnythingElseIsNone) {
+    const std::string whole = "%a : [num_users=1] = call_function[target=t](args = (%b, [1]), kwargs = {c: 2})";
+    EXPECT_TRUE(onnx_frontend::parse_traced_call(whole).has_value());
+    for (std::size_t size = 0; size < whole.size(); ++size)
+        EXPECT_FALSE(onnx_frontend::parse_traced_call(whole.substr(0, size)).has_value()) << whole.substr(0, size);
+    EXPECT_FALSE(onnx_frontend::parse_traced_call("%a : placeholder[target=a]").has_value());
+}
+
+// With the exporter's optimizer and without, at the same operand.
+TEST(Modes, DetachIsAStopOfTheGradient) {
+    EXPECT_EQ(stopped("modes/same_value.noopt.onnx"), Lines{"node_mul_1 0"});
+    EXPECT_EQ(stopped("modes/same_value.dynamo.onnx"), Lines{"node_mul_1 0"});
+    EXPECT_EQ(stopped("modes/cat.noopt.onnx"), Lines{"node_cat 1"});
+    EXPECT_EQ(stopped("modes/split.noopt.onnx"), (Lines{"node_split 0", "node_split 0"}));
+    EXPECT_EQ(stopped("modes/clone.noopt.onnx"), Lines{"node_add 0"});
+}
+
+// What stops gradients leaves numbers as they are.
+TEST(Modes, StopsChangeNoNumber) {
+    for (const std::string model : {"stops", "byol"})
+        for (const std::string variant : {"noopt", "dynamo"}) {
+            const Module module = imported(model + "/" + variant + ".loss.onnx");
+            const auto batch = tensors(model + "/batch.safetensors");
+            const auto parameters = tensors(model + "/params.safetensors");
+            std::vector<Members> arguments;
+            for (const ArgInfo& info : module.main().argument_info) {
+                const std::string& name = info.names.front();
+                arguments.push_back({info.kind == ArgInfo::Kind::input ? batch.at(name + "_0") : parameters.at(name)});
+            }
+            const double loss = evaluate(module, module.main(), std::span<const Members>(arguments)).at(0).at(0).at(0);
+            // f32's own rounding, against fp64 here
+            EXPECT_NEAR(loss, reference(model).at("loss64").at(0).get<double>(), 1e-6 * loss) << model << variant;
+            const auto stops = std::count_if(module.main().ops.begin(), module.main().ops.end(),
+                                             [](const Op& op) { return op.name == "stop_gradient"; });
+            EXPECT_GE(stops, model == "stops" ? 8 : 2) << model << variant;
+        }
+}
+
+// Where the exporter's optimizer left no trace of the place, it is said; where it left none of the stop, it is in docs.
+TEST(Modes, ADetachOfUnknownPlaceIsNamed) {
+    EXPECT_EQ(warnings_of("modes/cat.dynamo.onnx"),
+              Lines{"detach, node_cat: the exporter's optimizer dropped detach, and where it stood cannot be told: the "
+                    "gradient passes there; export with optimize=False"});
+    EXPECT_EQ(warnings_of("modes/cat.noopt.onnx"), Lines{});
+    EXPECT_EQ(warnings_of("modes/same_value.dynamo.onnx"), Lines{});
+}
+
+TEST(Modes, ARegionWithoutGradientsIsNamed) {
+    for (const char* file : {"modes/no_grad.noopt.onnx", "modes/no_grad.dynamo.onnx"})
+        EXPECT_EQ(
+            warnings_of(file),
+            Lines{"no_grad, node_linear_1: 2 operators stand here, the first of them node_linear_1, under "
+                  "torch.no_grad() or torch.autocast(), which an export does not tell apart: gradients pass through; "
+                  "where it was no_grad(), write .detach() behind it, and export with optimize=False"})
+            << file;
+}
+
+constexpr const char* eval =
+    "help: call model.eval() before the export: dropout is left out then, and a batch norm takes its running "
+    "statistics, which stay as they are\n";
+
+std::string training(const std::string& what) {
+    return "error: the model was exported in training mode, of which its operators do not tell all\n"
+           "  expected: a model in eval() mode\n"
+           "  found: " +
+           what + "\n" + eval;
+}
+
+// Every layer that differs between the modes, with the exporter's optimizer and without.
+TEST(Modes, TrainingModeIsRefused) {
+    for (const std::string variant : {".noopt.onnx", ".dynamo.onnx"}) {
+        EXPECT_EQ(import_error("modes/batch_norm.train" + variant),
+                  training("a batch norm by the batch's own statistics (layer), buffers that change as it runs "
+                           "(layer.running_mean, layer.running_var, layer.num_batches_tracked)"))
+            << variant;
+        EXPECT_EQ(import_error("modes/dropout.train" + variant), training("dropout with p = 0.25 (layer)"));
+        EXPECT_EQ(import_error("modes/functional_dropout.train" + variant), training("dropout with p = 0.1 (layer)"));
+        EXPECT_EQ(import_error("modes/attention.train" + variant),
+                  training("dropout with p = 0.2 (scaled_dot_product_attention)"));
+    }
+}
+
+TEST(Modes, LayersThatTorchTakesApartAreRefusedAsWell) {
+    EXPECT_EQ(import_error("modes/dropout_2d.train.onnx"), training("dropout (layer)"));
+    EXPECT_EQ(import_error("modes/alpha_dropout.train.onnx"), training("dropout (layer)"));
+    EXPECT_EQ(import_error("modes/instance_norm.train.onnx"),
+              training("an instance norm by the input's own statistics (layer)"));
+}
+
+// In whatever mode: that eval() would help is a dead end.
+TEST(Modes, WhatChangesOrIsDrawnIsRefusedByName) {
+    EXPECT_EQ(import_error("modes/steps.eval.onnx"),
+              "error: the model changes the buffer layer.steps as it runs, which a program does not do\n"
+              "  expected: buffers and parameters that stay as they are while the model is computed\n"
+              "help: if it changes in training mode alone, call model.eval() before the export; else leave the change "
+              "out of forward(), and what depends on it make an input\n");
+    EXPECT_EQ(import_error("modes/noise.eval.onnx"),
+              "error: the model draws random numbers as it runs, which a program does not do\n"
+              "  expected: a model that computes the same of the same inputs\n"
+              "  found: aten.randn_like (randn_like)\n"
+              "help: if it does so in training mode alone, as dropouts do, call model.eval() before the export; else "
+              "make the numbers an input, and draw them where the data is made\n");
+}
+
+// A norm without running statistics computes those of the batch in eval() mode too, in the graph.
+TEST(Modes, ANormByTheBatchAloneIsWhatItIs) {
+    EXPECT_EQ(warnings_of("modes/batch_norm_of_the_batch.eval.onnx"), Lines{});
+    EXPECT_EQ(warnings_of("modes/batch_norm.eval.noopt.onnx"),
+              Lines{"batch norm, layer: takes its running statistics, since the export is of a model in eval() mode: "
+                    "they stay as they are while scale and bias are trained"});
+}
+
+// What the exporter drops of a call is read, or refused; where its operator has no importer that is what is said.
+TEST(DroppedArguments, AreRefusedByName) {
+    for (const char* file : {"modes/by_frequency.noopt.onnx", "modes/by_frequency.dynamo.onnx"}) {
+        const std::string error = import_error(file);
+        EXPECT_TRUE(
+            error.starts_with("error: scale_grad_by_freq of aten.embedding divides the gradient of each row "
+                              "by how often its id occurs in the batch, and torch's exporter drops it\n"))
+            << error;
+        EXPECT_NE(error.find("  expected: scale_grad_by_freq=False\n  found: scale_grad_by_freq=True\n"),
+                  std::string::npos)
+            << error;
+    }
+}
+
+TEST(DroppedArguments, TheTableIsWhole) {
+    using onnx_frontend::DroppedArgument;
+    for (const DroppedArgument& a : onnx_frontend::dropped_arguments()) {
+        EXPECT_FALSE(a.what.empty()) << a.call << a.name;
+        EXPECT_EQ(a.fate == DroppedArgument::Fate::refused, !a.help.empty()) << a.call << a.name;
+        const bool refused_as_operator = a.fate == DroppedArgument::Fate::no_operator;
+        EXPECT_FALSE(refused_as_operator && onnx_frontend::known_operator(std::string(a.neutral))) << a.call;
+    }
+}
+
+TEST(Modes, DropoutThatEvalModeSwitchedOffIsNamed) {
+    const std::string text =
+        ": is switched off, since the export is of a model in eval() mode: it is trained without, and what p was the "
+        "export does not tell";
+    EXPECT_EQ(warnings_of("modes/dropout.eval.noopt.onnx"), Lines{"dropout, layer" + text});
+    EXPECT_EQ(warnings_of("modes/functional_dropout.eval.noopt.onnx"), Lines{"dropout, layer" + text});
+    EXPECT_EQ(warnings_of("modes/attention.eval.noopt.onnx"), Lines{});
+    EXPECT_EQ(warnings_of("modes/clone.noopt.onnx"), Lines{});  // a clone that is none
+}
+
+TEST(Modes, AnInputThatNothingReadsIsNamed) {
+    EXPECT_EQ(
+        warnings_of("modes/one_tensor.onnx"),
+        Lines{"input, input_ids: is not used: exported with the same tensor as labels? Then labels is read in its "
+              "place: export again with a tensor for each"});
+    EXPECT_EQ(warnings_of("llama2/noopt.loss.onnx"), Lines{});
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,150 @@
+// What the exporter's optimizer copies for each of its uses is one parameter again, by what the calls name and by the
+// numbers; what a call made up is a constant; what torch's exporter drops of a loss is there. The graphs are torch's
+// default exports (scripts/make_restored_fixtures.py).
+#include <algorithm>
+#include <map>
+
+#include "compiler/analysis/evaluate.h"
+#include "compiler/frontend/onnx/model_file.h"
+#include "compiler/frontend/onnx/tie_parameters.h"
+#include "compiler/transforms/fold_constants.h"
+#include "compiler/transforms/lift_parameters.h"
+#include "tests/frontend/fixture.h"
+
+namespace thunderc {
+namespace {
+
+using onnx_frontend::TiedParameters;
+
+std::shared_ptr<onnx::ModelProto> graph_of(const std::string& model) {
+    return onnx_frontend::read_model(fixture(model + "/fresh.logits.onnx"));
+}
+
+std::optional<std::vector<std::byte>> raw(const onnx::TensorProto& tensor) {
+    const auto* data = reinterpret_cast<const std::byte*>(tensor.raw_data().data());
+    return std::vector<std::byte>(data, data + tensor.raw_data().size());
+}
+
+std::optional<std::vector<std::byte>> absent(const onnx::TensorProto&) {
+    return std::nullopt;
+}
+
+TiedParameters tied(onnx::GraphProto& graph, const onnx_frontend::ReadBytes& read) {
+    return tie_parameters(graph, onnx_frontend::TracedProgram(graph), read);
+}
+
+std::map<std::string, int> copies(const TiedParameters& tied) {
+    std::map<std::string, int> out;
+    for (const auto& tie : tied.tied) ++out[tie.parameter];
+    return out;
+}
+
+// Three uses of each product: two copies too many.
+const std::map<std::string, int> copies_of_layers = {
+    {"model.dense.weight", 2}, {"model.key.weight", 2}, {"model.query.weight", 2}, {"model.value.weight", 2}};
+
+TEST(Tied, WhatCallsNameIsOneParameter) {
+    for (const onnx_frontend::ReadBytes& read : {onnx_frontend::ReadBytes(raw), onnx_frontend::ReadBytes(absent)}) {
+        const auto model = graph_of("shared_layers");
+        const TiedParameters got = tied(*model->mutable_graph(), read);
+        EXPECT_EQ(copies(got), copies_of_layers);
+        EXPECT_TRUE(got.different.empty() && got.ambiguous.empty());
+    }
+}
+
+TEST(Tied, OtherNumbersStayApart) {
+    const auto model = graph_of("shared_layers");
+    onnx::GraphProto& graph = *model->mutable_graph();
+    const TiedParameters before = tied(*graph_of("shared_layers")->mutable_graph(), raw);
+    ASSERT_FALSE(before.tied.empty());
+    for (auto& tensor : *graph.mutable_initializer())
+        if (tensor.name() == before.tied.front().copy) tensor.mutable_raw_data()->front() ^= 1;
+    const TiedParameters got = tied(graph, raw);
+    ASSERT_EQ(got.different.size(), 1U);
+    EXPECT_EQ(got.different.front().copy, before.tied.front().copy);
+    EXPECT_EQ(got.tied.size() + 1, before.tied.size());
+}
+
+// The table's transpose is named by no call: its numbers say what it is, and nothing does without them.
+TEST(Tied, NumbersTellATransposedTable) {
+    const auto model = graph_of("shared_table");
+    onnx::GraphProto& graph = *model->mutable_graph();
+    EXPECT_EQ(copies(tied(graph, raw)), (std::map<std::string, int>{{"model.shared.weight", 1}}));
+    ASSERT_EQ(graph.node(0).op_type(), "Transpose");
+    EXPECT_EQ(graph.node(0).input(0), "model.shared.weight");
+    EXPECT_TRUE(tied(*graph_of("shared_table")->mutable_graph(), absent).tied.empty());
+}
+
+// A table of equal numbers could be anything.
+TEST(Tied, EqualNumbersTellNothing) {
+    const auto model = graph_of("shared_table");
+    for (auto& tensor : *model->mutable_graph()->mutable_initializer())
+        if (tensor.data_type() == onnx::TensorProto::FLOAT)
+            tensor.mutable_raw_data()->assign(tensor.raw_data().size(), 0);
+    EXPECT_TRUE(tied(*model->mutable_graph(), raw).tied.empty());
+}
+
+// Without the signature nobody knows what a parameter is: the graph stays as it is.
+TEST(Tied, NothingWithoutTheSignature) {
+    const auto model = graph_of("shared_layers");
+    onnx::GraphProto& graph = *model->mutable_graph();
+    graph.clear_metadata_props();
+    const std::string before = graph.SerializeAsString();
+    EXPECT_TRUE(tied(graph, raw).tied.empty());
+    EXPECT_EQ(graph.SerializeAsString(), before);
+}
+
+// The norm without weights begins with the same ones as the one that has them, and trains none.
+TEST(Tied, TheModelHasItsParametersAndNoOthers) {
+    for (const std::string name : {"shared_layers", "shared_table"}) {
+        Report report;
+        CompileOptions options;
+        if (name == "shared_table") options.batch = 2, options.seq = 8;
+        Module module = import_model(fixture(name + "/fresh.logits.onnx"), options, report);
+        module = lift_parameters(fold_constants(std::move(module), report), {}, report);
+        verify(module);
+        std::map<std::string, Dims> parameters, expected;
+        const Function& main = module.main();
+        for (std::size_t k = 0; k < main.arguments.size(); ++k)
+            if (main.argument_info[k].kind == ArgInfo::Kind::parameter)
+                parameters[main.argument_info[k].names.front()] = main.type(main.arguments[k]).dims;
+        const nlohmann::json wanted = reference(name).at("parameters");
+        for (const auto& [parameter, shape] : wanted.items()) expected[parameter] = shape.get<Dims>();
+        EXPECT_EQ(parameters, expected);
+        for (const Note& note : report.notes) EXPECT_NE(note.kind, Note::Kind::warning) << note.what << note.text;
+    }
+}
+
+TEST(Smoothed, TheLossIsPyTorchs) {
+    std::ifstream in(fixture("smoothed/cases.json"));
+    const nlohmann::json cases = nlohmann::json::parse(in);
+    Tensor x(Type::tensor(DType::f32, {6, 5})), labels(Type::tensor(DType::i64, {6}));
+    x.f = cases.at("x").get<std::vector<double>>();
+    labels.i = cases.at("labels").get<std::vector<std::int64_t>>();
+    for (const auto& [name, loss] : cases.at("loss").items()) {
+        Report report;
+        const Module module = import_model(fixture("smoothed/" + name + ".onnx"), {}, report);
+        const std::vector<Tensor> arguments = {x, labels};
+        const std::vector<Tensor> got = evaluate(module, module.main(), std::span<const Tensor>(arguments));
+        // In double on both sides, but for the constants, which are of f32.
+        EXPECT_NEAR(got.at(0).at(0), loss.get<double>(), 1e-6 * loss.get<double>()) << name;
+        EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(), [](const Note& n) {
+            return n.what == "label smoothing";
+        })) << name;
+    }
+}
+
+TEST(Smoothed, OtherFormsAreRefusedByName) {
+    for (const char* name : {"weighted", "rows"}) {
+        Report report;
+        try {
+            import_model(fixture(std::string("smoothed/") + name + ".onnx"), {}, report);
+            ADD_FAILURE() << name;
+        } catch (const UserError& error) {
+            EXPECT_NE(error.diagnostic().message.find("label smoothing"), std::string::npos) << name;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,171 @@
+#include "device/team.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "device/parallel.h"
+#include "support/error.h"
+
+namespace thunder {
+namespace {
+
+class Team : public testing::TestWithParam<int> {
+  protected:
+    void SetUp() override { set_team_size(GetParam()); }
+    void TearDown() override { set_team_size(1); }
+};
+
+TEST_P(Team, RunsEachPieceOnce) {
+    for (const std::int64_t pieces : {0, 1, 2, 3, 7, 64, 1000, 16383, 16384, 40000}) {
+        std::vector<std::atomic<int>> times(static_cast<std::size_t>(pieces));
+        std::atomic<bool> known_threads = true;
+        share_pieces(pieces, [&](std::int64_t piece, int thread) {
+            times[static_cast<std::size_t>(piece)].fetch_add(1);
+            if (thread < 0 || thread >= GetParam()) known_threads = false;
+        });
+        for (const auto& n : times) ASSERT_EQ(n.load(), 1) << pieces << " pieces";
+        EXPECT_TRUE(known_threads) << pieces << " pieces";
+    }
+}
+
+// What a loop wrote is there when it returns, and the next loop finds it on whichever thread.
+TEST_P(Team, ManyShortLoopsSeeEachOther) {
+    constexpr std::int64_t n = 33;
+    std::vector<std::int64_t> values(n, 0);
+    for (std::int64_t loop = 0; loop < 20000; ++loop) {
+        share_pieces(n, [&](std::int64_t piece, int) {
+            const auto from = static_cast<std::size_t>(n - 1 - piece);
+            if (piece <= n / 2) std::swap(values[static_cast<std::size_t>(piece)], values[from]);
+            if (piece <= n / 2) values[static_cast<std::size_t>(piece)] += 1;
+        });
+    }
+    std::int64_t sum = 0;
+    for (const std::int64_t v : values) sum += v;
+    EXPECT_EQ(sum, 20000 * (n / 2 + 1));
+}
+
+TEST_P(Team, PiecesOfOneThreadDoNotOverlap) {
+    const auto threads = static_cast<std::size_t>(GetParam());
+    std::vector<std::atomic<int>> at_work(threads);
+    std::atomic<bool> alone = true;
+    share_pieces(500, [&](std::int64_t, int thread) {
+        if (at_work[static_cast<std::size_t>(thread)].fetch_add(1) != 0) alone = false;
+        std::this_thread::yield();
+        at_work[static_cast<std::size_t>(thread)].fetch_sub(1);
+    });
+    EXPECT_TRUE(alone);
+}
+
+TEST_P(Team, ALoopWithinAPieceRunsOnItsThread) {
+    std::atomic<std::int64_t> sum = 0;
+    std::atomic<bool> stayed = true;
+    share_pieces(20, [&](std::int64_t, int) {
+        const auto me = std::this_thread::get_id();
+        share_pieces(10, [&](std::int64_t piece, int thread) {
+            if (std::this_thread::get_id() != me || thread != 0) stayed = false;
+            sum += piece;
+        });
+    });
+    EXPECT_EQ(sum.load(), 20 * 45);
+    EXPECT_TRUE(stayed);
+}
+
+// Two callers at once: one of them has the team, the other computes by itself.
+TEST_P(Team, CallersDoNotWaitForEachOther) {
+    std::atomic<std::int64_t> sum = 0;
+    const auto call = [&] {
+        for (int loop = 0; loop < 2000; ++loop) share_pieces(16, [&](std::int64_t piece, int) { sum += piece; });
+    };
+    std::thread other(call);
+    call();
+    other.join();
+    EXPECT_EQ(sum.load(), 2 * 2000 * 120);
+}
+
+TEST_P(Team, LoopsAreCoveredByRangesOfWholeGrains) {
+    for (const std::int64_t n : {1, 2, 15, 16, 17, 100, 257, 4096}) {
+        for (const std::int64_t grain : {1, 3, 16, 1000}) {
+            std::mutex mutex;
+            std::vector<int> times(static_cast<std::size_t>(n));
+            bool whole = true;
+            parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+                const std::lock_guard lock(mutex);
+                whole = whole && begin < end && begin % grain == 0 && (end == n || end % grain == 0);
+                for (std::int64_t i = begin; i < end; ++i) ++times[static_cast<std::size_t>(i)];
+            });
+            EXPECT_TRUE(whole) << n << " by " << grain;
+            EXPECT_EQ(times, std::vector<int>(static_cast<std::size_t>(n), 1)) << n << " by " << grain;
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Team, testing::Values(1, 2, 3, 5, 7));
+
+// A helper that begins with nothing may take all that is left of a thread that is held up.
+TEST(TeamOfTwo, WhoIsFreeTakesWhatASlowOneHasLeft) {
+    set_team_size(2);
+    for (int attempt = 0; attempt < 50; ++attempt) {
+        std::atomic<int> done = 0;
+        std::atomic<bool> both = false;
+        std::mutex mutex;
+        std::set<std::thread::id> seen;
+        share_pieces(8, [&](std::int64_t, int) {
+            {
+                const std::lock_guard lock(mutex);
+                seen.insert(std::this_thread::get_id());
+                both = seen.size() == 2;
+            }
+            // the first piece of all is held up until the others are done, or nobody comes to help
+            if (done.fetch_add(1) == 0)
+                for (int i = 0; i < 200000 && done.load() < 8; ++i) std::this_thread::yield();
+        });
+        if (both && done == 8) {
+            set_team_size(1);
+            return;
+        }
+    }
+    set_team_size(1);
+    FAIL() << "the second thread never helped";
+}
+
+// What a piece throws has nowhere to go, in a helper as in the caller: the process ends, and nobody unwinds while
+// others are still in the loop.
+TEST(TeamDeathTest, ThrowsNothing) {
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    for (const int threads : {1, 3}) {
+        const auto throws = [threads] {
+            set_team_size(threads);
+            share_pieces(64, [](std::int64_t, int) { fail("a piece that fails"); });
+        };
+        EXPECT_DEATH(throws(), "terminate");
+    }
+}
+
+// Teams that shrink and grow again: threads of a larger one leave a smaller one alone.
+TEST(TeamOfAnySize, ShrinksAndGrows) {
+    for (int round = 0; round < 300; ++round) {
+        const int threads = 1 + round * 5 % 8;
+        set_team_size(threads);
+        EXPECT_EQ(team_size(), threads);
+        std::atomic<int> largest = 0, pieces = 0;
+        share_pieces(64, [&](std::int64_t, int thread) {
+            int before = largest;
+            while (before < thread && !largest.compare_exchange_weak(before, thread)) {
+            }
+            ++pieces;
+        });
+        EXPECT_LT(largest.load(), threads);
+        EXPECT_EQ(pieces.load(), 64);
+    }
+    set_team_size(1);
+}
+
+}  // namespace
+}  // namespace thunder
