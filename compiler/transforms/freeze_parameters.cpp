@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <regex>
 #include <vector>
@@ -22,24 +21,7 @@ namespace {
     throw UsageError(std::move(d));
 }
 
-// "model.layers.{0..3}.mlp.up_proj.weight, lm_head.weight and 12 more": one for all layers.
-std::string listed(const std::vector<std::string>& names) {
-    std::vector<std::vector<std::string>> kinds;
-    std::map<std::string, std::size_t> by_kind;
-    for (const std::string& name : names) {
-        const auto [at, is_new] = by_kind.try_emplace(without_numbers(name), kinds.size());
-        if (is_new) kinds.emplace_back();
-        kinds[at->second].push_back(name);
-    }
-    constexpr std::size_t shown = 8;
-    std::string out;
-    std::size_t left = names.size();
-    for (std::size_t k = 0; k < std::min(shown, kinds.size()); ++k) {
-        out += (k == 0 ? "" : ", ") + name_pattern(kinds[k]);
-        left -= kinds[k].size();
-    }
-    return left == 0 ? out : fmt::format("{} and {} more", out, left);
-}
+constexpr std::size_t shown_kinds = 8;
 
 // An expression of the command line, and what it matches.
 class Matching {
@@ -68,7 +50,7 @@ class Matching {
     void expect_some(std::size_t matches, const std::vector<std::string>& all) const {
         if (!given() || matches > 0) return;
         fail(fmt::format("{} {} matches no parameter", flag_, pattern_),
-             fmt::format("the parameters are {}", listed(all)));
+             fmt::format("the parameters are {}", list_of_names(all, shown_kinds)));
     }
 
   private:
@@ -112,7 +94,7 @@ Module freeze_parameters(Module module, const FreezeOptions& options, Report& re
     freeze.expect_some(frozen, all);
     train_only.expect_some(trained, all);
     if (!both.empty())
-        fail(fmt::format("--freeze and --train-only both match {}", listed(both)),
+        fail(fmt::format("--freeze and --train-only both match {}", list_of_names(both, shown_kinds)),
              "--train-only alone freezes all others; make one of the two expressions narrower");
     return module;
 }

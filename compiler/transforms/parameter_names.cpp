@@ -1,14 +1,32 @@
 #include "compiler/transforms/parameter_names.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
+
+#include "compiler/ir/module.h"
 
 namespace thunderc {
 namespace {
 
 bool is_number(std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// In the order of the first of each.
+std::vector<std::vector<std::string>> kinds_of(const std::vector<std::string>& names) {
+    std::vector<std::vector<std::string>> kinds;
+    std::map<std::string, std::size_t> by_kind;
+    for (const std::string& name : names) {
+        const auto [at, is_new] = by_kind.try_emplace(without_numbers(name), kinds.size());
+        if (is_new) kinds.emplace_back();
+        kinds[at->second].push_back(name);
+    }
+    return kinds;
 }
 
 }  // namespace
@@ -77,6 +95,24 @@ std::string without_numbers(const std::string& name) {
     for (char c : name)
         if (std::isdigit(static_cast<unsigned char>(c)) == 0) out += c;
     return out;
+}
+
+std::vector<std::string> name_patterns(const std::vector<std::string>& names) {
+    std::vector<std::string> patterns;
+    for (const std::vector<std::string>& kind : kinds_of(names)) patterns.push_back(name_pattern(kind));
+    return patterns;
+}
+
+std::string list_of_names(const std::vector<std::string>& names, std::size_t most) {
+    std::vector<std::string> shown;
+    std::size_t left = names.size();
+    for (const std::vector<std::string>& kind : kinds_of(names)) {
+        if (shown.size() == most) break;
+        shown.push_back(name_pattern(kind));
+        left -= kind.size();
+    }
+    const std::string text = fmt::format("{}", fmt::join(shown, ", "));
+    return left == 0 ? text : fmt::format("{} and {} more", text, left);
 }
 
 }  // namespace thunderc

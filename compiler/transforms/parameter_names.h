@@ -1,8 +1,11 @@
 // What the names of initializers say, and the module paths that they are made of.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace thunderc {
 
@@ -30,5 +33,13 @@ std::string folded_op(const std::string& name);
 
 // A name with its numbers left out, to tell kinds of parameters apart.
 std::string without_numbers(const std::string& name);
+
+// One pattern for each kind of name, in the order of the first of each: names are of a kind that differ in their digits
+// alone, as those of layers do.
+std::vector<std::string> name_patterns(const std::vector<std::string>& names);
+// "model.layers.{0..3}.mlp.up_proj.weight, lm_head.weight and 12 more": the patterns of `most` kinds, and how many
+// names are of others.
+std::string list_of_names(const std::vector<std::string>& names,
+                          std::size_t most = std::numeric_limits<std::size_t>::max());
 
 }  // namespace thunderc

@@ -1,7 +1,6 @@
 #include "compiler/frontend/onnx/importer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -25,8 +24,6 @@ namespace {
 
 // Integer tensors up to this size are shape arithmetic: they are folded at once and leave no op behind.
 constexpr std::int64_t shape_like = 64;
-// Bodies of functions within functions; ONNX forbids recursion, so more is a damaged file.
-constexpr int deepest_function = 32;
 // Nodes that bodies of functions and branches expand to. Functions that call functions twice grow without bound.
 constexpr std::int64_t most_expanded_nodes = 100'000;
 
@@ -258,88 +255,6 @@ void Importer::import_inputs() {
     }
 }
 
-// A parameter that the exporter's optimizer copied for each of its uses is one, or said to be several.
-void Importer::tie_copies() {
-    tied_ = tie_parameters(*model_->mutable_graph(), traced_,
-                           [&](const onnx::TensorProto& tensor) -> std::optional<std::vector<std::byte>> {
-                               const std::shared_ptr<const WeightSource> source = reader_.source(tensor);
-                               return source->read ? std::optional(source->read()) : std::nullopt;
-                           });
-    const std::string prefix = wrapper_prefix(model_->graph());
-    const auto shown = [&](const std::string& name) {
-        return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-    };
-    std::map<std::string, std::vector<std::string>> copies;
-    for (const TiedParameters::Tie& tie : tied_.tied) copies[shown(tie.parameter)].push_back(tie.copy);
-    for (const auto& [parameter, names] : copies)
-        report_.done("tied", parameter, fmt::format("the exporter copied it to {}", fmt::join(names, ", ")));
-    for (const TiedParameters::Tie& tie : tied_.different)
-        report_.warning("untied", shown(tie.parameter),
-                        fmt::format("the initializer {} stands for it as well, with other numbers: the two are trained "
-                                    "apart. Export with optimize=False to keep the parameter.",
-                                    tie.copy));
-    for (const TiedParameters::Tie& tie : tied_.turned)
-        report_.done("transposed", shown(tie.parameter),
-                     fmt::format("the model reads {} there, which the exporter merged with it, being equal", tie.copy));
-    for (const TiedParameters::Tie& tie : tied_.replaced)
-        report_.warning(
-            "merged", shown(tie.parameter),
-            fmt::format("the exporter's optimizer reads it where the model reads {}, whose numbers were the "
-                        "same: gradients pass as if it were the parameter. Export with optimize=False to "
-                        "keep them apart.",
-                        tie.copy));
-    for (const TiedParameters::Doubt& doubt : tied_.doubtful)
-        report_.warning("untied", doubt.copy,
-                        fmt::format("holds the numbers of {}, and may be {}, which is no parameter and which the "
-                                    "exporter evaluated: it is trained apart. Export with optimize=False to keep "
-                                    "both.",
-                                    shown(doubt.parameter), shown(doubt.constant)));
-    for (const TiedParameters::Tie& tie : tied_.ambiguous)
-        report_.warning("untied", tie.copy,
-                        fmt::format("holds the numbers of {}, and of other parameters that are equal to it: trained "
-                                    "apart from each. Export with optimize=False to keep the parameter.",
-                                    shown(tie.parameter)));
-    for (const TiedParameters::Tie& tie : tied_.unread)
-        report_.warning("untied", tie.copy,
-                        fmt::format("may be {} in another order, as of a table that is the head as well: without the "
-                                    "weights that cannot be told, and the two are trained apart. Give the weights "
-                                    "beside the graph, or export with optimize=False to keep the parameter.",
-                                    shown(tie.parameter)));
-}
-
-// What the exporter's optimizer lost is put back, or said: a program without it would train another model.
-void Importer::restore_lost() {
-    restored_ = restore_parameters(*model_->mutable_graph(), traced_, tied_.unmatched);
-    const std::string prefix = wrapper_prefix(model_->graph());
-    const auto listed = [&](const std::vector<std::string>& names) {
-        std::vector<std::string> shown;
-        for (const std::string& name : names)
-            shown.push_back(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
-        return fmt::format("{}", fmt::join(name_patterns(shown), ", "));
-    };
-    if (!restored_.restored.empty())
-        report_.done("restored", listed(restored_.restored),
-                     "zeros that the exporter's optimizer dropped; the traced calls that were made of them name them");
-    if (!restored_.assumed.empty())
-        report_.warning("restored", listed(restored_.assumed),
-                        "the exporter's optimizer dropped it, being zeros. It is put back with a number for each "
-                        "output; where it is a single number, export with optimize=False.");
-    if (!restored_.unused.empty()) report_.done("unused", listed(restored_.unused), "the model does not read it");
-    if (!restored_.lost.empty())
-        report_.warning("lost parameters", listed(restored_.lost),
-                        "the exporter's optimizer evaluated them, folded them into others or dropped them: the program "
-                        "does not train them as the model does. Export with optimize=False to keep them.");
-    if (!restored_.unread.empty())
-        report_.warning("unread parameters", listed(restored_.unread),
-                        "no operator that is left reads them, so they are not trained: the model does not use them, or "
-                        "the exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.");
-    if (!restored_.rearranged.empty())
-        report_.warning("rearranged", listed(restored_.rearranged),
-                        "the graph has its numbers as the exporter arranged them for the call. Loading and saving them "
-                        "under the checkpoint's name would be wrong. Export with optimize=False to keep the "
-                        "parameter.");
-}
-
 // Of an initializer, whether it was a parameter when the model was traced.
 TracedInput Importer::says_exporter(const onnx::TensorProto& tensor) const {
     if (const TracedInput input = traced_.input(tensor.name()); input != TracedInput::unknown) return input;
@@ -517,118 +432,6 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
     main.ops.resize(first_op);
     main.values.resize(first_value);
     integer_values_.forget_from(static_cast<std::uint32_t>(first_value), first_op);
-}
-
-const onnx::FunctionProto* Importer::function_of(const onnx::NodeProto& node) const {
-    const auto at = functions_.find({node.domain(), node.op_type(), node.overload()});
-    return at == functions_.end() ? nullptr : at->second;
-}
-
-bool Importer::import_body(const onnx::NodeProto& node) {
-    if (const onnx::FunctionProto* of_model = function_of(node)) {
-        import_function(*of_model, node);
-        return true;
-    }
-    if (!default_domain(node.domain())) return false;
-    std::vector<std::optional<Type>> types;
-    for (const auto& name : node.input())
-        types.push_back(name.empty() ? std::nullopt : std::optional<Type>(type(value(name))));
-    const std::optional<onnx::FunctionProto> body = schema_function(node, opset(""), types);
-    if (!body) return false;
-    import_function(*body, node);
-    return true;
-}
-
-void Importer::import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node) {
-    if (depth_ >= deepest_function) {
-        Diagnostic d;
-        d.message = fmt::format("the function {} calls itself", function.name());
-        d.help = "the model is damaged: export it again";
-        throw UserError(std::move(d));
-    }
-    Names inner;
-    for (int k = 0; k < function.input_size(); ++k) {
-        if (k >= node.input_size() || node.input(k).empty()) continue;
-        value(node.input(k));
-        inner.bindings[function.input(k)] = *find(node.input(k));
-    }
-    const std::map<std::string, std::int64_t> opsets_before = opsets_;
-    for (const auto& import : function.opset_import()) {
-        opsets_[default_domain(import.domain()) ? "" : import.domain()] = import.version();
-        if (default_domain(import.domain()) && (import.version() < first_opset || import.version() > last_opset)) {
-            Diagnostic d;
-            d.message = fmt::format("the function {} is of opset {}, which is not supported", function.name(),
-                                    import.version());
-            d.expected = fmt::format("opset {} to {}", first_opset, last_opset);
-            d.actual = fmt::format("opset {}", import.version());
-            d.help = "export with torch.onnx.export(..., opset_version=20)";
-            throw UserError(std::move(d));
-        }
-    }
-    const Provenance provenance_before = outer_provenance_;
-    if (depth_ == 0) outer_provenance_ = builder_.provenance();
-    Names* names_before = std::exchange(names_, &inner);
-    ++depth_;
-    for (const auto& original : function.node()) {
-        onnx::NodeProto resolved = original;
-        // References to the function's attributes take the call's value, or the function's default.
-        auto& attributes = *resolved.mutable_attribute();
-        for (int k = attributes.size() - 1; k >= 0; --k) {
-            const std::string wanted = attributes[k].ref_attr_name();
-            if (wanted.empty()) continue;
-            const std::string own = attributes[k].name();
-            const onnx::AttributeProto* actual = nullptr;
-            for (const auto& given : node.attribute())
-                if (given.name() == wanted) actual = &given;
-            for (const auto& fallback : function.attribute_proto())
-                if (actual == nullptr && fallback.name() == wanted) actual = &fallback;
-            if (actual == nullptr) {
-                attributes.DeleteSubrange(k, 1);
-                continue;
-            }
-            const onnx::AttributeProto copy = *actual;
-            attributes[k] = copy;
-            attributes[k].set_name(own);
-        }
-        import_node(resolved);
-    }
-    --depth_;
-    names_ = names_before;
-    outer_provenance_ = provenance_before;
-    opsets_ = opsets_before;
-    for (int k = 0; k < function.output_size() && k < node.output_size(); ++k) {
-        if (node.output(k).empty()) continue;
-        const auto at = inner.bindings.find(function.output(k));
-        if (at == inner.bindings.end()) {
-            Diagnostic d;
-            d.message =
-                fmt::format("the function {} never computes its output {}", function.name(), function.output(k));
-            d.help = "the model is damaged: export it again";
-            throw UserError(std::move(d));
-        }
-        bind(node.output(k), at->second);
-    }
-}
-
-std::vector<Binding> Importer::import_subgraph(const onnx::GraphProto& graph) {
-    Names& inner = subgraphs_.emplace_back();
-    inner.outer = names_;
-    Names* before = std::exchange(names_, &inner);
-    for (const auto& tensor : graph.initializer()) {
-        check_tensor(tensor);
-        Binding binding;
-        binding.proto = &tensor;
-        binding.narrow = narrow_type(tensor.data_type());
-        bind(tensor.name(), std::move(binding));
-    }
-    import_nodes(graph.node());
-    std::vector<Binding> outputs;
-    for (const auto& output : graph.output()) {
-        value(output.name());
-        outputs.push_back(*find(output.name()));
-    }
-    names_ = before;
-    return outputs;
 }
 
 // ---- after the nodes

@@ -119,19 +119,4 @@ std::string wrapper_prefix(const onnx::GraphProto& graph) {
     return first == "model" || first == "module" ? first + "." : "";
 }
 
-std::vector<std::string> name_patterns(const std::vector<std::string>& names) {
-    std::vector<std::pair<std::string, std::vector<std::string>>> kinds;
-    for (const std::string& name : names) {
-        std::string kind;
-        for (const char c : name)
-            if (c < '0' || c > '9') kind += c;
-        auto at = std::find_if(kinds.begin(), kinds.end(), [&](const auto& known) { return known.first == kind; });
-        if (at == kinds.end()) at = kinds.insert(at, {std::move(kind), {}});
-        at->second.push_back(name);
-    }
-    std::vector<std::string> patterns;
-    for (const auto& [kind, of_kind] : kinds) patterns.push_back(name_pattern(of_kind));
-    return patterns;
-}
-
 }  // namespace thunderc::onnx_frontend

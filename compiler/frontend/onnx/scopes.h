@@ -35,8 +35,4 @@ Provenance provenance_of(const onnx::NodeProto& node);
 // in a checkpoint).
 std::string wrapper_prefix(const onnx::GraphProto& graph);
 
-// One pattern for each kind of name, in the order of the first of each: names are of a kind that differ in their digits
-// alone, as those of layers do.
-std::vector<std::string> name_patterns(const std::vector<std::string>& names);
-
 }  // namespace thunderc::onnx_frontend

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "compiler/transforms/parameter_names.h"
+
 namespace thunderc::onnx_frontend {
 namespace {
 

@@ -1,0 +1,93 @@
+// What the exporter's optimizer did to parameters is undone before anything is imported, or said.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/scopes.h"
+#include "compiler/transforms/parameter_names.h"
+
+namespace thunderc::onnx_frontend {
+
+// A parameter that the exporter's optimizer copied for each of its uses is one, or said to be several.
+void Importer::tie_copies() {
+    tied_ = tie_parameters(*model_->mutable_graph(), traced_,
+                           [&](const onnx::TensorProto& tensor) -> std::optional<std::vector<std::byte>> {
+                               const std::shared_ptr<const WeightSource> source = reader_.source(tensor);
+                               return source->read ? std::optional(source->read()) : std::nullopt;
+                           });
+    const std::string prefix = wrapper_prefix(model_->graph());
+    const auto shown = [&](const std::string& name) {
+        return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    };
+    std::map<std::string, std::vector<std::string>> copies;
+    for (const TiedParameters::Tie& tie : tied_.tied) copies[shown(tie.parameter)].push_back(tie.copy);
+    for (const auto& [parameter, names] : copies)
+        report_.done("tied", parameter, fmt::format("the exporter copied it to {}", fmt::join(names, ", ")));
+    for (const TiedParameters::Tie& tie : tied_.different)
+        report_.warning("untied", shown(tie.parameter),
+                        fmt::format("the initializer {} stands for it as well, with other numbers: the two are trained "
+                                    "apart. Export with optimize=False to keep the parameter.",
+                                    tie.copy));
+    for (const TiedParameters::Tie& tie : tied_.turned)
+        report_.done("transposed", shown(tie.parameter),
+                     fmt::format("the model reads {} there, which the exporter merged with it, being equal", tie.copy));
+    for (const TiedParameters::Tie& tie : tied_.replaced)
+        report_.warning(
+            "merged", shown(tie.parameter),
+            fmt::format("the exporter's optimizer reads it where the model reads {}, whose numbers were the "
+                        "same: gradients pass as if it were the parameter. Export with optimize=False to "
+                        "keep them apart.",
+                        tie.copy));
+    for (const TiedParameters::Doubt& doubt : tied_.doubtful)
+        report_.warning("untied", doubt.copy,
+                        fmt::format("holds the numbers of {}, and may be {}, which is no parameter and which the "
+                                    "exporter evaluated: it is trained apart. Export with optimize=False to keep "
+                                    "both.",
+                                    shown(doubt.parameter), shown(doubt.constant)));
+    for (const TiedParameters::Tie& tie : tied_.ambiguous)
+        report_.warning("untied", tie.copy,
+                        fmt::format("holds the numbers of {}, and of other parameters that are equal to it: trained "
+                                    "apart from each. Export with optimize=False to keep the parameter.",
+                                    shown(tie.parameter)));
+    for (const TiedParameters::Tie& tie : tied_.unread)
+        report_.warning("untied", tie.copy,
+                        fmt::format("may be {} in another order, as of a table that is the head as well: without the "
+                                    "weights that cannot be told, and the two are trained apart. Give the weights "
+                                    "beside the graph, or export with optimize=False to keep the parameter.",
+                                    shown(tie.parameter)));
+}
+
+// What the exporter's optimizer lost is put back, or said: a program without it would train another model.
+void Importer::restore_lost() {
+    restored_ = restore_parameters(*model_->mutable_graph(), traced_, tied_.unmatched);
+    const std::string prefix = wrapper_prefix(model_->graph());
+    const auto listed = [&](const std::vector<std::string>& names) {
+        std::vector<std::string> shown;
+        for (const std::string& name : names)
+            shown.push_back(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
+        return list_of_names(shown);
+    };
+    if (!restored_.restored.empty())
+        report_.done("restored", listed(restored_.restored),
+                     "zeros that the exporter's optimizer dropped; the traced calls that were made of them name them");
+    if (!restored_.assumed.empty())
+        report_.warning("restored", listed(restored_.assumed),
+                        "the exporter's optimizer dropped it, being zeros. It is put back with a number for each "
+                        "output; where it is a single number, export with optimize=False.");
+    if (!restored_.unused.empty()) report_.done("unused", listed(restored_.unused), "the model does not read it");
+    if (!restored_.lost.empty())
+        report_.warning("lost parameters", listed(restored_.lost),
+                        "the exporter's optimizer evaluated them, folded them into others or dropped them: the program "
+                        "does not train them as the model does. Export with optimize=False to keep them.");
+    if (!restored_.unread.empty())
+        report_.warning("unread parameters", listed(restored_.unread),
+                        "no operator that is left reads them, so they are not trained: the model does not use them, or "
+                        "the exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.");
+    if (!restored_.rearranged.empty())
+        report_.warning("rearranged", listed(restored_.rearranged),
+                        "the graph has its numbers as the exporter arranged them for the call. Loading and saving them "
+                        "under the checkpoint's name would be wrong. Export with optimize=False to keep the "
+                        "parameter.");
+}
+
+}  // namespace thunderc::onnx_frontend
