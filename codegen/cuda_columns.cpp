@@ -105,9 +105,6 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
         static_cast<std::int64_t>(column_sums) * loops_.width() + static_cast<std::int64_t>(all.size() - column_sums);
     vector_ = 1;
     Scope scope = scope_;
-    std::vector<std::size_t> roots;
-    for (const KernelStore& store : loops_.stores)
-        if (node(store.node).finish) roots.push_back(store.node);
     out_.line(fmt::format("THUNDER_SHARED(float, shared, {});", 32 * warps));
     out_.line(fmt::format("const {} p = {} * 32 + lane();", index_type(), block_));
     out_.line("float sum = 0.0F;");
@@ -121,7 +118,24 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
     out_.line(total % 32 == 0 ? "if (warp() != 0) return;" : "if (warp() != 0 || p >= total) return;");
     out_.line(unroll);
     out_.line(fmt::format("for (int w = 1; w < {}; ++w) sum += shared[w * 32 + lane()];", warps));
-    define_scalars(reachable(roots), scope);
+    // What finishes each sum, and the scalars that it reads: those of several sums come first. Those of one alone are
+    // read by its own threads, since its result may lie over them.
+    std::vector<std::vector<std::size_t>> stores_of(all.size());
+    std::vector<std::vector<bool>> needed_by(all.size());
+    std::vector<bool> shared(loops_.nodes.size(), false);
+    for (std::size_t s = 0; s < all.size(); ++s) {
+        std::vector<std::size_t> roots;
+        for (std::size_t k = 0; k < loops_.stores.size(); ++k) {
+            if (!depends_on(loops_.stores[k].node, all[s].node)) continue;
+            stores_of[s].push_back(k);
+            roots.push_back(loops_.stores[k].node);
+        }
+        needed_by[s] = reachable(roots);
+        for (std::size_t before = 0; before < s; ++before)
+            for (std::size_t k = 0; k < shared.size(); ++k)
+                shared[k] = shared[k] || (needed_by[s][k] && needed_by[before][k]);
+    }
+    define_scalars(shared, scope);
     for (std::size_t s = 0; s < all.size(); ++s) {
         const bool last = s + 1 == all.size();
         if (all.size() > 1 && !last) {
@@ -142,10 +156,10 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
             }
             define_column_variables(flat);
         }
-        std::vector<std::size_t> stores;
-        for (std::size_t k = 0; k < loops_.stores.size(); ++k)
-            if (depends_on(loops_.stores[k].node, all[s].node)) stores.push_back(k);
-        print_elements({}, stores, {}, inner);
+        std::vector<bool> own = needed_by[s];
+        for (std::size_t k = 0; k < own.size(); ++k) own[k] = own[k] && !shared[k];
+        define_scalars(own, inner);
+        print_elements({}, stores_of[s], {}, inner);
         if (all.size() > 1) out_.outdent();
     }
     if (all.size() > 1) out_.line("}");

@@ -202,13 +202,15 @@ Space space_of(const Function& function, bool blocks) {
     return space;
 }
 
-bool is_legal(const KernelNode& node, KernelLevel wanted) {
+// Whether a result of that level may be this node. One that is the same for all rows is known behind a sum over them,
+// or there is one row: before that each row would store it, over what others may have yet to read.
+bool is_legal(const KernelNode& node, KernelLevel wanted, std::int64_t rows) {
     switch (wanted) {
         case KernelLevel::element: return !node.finish;
         case KernelLevel::row:
             return !node.finish && node.level != KernelLevel::element && node.level != KernelLevel::column;
         case KernelLevel::column: return node.finish && node.level == KernelLevel::column;
-        case KernelLevel::scalar: return node.level == KernelLevel::scalar;
+        case KernelLevel::scalar: return node.level == KernelLevel::scalar && (node.finish || rows == 1);
     }
     return false;
 }
@@ -272,8 +274,10 @@ KernelNest reduction_nest(const Function& function, const Uses& uses, Space spac
                         const AffineIndex index = index_of_linear(linear, dims, space.extents);
                         auto trial = std::make_unique<KernelEvaluation>(*evaluation);
                         const std::size_t node = trial->node_of(v, index);
-                        if (!is_legal(trial->node(node), level)) {
-                            why = "a result that is known only when all rows are done, and used within them";
+                        if (!is_legal(trial->node(node), level, rows)) {
+                            why = level == KernelLevel::scalar && !trial->node(node).finish
+                                      ? "a result that is the same for all rows, and no sum over them"
+                                      : "a result that is known only when all rows are done, and used within them";
                             continue;
                         }
                         trial->store(r, index, v);

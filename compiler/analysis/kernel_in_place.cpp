@@ -35,10 +35,35 @@ std::vector<bool> used_after_rows(const KernelNest& nest) {
     return used;
 }
 
+// By node: the sum over the rows that it follows from when all rows are done; none: it stands before them. Of those
+// that are stored each follows from one alone (kernel_description.cpp).
+std::vector<std::size_t> sums_behind(const KernelNest& nest) {
+    std::vector<std::size_t> sum(nest.nodes.size(), nest.nodes.size());
+    for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+        const KernelNode& node = nest.nodes[k];
+        if (!node.finish) continue;
+        if (node.kind == KernelNode::Kind::reduce) sum[k] = k;
+        for (std::size_t input : node.inputs)
+            if (node.kind != KernelNode::Kind::reduce && nest.nodes[input].finish) sum[k] = sum[input];
+    }
+    return sum;
+}
+
+// Whether a node is needed where another sum than this one is finished.
+bool used_by_other_sums(const KernelNest& nest, std::size_t k, std::size_t sum) {
+    const std::vector<std::size_t> sums = sums_behind(nest);
+    KernelNest others;
+    others.nodes = nest.nodes;
+    for (const KernelStore& store : nest.stores)
+        if (nest.nodes[store.node].finish && sums[store.node] != sum) others.stores.push_back(store);
+    return used_after_rows(others)[k];
+}
+
 // Whether what a nest stores in output r spares the elements of input o that it has yet to read. An iteration reads all
 // that it reads before its first store, and iterations run in any order: a load either touches the element that its own
 // iteration stores, or none that the nest stores. In a row, all reductions have passed before the last pass, which
-// stores; what is stored when all rows are done is read then, or elsewhere.
+// stores; what is stored when all rows are done is read then, or elsewhere. Sums over the rows are finished in any
+// order, each by iterations of its own.
 bool spares_reads(const KernelNest& nest, std::size_t r, std::size_t o) {
     const std::vector<bool> within_rows = used_within_rows(nest), after_rows = used_after_rows(nest);
     for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
@@ -49,6 +74,7 @@ bool spares_reads(const KernelNest& nest, std::size_t r, std::size_t o) {
             if (store.output != r || apart(read, box_of(store.index, nest.extents))) continue;
             const bool finish = nest.nodes[store.node].finish;
             if (store.index != load.index || (finish ? within_rows[k] : after_rows[k])) return false;
+            if (finish && used_by_other_sums(nest, k, sums_behind(nest)[store.node])) return false;
         }
     }
     return true;

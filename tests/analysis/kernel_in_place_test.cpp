@@ -111,6 +111,29 @@ TEST(KernelInPlace, RefusesARowSumOverWhatIsReadWithinTheRows) {
               (Pairs{{0, 2}}));
 }
 
+TEST(KernelInPlace, RefusesASumOverWhatAnotherSumReads) {
+    // Each is finished by itself: what the one has written the other would read.
+    const std::string columns = R"(
+  %q = mul(%x, %x) : f32[64,3]
+  %s = reduce_sum(%x) {axes = [0], keep_dims = false} : f32[3]
+  %t = reduce_sum(%q) {axes = [0], keep_dims = false} : f32[3]
+  %y = add(%g, %s) : f32[3]
+)";
+    EXPECT_EQ(pairs("%x: f32[64,3], %g: f32[3], %h: f32[3]", columns + "  %z = add(%h, %t) : f32[3]\n", "%y, %z"),
+              (Pairs{{0, 1}, {1, 2}}));
+    EXPECT_EQ(pairs("%x: f32[64,3], %g: f32[3], %h: f32[3]", columns + "  %z = add(%g, %t) : f32[3]\n", "%y, %z"),
+              (Pairs{}));
+    const std::string whole = R"(
+  %s = reduce_sum(%x) {axes = [0], keep_dims = false} : f32[3]
+  %t = reduce_sum(%x) {axes = [0, 1], keep_dims = false} : f32[]
+  %y = add(%g, %t) : f32[]
+)";
+    EXPECT_EQ(pairs("%x: f32[64,3], %g: f32[], %h: f32[]", whole + "  %z = mul(%s, %h) : f32[3]\n", "%y, %z"),
+              (Pairs{{0, 1}}));
+    EXPECT_EQ(pairs("%x: f32[64,3], %g: f32[], %h: f32[]", whole + "  %z = mul(%s, %g) : f32[3]\n", "%y, %z"),
+              (Pairs{}));
+}
+
 bool together(const std::string& arguments, const std::string& ops) {
     const Module m = parse_module("module \"m\" values\nfunc @k(" + arguments + ") -> (%y) {\n" + ops + "}\n");
     verify(m);

@@ -369,6 +369,22 @@ std::vector<KernelCase> pattern_cases() {
                                   out.push_back(h);
                                   return out;
                               }));
+    // Sums of columns and of all, finished by one kernel; each may lie over what it alone is added to.
+    cases.push_back(make_case(
+        "sums_over_operands", {{"x", f32({130, 17})}, {"columns", f32({17})}, {"all", f32({})}, {"both", f32({})}},
+        [](Builder& b, const Values& v) {
+            const Value square = b.mul(v[0], v[0]);
+            const Value columns = b.reduce_sum(v[0], {0}), all = b.reduce_sum(square, {0, 1});
+            return Values{b.add(v[2], b.mul(all, v[3])), b.add(v[1], b.mul(columns, v[3])), b.div(v[0], v[3])};
+        }));
+    // What no row has a part in, beside a sum over the rows that reads the same.
+    cases.push_back(make_case("scalar_beside_a_sum",
+                              {{"x", f32({130, 1})}, {"w", f32({1})}, {"before", f32({1})}, {"y", f32({130, 1})}},
+                              [](Builder& b, const Values& v) {
+                                  const Value c = b.op("cos", {v[1]}), larger = b.op("max", {v[0], v[3]});
+                                  return Values{b.add(b.op("abs", {c}), b.reduce_sum(larger, {0})),
+                                                b.add(v[2], b.mul(c, v[1])), b.op("eq", {v[0], larger})};
+                              }));
     for (KernelCase& c : cases) c.strided = c.name.find("_65_65") == std::string::npos;
     return cases;
 }
