@@ -1,5 +1,5 @@
 // Writes the kernels of all cases as a GPU's and, where they are a program's, as a CPU's, and a table of functions that
-// call them: the test links what this prints.
+// call them: the test links what this prints. --graphs: the random graphs themselves.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -54,9 +54,13 @@ void print(std::ostream& file, const KernelCase& c, bool cpu) {
 }
 
 int run(int argc, char** argv) {
+    if (argc == 2 && std::string(argv[1]) == "--graphs") {
+        std::cout << random_graphs();
+        return 0;
+    }
     const bool random = argc > 1 && std::string(argv[1]) == "--random";
     if (argc < (random ? 3 : 2)) {
-        std::cerr << "usage: print_emulated_kernels [--random] FILE.cpp...\n";
+        std::cerr << "usage: print_emulated_kernels [--random] FILE.cpp... | --graphs\n";
         return 2;
     }
     std::vector<std::ofstream> out;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "compiler/analysis/evaluate.h"
+#include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
 #include "compiler/pipeline.h"
 #include "golden_cases.h"
@@ -57,10 +58,23 @@ Module trained(const Module& graph, std::uint64_t seed) {
     return run_passes(graph, passes, runs);
 }
 
+void read_seeds(std::uint64_t& first, std::uint64_t& count) {
+    if (const char* given = std::getenv("THUNDERC_RANDOM_KERNELS")) std::istringstream(given) >> first >> count;
+}
+
 }  // namespace
 
+std::string random_graphs(std::uint64_t first, std::uint64_t count) {
+    read_seeds(first, count);
+    std::string text;
+    for (std::uint64_t seed = first; seed < first + count; ++seed)
+        text += fmt::format("values_{0}:\n{1}\nstep_{0}:\n{2}\n", seed, to_string(RandomGraph(seed).values()),
+                            to_string(RandomGraph(seed, true).loss()));
+    return text;
+}
+
 std::vector<KernelCase> random_cases(std::uint64_t first, std::uint64_t count) {
-    if (const char* given = std::getenv("THUNDERC_RANDOM_KERNELS")) std::istringstream(given) >> first >> count;
+    read_seeds(first, count);
     std::vector<KernelCase> cases;
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         KernelCase c;
