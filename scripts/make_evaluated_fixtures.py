@@ -3,9 +3,9 @@
 
   python scripts/make_evaluated_fixtures.py [--out tests/fixtures]
 
-evaluated: models in eval() mode, each exported by torch's defaults. Of the metadata the files keep what make_stop_fixtures.py keeps.
+evaluated: models in eval() mode, each exported by torch's defaults; some with a layer and a copy of it, of which it makes one. Of the metadata the files keep what make_stop_fixtures.py keeps.
 """
-import argparse, os
+import argparse, copy, os
 
 import torch
 from torch.nn import functional as F
@@ -97,6 +97,45 @@ def models():
     }
 
 
+class Copied(torch.nn.Module):
+    """A layer, and a copy of it that begins with the same numbers: as buffers, or as parameters."""
+
+    def __init__(self, loss, layer=None, buffers=False):
+        super().__init__()
+        self.trunk, self.student, self.loss = torch.nn.Linear(4, 4), layer or torch.nn.Linear(4, 4), loss
+        self.teacher = copy.deepcopy(self.student)
+        for name, parameter in list(self.teacher.named_parameters()) if buffers else []:
+            delattr(self.teacher, name)
+            self.teacher.register_buffer(name, parameter.detach().clone())
+
+    def forward(self, x, y):
+        return self.loss(self, self.trunk(x), y)
+
+
+def apart(model):
+    """The copy's bias is another one."""
+    model.teacher.bias += 1
+    return model
+
+
+def copies():
+    drop = lambda h: F.dropout(h, 0.1, False)
+    error = lambda m, h, y: F.mse_loss(m.student(h), m.teacher(h)) + F.mse_loss(m.student(h), y)
+    stopped = lambda m, h, y: F.mse_loss(m.student(h), m.teacher(h).detach()) + F.mse_loss(m.student(h), y)
+    return {
+        # what the copy makes is the same for the exporter's optimizer
+        "teacher": Copied(error, buffers=True),
+        "teacher_detached": Copied(stopped, buffers=True),
+        "teacher_of_parameters": Copied(stopped),
+        "teacher_dropped": Copied(lambda m, h, y: F.mse_loss(drop(m.student(h)), drop(m.teacher(h))), buffers=True),
+        "teacher_in_part": apart(Copied(lambda m, h, y: F.mse_loss(m.student(h[None]) * m.teacher(h[None]), y[None]), buffers=True)),
+        "twins": Copied(error, torch.nn.LayerNorm(4)),
+        # and where it is not
+        "teacher_of_others": Copied(lambda m, h, y: F.mse_loss(m.student(h), m.teacher(y)), buffers=True),
+        "teacher_unused": Copied(lambda m, h, y: F.mse_loss(drop(m.student(h)) * h, y), buffers=True),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
@@ -109,6 +148,9 @@ def main():
     x, y = torch.randn(6, 4, generator=g), torch.randn(6, 4, generator=g)
     for name, model in models().items():
         export(randomized(model).eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True)
+    torch.manual_seed(7)
+    for name, model in copies().items():
+        export(model.eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True)
 
 
 if __name__ == "__main__":

@@ -108,11 +108,48 @@ TEST(Evaluated, UnreadIsNotLost) {
               "with optimize=False to tell.");
 }
 
+std::string merged(const std::string& names, const std::string& instead, bool several = true) {
+    const std::string them = several ? "them" : "it";
+    return "merged, " + names + ": no operator that is left reads " + them + ": the model does not use " + them +
+           ", or the exporter's optimizer put " + instead + " in the place of what was made of " + them +
+           ", having the same numbers. Then the two are one value here, and train as one. Export with optimize=False "
+           "to keep them apart.";
+}
+
 std::string dropped(const std::string& where, const std::string& calls) {
     return "dropped, " + where +
            ": here first, the exporter's optimizer dropped calls that gave no new numbers: " + calls +
            ". A detach() beside one cannot be seen, nor a number too small to change the sum: where the model has "
            "such, export with optimize=False";
+}
+
+// A copy of a layer that begins with the same numbers, as a teacher does: where the exporter's optimizer made one of
+// the two, the program would train what the author did not.
+TEST(Merged, ACopyThatIsGoneIsNamed) {
+    const std::string copy = "teacher.weight, teacher.bias", of_student = "linear_1 of student";
+    for (const char* file : {"teacher", "teacher_detached", "teacher_of_parameters"})
+        EXPECT_EQ(lifted(std::string("evaluated/") + file + ".onnx").warnings.front(), merged(copy, of_student))
+            << file;
+    EXPECT_EQ(lifted("evaluated/teacher.onnx").warnings.size(), 1U);  // what was merged is not said to be dropped too
+    EXPECT_EQ(lifted("evaluated/twins.onnx").warnings, Lines{merged(copy, "layer_norm of student")});
+    // The product alone is one: the copy's bias is another.
+    EXPECT_EQ(lifted("evaluated/teacher_in_part.onnx").warnings, Lines{merged("teacher.weight", of_student, false)});
+    // Dropout behind both hides which of the two it stands behind.
+    const Lines behind_dropout = lifted("evaluated/teacher_dropped.onnx").warnings;
+    EXPECT_EQ(std::count(behind_dropout.begin(), behind_dropout.end(), merged(copy, of_student)), 1);
+}
+
+// Of another input nothing is merged, and a buffer that the model does not use is missing beside whatever is dropped. A
+// layer that is called twice is one value by itself.
+TEST(Merged, NothingIsSaidWhereNothingWas) {
+    for (const char* file : {"evaluated/teacher_of_others.onnx", "evaluated/teacher_unused.onnx",
+                             "evaluated/created.onnx", "evaluated/dropout.onnx", "byol/dynamo.loss.onnx"}) {
+        const Lifted got = lifted(file);
+        for (const std::string& warning : got.warnings)
+            EXPECT_FALSE(warning.starts_with("merged, ")) << file << warning;
+    }
+    EXPECT_EQ(lifted("evaluated/teacher_of_others.onnx").parameters,
+              (Lines{"student.bias", "student.weight", "trunk.bias", "trunk.weight"}));
 }
 
 TEST(HiddenStops, ADetachBesideWhatWasDroppedIsSaid) {

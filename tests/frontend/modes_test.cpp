@@ -48,6 +48,7 @@ TEST(TracedCall, IsReadFromItsText) {
         "'a, (b'), kwargs = {memory_format: torch.contiguous_format, like: %b_1})");
     ASSERT_TRUE(call.has_value());
     EXPECT_EQ(call->result, "slice_2");
+    EXPECT_EQ(call->users, 1);
     EXPECT_EQ(call->target, "aten.slice.Tensor");
     EXPECT_EQ(call->arguments, (Lines{"%detach", "[%a, 4]", "None", "'a, (b'"}));
     EXPECT_EQ(call->argument(2, "p"), "None");

@@ -129,7 +129,7 @@ std::vector<int> GradientStops::stopped_inputs(const onnx::NodeProto& node) cons
     return at == stopped_.end() ? std::vector<int>() : at->second;
 }
 
-void GradientStops::warn(const TracedProgram& parameters, Report& report) const {
+void GradientStops::warn(const TracedProgram& parameters, const std::set<std::string>& merged, Report& report) const {
     std::set<std::string> said;
     for (const auto& [name, node] : lost_)
         if (said.insert(name).second)
@@ -163,7 +163,7 @@ void GradientStops::warn(const TracedProgram& parameters, Report& report) const 
         carries.insert(node.output().begin(), node.output().end());
     }
     warn_of_hidden_stops(
-        graph_, parameters, carries, reaches,
+        graph_, parameters, carries, reaches, merged,
         [this](const onnx::NodeProto& node, int k) {
             const std::vector<int> stopped = stopped_inputs(node);
             return std::find(stopped.begin(), stopped.end(), k) != stopped.end();

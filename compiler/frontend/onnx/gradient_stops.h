@@ -28,8 +28,9 @@ class GradientStops {
 
     // Operands of a node of the graph at which the gradient stops, though the node that stopped it is gone.
     std::vector<int> stopped_inputs(const onnx::NodeProto& node) const;
-    // Names what cannot be put back, and what may have been under torch.no_grad().
-    void warn(const TracedProgram& parameters, Report& report) const;
+    // Names what cannot be put back, and what may have been under torch.no_grad(). `merged`: values of which it is said
+    // that others stand in their place.
+    void warn(const TracedProgram& parameters, const std::set<std::string>& merged, Report& report) const;
 
   private:
     std::vector<int> in_order(const onnx::NodeProto& node, const TracedCall& call,

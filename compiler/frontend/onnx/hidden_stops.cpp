@@ -132,8 +132,14 @@ struct Operands {
 class Finder {
   public:
     Finder(const onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& carries,
-           const std::set<std::string>& reaches, const std::function<bool(const onnx::NodeProto&, int)>& stopped)
-        : graph_(graph), missing_(graph, traced), carries_(carries), reaches_(reaches), stopped_(stopped) {
+           const std::set<std::string>& reaches, const std::set<std::string>& merged,
+           const std::function<bool(const onnx::NodeProto&, int)>& stopped)
+        : graph_(graph),
+          missing_(graph, traced),
+          carries_(carries),
+          reaches_(reaches),
+          merged_(merged),
+          stopped_(stopped) {
         for (const auto& tensor : graph.initializer()) initializers_[tensor.name()] = &tensor;
         for (const auto& node : graph.node())
             for (const auto& name : node.output()) producers_[name] = &node;
@@ -205,11 +211,11 @@ class Finder {
     }
 
     // A creation passes nothing on; what an initializer holds was evaluated; one of several results is its call's own;
-    // and a dropped detach() itself is seen.
+    // a dropped detach() itself is seen, and what was merged is said.
     bool may_hide(const std::string& value) const {
         const std::string_view call = without_count(value);
         return !is_creation(call) && call != "detach" && call != "getitem" && call != "sym_size_int" &&
-               !initializers_.contains(value);
+               !initializers_.contains(value) && !merged_.contains(value);
     }
 
     static bool named(const std::vector<std::string>& mentions, const std::string& value) {
@@ -256,7 +262,7 @@ class Finder {
 
     const onnx::GraphProto& graph_;
     MissingValues missing_;
-    const std::set<std::string>&carries_, &reaches_;
+    const std::set<std::string>&carries_, &reaches_, &merged_;
     const std::function<bool(const onnx::NodeProto&, int)>& stopped_;
     std::map<std::string, const onnx::TensorProto*> initializers_;
     std::map<std::string, const onnx::NodeProto*> producers_;
@@ -269,8 +275,9 @@ class Finder {
 
 void warn_of_hidden_stops(const onnx::GraphProto& graph, const TracedProgram& traced,
                           const std::set<std::string>& carries, const std::set<std::string>& reaches,
+                          const std::set<std::string>& merged,
                           const std::function<bool(const onnx::NodeProto&, int)>& stopped, Report& report) {
-    Finder(graph, traced, carries, reaches, stopped).run(report);
+    Finder(graph, traced, carries, reaches, merged, stopped).run(report);
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -21,9 +21,11 @@
 namespace thunderc::onnx_frontend {
 
 // `carries`: values that gradients come to; `reaches`: those that they would come to if nothing stopped them.
-// `stopped`: whether the operand is known to be stopped.
+// `merged`: values that are said to be missing for another reason. `stopped`: whether the operand is known to be
+// stopped.
 void warn_of_hidden_stops(const onnx::GraphProto& graph, const TracedProgram& traced,
                           const std::set<std::string>& carries, const std::set<std::string>& reaches,
+                          const std::set<std::string>& merged,
                           const std::function<bool(const onnx::NodeProto&, int)>& stopped, Report& report);
 
 }  // namespace thunderc::onnx_frontend

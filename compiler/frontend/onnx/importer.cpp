@@ -92,7 +92,7 @@ Module Importer::run() {
     tie_copies();
     restore_lost();
     stops_.emplace(model_->graph());
-    stops_->warn(traced_, report_);
+    stops_->warn(traced_, said_merged_, report_);
     warn_of_eval_mode(model_->graph(), report_);
     for (const auto& node : model_->graph().node())
         for (const auto& name : node.input()) consumers_[name].push_back(&node);

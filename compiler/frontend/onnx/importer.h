@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -100,6 +101,9 @@ class Importer {
   private:
     void tie_copies();
     void restore_lost();
+    bool warn_of_merged();
+    std::string shown_name(const std::string& name) const;
+    std::string shown_names(const std::vector<std::string>& names) const;
     void import_inputs();
     TracedInput says_exporter(const onnx::TensorProto& tensor) const;
     void import_initializers(const onnx::GraphProto& graph);
@@ -140,6 +144,7 @@ class Importer {
     TracedProgram traced_{model_->graph()};
     TiedParameters tied_;
     RestoredParameters restored_;
+    std::set<std::string> said_merged_;   // values of the traced program
     std::optional<GradientStops> stops_;  // of the graph as it is imported
     bool warned_f32_ = false;
     // Slices that asked for more than there is.

@@ -15,10 +15,7 @@ void Importer::tie_copies() {
                                const std::shared_ptr<const WeightSource> source = reader_.source(tensor);
                                return source->read ? std::optional(source->read()) : std::nullopt;
                            });
-    const std::string prefix = wrapper_prefix(model_->graph());
-    const auto shown = [&](const std::string& name) {
-        return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-    };
+    const auto shown = [this](const std::string& name) { return shown_name(name); };
     std::map<std::string, std::vector<std::string>> copies;
     for (const TiedParameters::Tie& tie : tied_.tied) copies[shown(tie.parameter)].push_back(tie.copy);
     for (const auto& [parameter, names] : copies)
@@ -60,34 +57,62 @@ void Importer::tie_copies() {
 // What the exporter's optimizer lost is put back, or said: a program without it would train another model.
 void Importer::restore_lost() {
     restored_ = restore_parameters(*model_->mutable_graph(), traced_, tied_.unmatched);
-    const std::string prefix = wrapper_prefix(model_->graph());
-    const auto listed = [&](const std::vector<std::string>& names) {
-        std::vector<std::string> shown;
-        for (const std::string& name : names)
-            shown.push_back(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
-        return list_of_names(shown);
-    };
     if (!restored_.restored.empty())
-        report_.done("restored", listed(restored_.restored),
+        report_.done("restored", shown_names(restored_.restored),
                      "zeros that the exporter's optimizer dropped; the traced calls that were made of them name them");
     if (!restored_.assumed.empty())
-        report_.warning("restored", listed(restored_.assumed),
+        report_.warning("restored", shown_names(restored_.assumed),
                         "the exporter's optimizer dropped it, being zeros. It is put back with a number for each "
                         "output; where it is a single number, export with optimize=False.");
-    if (!restored_.unused.empty()) report_.done("unused", listed(restored_.unused), "the model does not read it");
+    if (!restored_.unused.empty()) report_.done("unused", shown_names(restored_.unused), "the model does not read it");
     if (!restored_.lost.empty())
-        report_.warning("lost parameters", listed(restored_.lost),
+        report_.warning("lost parameters", shown_names(restored_.lost),
                         "the exporter's optimizer evaluated them, folded them into others or dropped them: the program "
                         "does not train them as the model does. Export with optimize=False to keep them.");
-    if (!restored_.unread.empty())
-        report_.warning("unread parameters", listed(restored_.unread),
+    const bool merged = warn_of_merged();
+    if (!restored_.unread.empty() && !merged)
+        report_.warning("unread parameters", shown_names(restored_.unread),
                         "no operator that is left reads them, so they are not trained: the model does not use them, or "
                         "the exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.");
     if (!restored_.rearranged.empty())
-        report_.warning("rearranged", listed(restored_.rearranged),
+        report_.warning("rearranged", shown_names(restored_.rearranged),
                         "the graph has its numbers as the exporter arranged them for the call. Loading and saving them "
                         "under the checkpoint's name would be wrong. Export with optimize=False to keep the "
                         "parameter.");
+}
+
+// Whether it is said that all parameters which no operator reads are gone since something else stands for what they
+// made.
+bool Importer::warn_of_merged() {
+    const MergedValues& merged = restored_.merged;
+    const bool certain = !merged.certain.empty();
+    const std::vector<MergedValues::Merged>& values = certain ? merged.certain : merged.possible;
+    std::vector<std::string> gone = merged.gone;
+    if (certain) gone.insert(gone.end(), restored_.unread.begin(), restored_.unread.end());
+    if (values.empty() || gone.empty()) return false;
+    for (const MergedValues::Merged& value : merged.certain) said_merged_.insert(value.value);
+    const std::string scope = shown_name(values.front().scope);
+    const char* them = gone.size() == 1 ? "it" : "them";
+    report_.warning(
+        "merged", shown_names(gone),
+        fmt::format(
+            "no operator that is left reads {}: the model does not use {}, or the exporter's optimizer put {}{} in "
+            "the place of what was made of {}, having the same numbers. Then the two are one value here, and train "
+            "as one. Export with optimize=False to keep them apart.",
+            them, them, values.front().instead, scope.empty() ? "" : " of " + scope, them));
+    return certain;
+}
+
+// A name of the model as it is without its wrapper.
+std::string Importer::shown_name(const std::string& name) const {
+    const std::string prefix = wrapper_prefix(model_->graph());
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+std::string Importer::shown_names(const std::vector<std::string>& names) const {
+    std::vector<std::string> shown;
+    for (const std::string& name : names) shown.push_back(shown_name(name));
+    return list_of_names(shown);
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -195,7 +195,9 @@ class Restorer {
         const auto open = [&](const std::string& value) {
             return missing.is_missing(value) && !is_creation(without_count(value)) && without_count(value) != "detach";
         };
-        bool complete = true;
+        // (A detach() reads what stands in its place, unless that was merged.)
+        out_.merged = find_merged(graph_, traced_);
+        bool complete = out_.merged.certain.empty();
         for (const auto& node : graph_.node()) {
             for (std::string& name : traced_.read_by(node)) read.insert(std::move(name));
             for (const std::string& value : traced_.values_read_by(node)) complete = complete && !open(value);

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/onnx/merged_values.h"
 #include "compiler/frontend/onnx/traced_program.h"
 
 namespace thunderc::onnx_frontend {
@@ -40,6 +41,8 @@ struct RestoredParameters {
     // Of the other initializers, what the calls that read them say:
     std::set<std::string> constants;               // made of no parameter
     std::map<std::string, std::string> evaluated;  // what the exporter computed, of parameters perhaps: the call's name
+
+    MergedValues merged;  // values of parameters that are not there among these, where `certain`
 
     // No parameter is missing that an evaluated initializer could be: it is none itself.
     bool all_there() const { return lost.empty() && unread.empty(); }

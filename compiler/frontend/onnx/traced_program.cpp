@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <utility>
 
 #include "compiler/frontend/onnx/scopes.h"
@@ -93,6 +94,8 @@ std::optional<TracedCall> parse_traced_call(std::string_view text) {
     std::size_t at = 1;
     while (at < text.size() && in_word(text[at])) ++at;
     call.result = text.substr(1, at - 1);
+    if (constexpr std::string_view count = " : [num_users="; text.substr(at).starts_with(count))
+        std::from_chars(text.data() + at + count.size(), text.data() + text.size(), call.users);
     at = text.find(target, at);
     if (at == std::string_view::npos) return std::nullopt;
     at += target.size();
@@ -151,7 +154,7 @@ TracedProgram::TracedProgram(const onnx::GraphProto& graph) {
             if (colon == std::string_view::npos) continue;
             const std::string value(line.substr(0, colon));
             if (line.substr(colon + 2).starts_with("USER_OUTPUT")) outputs_.push_back(value);
-            if (line.substr(colon + 2).starts_with("USER_INPUT")) other_placeholders_.insert(value);
+            if (line.substr(colon + 2).starts_with("USER_INPUT")) inputs_of_user_.insert(value);
             if (at == std::string_view::npos || at < colon) continue;
             const std::size_t close = line.find('\'', at + target.size());
             if (close == std::string_view::npos) continue;
@@ -163,8 +166,7 @@ TracedProgram::TracedProgram(const onnx::GraphProto& graph) {
             } else if (kind == "BUFFER_MUTATION" || kind == "PARAMETER_MUTATION") {
                 changed_.push_back(std::move(name));
             } else if (kind == "BUFFER" || kind == "CONSTANT_TENSOR") {
-                other_placeholders_.insert(value);
-                constant_placeholders_.insert(value);
+                constant_placeholders_[value] = name;
                 if (inputs_.emplace(name, TracedInput::constant).second) constants_.push_back(std::move(name));
             }
         }
@@ -186,9 +188,10 @@ bool TracedProgram::constant(std::string_view argument) const {
     return argument.starts_with('%') && constant_placeholders_.contains(argument.substr(1));
 }
 
-std::string TracedProgram::placeholder(const std::string& parameter) const {
-    for (const auto& [placeholder, name] : placeholders_)
-        if (name == parameter) return placeholder;
+std::string TracedProgram::placeholder(const std::string& name) const {
+    for (const auto* placeholders : {&placeholders_, &constant_placeholders_})
+        for (const auto& [placeholder, own] : *placeholders)
+            if (own == name) return placeholder;
     return "";
 }
 
@@ -208,7 +211,7 @@ std::vector<std::string> TracedProgram::values_read_by(const onnx::NodeProto& no
 }
 
 bool TracedProgram::is_placeholder(std::string_view value) const {
-    return placeholders_.contains(value) || other_placeholders_.contains(value);
+    return placeholders_.contains(value) || constant_placeholders_.contains(value) || inputs_of_user_.contains(value);
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -26,6 +26,7 @@ struct TracedCall {
     std::string target;                  // "aten.addmm.default"
     std::vector<std::string> arguments;  // as text: "%p_bias", "[16]", "1e-05"
     std::vector<std::pair<std::string, std::string>> keywords;
+    int users = -1;  // calls and outputs of the traced program that read the result; -1 where it does not say
 
     // The argument of that position, or of that name; empty where it is not given.
     std::string argument(std::size_t position, std::string_view name) const;
@@ -58,8 +59,8 @@ class TracedProgram {
     bool constant(std::string_view argument) const;
     // Whether calls name an argument of the program by it: "p_norm_weight", "x".
     bool is_placeholder(std::string_view value) const;
-    // What calls name the parameter by: "p_norm_weight".
-    std::string placeholder(const std::string& parameter) const;
+    // What calls name the parameter or the constant by: "p_norm_weight".
+    std::string placeholder(const std::string& name) const;
     // The parameters that the traced node took, in the order of the call; once each.
     std::vector<std::string> read_by(const onnx::NodeProto& node) const;
     // The values that it took and that the traced program computed: "view_2".
@@ -71,9 +72,9 @@ class TracedProgram {
 
   private:
     std::map<std::string, std::string, std::less<>> placeholders_;  // of parameters: "p_norm_weight" -> "norm.weight"
-    std::set<std::string, std::less<>> other_placeholders_;
-    std::set<std::string, std::less<>> constant_placeholders_;  // among the others
-    std::map<std::string, TracedInput, std::less<>> inputs_;    // by the framework's name
+    std::map<std::string, std::string, std::less<>> constant_placeholders_;  // the same of constants
+    std::set<std::string, std::less<>> inputs_of_user_;
+    std::map<std::string, TracedInput, std::less<>> inputs_;  // by the framework's name
     std::vector<std::string> parameters_, constants_, outputs_, changed_;
 };
 
