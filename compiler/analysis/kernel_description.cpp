@@ -351,6 +351,11 @@ KernelDescription derive(const Function& function) {
             if (work != 1) throw;
             kernel.nests.push_back(reduction_nest(function, uses, space_of(function, false)));
         }
+        // What a slice leaves of a concatenation may be none of its reductions: the space is that of the results then.
+        const std::vector<KernelNode>& nodes = kernel.nests.front().nodes;
+        if (std::none_of(nodes.begin(), nodes.end(),
+                         [](const KernelNode& node) { return node.kind == KernelNode::Kind::reduce; }))
+            kernel.nests = pointwise_nests(function, uses);
     } else {
         kernel.nests = pointwise_nests(function, uses);
     }

@@ -385,6 +385,13 @@ std::vector<KernelCase> pattern_cases() {
                                   return Values{b.add(b.op("abs", {c}), b.reduce_sum(larger, {0})),
                                                 b.add(v[2], b.mul(c, v[1])), b.op("eq", {v[0], larger})};
                               }));
+    // Of what is joined a part is read, which is none of the sums.
+    cases.push_back(
+        make_case("beside_unread_sums", {{"x", f32({7, 8})}, {"y", f32({7, 1})}}, [](Builder& b, const Values& v) {
+            const Value sum = b.reduce_sum(v[0], {1}, true);
+            const Value joined = b.op("concat", {sum, b.neg(sum), v[1]}, {{"axis", std::int64_t{1}}});
+            return Values{b.slice(joined, 1, 2, 3)};
+        }));
     for (KernelCase& c : cases) c.strided = c.name.find("_65_65") == std::string::npos;
     return cases;
 }
