@@ -10,6 +10,7 @@
 #include "compiler/frontend/onnx/missing_values.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/traced_operands.h"
+#include "compiler/transforms/parameter_names.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -31,10 +32,15 @@ bool counts(const onnx::NodeProto& node) {
     return node.op_type() == "Shape" || node.op_type() == "Size";
 }
 
+// By an index, which may be one number.
+bool takes_rows(const onnx::NodeProto& node) {
+    return node.op_type().starts_with("Gather") || node.op_type().starts_with("Scatter");
+}
+
 class Finder {
   public:
-    Finder(const onnx::GraphProto& graph, const TracedProgram& traced)
-        : graph_(graph), traced_(traced), missing_(graph, traced) {
+    Finder(const onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& standing_in)
+        : traced_(traced), standing_in_(standing_in), missing_(graph, traced) {
         for (const auto& tensor : graph.initializer()) initializers_[tensor.name()] = &tensor;
         for (const auto& node : graph.node()) {
             for (const auto& name : node.output()) producers_[name] = &node;
@@ -71,10 +77,8 @@ class Finder {
         if (counts(node)) return false;
         return std::any_of(node.input().begin(), node.input().end(), [&](const std::string& name) {
             if (of_parameters_.contains(name)) return true;
-            const auto at = initializers_.find(name);
-            return at != initializers_.end() &&
-                   (traced_.input(name) == TracedInput::parameter ||
-                    (at->second->dims_size() > 1 && made_by_exporter(*at->second, traced_)));
+            return initializers_.contains(name) &&
+                   (standing_in_.contains(name) || traced_.input(name) == TracedInput::parameter);
         });
     }
 
@@ -119,21 +123,19 @@ class Finder {
         for (const onnx::NodeProto* node : call.nodes)
             for (int k = 0; k < node->input_size(); ++k) {
                 const std::string &value = node->input(k), from = call_of(value);
-                if (initializers_.contains(value) && !is_mentioned(value)) {
-                    if (!is_single(value)) constants.insert(value);
-                    missing.erase(missing_.behind(*node, k));
-                    continue;
-                }
-                if (from.empty() || from == call.traced.result || !of_parameters_.contains(value)) continue;
-                if (is_inside(value, from)) {
-                    partly_merged(call, from);
-                    continue;
-                }
+                if (from == call.traced.result) continue;
                 const std::string behind = missing_.behind(*node, k);
-                if (!behind.empty() && missing.contains(behind))
+                if (!of_parameters_.contains(value)) {
+                    const bool tensor = !initializers_.contains(value) || !is_single(value) || takes_rows(*node);
+                    if (tensor && !is_mentioned(value) && !is_mentioned(from)) constants.insert(value);
+                    missing.erase(behind);
+                } else if (!from.empty() && is_inside(value, from)) {
+                    partly_merged(call, from);
+                } else if (!from.empty() && missing.contains(behind)) {
                     stands_.push_back({{behind}, {from}});
-                else
+                } else if (!from.empty()) {
                     (is_mentioned(from) ? named : unnamed).insert(from);
+                }
             }
         for (const Stand& stand : stands_)
             if (stand.missing.size() == 1) missing.erase(stand.missing.front());
@@ -201,14 +203,14 @@ class Finder {
         for (const auto& [result, call] : calls_)
             for (const std::string& mention : call.traced.mentions()) read.insert(mention);
         for (const std::string& name : traced_.constants()) {
-            if (initializers_.contains(name)) continue;
+            if (initializers_.contains(name) || buffer_name(name)) continue;
             const std::string placeholder = traced_.placeholder(name);
             if (!read.contains(placeholder) || partly_gone_.contains(placeholder)) out_.gone.push_back(name);
         }
     }
 
-    const onnx::GraphProto& graph_;
     const TracedProgram& traced_;
+    const std::set<std::string>& standing_in_;
     MissingValues missing_;
     std::map<std::string, const onnx::TensorProto*> initializers_;
     std::map<std::string, const onnx::NodeProto*> producers_;
@@ -223,8 +225,9 @@ class Finder {
 
 }  // namespace
 
-MergedValues find_merged(const onnx::GraphProto& graph, const TracedProgram& traced) {
-    return Finder(graph, traced).run();
+MergedValues find_merged(const onnx::GraphProto& graph, const TracedProgram& traced,
+                         const std::set<std::string>& standing_in) {
+    return Finder(graph, traced, standing_in).run();
 }
 
 }  // namespace thunderc::onnx_frontend

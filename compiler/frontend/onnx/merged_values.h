@@ -12,6 +12,7 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,14 @@ struct MergedValues {
     // Made of parameters, what stands there. Harmless where both were made of the same.
     std::vector<Merged> certain;
     std::vector<Merged> possible;  // or one was made of the other
-    // Float buffers and lifted tensors may be among these: of the signature, that no operator of the graph has.
+    // Buffers and tensors that tracing lifted, by the signature, which no operator has that is left. (Those that common
+    // models register are never trained towards: masks and tables of positions.)
     std::vector<std::string> gone;
 };
 
 // Of a graph in which parameters have been put together and back (tie_parameters.h, restore_parameters.h).
-MergedValues find_merged(const onnx::GraphProto& graph, const TracedProgram& traced);
+// `standing_in`: initializers that are a parameter under another name.
+MergedValues find_merged(const onnx::GraphProto& graph, const TracedProgram& traced,
+                         const std::set<std::string>& standing_in);
 
 }  // namespace thunderc::onnx_frontend

@@ -196,7 +196,7 @@ class Restorer {
             return missing.is_missing(value) && !is_creation(without_count(value)) && without_count(value) != "detach";
         };
         // (A detach() reads what stands in its place, unless that was merged.)
-        out_.merged = find_merged(graph_, traced_);
+        out_.merged = find_merged(graph_, traced_, out_.standing_in);
         bool complete = out_.merged.certain.empty();
         for (const auto& node : graph_.node()) {
             for (std::string& name : traced_.read_by(node)) read.insert(std::move(name));
