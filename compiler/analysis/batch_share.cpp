@@ -82,6 +82,7 @@ class Finder {
         if (name == "cross_entropy_weight") return kind(has_rows(op.operands[0], 0) ? Kind::sum : Kind::other);
         if (name == "matmul") return matmul(op);
         if (name == "gather" || name == "embedding") return gather(op);
+        if (name == "gather_nd") return gather_nd(op);
         // There are as many elements as there are indices.
         if (name == "gather_elements" && of(op.operands[1]).kind != Kind::rows) return kind(Kind::other);
         if (name == "reduce_sum" || name == "reduce_mean" || name == "reduce_max" || name == "reduce_min" ||
@@ -250,6 +251,28 @@ class Finder {
         if (of(index).kind != Kind::same || of(data).kind != Kind::rows) return kind(Kind::other);
         if (of(data).axis == axis) return kind(Kind::other);
         return moved(of(data), of(data).axis < axis ? of(data).axis : of(data).axis + count - 1);
+    }
+
+    // y[b..., c..., ...] = x[b..., index[b..., c..., :], ...]: rows are those of dimensions in step, of the indices, or
+    // of the slices that they name.
+    BatchShare gather_nd(const Op& op) const {
+        const Value data = op.operands[0], index = op.operands[1];
+        const auto in_step = static_cast<std::size_t>(op.attributes.integer("batch_dims"));
+        const std::size_t last = dims(index).size() - 1;
+        const std::size_t named = in_step + static_cast<std::size_t>(dims(index)[last]);
+        const BatchShare &x = of(data), &i = of(index);
+        if ((x.kind != Kind::same && x.kind != Kind::rows) || (i.kind != Kind::same && i.kind != Kind::rows))
+            return kind(Kind::other);
+        if (x.kind == Kind::same) {
+            if (i.axis == last) return kind(Kind::other);
+            return rows(i.axis, i.outer, i.axis < in_step);  // a table for each row tells them apart
+        }
+        if (i.kind == Kind::rows) {
+            const bool together = x.axis == i.axis && x.outer == i.outer && x.axis < in_step;
+            return together ? moved(x, x.axis) : kind(Kind::other);
+        }
+        if (x.axis < in_step) return rows(x.axis, x.outer, true);  // indices for each row, the same in each micro-batch
+        return x.axis < named ? kind(Kind::other) : moved(x, last + x.axis - named);
     }
 
     BatchShare matmul(const Op& op) const {

@@ -58,6 +58,27 @@ TEST(BatchShare, RunsOfRows) {
     EXPECT_EQ(share_of(folded + "%y = reshape(%f) {dims = [2, 3, 4]} : f32[2,3,4]"), "other");
 }
 
+// z[:, rows, columns], as exporters write it: what is not named, in step, or of the indices may have rows.
+TEST(BatchShare, GatherNd) {
+    const std::string pairs = "%i = constant() {value = <i64[3,2] dense [1, 0, 2, 0, 2, 1]>} : i64[3,2]\n";
+    const std::string each = "%i = constant() {value = <i64[2,1] dense [1, 2]>} : i64[2,1]\n";
+    const std::string table = "%x: f32[5,4] parameter \"x\", ";
+    EXPECT_EQ(share_of("%t = transpose(%x) {permutation = [1, 2, 0]} : f32[3,4,2]\n" + pairs +
+                       "%y = gather_nd(%t, %i) {batch_dims = 0} : f32[3,2]"),
+              "rows 1");
+    EXPECT_EQ(share_of(pairs + "%y = gather_nd(%x, %i) {batch_dims = 0} : f32[3,4]"), "other");
+    EXPECT_EQ(share_of(each + "%y = gather_nd(%x, %i) {batch_dims = 1} : f32[2,4]"), "rows 0, mixed");
+    EXPECT_EQ(
+        share_of("%y = gather_nd(%x, %k) {batch_dims = 0} : f32[2,4]", table + "%k: i64[2,1] input \"k\" {batched}"),
+        "rows 0");
+    EXPECT_EQ(share_of("%y = gather_nd(%x, %k) {batch_dims = 1} : f32[2,4]",
+                       "%x: f32[2,3,4] input \"x\" {batched}, %k: i64[2,1] input \"k\" {batched}"),
+              "rows 0");
+    EXPECT_EQ(share_of("%y = gather_nd(%x, %k) {batch_dims = 0} : f32[2,4]",
+                       "%x: f32[6,4] input \"x\" {batched}, %k: i64[2,1] input \"k\" {batched}"),
+              "other");
+}
+
 // The element of one run beside that of another belongs to another row.
 TEST(BatchShare, RunsMeetTheirLike) {
     const std::string other = folded + "%g = reshape(%x) {dims = [6, 4]} : f32[6,4]\n";
