@@ -118,10 +118,16 @@ def apart(model):
     return model
 
 
+def with_third(model):
+    model.third = copy.deepcopy(model.student)
+    return model
+
+
 def copies():
     drop = lambda h: F.dropout(h, 0.1, False)
     error = lambda m, h, y: F.mse_loss(m.student(h), m.teacher(h)) + F.mse_loss(m.student(h), y)
     stopped = lambda m, h, y: F.mse_loss(m.student(h), m.teacher(h).detach()) + F.mse_loss(m.student(h), y)
+    of_weights = lambda m, h, y, bias: F.mse_loss(m.student(h) - F.linear(y, m.teacher.weight.detach(), bias), y)
     return {
         # what the copy makes is the same for the exporter's optimizer
         "teacher": Copied(error, buffers=True),
@@ -133,6 +139,9 @@ def copies():
         # and where it is not
         "teacher_of_others": Copied(lambda m, h, y: F.mse_loss(m.student(h), m.teacher(y)), buffers=True),
         "teacher_unused": Copied(lambda m, h, y: F.mse_loss(drop(m.student(h)) * h, y), buffers=True),
+        # the copy's parameters themselves, one by one
+        "stopped_weights": Copied(lambda m, h, y: of_weights(m, h, y, m.teacher.bias.detach())),
+        "stopped_weight": with_third(Copied(lambda m, h, y: of_weights(m, m.third(h), y, m.teacher.bias))),
     }
 
 

@@ -109,8 +109,11 @@ class Lifter {
         const std::string text = fmt::format("one initializer of equal numbers was {} parameters: {}", firsts.size(),
                                              fmt::join(firsts, ", "));
         // Equal by initialisation, or said to be apart.
-        const bool sure = decisions_.exporters_scopes &&
-                          (uniform(source.get()).value_or(false) || !names_.traced(k, sites.front()).empty());
+        const bool sure =
+            decisions_.exporters_scopes &&
+            (uniform(source.get()).value_or(false) || std::any_of(sites.begin(), sites.end(), [&](const Site& site) {
+                 return !names_.traced(k, site).empty();
+             }));
         if (sure)
             report_.done("untied", name, text);
         else
@@ -125,26 +128,34 @@ class Lifter {
     }
 
     // Which of the names that read one initializer are names of one parameter. What the exporter says of the traced
-    // nodes decides. Where it says nothing: a table that is also a head is tied on purpose. What is one number
-    // throughout (norms of a model as initialised) is equal by chance; so are layers that were copied from one another,
-    // of which the paths differ only in numbers. Other names of the same numbers are a tie.
+    // nodes decides; who reads w.detach() names none, and goes with the parameter that the initializer is called after.
+    // Where it says nothing: a table that is also a head is tied on purpose. What is one number throughout (norms of a
+    // model as initialised) is equal by chance; so are layers that were copied from one another, of which the paths
+    // differ only in numbers. Other names of the same numbers are a tie.
     std::vector<std::vector<std::string>> ties_of(std::size_t k, const std::vector<std::string>& targets,
                                                   const std::map<std::string, std::vector<Site>>& groups) const {
         std::vector<std::string> order;
         std::map<std::string, std::vector<std::string>> by_traced;
         bool known = true;
         for (const std::string& t : targets) {
-            const std::string traced = names_.traced(k, groups.at(t).front());
+            std::string traced;
+            for (const Site& site : groups.at(t))
+                if (traced.empty()) traced = names_.traced(k, site);
             known = known && !traced.empty();
             if (by_traced[traced].empty()) order.push_back(traced);
             by_traced[traced].push_back(t);
         }
         std::vector<std::vector<std::string>> out;
-        if (known) {
+        const ArgInfo& info = main_.argument_info[k];
+        const std::vector<std::string> nameless = known ? std::vector<std::string>{} : by_traced.extract("").mapped();
+        if (known || by_traced.size() > 1) {
+            std::erase(order, "");
+            const bool own = by_traced.contains(info.names.front());
+            std::vector<std::string>& home = by_traced[own ? info.names.front() : order.front()];
+            home.insert(home.end(), nameless.begin(), nameless.end());
             for (const std::string& traced : order) out.push_back(by_traced[traced]);
             return out;
         }
-        const ArgInfo& info = main_.argument_info[k];
         const bool table = std::any_of(groups.begin(), groups.end(), [](const auto& g) { return looks_up(g.second); });
         const bool matrix = main_.type(main_.arguments[k]).rank() >= 2;
         const bool equal_by_chance =

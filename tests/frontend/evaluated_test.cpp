@@ -139,6 +139,21 @@ TEST(Merged, ACopyThatIsGoneIsNamed) {
     EXPECT_EQ(std::count(behind_dropout.begin(), behind_dropout.end(), merged(copy, of_student)), 1);
 }
 
+// The copy's own weight, as it is, behind detach(): the call does not say whose it was. Those that calls do name are
+// parameters of their own.
+TEST(Merged, AParameterBehindAStopMayBeACopy) {
+    const auto unread = [](const std::string& names) {
+        return "unread parameters, " + names +
+               ": no operator that is left reads them, so they are not trained: the model does not use them, or the "
+               "exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.";
+    };
+    EXPECT_EQ(lifted("evaluated/stopped_weights.onnx").warnings, Lines{unread("teacher.weight, teacher.bias")});
+    const Lifted got = lifted("evaluated/stopped_weight.onnx");
+    EXPECT_EQ(got.warnings, Lines{unread("teacher.weight")});
+    EXPECT_EQ(got.parameters, (Lines{"student.bias", "student.weight", "teacher.bias", "third.bias", "third.weight",
+                                     "trunk.bias", "trunk.weight"}));
+}
+
 // Of another input nothing is merged, and a buffer that the model does not use is missing beside whatever is dropped. A
 // layer that is called twice is one value by itself.
 TEST(Merged, NothingIsSaidWhereNothingWas) {

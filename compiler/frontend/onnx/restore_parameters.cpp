@@ -195,12 +195,22 @@ class Restorer {
         const auto open = [&](const std::string& value) {
             return missing.is_missing(value) && !is_creation(without_count(value)) && without_count(value) != "detach";
         };
-        // (A detach() reads what stands in its place, unless that was merged.)
+        // (A detach() reads what stands in its place, unless that was merged; where a parameter stands there, it may
+        // have been another one of equal numbers.)
+        const auto reads_unnamed = [&](const onnx::NodeProto& node) {
+            const std::vector<std::string> named = traced_.read_by(node);
+            return std::any_of(node.input().begin(), node.input().end(), [&](const std::string& operand) {
+                return traced_.input(operand) == TracedInput::parameter && initializer(operand) != nullptr &&
+                       std::find(named.begin(), named.end(), operand) == named.end();
+            });
+        };
         out_.merged = find_merged(graph_, traced_, out_.standing_in);
         bool complete = out_.merged.certain.empty();
         for (const auto& node : graph_.node()) {
             for (std::string& name : traced_.read_by(node)) read.insert(std::move(name));
-            for (const std::string& value : traced_.values_read_by(node)) complete = complete && !open(value);
+            const bool unnamed = reads_unnamed(node);
+            for (const std::string& value : traced_.values_read_by(node))
+                complete = complete && !open(value) && !(unnamed && missing.is_missing(value));
         }
         for (const std::string& output : traced_.outputs()) complete = complete && !open(output);
         for (const std::string& name : traced_.parameters()) {
