@@ -142,6 +142,8 @@ def copies():
         # the copy's parameters themselves, one by one
         "stopped_weights": Copied(lambda m, h, y: of_weights(m, h, y, m.teacher.bias.detach())),
         "stopped_weight": with_third(Copied(lambda m, h, y: of_weights(m, m.third(h), y, m.teacher.bias))),
+        # a number of the code that a parameter begins equal to
+        "literal": Small(lambda m, x, y: F.mse_loss(m.g * m.a(x) + m.g.detach() * torch.sin(x) + 0.5 * torch.tanh(m.a(y)), y), torch.tensor(0.5)),
     }
 
 

@@ -72,10 +72,13 @@ TEST_F(Graphs, WithNamesThatAreNotOne) {
            "the graph has two inputs x\n" + damaged);
     expect(model("g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] w = {3, 4}> { y = Add(x, w) }"),
            "the graph has two initializers w\n" + damaged);
+    const std::string rename =
+        "help: where the model has a buffer or a parameter of that name, give it another one; then export the model "
+        "again\n";
     expect(model("g (float[2] x) => (float[2] y) { y = Relu(x) y = Neg(x) }"),
-           "the value y is given twice\n  node: y\n  operator: Neg\n" + damaged);
+           "the value y is given twice\n  node: y\n  operator: Neg\n" + rename);
     expect(model("g (float[2] x) => (float[2] x) { x = Relu(x) }"),
-           "the value x is given twice\n  node: x\n  operator: Relu\n" + damaged);
+           "the value x is given twice\n  node: x\n  operator: Relu\n" + rename);
     expect(model("g (float[2] x) => (float[2] y, float[2] y) { y = Relu(x) }"),
            "the graph has two outputs y\n" + damaged);
     expect(model("g (float[2] x) => (float[2] y) { z = Relu(x) }"),

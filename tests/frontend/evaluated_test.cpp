@@ -154,6 +154,19 @@ TEST(Merged, AParameterBehindAStopMayBeACopy) {
                                      "trunk.bias", "trunk.weight"}));
 }
 
+// `g * h + 0.5 * k` where g begins at 0.5: the exporter's optimizer reads g twice, and the program one constant.
+TEST(Merged, ANumberOfTheCodeIsNoParameter) {
+    Report report;
+    Module module = import_model(fixture("evaluated/literal.onnx"), {}, report);
+    module = lift_parameters(fold_constants(std::move(module), report), {}, report);
+    for (const Note& note : report.notes) EXPECT_NE(note.kind, Note::Kind::warning) << note.what << ": " << note.text;
+    const Function& main = module.main();
+    std::size_t reads = 0;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k)
+        if (main.argument_info[k].names.front() == "g") reads = Uses(main).users[main.arguments[k].index].size();
+    EXPECT_EQ(reads, 2U);  // as it is, and behind detach()
+}
+
 // Of another input nothing is merged, and a buffer that the model does not use is missing beside whatever is dropped. A
 // layer that is called twice is one value by itself.
 TEST(Merged, NothingIsSaidWhereNothingWas) {

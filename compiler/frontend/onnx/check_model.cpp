@@ -20,6 +20,9 @@ namespace thunderc::onnx_frontend {
 namespace {
 
 const char* const damaged = "the graph is damaged: export the model again";
+// torch's exporter names values after its calls, whatever buffers and parameters are called.
+const char* const named_as_a_call =
+    "where the model has a buffer or a parameter of that name, give it another one; then export the model again";
 
 [[noreturn]] void fail(std::string message, std::string help) {
     Diagnostic d;
@@ -28,14 +31,14 @@ const char* const damaged = "the graph is damaged: export the model again";
     throw UserError(std::move(d));
 }
 
-[[noreturn]] void fail_at(const onnx::NodeProto& node, std::string message) {
+[[noreturn]] void fail_at(const onnx::NodeProto& node, std::string message, const char* help = damaged) {
     const Provenance from = provenance_of(node);
     Diagnostic d;
     d.message = std::move(message);
     d.node = from.nodes.front();
     d.module = from.scope;
     d.op = node.op_type();
-    d.help = damaged;
+    d.help = help;
     throw UserError(std::move(d));
 }
 
@@ -89,7 +92,7 @@ class NameChecker {
         for (const auto& node : nodes) {
             for (const auto& name : node.output())
                 if (!name.empty() && !given.insert(name).second)
-                    fail_at(node, fmt::format("the value {} is given twice", name));
+                    fail_at(node, fmt::format("the value {} is given twice", name), named_as_a_call);
             for (const auto& attribute : node.attribute())
                 if (attribute.has_g()) check(attribute.g());
         }

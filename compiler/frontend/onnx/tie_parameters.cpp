@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -116,8 +117,13 @@ class Tier {
         std::vector<std::string> unnamed;
         for (const auto& tensor : graph_.initializer()) {
             const std::optional<DType> dtype = dtype_of(tensor.data_type());
-            if (!dtype || !is_float(*dtype) || elements_of(shape_of(tensor)) < 2) continue;
-            if (traced_.input(tensor.name()) != TracedInput::constant) part_constant(tensor);
+            if (!dtype || !is_float(*dtype)) continue;
+            const TracedInput what = traced_.input(tensor.name());
+            if (elements_of(shape_of(tensor)) < 2) {
+                if (what == TracedInput::parameter) part_literals(tensor);
+                continue;
+            }
+            if (what != TracedInput::constant) part_constant(tensor);
             if (!made_by_exporter(tensor, traced_) || uses_[tensor.name()].empty()) continue;
             if (const std::string* parameter = named(tensor.name()))
                 copies_[*parameter].push_back(tensor.name());
@@ -163,11 +169,54 @@ class Tier {
             uses.clear();
             return;
         }
+        give_constant(tensor, uses, constants);
+    }
+
+    // The uses from `constants` on read a tensor of their own.
+    void give_constant(const onnx::TensorProto& tensor, std::vector<Use>& uses, std::vector<Use>::iterator constants) {
         onnx::TensorProto& own = parted_.emplace_back(tensor);
         own.set_name(tensor.name() + "_constant");
         for (auto use = constants; use != uses.end(); ++use) use->node->set_input(use->operand, own.name());
         uses.erase(constants, uses.end());
         out_.constants.insert(own.name());
+    }
+
+    // A parameter of one number, and the numbers of the code that it begins equal to: `0.5 * x` is no use of it. Where
+    // a call has both, its order tells them apart.
+    void part_literals(const onnx::TensorProto& tensor) {
+        std::vector<Use>& uses = uses_[tensor.name()];
+        const std::string placeholder = traced_.placeholder(tensor.name());
+        const auto is_parameter = [&](const Use& use) {
+            const std::optional<TracedCall> call = traced_call(*use.node);
+            if (!call) return true;
+            const std::vector<std::string> mentions = call->mentions();
+            const auto count = std::count(mentions.begin(), mentions.end(), placeholder);
+            if (count == 0) {
+                // What else it may be: a value that is gone, or another parameter that was merged with this one.
+                return std::any_of(mentions.begin(), mentions.end(), [&](const std::string& value) {
+                    const std::string* other = traced_.parameter("%" + value);
+                    return !there_.contains(value) && (other == nullptr || initializer(*other) == nullptr);
+                });
+            }
+            const auto& operands = use.node->input();
+            if (std::count(operands.begin(), operands.end(), tensor.name()) <= count) return true;
+            const auto k = static_cast<std::size_t>(use.operand);
+            if (!takes_numbers(*call) || k >= call->arguments.size() ||
+                call->arguments.size() != static_cast<std::size_t>(operands.size())) {
+                out_.replaced.push_back({tensor.name(), "a number"});
+                return true;
+            }
+            return call->arguments[k] == "%" + placeholder;
+        };
+        const auto constants = std::stable_partition(uses.begin(), uses.end(), is_parameter);
+        if (constants != uses.end()) give_constant(tensor, uses, constants);
+    }
+
+    // Calls of two operands, of which one may be a number, whose node takes them in that order.
+    static bool takes_numbers(const TracedCall& call) {
+        constexpr std::array<std::string_view, 5> calls = {"aten.add", "aten.sub", "aten.mul", "aten.div", "aten.pow"};
+        return call.keywords.empty() &&
+               std::find(calls.begin(), calls.end(), without_overload(call.target)) != calls.end();
     }
 
     // The parameter that all calls which read it name; nullptr: none, or several.

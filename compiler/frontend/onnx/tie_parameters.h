@@ -11,7 +11,8 @@
 // call names is looked for among the numbers of the parameters: it is one of them, or a part, in another order or
 // shape. And the other way about: what a call made of nothing (the ones of a normalisation without weights), or of a
 // buffer that begins as a parameter does, is a constant; and what is one tensor, since a parameter equals its
-// transpose, is two for the gradient.
+// transpose, is two for the gradient. A number of the code that a parameter of one number begins equal to is no use of
+// that parameter.
 #pragma once
 
 #include <onnx/onnx_pb.h>
