@@ -14,6 +14,7 @@
 #include "codegen/model_files.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
+#include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/added_losses.h"
 #include "compiler/transforms/choose_outputs.h"

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "codegen/program.h"
-#include "compiler/pipeline.h"
+#include "compiler/options.h"
+#include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
 

@@ -15,12 +15,12 @@
 #include "codegen/communication.h"
 #include "codegen/function_frame.h"
 #include "codegen/statements.h"
+#include "compiler/analysis/carry_slots.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

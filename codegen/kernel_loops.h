@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "codegen/kernels_cpu.h"
+#include "codegen/kernel_text.h"
 #include "compiler/analysis/affine.h"
 #include "compiler/analysis/kernel_description.h"
 

@@ -12,12 +12,6 @@
 
 namespace thunderc {
 
-std::string timed_statement(const KernelDescription& kernel) {
-    const double flops = work(kernel);
-    return fmt::format("const Timed timed(\"{}\", {{.bytes = {}{}}}, stream);\n", kernel.name, bytes_moved(kernel),
-                       flops > 0 ? fmt::format(", .flops = {:.0f}", flops) : "");
-}
-
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
                                const std::string& replaces, const std::vector<std::string>& sizes) {
     PrintedKernel printed;

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernels_cpu.h"
+#include "codegen/kernel_text.h"
 #include "compiler/analysis/kernel_description.h"
 
 namespace thunderc {

@@ -11,7 +11,6 @@
 #include "codegen/text.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

@@ -8,8 +8,8 @@
 #include "codegen/layout.h"
 #include "codegen/parameters.h"
 #include "codegen/statements.h"
+#include "compiler/analysis/carry_slots.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

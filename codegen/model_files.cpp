@@ -8,11 +8,10 @@
 #include "codegen/parameters.h"
 #include "codegen/text.h"
 #include "compiler/analysis/step_costs.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/ir/print.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "compiler/analysis/tieable_weights.h"
 #include "compiler/ir/module.h"
-#include "compiler/pipeline.h"
+#include "compiler/options.h"
 
 namespace thunderc {
 

@@ -12,9 +12,9 @@
 #include "codegen/functions.h"
 #include "codegen/statements.h"
 #include "codegen/text.h"
+#include "compiler/analysis/carry_slots.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

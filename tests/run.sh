@@ -4,15 +4,17 @@
 #
 #   tests/run.sh            everything
 #   tests/run.sh --quick    without the sanitizers
+#   tests/run.sh --full     with the long form of every sweep
 #   THUNDERC_BUILD=DIR      where to build; default: build in this repository. The sanitizers' build is DIR-sanitize
 #   THUNDERC_JOBS=N         how many jobs at once; default: one for each core
 set -euo pipefail
 cd "$(dirname "$0")/.."
-quick=0
+quick=0 full=OFF
 case "${1:-}" in
     --quick) quick=1 ;;
+    --full) full=ON; export THUNDERC_ALL_LOSSES=1 ;;
     "") ;;
-    *) echo "usage: tests/run.sh [--quick]" >&2; exit 2 ;;
+    *) echo "usage: tests/run.sh [--quick | --full]" >&2; exit 2 ;;
 esac
 jobs=${THUNDERC_JOBS:-$(nproc)}
 build=${THUNDERC_BUILD:-build}
@@ -21,7 +23,7 @@ scripts/install_dependencies.sh
 run() {  # PRESET FOLDER
     local begin=$SECONDS
     echo "== $1: build"
-    cmake --preset "$1" -B "$2" >/dev/null
+    cmake --preset "$1" -B "$2" -DTHUNDERC_FULL="$full" >/dev/null
     cmake --build "$2" -j "$jobs"
     echo "== $1: tests, after $((SECONDS - begin)) s"
     ctest --test-dir "$2" -j "$jobs" --output-on-failure --no-tests=error

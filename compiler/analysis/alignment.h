@@ -11,4 +11,18 @@ namespace thunderc {
 // Arenas begin at multiples of 64 and more.
 std::int64_t alignment_of(const Module& planned, const Function& function, Value v);
 
+namespace planning {
+
+inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and the widest vector
+
+inline std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+inline std::int64_t bytes_of(const Type& type) {
+    return static_cast<std::int64_t>(type.bytes());
+}
+
+}  // namespace planning
+
 }  // namespace thunderc

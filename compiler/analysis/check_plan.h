@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
-#include "compiler/transforms/pass_manager.h"
+#include "compiler/support/report.h"
 
 namespace thunderc {
 

@@ -9,8 +9,8 @@
 
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/gradient_check.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/function_tools.h"
 
 namespace thunderc {

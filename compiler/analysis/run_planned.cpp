@@ -10,10 +10,9 @@
 
 #include "compiler/analysis/constant_value.h"
 #include "compiler/analysis/planned_execution.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/support/error.h"
 #include "compiler/support/lazy_check.h"
-#include "compiler/transforms/compose_step.h"
-#include "compiler/transforms/plan.h"
 
 namespace thunderc {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "compiler/analysis/planned_execution.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/lazy_check.h"
-#include "compiler/transforms/compose_step.h"
 
 namespace thunderc {
 namespace {

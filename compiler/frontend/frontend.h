@@ -4,7 +4,8 @@
 #include <filesystem>
 
 #include "compiler/ir/module.h"
-#include "compiler/pipeline.h"
+#include "compiler/options.h"
+#include "compiler/support/report.h"
 
 namespace thunderc {
 
@@ -20,8 +21,8 @@ namespace thunderc {
 Module import_model(const std::filesystem::path& path, const CompileOptions& options, Report& report);
 Module import_model(const std::filesystem::path& path, const CompileOptions& options);
 
-// Writes the model again without its weights, for the report of a bug: float initializers of more than 1 KiB refer to an
-// external file that is not there, as in an export whose weights were left out. Everything else is kept.
+// Writes the model again without its weights, for the report of a bug: float initializers of more than 1 KiB refer to
+// an external file that is not there, as in an export whose weights were left out. Everything else is kept.
 void write_graph(const std::filesystem::path& model, const std::filesystem::path& out);
 
 }  // namespace thunderc

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "compiler/analysis/step_form.h"
 #include "compiler/ir/builder.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/function_tools.h"
@@ -193,38 +194,6 @@ Function update(const Function& main, const MainResults& results, const StepOpti
 }
 
 }  // namespace
-
-ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
-    ArgInfo info;
-    info.kind = ArgInfo::Kind::state;
-    for (const std::string& name : parameter.names) info.names.push_back(fmt::format("{}.{}", prefix, name));
-    info.aliases.resize(info.names.size());
-    info.sources.resize(info.names.size());
-    return info;
-}
-
-std::string loss_weight_scalar(std::size_t k) {
-    return fmt::format("loss_weights[{}]", k);  // as C++ names it in StepScalars
-}
-
-LossForm loss_form(const Module& composed) {
-    LossForm out;
-    const Function* f = composed.find("loss_weight");
-    if (f == nullptr) return out;
-    for (const ArgInfo& info : f->argument_info)
-        if (info.kind == ArgInfo::Kind::scalar) out.weights.push_back(info.names.front());
-    out.kind = out.weights.front() == loss_weight_scalar(0) ? LossForm::Kind::terms : LossForm::Kind::mean;
-    return out;
-}
-
-double loss_divisor(const LossForm& form, const std::vector<double>& weights, std::size_t micro_batches) {
-    switch (form.kind) {
-        case LossForm::Kind::average: return static_cast<double>(micro_batches);
-        case LossForm::Kind::mean: return weights.at(0);
-        case LossForm::Kind::terms: return 1;
-    }
-    throw InternalError("a loss of no form");
-}
 
 Module compose_step(Module module, const StepOptions& options, Report& report) {
     check(options.optimizer == "adamw" || options.optimizer == "sgd", "there is no optimizer " + options.optimizer);

@@ -6,10 +6,10 @@
 #include <map>
 #include <utility>
 
+#include "compiler/analysis/step_form.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/lower_precision_function.h"
 
 namespace thunderc {

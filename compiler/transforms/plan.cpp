@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/lower_collectives.h"
 #include "compiler/transforms/plan_parts.h"
 
@@ -24,35 +23,6 @@ void visit(const Module& module, const std::string& name, std::vector<std::strin
 }
 
 }  // namespace
-
-std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
-    // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-    constexpr std::array<std::pair<std::string_view, std::int64_t>, 19> fields = {{{"learning_rate", 0},
-                                                                                   {"beta1", 8},
-                                                                                   {"beta2", 16},
-                                                                                   {"eps", 24},
-                                                                                   {"weight_decay", 32},
-                                                                                   {"momentum", 40},
-                                                                                   {"bias_correction1", 48},
-                                                                                   {"bias_correction2_sqrt", 56},
-                                                                                   {"max_grad_norm", 64},
-                                                                                   {"seed", 72},
-                                                                                   {"step", 80},
-                                                                                   {"loss_weight", 88},
-                                                                                   {"dloss", 92},
-                                                                                   {"loss_sum", 96},
-                                                                                   {"grad_norm", 100},
-                                                                                   {"clip_factor", 104},
-                                                                                   {"first_micro_step", 108},
-                                                                                   {"decay_all", 109},
-                                                                                   {"last_micro_step", 110}}};
-    constexpr std::int64_t loss_weights_offset = step_scalars_bytes - 4 * static_cast<std::int64_t>(max_loss_weights);
-    for (const auto& [field, offset] : fields)
-        if (field == name) return offset;
-    for (std::size_t k = 0; k < max_loss_weights; ++k)
-        if (loss_weight_scalar(k) == name) return loss_weights_offset + 4 * static_cast<std::int64_t>(k);
-    return std::nullopt;
-}
 
 Module plan(Module module, Report& report) {
     check(module.phase == Module::Phase::values, "plan runs once");

@@ -21,15 +21,11 @@
 // is copied), else in two slots by turns.
 #pragma once
 
-#include "compiler/analysis/carry_slots.h"
 #include "compiler/ir/module.h"
 #include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
 
 Module plan(Module module, Report& report);
-
-// Byte offset of a field of StepScalars, by the name that an argument of kind `scalar` has; nullopt: there is none.
-std::optional<std::int64_t> step_scalar_offset(std::string_view name);
 
 }  // namespace thunderc

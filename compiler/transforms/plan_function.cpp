@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/analysis/step_form.h"
 #include "compiler/analysis/views.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/plan_parts.h"

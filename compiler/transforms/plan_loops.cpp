@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/analysis/carry_slots.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"

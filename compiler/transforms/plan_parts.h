@@ -11,43 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/alignment.h"
+#include "compiler/analysis/carry_slots.h"
+#include "compiler/analysis/parameter_places.h"
 #include "compiler/ir/module.h"
 #include "compiler/transforms/plan.h"
 
 namespace thunderc::planning {
 
 using Arena = Placement::Arena;
-
-inline constexpr std::int64_t alignment = 64;  // bytes: a cache line, and the widest vector
-
-inline std::int64_t aligned(std::int64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-}
-
-inline std::int64_t bytes_of(const Type& type) {
-    return static_cast<std::int64_t>(type.bytes());
-}
-
-// ---- arenas of parameters, gradients and optimizer state ----
-
-// Where each parameter lies, by its first framework name, in elements from `base` on, which is in bytes. What trains
-// comes first: its gradients, states and shadows lie at the same elements of their arenas, whatever their types, and
-// these arenas end with it. What is frozen and has a shadow comes next, and lies at the same element of the arena of
-// shadows. Behind that `base` is not 0: what is frozen and has nothing beside it, type by type.
-struct ParameterPlace {
-    std::int64_t offset = 0, layer_stride = 0, base = 0;
-    bool trained = true;
-};
-struct ParameterPlaces {
-    std::map<std::string, ParameterPlace> by_name;
-    std::map<std::string, std::string> behind;  // by name: what a parameter has to lie directly behind
-    std::int64_t trained = 0, shadowed = 0;  // elements: of what trains; with those that are frozen and have a shadow
-    std::int64_t bytes = 0;                  // of the parameters' arena
-};
-
-// Tensors of one layer lie together, layer after layer, those that train and those that are frozen each for themselves,
-// and weights that a product takes as one lie side by side.
-ParameterPlaces place_parameters(const Module& module);
 
 // ---- scratch memory ----
 

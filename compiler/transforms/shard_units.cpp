@@ -8,13 +8,13 @@
 #include <tuple>
 #include <utility>
 
+#include "compiler/analysis/parameter_places.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ops/op.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/distribute_parts.h"
 #include "compiler/transforms/function_tools.h"
-#include "compiler/transforms/plan_parts.h"
 
 namespace thunderc::distributing {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "compiler/analysis/batch_share.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/ops/op.h"
-#include "compiler/transforms/compose_step.h"
 #include "compiler/transforms/function_tools.h"
 
 namespace thunderc {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "compiler/frontend/frontend.h"
+#include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::tests {

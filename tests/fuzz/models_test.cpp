@@ -17,6 +17,7 @@
 #include "codegen/program.h"
 #include "codegen/safetensors.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "tests/fuzz/mutate_message.h"
 

@@ -12,9 +12,9 @@
 #include "cli/tensor_file.h"
 #include "compiler/analysis/evaluate.h"
 #include "compiler/analysis/run_planned.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/pipeline.h"
-#include "compiler/transforms/compose_step.h"
 
 namespace thunderc {
 

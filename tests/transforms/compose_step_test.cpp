@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "compiler/analysis/gradient_check.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/support/error.h"
 #include "compiler/transforms/differentiate.h"
 #include "tests/transforms/transform_text.h"

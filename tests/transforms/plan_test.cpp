@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "compiler/analysis/carry_slots.h"
 #include "compiler/analysis/check_plan.h"
+#include "compiler/analysis/step_form.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
-#include "compiler/transforms/compose_step.h"
 #include "runtime-lib/optim/step_scalars.h"
 
 namespace thunderc {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/type.h"
-#include "compiler/pipeline.h"
+#include "compiler/options.h"
 
 namespace thunderc::onnx_frontend {
 

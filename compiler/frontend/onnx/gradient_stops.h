@@ -15,7 +15,7 @@
 
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/traced_program.h"
-#include "compiler/transforms/pass_manager.h"
+#include "compiler/support/report.h"
 
 namespace thunderc::onnx_frontend {
 

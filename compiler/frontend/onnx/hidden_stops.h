@@ -16,7 +16,7 @@
 #include <string>
 
 #include "compiler/frontend/onnx/traced_program.h"
-#include "compiler/transforms/pass_manager.h"
+#include "compiler/support/report.h"
 
 namespace thunderc::onnx_frontend {
 

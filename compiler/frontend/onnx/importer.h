@@ -24,7 +24,8 @@
 #include "compiler/frontend/onnx/tie_parameters.h"
 #include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/ir/builder.h"
-#include "compiler/pipeline.h"
+#include "compiler/options.h"
+#include "compiler/support/report.h"
 
 namespace thunderc::onnx_frontend {
 

@@ -4,7 +4,8 @@
 #include <filesystem>
 
 #include "compiler/ir/module.h"
-#include "compiler/pipeline.h"
+#include "compiler/options.h"
+#include "compiler/support/report.h"
 
 namespace thunderc {
 

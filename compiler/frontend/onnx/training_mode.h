@@ -11,7 +11,7 @@
 #include <onnx/onnx_pb.h>
 
 #include "compiler/frontend/onnx/traced_program.h"
-#include "compiler/transforms/pass_manager.h"
+#include "compiler/support/report.h"
 
 namespace thunderc::onnx_frontend {
 

@@ -1,12 +1,14 @@
+#include "compiler/analysis/parameter_places.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 #include <tuple>
 
+#include "compiler/analysis/alignment.h"
 #include "compiler/ops/linear.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/plan_parts.h"
 
 namespace thunderc::planning {
 namespace {

@@ -1,0 +1,42 @@
+// What the functions of a training step say of it: how its loss is put together of micro-steps, how what belongs to a
+// parameter is called, and which scalars the host gives it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// What a step's loss is of what its micro-steps add up to loss_sum, and what seeds the way back: the scalar dloss, by
+// which loss_sum is multiplied in the end. The functions of the step say it, and everyone asks here.
+struct LossForm {
+    enum class Kind : std::uint8_t {
+        average,  // dloss = 1 / micro-steps of all ranks: there is no function loss_weight
+        mean,     // dloss = 1 / loss_weight, which the function loss_weight adds up first
+        terms,    // dloss = 1: main divides each term by its own weight, loss_weights[k], added up first as well
+    };
+    Kind kind = Kind::average;
+    std::vector<std::string> weights = {};  // the scalars that loss_weight adds to
+};
+LossForm loss_form(const Module& composed);
+// What loss_sum is divided by: 1 / dloss. The weights are the step's sums; micro_batches are those of all ranks.
+double loss_divisor(const LossForm& form, const std::vector<double>& weights, std::size_t micro_batches);
+
+// Of a loss of terms: as many weights as StepScalars has room for, and their names.
+inline constexpr std::size_t max_loss_weights = 16;
+inline constexpr std::int64_t step_scalars_bytes = 176;  // of StepScalars
+std::string loss_weight_scalar(std::size_t k);
+
+// What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".
+ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix);
+
+// Byte offset of a field of StepScalars, by the name that an argument of kind `scalar` has; nullopt: there is none.
+std::optional<std::int64_t> step_scalar_offset(std::string_view name);
+
+}  // namespace thunderc

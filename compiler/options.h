@@ -1,0 +1,47 @@
+// Every choice of the command line that the compiler, its frontends and its code generation follow.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+// What becomes of the graph: a training program, or a library with one function.
+enum class Transform : std::uint8_t { train, forward, vjp };
+std::string_view name_of(Transform transform);
+
+// Every choice of the command line that the compiler follows.
+struct CompileOptions {
+    Transform transform = Transform::train;
+    // binding of symbolic dimensions
+    std::int64_t batch = 0;  // 0: as exported
+    std::int64_t seq = 0;
+    std::map<std::string, std::int64_t> dims;  // by symbol
+    // the loss
+    std::string loss = "auto";  // auto, none, or one of added_losses()
+    // parameters
+    std::string trainable, constant;  // regular expressions over names; empty: none
+    std::string freeze, train_only;   // the same; at most one of the two
+    // differentiation
+    std::string recompute = "none";  // none, selective, block
+    // optimizer
+    std::string optimizer = "adamw";
+    // executors, in order; "reference" alone gives the naive program
+    std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "optimizer", "fused"};
+    std::string dtype = "auto";  // of products: auto (that of the export), f32, bf16
+    // several ranks
+    Mesh mesh;
+    std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together
+    std::string reshard = "forward";       // never, forward, always
+    bool roll = true;                      // --no-roll keeps every layer
+    // with bf16
+    std::string master = "f32";                           // f32, none
+    std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, bf16
+};
+
+}  // namespace thunderc
