@@ -10,14 +10,14 @@
 #include <optional>
 #include <utility>
 
-#include "codegen/kernels_cuda.h"
-#include "codegen/model_files.h"
+#include "codegen/kernels/cuda/kernels_cuda.h"
+#include "codegen/program/model_files.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
+#include "compiler/passes/recognise/choose_outputs.h"
+#include "compiler/passes/step/added_losses.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/added_losses.h"
-#include "compiler/transforms/choose_outputs.h"
 #include "support/host_memory.h"
 
 namespace thunderc {

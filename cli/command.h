@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "compiler/options.h"
-#include "compiler/transforms/pass_manager.h"
+#include "compiler/passes/pass_manager.h"
 
 namespace thunderc {
 

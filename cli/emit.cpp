@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/output_folder.h"
 #include "cli/version.h"
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 
 namespace thunderc {
 namespace {

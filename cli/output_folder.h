@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "codegen/program.h"
-#include "codegen/safetensors.h"
+#include "codegen/program/program.h"
+#include "codegen/program/safetensors.h"
 
 namespace thunderc {
 

@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/rank_tables.h"
 #include "cli/step_table.h"
-#include "codegen/readme.h"
+#include "codegen/program/readme.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "codegen/model_files.h"
+#include "codegen/program/model_files.h"
 
 namespace thunderc {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/analysis/machines.h"
-#include "compiler/analysis/simulate_step.h"
+#include "compiler/cost_model/machines.h"
+#include "compiler/cost_model/simulate_step.h"
 #include "compiler/ir/module.h"
 
 namespace thunderc {

@@ -7,8 +7,8 @@
 
 #include "cli/version.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/passes/pass_manager.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/pass_manager.h"
 
 namespace thunderc {
 namespace fs = std::filesystem;

@@ -9,11 +9,11 @@
 
 #include "cli/command.h"
 #include "cli/tensor_file.h"
-#include "codegen/safetensors.h"
-#include "compiler/analysis/evaluate.h"
-#include "compiler/analysis/run_ranks.h"
+#include "codegen/program/safetensors.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/passes/recognise/bound_indices.h"
+#include "compiler/plan_interpreter/run_ranks.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/bound_indices.h"
 
 namespace thunderc {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compiler/analysis/step_costs.h"
+#include "compiler/cost_model/step_costs.h"
 
 namespace thunderc {
 

@@ -11,13 +11,13 @@
 #include "cli/output_folder.h"
 #include "cli/reproducer.h"
 #include "cli/version.h"
-#include "codegen/model_files.h"
-#include "codegen/program.h"
-#include "codegen/readme.h"
-#include "codegen/safetensors.h"
+#include "codegen/program/model_files.h"
+#include "codegen/program/program.h"
+#include "codegen/program/readme.h"
+#include "codegen/program/safetensors.h"
+#include "compiler/passes/autodiff/remove_stops.h"
+#include "compiler/passes/precision/lower_precision.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/lower_precision.h"
-#include "compiler/transforms/remove_stops.h"
 
 namespace thunderc {
 namespace {

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "cli/command.h"
-#include "compiler/analysis/gradient_check.h"
-#include "compiler/analysis/loss_check.h"
+#include "compiler/check/gradient_check.h"
+#include "compiler/check/loss_check.h"
+#include "compiler/passes/autodiff/remove_stops.h"
+#include "compiler/passes/step/compose_step.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/compose_step.h"
-#include "compiler/transforms/remove_stops.h"
 
 namespace thunderc {
 namespace {

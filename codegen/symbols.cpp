@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {

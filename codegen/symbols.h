@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/analysis/dimensions.h"
 #include "compiler/ir/module.h"
+#include "compiler/planned/dimensions.h"
 
 namespace thunderc {
 

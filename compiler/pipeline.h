@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compiler/options.h"
-#include "compiler/transforms/pass_manager.h"
+#include "compiler/passes/pass_manager.h"
 
 namespace thunderc {
 

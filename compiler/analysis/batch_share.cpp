@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 namespace {

@@ -1,8 +1,8 @@
 #include "compiler/analysis/integer_values.h"
 
-#include "compiler/analysis/constant_value.h"
+#include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/dense.h"
-#include "compiler/ops/op.h"
 
 namespace thunderc {
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/analysis/constant_fold.h"
-#include "compiler/analysis/constant_value.h"
-#include "compiler/ops/op.h"
+#include "compiler/interpreter/constant_fold.h"
+#include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
-#include "compiler/analysis/constant_fold.h"
-#include "compiler/analysis/constant_value.h"
+#include "compiler/interpreter/constant_fold.h"
+#include "compiler/interpreter/constant_value.h"
 
 namespace thunderc {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/analysis/constant_fold.h"
+#include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/constant.h"
 #include "compiler/support/error.h"
 

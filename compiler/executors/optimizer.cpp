@@ -1,6 +1,6 @@
 // What ends a step, over whole arenas instead of tensor by tensor.
 #include "compiler/executors/executor.h"
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
-#include "compiler/ops/op.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {

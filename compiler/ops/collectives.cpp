@@ -14,8 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/multi_tensor.h"
-#include "compiler/ops/op.h"
 #include "compiler/ops/rules.h"
 
 namespace thunderc {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/tensor.h"
-#include "compiler/ops/op.h"
 
 namespace thunderc {
 

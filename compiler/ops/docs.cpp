@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 

@@ -2,8 +2,8 @@
 // the functions that they name, so the evaluator, differentiation and the planner treat them by hand.
 #include <fmt/format.h>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/multi_tensor.h"
-#include "compiler/ops/op.h"
 
 namespace thunderc {
 namespace {

@@ -1,5 +1,5 @@
 // What stands at the call of a kernel: its formula in the call's names, or in the kernel's where those would mislead.
-#include "codegen/call_formula.h"
+#include "codegen/host/call_formula.h"
 
 #include <gtest/gtest.h>
 

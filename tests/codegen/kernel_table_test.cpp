@@ -1,5 +1,5 @@
 // Kernels of a program: one for all that are the same but for their names.
-#include "codegen/kernel_table.h"
+#include "codegen/host/kernel_table.h"
 
 #include <gtest/gtest.h>
 

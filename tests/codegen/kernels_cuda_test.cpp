@@ -1,6 +1,6 @@
 // Kernels for GPUs: which schedule a kernel gets, where vectors are taken, what is launched. What they compute is
 // tested on the emulated GPU.
-#include "codegen/kernels_cuda.h"
+#include "codegen/kernels/cuda/kernels_cuda.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <regex>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

@@ -5,9 +5,9 @@
 #include <regex>
 #include <sstream>
 
-#include "codegen/model_files.h"
-#include "codegen/program.h"
-#include "codegen/readme.h"
+#include "codegen/program/model_files.h"
+#include "codegen/program/program.h"
+#include "codegen/program/readme.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "codegen/call_members.h"
+#include "codegen/host/call_members.h"
 #include "compiler/ir/module.h"
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "codegen/text.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"

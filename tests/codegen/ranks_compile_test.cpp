@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

@@ -10,10 +10,10 @@
 #include <regex>
 #include <set>
 
-#include "codegen/program.h"
+#include "codegen/program/program.h"
 #include "codegen/text.h"
-#include "compiler/ops/op.h"
-#include "compiler/transforms/claim.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/passes/fusion/claim.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

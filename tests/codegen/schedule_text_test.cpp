@@ -6,11 +6,11 @@
 
 #include <map>
 
-#include "codegen/program.h"
-#include "codegen/statements.h"
+#include "codegen/host/statements.h"
+#include "codegen/program/program.h"
 #include "codegen/text.h"
-#include "compiler/analysis/expand_plan.h"
 #include "compiler/ops/collectives.h"
+#include "compiler/plan_interpreter/expand_plan.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

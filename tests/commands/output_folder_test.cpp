@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "cli/tensor_file.h"
-#include "codegen/safetensors.h"
+#include "codegen/program/safetensors.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
 #include "tests/commands/commands_test.h"

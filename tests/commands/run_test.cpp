@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/tensor_file.h"
-#include "codegen/safetensors.h"
+#include "codegen/program/safetensors.h"
 #include "tests/commands/commands_test.h"
 
 namespace thunderc {

@@ -5,8 +5,8 @@
 #include <random>
 #include <string>
 
-#include "compiler/analysis/evaluate.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/builder.h"
 #include "compiler/pipeline.h"
 

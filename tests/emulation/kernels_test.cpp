@@ -4,10 +4,10 @@
 #include <cstring>
 #include <map>
 
-#include "compiler/analysis/evaluate.h"
-#include "compiler/analysis/kernel_in_place.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
-#include "compiler/ops/op.h"
+#include "compiler/kernels/in_place.h"
 #include "device/cuda/device.h"
 #include "emulation/machine.h"
 #include "emulation/memory.h"

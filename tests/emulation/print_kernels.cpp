@@ -6,8 +6,8 @@
 #include <iostream>
 #include <vector>
 
-#include "codegen/kernels_cpu.h"
-#include "codegen/kernels_cuda.h"
+#include "codegen/kernels/cpu/kernels_cpu.h"
+#include "codegen/kernels/cuda/kernels_cuda.h"
 #include "golden_cases.h"
 #include "random_cases.h"
 #include "tests/kernels/cases.h"

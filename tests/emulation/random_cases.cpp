@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "compiler/analysis/evaluate.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
 #include "compiler/pipeline.h"

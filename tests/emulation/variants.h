@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/kernels_cuda.h"
+#include "codegen/kernels/cuda/kernels_cuda.h"
 #include "tests/kernels/cases.h"
 
 namespace thunderc::testing {

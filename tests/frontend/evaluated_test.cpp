@@ -8,8 +8,8 @@
 
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/restore_parameters.h"
-#include "compiler/transforms/fold_constants.h"
-#include "compiler/transforms/lift_parameters.h"
+#include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/simplify/fold_constants.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {

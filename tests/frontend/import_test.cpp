@@ -1,13 +1,13 @@
 // What importing makes of a graph: ops, types, provenance, arguments.
 #include <cmath>
 
-#include "compiler/analysis/evaluate.h"
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
-#include "compiler/transforms/bound_indices.h"
-#include "compiler/transforms/differentiate.h"
+#include "compiler/passes/autodiff/differentiate.h"
+#include "compiler/passes/recognise/bound_indices.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {

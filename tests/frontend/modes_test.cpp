@@ -2,10 +2,10 @@
 // input nothing reads. tests/fixtures/modes has one layer between two products, x -> a -> layer -> b -> loss.
 #include <algorithm>
 
-#include "compiler/analysis/evaluate.h"
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/print.h"
 #include "tests/frontend/fixture.h"
 

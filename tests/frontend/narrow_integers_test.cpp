@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "compiler/analysis/evaluate.h"
-#include "compiler/transforms/lift_parameters.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/passes/recognise/lift_parameters.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {

@@ -1,9 +1,9 @@
 // Imported graphs mean what PyTorch computed: names, shapes and data of parameters, and the loss of the first step.
 #include <fmt/format.h>
 
-#include "compiler/analysis/evaluate.h"
-#include "compiler/transforms/add_loss.h"
-#include "compiler/transforms/lift_parameters.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/step/add_loss.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {

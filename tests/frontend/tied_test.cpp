@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <map>
 
-#include "compiler/analysis/evaluate.h"
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/tie_parameters.h"
-#include "compiler/transforms/fold_constants.h"
-#include "compiler/transforms/lift_parameters.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/simplify/fold_constants.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {

@@ -14,8 +14,8 @@
 #include <fstream>
 #include <optional>
 
-#include "codegen/program.h"
-#include "codegen/safetensors.h"
+#include "codegen/program/program.h"
+#include "codegen/program/safetensors.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "compiler/ir/builder.h"
-#include "compiler/ops/op.h"
-#include "compiler/transforms/fuse.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/passes/fusion/fuse.h"
 
 namespace thunderc::testing {
 namespace {

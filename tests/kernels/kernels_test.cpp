@@ -6,13 +6,13 @@
 #include <map>
 
 #include "cases.h"
-#include "codegen/kernels_cpu.h"
+#include "codegen/kernels/cpu/kernels_cpu.h"
 #include "compare.h"
-#include "compiler/analysis/evaluate.h"
-#include "compiler/analysis/kernel_in_place.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
-#include "compiler/ops/op.h"
+#include "compiler/kernels/in_place.h"
 #include "kernel_table.h"
 
 std::map<std::string, KernelCall>& kernel_table() {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "codegen/kernels_cpu.h"
+#include "codegen/kernels/cpu/kernels_cpu.h"
 
 int main(int argc, char** argv) {
     using namespace thunderc;

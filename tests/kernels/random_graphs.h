@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/function_tools.h"
 #include "compiler/ir/module.h"
-#include "compiler/transforms/function_tools.h"
 
 namespace thunderc::testing {
 

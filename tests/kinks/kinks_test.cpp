@@ -11,12 +11,12 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "compiler/analysis/evaluate.h"
-#include "compiler/ops/op.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/rules.h"
+#include "compiler/passes/autodiff/differentiate.h"
+#include "compiler/passes/step/compose_function.h"
 #include "compiler/pipeline.h"
-#include "compiler/transforms/compose_function.h"
-#include "compiler/transforms/differentiate.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "compiler/analysis/evaluate.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/builder.h"
-#include "compiler/transforms/claim.h"
-#include "compiler/transforms/fuse.h"
-#include "compiler/transforms/lower_precision.h"
+#include "compiler/passes/fusion/claim.h"
+#include "compiler/passes/fusion/fuse.h"
+#include "compiler/passes/precision/lower_precision.h"
 #include "sample_checks.h"
 
 namespace thunderc::testing {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "compiler/analysis/batch_share.h"
-#include "compiler/analysis/evaluate.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ops/rules.h"
 #include "sample_checks.h"
 

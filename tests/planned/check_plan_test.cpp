@@ -1,4 +1,4 @@
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 
 #include <gtest/gtest.h>
 

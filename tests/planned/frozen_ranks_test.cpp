@@ -2,7 +2,7 @@
 // one rank, what is frozen stays, and gradients and optimizer states are as large as what trains.
 #include <regex>
 
-#include "compiler/analysis/parameter_arenas.h"
+#include "compiler/planned/parameter_arenas.h"
 #include "tests/planned/ranks.h"
 
 namespace thunderc {

@@ -6,12 +6,12 @@
 #include <random>
 #include <set>
 
-#include "compiler/analysis/check_plan.h"
-#include "compiler/analysis/gradient_check.h"
+#include "compiler/check/check_plan.h"
+#include "compiler/check/gradient_check.h"
 #include "compiler/support/error.h"
+#include "tests/passes/tiny_transformer.h"
+#include "tests/passes/transform_text.h"
 #include "tests/planned/twin.h"
-#include "tests/transforms/tiny_transformer.h"
-#include "tests/transforms/transform_text.h"
 
 namespace thunderc {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "compiler/transforms/added_losses.h"
+#include "compiler/passes/step/added_losses.h"
 #include "tests/planned/ranks.h"
 
 namespace thunderc {

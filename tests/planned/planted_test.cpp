@@ -3,7 +3,7 @@
 #include <functional>
 #include <random>
 
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
 #include "tests/planned/twin.h"

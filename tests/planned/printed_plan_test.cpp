@@ -1,7 +1,7 @@
 // The printed form of a planned program is the program: it reads back to the same text, plan and numbers.
 #include <filesystem>
 
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"

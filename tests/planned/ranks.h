@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "compiler/analysis/run_ranks.h"
+#include "compiler/plan_interpreter/run_ranks.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

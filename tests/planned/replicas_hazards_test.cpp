@@ -1,5 +1,5 @@
 // Hazards planted in the schedule of a training step on two ranks: the checker finds each of them.
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 #include "compiler/ir/verify.h"
 #include "compiler/support/error.h"
 #include "tests/planned/ranks.h"

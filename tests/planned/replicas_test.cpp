@@ -1,6 +1,6 @@
 // Copies of a model that train as one (DDP), on all ranks in this process, against one rank that sees the same
 // micro-batches one behind the other.
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 #include "compiler/support/error.h"
 #include "tests/planned/ranks.h"
 

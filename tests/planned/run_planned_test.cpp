@@ -1,4 +1,4 @@
-#include "compiler/analysis/run_planned.h"
+#include "compiler/plan_interpreter/run_planned.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

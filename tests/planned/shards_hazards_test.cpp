@@ -1,6 +1,6 @@
 // Hazards planted in the schedule of a model that is cut over two ranks: the checker finds each of them, and for some
 // the numbers show them as well.
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 #include "compiler/ir/verify.h"
 #include "compiler/support/error.h"
 #include "tests/planned/ranks.h"

@@ -1,6 +1,6 @@
 // Models that are cut over ranks (FSDP), and copies of such (HSDP), on all ranks in this process, against one rank that
 // sees the same micro-batches one behind the other.
-#include "compiler/analysis/check_plan.h"
+#include "compiler/check/check_plan.h"
 #include "tests/planned/ranks.h"
 
 namespace thunderc {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/analysis/check_plan.h"
-#include "compiler/analysis/gradient_check.h"
+#include "compiler/check/check_plan.h"
+#include "compiler/check/gradient_check.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
-#include "compiler/transforms/differentiate.h"
+#include "compiler/passes/autodiff/differentiate.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

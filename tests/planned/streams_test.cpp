@@ -2,11 +2,11 @@
 #include <cmath>
 #include <set>
 
-#include "compiler/analysis/check_plan.h"
-#include "compiler/analysis/run_planned.h"
+#include "compiler/check/check_plan.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
+#include "compiler/plan_interpreter/run_planned.h"
 #include "tests/planned/twin.h"
 
 namespace thunderc {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "cli/tensor_file.h"
-#include "compiler/analysis/evaluate.h"
-#include "compiler/analysis/run_planned.h"
-#include "compiler/analysis/step_form.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/pipeline.h"
+#include "compiler/plan_interpreter/run_planned.h"
+#include "compiler/planned/step_form.h"
 
 namespace thunderc {
 

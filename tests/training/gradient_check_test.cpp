@@ -1,12 +1,12 @@
 // The checker itself: right gradients pass, wrong ones are found.
-#include "compiler/analysis/gradient_check.h"
+#include "compiler/check/gradient_check.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "compiler/ir/parse.h"
-#include "compiler/transforms/differentiate.h"
+#include "compiler/passes/autodiff/differentiate.h"
 
 namespace thunderc {
 namespace {

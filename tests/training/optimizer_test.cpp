@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "compiler/analysis/evaluate.h"
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/builder.h"
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 namespace {

@@ -15,9 +15,9 @@
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/training_mode.h"
 #include "compiler/frontend/onnx/unsupported.h"
-#include "compiler/ops/op.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/passes/pattern.h"
 #include "compiler/support/error.h"
-#include "compiler/transforms/pattern.h"
 
 namespace thunderc::onnx_frontend {
 namespace {

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/scopes.h"
-#include "compiler/transforms/parameter_names.h"
 
 namespace thunderc::onnx_frontend {
 

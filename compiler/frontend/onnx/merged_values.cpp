@@ -7,10 +7,10 @@
 #include <set>
 #include <string_view>
 
+#include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/missing_values.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/traced_operands.h"
-#include "compiler/transforms/parameter_names.h"
 
 namespace thunderc::onnx_frontend {
 namespace {

@@ -12,10 +12,10 @@
 #include <numeric>
 #include <utility>
 
+#include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/tensors.h"
 #include "compiler/frontend/onnx/traced_operands.h"
-#include "compiler/transforms/parameter_names.h"
 
 namespace thunderc::onnx_frontend {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "compiler/transforms/parameter_names.h"
+#include "compiler/analysis/parameter_names.h"
 
 namespace thunderc::onnx_frontend {
 namespace {

@@ -1,0 +1,471 @@
+#include "codegen/host/functions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <set>
+
+#include "codegen/host/block_calls.h"
+#include "codegen/host/body_parameters.h"
+#include "codegen/host/call_formula.h"
+#include "codegen/host/call_members.h"
+#include "codegen/host/collective_ranges.h"
+#include "codegen/host/communication.h"
+#include "codegen/host/function_frame.h"
+#include "codegen/host/statements.h"
+#include "compiler/analysis/views.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/ops/collectives.h"
+#include "compiler/planned/carry_slots.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+const char* title_of(Arena arena, bool entry, bool trains) {
+    switch (arena) {
+        case Arena::batch: return trains ? "the micro-batch" : "inputs";
+        case Arena::results: return "results";
+        case Arena::parameters: return "parameters";
+        case Arena::shadows: return "parameters in bf16";
+        case Arena::gathered: return "parameters, gathered";
+        case Arena::unit_gradients: return "their gradients, of this rank alone";
+        case Arena::gradients: return "their gradients";
+        case Arena::optimizer: return "optimizer state";
+        case Arena::constants: return "tables";
+        case Arena::saved: return "kept from forward to backward";
+        default: return entry ? "activations, in memory that is reused" : "reused from layer to layer";
+    }
+}
+
+// The arguments that a call of the function names by themselves: of a loop's body, what the calls in it name.
+std::set<std::size_t> named_arguments(const ProgramLayout& layout, const Function& body) {
+    using Kind = BodyParameter::Kind;
+    std::set<std::size_t> out;
+    if (body.kind != "loop") {
+        std::map<Value, std::string> expressions;
+        for (const BodyParameter& p : body_parameters(layout, body, expressions))
+            if (p.kind == Kind::carried_in || p.kind == Kind::family || p.kind == Kind::shared) out.insert(p.index);
+        return out;
+    }
+    for (const Op& op : body.ops) {
+        if (op.name != "call") continue;
+        for (std::size_t k : named_arguments(layout, *layout.module().find(op.attributes.string("callee")))) {
+            const auto at = std::find(body.arguments.begin(), body.arguments.end(), op.operands[k]);
+            if (at != body.arguments.end()) out.insert(static_cast<std::size_t>(at - body.arguments.begin()));
+        }
+    }
+    return out;
+}
+
+// Scopes in comments: without the wrapper of the layer, "self_attn.{q,k,v}_proj" would be ideal; the leaf is what helps
+// most.
+std::string leaf_scope(const Function& f, const std::string& scope) {
+    if (scope.empty()) return "";
+    const std::size_t open = f.scope.find('{');
+    if (open == std::string::npos || scope.compare(0, open, f.scope, 0, open) != 0) return scope;
+    // Behind the layer's number or pattern: "model.layers.{0..31}.mlp" and "model.layers.0.mlp" are "mlp".
+    std::size_t end = scope[open] == '{' ? scope.find('}', open) : scope.find_first_not_of("0123456789", open);
+    if (end == std::string::npos) return "";
+    const std::size_t dot = scope.find('.', end);
+    return dot == std::string::npos ? "" : scope.substr(dot + 1);
+}
+
+}  // namespace
+
+const char* arenas_name(bool entry) {
+    return entry ? "arenas_" : "arenas";
+}
+
+std::string arena_text(bool entry, Arena arena) {
+    return fmt::format("{}.{}", arenas_name(entry), name_of(arena));
+}
+
+std::string scratch_text(bool entry, const Function& block) {
+    return fmt::format("{} + offset::{}_scratch", entry ? "arenas_.scratch" : "scratch", identifier(block.name));
+}
+
+std::string at_arena(DType dtype, const std::string& base, const std::string& offset) {
+    return fmt::format("at<{}>({}, {})", cpp_type(dtype), base, offset);
+}
+
+std::string FunctionPrinter::signature(const Function& body) const {
+    std::map<Value, std::string> expressions;
+    std::string out;
+    for (const BodyParameter& p : body_parameters(layout_, body, expressions))
+        out += (out.empty() ? "" : ", ") + p.declaration;
+    return fmt::format("void {}({})", identifier(body.name), out);
+}
+
+void FunctionPrinter::print_body(SourceText& out, const Function& body) const {
+    Frame frame{body, layout_.names(body), false, {}, nullptr, nullptr};
+    body_parameters(layout_, body, frame.expressions);
+    std::string where =
+        body.scope.empty() ? ""
+                           : fmt::format("{}{}", body.module_class.empty() ? "" : body.module_class + ": ", body.scope);
+    if (!where.empty()) out.comment(where);
+    out.open(signature(body) + " {");
+    out.line(fmt::format("const Range range(\"{}\");  // as a GPU's profilers show it", identifier(body.name)));
+    locals(out, frame);
+    statements(out, frame);
+    out.close();
+}
+
+void FunctionPrinter::print_entry(SourceText& out, const Function& entry) const {
+    Frame frame{entry, layout_.names(entry), true, {}, nullptr, nullptr};
+    locals(out, frame);
+    statements(out, frame);
+}
+
+// Pointers to the tensors that the function works on, each with its shape; only those that a statement names.
+std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& frame) const {
+    const Function& f = frame.f;
+    std::vector<bool> used(f.values.size(), false);
+    for (const Op& op : f.ops) {
+        const bool loop = op.name == "repeat";
+        if (op.name == "all_reduce" && !op.attributes.has("unit") && !f.type(op.results[0]).dims.empty())
+            for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
+                used[range.first.index] = true;
+        if (!loop && op.name != "call") {
+            for_each_value_in_text(f, op, [&](Value v) { used[v.index] = true; });
+            continue;
+        }
+        // A loop has its slots and structs, and by name only what all layers share.
+        const auto shared =
+            loop ? static_cast<std::size_t>(op.attributes.integer("carried") + op.attributes.integer("per_layer")) : 0;
+        const Function& body = *layout_.module().find(op.attributes.string(loop ? "body" : "callee"));
+        for (std::size_t k : named_arguments(layout_, body))
+            if (k >= shared && op.operands[k]) used[op.operands[k].index] = true;
+        for (Value v : op.results) used[v.index] = used[v.index] || !loop;
+    }
+    std::vector<bool> written(f.values.size(), false);
+    for (const Op& op : f.ops)
+        for (Value v : op.results) written[v.index] = true;
+    std::set<std::string> declared;
+    std::vector<Local> out;
+    constexpr Arena order[] = {Arena::batch,     Arena::results,        Arena::gathered,  Arena::parameters,
+                               Arena::shadows,   Arena::unit_gradients, Arena::gradients, Arena::optimizer,
+                               Arena::constants, Arena::saved,          Arena::scratch};
+    for (Arena arena : order) {
+        auto one = [&](Value v) {
+            const Placement& p = f.info(v).placement;
+            if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
+            Local local{v,
+                        arena == Arena::batch || arena == Arena::constants || arena == Arena::gathered ||
+                            ((arena == Arena::parameters || arena == Arena::shadows) && !written[v.index]),
+                        false};
+            local.view = p.view_of && declared.contains(frame.names[p.view_of.index]);
+            if (declared.insert(frame.names[v.index]).second)
+                out.push_back(local);  // else: a result in the place of an argument
+        };
+        for (Value v : f.arguments) one(v);
+        for (const Op& op : f.ops)
+            for (Value v : op.results) one(v);
+    }
+    return out;
+}
+
+void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
+    const Function& f = frame.f;
+    std::optional<Arena> last;
+    bool offsets = false;
+    const std::vector<Local> tensors = local_tensors(frame);
+    for (const Local& local : tensors) offsets = offsets || !local.view;
+    for (const Op& op : f.ops)
+        offsets = offsets || op.name == "repeat" || (op.name == "call" && op.attributes.has("scratch"));
+    if (offsets) {
+        out.line(fmt::format("namespace offset = layout::{};", identifier(f.name)));
+        out.blank();
+    }
+    for (const Local& local : tensors) {
+        const Placement& p = f.info(local.value).placement;
+        if (last != p.arena) {
+            if (last) out.blank();
+            out.comment(title_of(p.arena, frame.entry, layout_.trains()));
+        }
+        last = p.arena;
+        const std::string& name = frame.names[local.value.index];
+        const std::string base =
+            frame.entry || p.arena != Arena::scratch ? arena_text(frame.entry, p.arena) : "scratch";
+        std::string where = at_arena(f.type(local.value).dtype, base, "offset::" + name);
+        if (local.view) {
+            const std::int64_t delta = (p.offset - f.info(p.view_of).placement.offset) /
+                                       static_cast<std::int64_t>(size_of(f.type(local.value).dtype));
+            where = frame.names[p.view_of.index];
+            if (delta != 0) where += fmt::format(" + {}", layout_.symbols().elements(f, p.view_of, delta));
+        }
+        // Under one name one shape, that of LAYOUT, whichever of its views the statements have.
+        const bool renamed = p.view_of && frame.names[p.view_of.index] == name;
+        out.line(fmt::format("{}{}* const {} = {};  // {}", local.read_only ? "const " : "",
+                             cpp_type(f.type(local.value).dtype), name, where,
+                             layout_.symbols().shape(f, renamed ? p.view_of : local.value)));
+    }
+    if (!tensors.empty()) out.blank();
+}
+
+void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
+    Frame frame{function, layout_.names(function), !function.argument_info.empty(), {}, nullptr, nullptr};
+    if (!frame.entry) body_parameters(layout_, function, frame.expressions);
+    std::vector<std::string> lines;
+    for (const Local& local : local_tensors(frame))
+        if (!local.view)
+            lines.push_back(fmt::format("inline constexpr std::int64_t {} = {};", frame.names[local.value.index],
+                                        function.info(local.value).placement.offset));
+    std::set<std::string> pieces;
+    auto scratch = [&](const Op& op, const Function& block, std::int64_t base) {
+        if (block.scratch_bytes > 0 && pieces.insert(block.name).second)
+            lines.push_back(fmt::format("inline constexpr std::int64_t {}_scratch = {};  // {} bytes",
+                                        identifier(block.name), base + op.attributes.integer("scratch"),
+                                        block.scratch_bytes));
+    };
+    for (const Op& op : function.ops) {
+        if (is_collective(op) && function.name != "update") collective_offsets(lines, function, nullptr, op);
+        if (op.name == "call") scratch(op, *layout_.module().find(op.attributes.string("callee")), 0);
+        if (op.name != "repeat") continue;
+        const Function& body = *layout_.module().find(op.attributes.string("body"));
+        if (body.kind == "loop") {
+            for (const Op& inner : body.ops) {
+                if (is_collective(inner)) collective_offsets(lines, body, &op, inner);
+                if (inner.name == "call")
+                    scratch(inner, *layout_.module().find(inner.attributes.string("callee")),
+                            op.attributes.integer("scratch", 0));
+            }
+        } else {
+            scratch(op, body, 0);
+        }
+        for (std::size_t k = 0; k < static_cast<std::size_t>(op.attributes.integer("carried")); ++k) {
+            const CarrySlots slots = carry_slots(op, k);
+            const std::string name = slot_name(frame, op, k);
+            lines.push_back(fmt::format("inline constexpr std::int64_t {} = {}, {}_stride = {};  // {}", name,
+                                        slots.base, name, slots.stride,
+                                        layout_.symbols().shape(body, body.arguments[k])));
+        }
+    }
+    if (lines.empty()) return;
+    out.line(fmt::format("namespace layout::{} {{", identifier(function.name)));
+    for (const std::string& line : lines) out.line(line);
+    out.line("}");
+}
+
+// "x_slot": where value k of those that go through the loop lies.
+std::string FunctionPrinter::slot_name(const Frame& frame, const Op& loop, std::size_t k) const {
+    const Function& body = *layout_.module().find(loop.attributes.string("body"));
+    UsedNames used(frame.names);
+    const std::string wanted = layout_.names(body)[body.arguments[k].index] + "_slot";
+    for (const Op& op : frame.f.ops) {  // loops before this one may have had the name
+        if (&op == &loop || op.results == loop.results) break;
+        if (op.name != "repeat") continue;
+        const Function& earlier = *layout_.module().find(op.attributes.string("body"));
+        for (std::int64_t c = 0; c < op.attributes.integer("carried"); ++c)
+            if (layout_.names(earlier)[earlier.arguments[static_cast<std::size_t>(c)].index] + "_slot" == wanted)
+                used.unique(wanted);
+    }
+    return used.unique(wanted);
+}
+
+std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
+    if (auto at = frame.expressions.find(v); at != frame.expressions.end()) return at->second;
+    const Placement& p = frame.f.info(v).placement;
+    if (p.arena == Arena::scalars) {
+        for (std::size_t k = 0; k < frame.f.arguments.size(); ++k)
+            if (frame.f.arguments[k] == v && k < frame.f.argument_info.size())
+                return fmt::format("&{}.scalars->", arenas_name(frame.entry)) + frame.f.argument_info[k].names.front();
+        std::vector<std::string> made = {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"};
+        for (std::size_t k = 0; k < max_loss_weights; ++k) made.push_back(loss_weight_scalar(k));
+        for (const std::string& name : made)
+            if (step_scalar_offset(name) == p.offset)
+                return fmt::format("&{}.scalars->{}", arenas_name(frame.entry), name);
+    }
+    if (p.arena == Arena::caller && p.view_of) {
+        std::string base = expression(frame, p.view_of);
+        const std::int64_t elements = p.offset / static_cast<std::int64_t>(size_of(frame.f.type(v).dtype));
+        return elements == 0 ? base
+                             : fmt::format("{} + {}", base, layout_.symbols().elements(frame.f, p.view_of, elements));
+    }
+    return frame.names[v.index];
+}
+
+std::string FunctionPrinter::member_expression(const Frame& frame, Value family, const std::string& index) const {
+    const Placement& p = frame.f.info(family).placement;
+    return at_arena(frame.f.type(family).dtype, arena_text(frame.entry, p.arena),
+                    fmt::format("{} + {} * {}", p.offset, index, p.layer_stride));
+}
+
+void FunctionPrinter::comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const {
+    std::string scope = leaf_scope(frame.f, op.provenance.scope);
+    std::string text = scope.empty() ? what : what.empty() ? scope : fmt::format("{}: {}", scope, what);
+    if (!text.empty()) out.comment(text);
+}
+
+void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
+    std::vector<const Op*> between;  // two calls: what ranks say to each other there
+    for (const Op& op : frame.f.ops) {
+        if (is_communication(op)) {
+            if (frame.f.name != "update") between.push_back(&op);  // the norm's, which is one call
+            continue;
+        }
+        if (statement_count(frame.f, op) == 0) continue;
+        communication(out, frame, between);
+        between.clear();
+        statement(out, frame, op);
+    }
+    communication(out, frame, between);
+}
+
+void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
+    const OpDef& def = op_def(op.name);
+    if (op.name == "repeat") return loop(out, frame, op);
+    if (op.name == "call") return single_call(out, frame, op);
+    if (op.name == "fused") return kernel_call(out, frame, op);
+    if (op.name == "family") {  // of tensors that were made one by one: a loop reads it by layer
+        for (std::size_t k = 0; k < op.operands.size(); ++k)
+            out.line(fmt::format("copy({}, {}, {}, stream);",
+                                 member_expression(frame, op.results[0], std::to_string(k)),
+                                 expression(frame, op.operands[k]), frame.f.type(op.operands[k]).bytes()));
+        return;
+    }
+    if (op.name == "copy") {
+        out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]),
+                             expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));
+        return;
+    }
+    check(static_cast<bool>(def.call),
+          fmt::format("{} is left over: neither a call of the menu nor part of a kernel", op.name));
+    menu_call(out, frame, op);
+}
+
+namespace {
+
+std::string trained_elements(const ProgramLayout& layout) {
+    return layout.trained_constant() + (layout.mixed_precision() ? "" : " / static_cast<std::int64_t>(sizeof(float))");
+}
+
+// What a call that works on whole arenas is given.
+std::string whole_arena_expression(const CallField& field, const ProgramLayout& layout) {
+    switch (field.kind) {
+        case CallField::Kind::arena: {
+            const std::string states = field.index == 1 ? "" : fmt::format("{} * ", field.index);
+            const std::string trained = layout.trained_constant();
+            const std::string bytes =
+                layout.mixed_precision() ? fmt::format("{} * {}", trained, size_of(field.dtype)) : trained;
+            return at_arena(field.dtype, arena_text(true, field.arena), field.index == 0 ? "0" : states + bytes);
+        }
+        case CallField::Kind::elements: return trained_elements(layout);
+        case CallField::Kind::segments: return "arenas_.segments";
+        default: break;
+    }
+    check(field.kind == CallField::Kind::scalars, field.name + " is no field of a whole arena");
+    return "arenas_.scalars";
+}
+
+}  // namespace
+
+// Whether the flag that the op is given, to begin a sum or to add to it, says that it always begins one: gradients that
+// are made whole and then summed into shards.
+bool FunctionPrinter::overwrites(const Frame& frame, const Op& op) const {
+    const Function* f = &frame.f;
+    std::vector<Value> given = op.operands;
+    if (frame.loop != nullptr) {
+        for (Value& v : given) {
+            const auto at = std::find(f->arguments.begin(), f->arguments.end(), v);
+            v = at == f->arguments.end() ? Value{}
+                                         : frame.loop->operands[static_cast<std::size_t>(at - f->arguments.begin())];
+        }
+        f = &frame.outside->f;
+    }
+    return std::any_of(f->ops.begin(), f->ops.end(), [&](const Op& o) {
+        return o.name == "constant" && f->type(o.results[0]) == Type::tensor(DType::boolean, {}) &&
+               std::find(given.begin(), given.end(), o.results[0]) != given.end();
+    });
+}
+
+std::string FunctionPrinter::gradient_text(const Frame& frame, const Op& op) const {
+    return overwrites(frame, op) ? "Gradient::overwrite" : "gradient";
+}
+
+// "dW = ...", where what the formula adds up is overwritten.
+std::string FunctionPrinter::as_written(const Frame& frame, const Op& op, std::string formula) const {
+    if (!overwrites(frame, op)) return formula;
+    for (std::size_t at = 0; (at = formula.find(" += ", at)) != std::string::npos;) formula.erase(at + 1, 1);
+    return formula;
+}
+
+void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
+    if (op.name == "norm_of_squares") {
+        out.comment("the norm of all gradients, of which each rank has a piece, and the factor that clips them");
+        out.line(
+            fmt::format("sharded_norm({{.scalars = arenas_.scalars, .gradients = at<{}>(arenas_.gradients, 0), "
+                        ".elements = {}, .group = Group::shard}}, stream);",
+                        cpp_type(layout_.gradient_dtype()), trained_elements(layout_)));
+        return;
+    }
+    const MenuCall call = op_def(op.name).call(op, frame.f);
+    std::vector<std::pair<std::string, std::string>> values;
+    auto add = [&values](const std::string& name, const std::string& value) { values.emplace_back(name, value); };
+    for (const CallField& field : call.fields) {
+        if (field.kind == CallField::Kind::literal) {
+            const bool number =
+                !field.literal.empty() && field.literal.find_first_not_of("0123456789") == std::string::npos;
+            add(field.name, number ? layout_.symbols().call_size(frame.f, op, field.name,
+                                                                 std::strtoll(field.literal.c_str(), nullptr, 10))
+                                   : field.literal);
+            continue;
+        }
+        if (is_gradient_flag(field)) {
+            add(field.name, gradient_text(frame, op));
+            continue;
+        }
+        if (field.kind != CallField::Kind::operand && field.kind != CallField::Kind::result) {
+            add(field.name, whole_arena_expression(field, layout_));
+            continue;
+        }
+        const Value v =
+            field.kind == CallField::Kind::operand ? op.operands.at(field.index) : op.results.at(field.index);
+        add(field.name, expression(frame, v));
+        const Dims& strides = frame.f.info(v).placement.strides;
+        if (strides.empty()) continue;
+        const std::optional<std::int64_t> stride = row_stride({strides, 0}, frame.f.type(v).dims, field.row_dims);
+        check(!field.stride_field.empty() && stride.has_value(),
+              fmt::format("{}: .{} cannot be a view", call.function, field.name));
+        const Value whole = frame.f.info(v).placement.view_of;
+        add(field.stride_field, whole ? layout_.symbols().elements(frame.f, whole, *stride) : std::to_string(*stride));
+    }
+    comment(out, frame, op, as_written(frame, op, call.comment));
+    out.line(call_text(call, std::move(values)));
+}
+
+void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op& op) const {
+    const PrintedKernel& kernel = kernels_.use(frame.f, op);
+    auto passed = [&](Value v) {
+        const Placement& p = frame.f.info(v).placement;
+        PassedArgument out = {expression(frame, v)};
+        out.part = !p.strides.empty() && p.view_of && out.text == expression(frame, p.view_of);
+        return out;
+    };
+    std::vector<PassedArgument> inputs, outputs;
+    for (Value v : op.operands) inputs.push_back(passed(v));
+    for (Value v : op.results) outputs.push_back(passed(v));
+    std::string arguments;
+    for (const KernelArgument& a : kernel.arguments) arguments += (a.output ? outputs : inputs).at(a.index).text + ", ";
+    // The formula stands with the kernel; here as well, on one line or an equation on each.
+    constexpr std::size_t one_line = 90;
+    CallFormula formula = call_formula(kernels_, frame.f, op, inputs, outputs);
+    for (std::string& line : formula.lines) line = as_written(frame, op, std::move(line));
+    std::string scope = leaf_scope(frame.f, op.provenance.scope);
+    if (formula.kernel_names) scope += scope.empty() ? "in the kernel's names" : ", in the kernel's names";
+    const std::string all = fmt::format("{}", fmt::join(formula.lines, "; "));
+    if (all.size() <= one_line || formula.lines.size() == 1) {
+        out.comment(scope.empty() ? all : fmt::format("{}: {}", scope, all));
+    } else {
+        if (!scope.empty()) out.comment(scope + ":");
+        for (const std::string& equation : formula.lines) out.comment((scope.empty() ? "" : "  ") + equation);
+    }
+    out.line(fmt::format("{}({}stream);", kernel.name, arguments));
+}
+
+}  // namespace thunderc

@@ -1,0 +1,85 @@
+// Prints the functions of a planned module: the bodies of loops for blocks.cpp, the entries for model.cpp.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/host/kernel_table.h"
+#include "codegen/host/layout.h"
+#include "codegen/text.h"
+
+namespace thunderc {
+
+class FunctionPrinter {
+  public:
+    FunctionPrinter(const ProgramLayout& layout, KernelTable& kernels) : layout_(layout), kernels_(kernels) {}
+
+    // "void decoder_layer_forward(float* y, const float* x, const DecoderLayerWeights& w, ...)" without an end.
+    std::string signature(const Function& body) const;
+    // A body: its comment, signature and statements.
+    void print_body(SourceText& out, const Function& body) const;
+    // Where the function's tensors lie: constants for model.h.
+    void offsets(SourceText& out, const Function& function) const;
+    // The statements of an entry function, without its braces.
+    void print_entry(SourceText& out, const Function& entry) const;
+
+  private:
+    struct Frame;
+    // A pointer that a function declares: a tensor that its statements name.
+    struct Local {
+        Value value;
+        bool read_only = false;
+        bool view = false;  // of one declared before
+    };
+    std::vector<Local> local_tensors(const Frame& frame) const;
+    std::string slot_name(const Frame& frame, const Op& loop, std::size_t k) const;
+    void locals(SourceText& out, const Frame& frame) const;
+    void statements(SourceText& out, const Frame& frame) const;
+    void statement(SourceText& out, const Frame& frame, const Op& op) const;
+    void loop(SourceText& out, const Frame& frame, const Op& op) const;
+    std::vector<std::string> slots(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string layers_text(const Op& loop) const;
+    std::string layer_tensor(const Frame& frame, Value family, const std::string& layer) const;
+    void single_call(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string block_arguments(const Frame& frame, const Op& op, const Function& block,
+                                const std::vector<std::string>& arguments,
+                                const std::vector<std::string>& results) const;
+    // What ranks say to each other between two calls.
+    void communication(SourceText& out, const Frame& frame, std::span<const Op* const> ops) const;
+    void communication(SourceText& out, const Frame& frame, const Op& op) const;
+    void block(SourceText& out, const Frame& frame, std::span<const Op* const> ops, const std::string& when,
+               bool reasons) const;
+    void reason(SourceText& out, const Op& op) const;
+    std::string flag_text(const Frame& frame, const Op& op) const;
+    std::string turn_text(const Frame& frame, const Op& op) const;
+    std::string event_text(const Frame& frame, const Op& op, std::int64_t distance) const;
+    bool overwrites(const Frame& frame, const Op& op) const;
+    std::string gradient_text(const Frame& frame, const Op& op) const;
+    std::string as_written(const Frame& frame, const Op& op, std::string formula) const;
+    std::string iteration(const Frame& frame, std::int64_t ahead) const;
+    // What runs ahead of its loop, one behind the other and for the same layers: a function of the layer.
+    struct AheadRun {
+        std::string name;  // "gather_layers"; on the way back "gather_layers_again"
+        std::vector<const Op*> ops;
+    };
+    std::vector<AheadRun> ahead_runs(const Frame& inside) const;
+    void ahead_of_loop(SourceText& out, const Frame& inside) const;
+    void unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
+    void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
+                            const Op& op) const;
+    void all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
+    void menu_call(SourceText& out, const Frame& frame, const Op& op) const;
+    void kernel_call(SourceText& out, const Frame& frame, const Op& op) const;
+    std::string expression(const Frame& frame, Value v) const;
+    std::string member_expression(const Frame& frame, Value family, const std::string& index) const;
+    void comment(SourceText& out, const Frame& frame, const Op& op, const std::string& what) const;
+
+    const ProgramLayout& layout_;
+    KernelTable& kernels_;
+};
+
+}  // namespace thunderc

@@ -1,0 +1,125 @@
+#include "codegen/host/kernel_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/kernels/formula.h"
+#include "compiler/planned/alignment.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+    if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
+// "Pow, ReduceMean, Mul (model.layers.{0..3}.input_layernorm, model.norm)"
+std::string replaces(const std::vector<std::string>& nodes, const std::vector<std::string>& scopes) {
+    constexpr std::size_t most = 4;
+    if (nodes.empty()) return {};
+    std::string out = fmt::format("{}", fmt::join(nodes, ", "));
+    if (scopes.empty()) return out;
+    const auto shown = static_cast<std::ptrdiff_t>(std::min(scopes.size(), most));
+    out += fmt::format(" ({}", fmt::join(scopes.begin(), scopes.begin() + shown, ", "));
+    if (scopes.size() > most) out += fmt::format(" and {} more places", scopes.size() - most);
+    return out + ")";
+}
+
+}  // namespace
+
+KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) const {
+    KernelLayouts layouts;
+    bool dense = true;
+    for (Value v : fused.operands) {
+        layouts.inputs.push_back(v ? caller.info(v).placement.strides : Dims{});
+        dense = dense && layouts.inputs.back().empty();
+    }
+    for (Value v : fused.results) {
+        layouts.outputs.push_back(caller.info(v).placement.strides);
+        dense = dense && layouts.outputs.back().empty();
+    }
+    if (dense) layouts = {};
+    return {fused.attributes.string("kernel"), std::move(layouts)};
+}
+
+std::size_t KernelTable::find(const Function& caller, const Op& fused) {
+    const Function& kernel = *module_->find(fused.attributes.string("kernel"));
+    Key key = key_of(caller, fused);
+    const KernelLayouts layouts = key.second;
+    for (const auto& [other, k] : known_)
+        if (other == key) return k;
+    KernelDescription description = describe_kernel(kernel);
+    std::size_t same_name = 0;
+    for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
+    // What has only the name of its own is no kernel of its own.
+    description.name = "kernel";
+    const PrintedKernel nameless = print_kernel_cpu(description, layouts, {}, sizes_);
+    const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
+    known_.emplace_back(std::move(key), at->second);
+    if (!is_new) return at->second;
+    description.name = kernel.name;
+    KernelDescription named = description;
+    if (same_name > 0) named.name += fmt::format("_strided_{}", same_name);
+    entries_.push_back({std::move(description), layouts, print_kernel_cpu(named, layouts, {}, sizes_), {}, {}, {}});
+    return at->second;
+}
+
+const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused) {
+    Entry& entry = entries_[find(caller, fused)];
+    for (const std::string& op : fused.provenance.node_ops) add_once(entry.nodes, op);
+    add_once(entry.scopes, fused.provenance.scope);
+    align(entry, caller, fused);
+    return entry.printed;
+}
+
+void KernelTable::align(Entry& entry, const Function& caller, const Op& fused) const {
+    auto lower = [&](std::vector<std::int64_t>& known, const std::vector<Value>& values) {
+        known.resize(values.size(), 64);
+        for (std::size_t k = 0; k < values.size(); ++k)
+            if (values[k]) known[k] = std::min(known[k], alignment_of(*module_, caller, values[k]));
+    };
+    lower(entry.alignment.inputs, fused.operands);
+    lower(entry.alignment.outputs, fused.results);
+}
+
+const KernelTable::Entry& KernelTable::used(const Function& caller, const Op& fused) const {
+    const Key key = key_of(caller, fused);
+    for (const auto& [other, k] : known_)
+        if (other == key) return entries_[k];
+    throw InternalError(fmt::format("the kernel {} was not used yet", key.first));
+}
+
+const std::vector<std::string>& KernelTable::formula(const Function& caller, const Op& fused) const {
+    return used(caller, fused).printed.formula;
+}
+
+std::vector<std::string> KernelTable::formula(const Function& caller, const Op& fused,
+                                              const std::vector<std::string>& inputs,
+                                              const std::vector<std::string>& outputs) const {
+    return kernel_formula(used(caller, fused).description, inputs, outputs);
+}
+
+std::vector<PrintedKernel> KernelTable::all() const {
+    std::vector<PrintedKernel> out;
+    for (const Entry& entry : entries_) {
+        KernelDescription named = entry.description;
+        named.name = entry.printed.name;
+        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes), sizes_));
+    }
+    return out;
+}
+
+std::vector<PrintedCudaKernel> KernelTable::all_cuda(const CudaTuning& tuning) const {
+    std::vector<PrintedCudaKernel> out;
+    for (const Entry& entry : entries_) {
+        KernelDescription named = entry.description;
+        named.name = entry.printed.name;
+        out.push_back(print_kernel_cuda(named, entry.layouts, entry.alignment, tuning,
+                                        replaces(entry.nodes, entry.scopes), sizes_));
+    }
+    return out;
+}
+
+}  // namespace thunderc

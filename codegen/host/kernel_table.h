@@ -1,0 +1,54 @@
+// The kernels that a program calls, in the order of first use: one for each pair of kernel function and operand layout,
+// and one for all whose text is the same but for the name.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/kernels/cpu/kernels_cpu.h"
+#include "codegen/kernels/cuda/kernels_cuda.h"
+#include "compiler/ir/module.h"
+
+namespace thunderc {
+
+class KernelTable {
+  public:
+    // `sizes`: the names of sizes.h.
+    explicit KernelTable(const Module& module, std::vector<std::string> sizes = {})
+        : module_(&module), sizes_(std::move(sizes)) {}
+
+    // Good until the next use.
+    const PrintedKernel& use(const Function& caller, const Op& fused);
+    // What a kernel that was used computes: equations, in the names of its parameters, or in others.
+    const std::vector<std::string>& formula(const Function& caller, const Op& fused) const;
+    std::vector<std::string> formula(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
+                                     const std::vector<std::string>& outputs) const;
+    // What each replaces, in all the places that use it, stands in its comment.
+    std::vector<PrintedKernel> all() const;
+    // The same kernels for GPUs.
+    std::vector<PrintedCudaKernel> all_cuda(const CudaTuning& tuning) const;
+
+  private:
+    struct Entry {
+        KernelDescription description;
+        KernelLayouts layouts;
+        PrintedKernel printed;
+        KernelAlignment alignment;               // of the operands, in all the places that use it
+        std::vector<std::string> nodes, scopes;  // that it replaces
+    };
+    using Key = std::pair<std::string, KernelLayouts>;
+    Key key_of(const Function& caller, const Op& fused) const;
+    const Entry& used(const Function& caller, const Op& fused) const;
+    std::size_t find(const Function& caller, const Op& fused);
+    void align(Entry& entry, const Function& caller, const Op& fused) const;
+
+    const Module* module_;
+    std::vector<std::string> sizes_;
+    std::vector<Entry> entries_;
+    std::vector<std::pair<Key, std::size_t>> known_;
+    std::map<std::string, std::size_t> by_text_;
+};
+
+}  // namespace thunderc

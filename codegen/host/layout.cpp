@@ -1,0 +1,331 @@
+#include "codegen/host/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "codegen/host/block_calls.h"
+#include "codegen/host/parameters.h"
+#include "codegen/text.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+// "model.layers.{0..31}.self_attn.q_proj.weight" without the scope of the layer and a plain ".weight".
+std::vector<std::string> leaf_candidates(const std::string& pattern) {
+    std::string leaf = pattern;
+    if (std::size_t close = leaf.find('}'); close != std::string::npos && close + 2 <= leaf.size())
+        leaf = leaf.substr(close + 2);
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= leaf.size();) {
+        std::size_t dot = std::min(leaf.find('.', begin), leaf.size());
+        parts.push_back(leaf.substr(begin, dot - begin));
+        begin = dot + 1;
+    }
+    std::string last;
+    if (parts.size() > 1 && parts.back() == "weight")
+        parts.pop_back();
+    else if (parts.size() > 1) {
+        last = "_" + parts.back();
+        parts.pop_back();
+    }
+    std::vector<std::string> out;  // from the shortest to the longest, none of which is a number alone
+    std::string name;
+    for (std::size_t k = parts.size(); k-- > 0;) {
+        name = name.empty() ? parts[k] : parts[k] + "_" + name;
+        if (name.find_first_not_of("0123456789_") != std::string::npos) out.push_back(identifier(name + last));
+    }
+    if (out.empty()) out.push_back(identifier(name + last));
+    return out;
+}
+
+std::string pick(const std::vector<std::string>& candidates, UsedNames& used) {
+    for (const std::string& c : candidates)
+        if (!used.has(c)) {
+            used.add(c);
+            return c;
+        }
+    return used.unique(candidates.back());
+}
+
+}  // namespace
+
+std::string_view cpp_type(DType dtype) {
+    switch (dtype) {
+        case DType::f32: return "float";
+        case DType::bf16: return "bf16";
+        case DType::i64: return "std::int64_t";
+        case DType::i32: return "std::int32_t";
+        case DType::boolean: return "bool";
+        case DType::f64:
+        case DType::f16: break;
+    }
+    throw InternalError(fmt::format("no program computes in {}", name_of(dtype)));
+}
+
+std::string snake_case(const std::string& camel) {
+    std::string out;
+    for (std::size_t k = 0; k < camel.size(); ++k) {
+        const auto c = static_cast<unsigned char>(camel[k]);
+        const bool lower_before = k > 0 && std::islower(static_cast<unsigned char>(camel[k - 1])) != 0;
+        const bool lower_after = k + 1 < camel.size() && std::islower(static_cast<unsigned char>(camel[k + 1])) != 0;
+        if (std::isupper(c) != 0 && k > 0 && camel[k - 1] != '_' && (lower_before || lower_after)) out += '_';
+        out += static_cast<char>(std::tolower(c));
+    }
+    return out;
+}
+
+std::string camel_case(const std::string& snake) {
+    std::string out;
+    bool upper = true;
+    for (char c : snake) {
+        if (c == '_')
+            upper = true;
+        else {
+            out += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+            upper = false;
+        }
+    }
+    return out;
+}
+
+const LayerField* LayerStruct::find(const Placement& place) const {
+    for (const LayerField& field : fields)
+        if (field.arena == place.arena && field.offset == place.offset && field.stride == place.layer_stride &&
+            field.slots == place.slots)
+            return &field;
+    return nullptr;
+}
+
+ProgramLayout::ProgramLayout(const Module& module)
+    : module_(&module), symbols_(module), communication_(module), arenas_(module) {
+    find_structs();
+}
+
+bool ProgramLayout::mixed_precision() const {
+    for (const Function& f : module_->functions)
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo::Kind kind = f.argument_info[k].kind;
+            if ((kind == ArgInfo::Kind::parameter || kind == ArgInfo::Kind::state) &&
+                f.type(f.arguments[k]).dtype == DType::bf16)
+                return true;
+        }
+    return false;
+}
+
+std::string ProgramLayout::trained_constant() const {
+    return fmt::format("{}_{}", arenas_.any_frozen() ? "TRAINED" : "PARAMETER",
+                       mixed_precision() ? "ELEMENTS" : "BYTES");
+}
+
+DType ProgramLayout::gradient_dtype() const {
+    const Function& main = module_->main();
+    for (std::size_t k = 0; k < main.argument_info.size(); ++k)
+        if (is_state(main.argument_info[k], gradient_state)) return main.type(main.arguments[k]).dtype;
+    return DType::f32;
+}
+
+std::string ProgramLayout::layer_name(const Function& body) const {
+    std::string name = body.name;
+    for (const char* suffix : {"_forward", "_backward"})
+        if (name.ends_with(suffix)) name.resize(name.size() - std::string(suffix).size());
+    return identifier(name);
+}
+
+const LayerStruct* ProgramLayout::struct_of(const Placement& place) const {
+    for (const LayerStruct& s : structs_)
+        if (s.find(place) != nullptr) return &s;
+    return nullptr;
+}
+
+const std::vector<std::string>& ProgramLayout::names(const Function& function) const {
+    auto [found, is_new] = names_.try_emplace(function.name);
+    if (!is_new) return found->second;
+    std::vector<std::string>& out = found->second;
+    out.resize(function.values.size());
+    UsedNames used({"stream", "scratch", "gradient", "layer",   "w",        "g",         "saved", "arenas_",
+                    "arenas", "at",      "B",        "T",       "copy",     "fill_zero", "range", "Range",
+                    "offset", "layout",  "std",      "thunder", "Gradient", "Activation"});
+    for (const Symbol& s : symbols_.all()) used.add(s.name);
+    // A value must not hide a function that the statements call.
+    // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.
+    if (communication_.any() && (function.kind == "loop" || !function.argument_info.empty())) {
+        used.add({"micro_step", "layers", "sent"});
+        for (const Communication::StreamName& s : communication_.streams()) used.add(s.name);
+    }
+    for (const Function& f : module_->functions) {
+        if (f.kind == "loop") continue;  // printed where it is called
+        used.add(identifier(f.name));
+        for (const Op& op : f.ops)
+            if (const OpDef& def = op_def(op.name); def.call) used.add(def.call(op, f).function);
+    }
+    for (const LayerStruct& s : structs_) used.add(s.function);
+    // A result that takes the place of an argument is that tensor.
+    std::map<Value, Value> replaced;
+    for (std::size_t r = 0; r < function.results.size() && r < function.result_names.size(); ++r)
+        for (Value a : function.arguments)
+            if (function.info(a).name == function.result_names[r]) replaced[function.results[r]] = a;
+    const char* const shard = module_->units.empty() ? "" : "_shard";
+    auto give = [&](Value v, const std::string& hint) {
+        if (auto at = replaced.find(v); at != replaced.end())
+            out[v.index] = out[at->second.index];
+        else
+            out[v.index] = used.unique(hint);
+    };
+    for (std::size_t k = 0; k < function.arguments.size(); ++k) {
+        Value v = function.arguments[k];
+        if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::parameter) {
+            std::vector<std::string> candidates = leaf_candidates(name_pattern(function.argument_info[k].names));
+            for (std::string& c : candidates) c = "w_" + c + shard;  // as a layer's are w.…
+            out[v.index] = pick(candidates, used);
+        } else if (k < function.argument_info.size() && function.argument_info[k].kind == ArgInfo::Kind::state) {
+            std::string pattern = name_pattern(function.argument_info[k].names);
+            const std::size_t dot = pattern.find('.');
+            const std::string state = pattern.substr(0, dot);
+            std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
+            for (std::string& c : candidates)
+                c = (state == "grad" ? "g" : state == "shadow" ? "s" : state) + "_" + c + shard;
+            out[v.index] = pick(candidates, used);
+        } else {
+            give(v, function.info(v).name);
+        }
+    }
+    // What lies whole in the place of another value is that tensor, perhaps seen with other dimensions; so is
+    // what a result that takes an argument's place is a view of.
+    auto same_tensor = [&](Value v) {
+        const Placement& p = function.info(v).placement;
+        if (!p.view_of || !p.strides.empty() || p.offset != function.info(p.view_of).placement.offset) return false;
+        if (replaced.contains(p.view_of)) return true;
+        const Type &type = function.type(v), &whole = function.type(p.view_of);
+        return type.dtype == whole.dtype && type.count == whole.count && type.elements() == whole.elements();
+    };
+    // Tensors in a unit are called after their parameters, whatever wrote them last.
+    std::map<std::pair<Arena, std::int64_t>, std::string> in_units;
+    auto in_unit = [&](const Op& op, Value v) {
+        const Placement& p = function.info(v).placement;
+        if (op.name == "unpack") {
+            std::vector<std::string> candidates = leaf_candidates(parameter_of_unit(*module_, function, v));
+            const char* const kind = p.arena != Arena::gathered                     ? "g_"
+                                     : gathered_from_shadows(*module_, function, v) ? "s_"
+                                                                                    : "w_";
+            for (std::string& c : candidates) c = kind + c;
+            in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
+        }
+        const auto at = in_units.find({p.arena, p.offset});
+        if (at == in_units.end() || op.name == "pack" || op.name == "all_gather") return false;
+        out[v.index] = at->second;
+        return true;
+    };
+    for (const Op& op : function.ops)
+        for (Value v : op.results) {
+            if (in_unit(op, v)) continue;
+            if (op.name == "all_gather" || op.name == "unwritten" || op.name == "pack") {
+                give(v, function.info(v).name + "_unit");
+                continue;
+            }
+            const Value whole = function.info(v).placement.view_of;
+            if (same_tensor(v) && !out[whole.index].empty())
+                out[v.index] = out[whole.index];
+            else
+                give(v, function.info(v).name);
+        }
+    for (const Op& op : function.ops)
+        for (Value v : op.results)
+            if (same_tensor(v)) out[v.index] = out[function.info(v).placement.view_of.index];
+    return out;
+}
+
+void ProgramLayout::find_structs() {
+    for (const Function& f : module_->functions)
+        for (const Op& op : f.ops)
+            if (op.name == "repeat") add_struct(f, op);
+}
+
+void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
+    const Function& body = *module_->find(loop.attributes.string("body"));
+    const Function& block = block_of(*module_, body);
+    const auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
+    const auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
+    const std::int64_t n = loop.attributes.integer("n");
+    auto add = [&](const Function& function_of, Value v, const std::string& hint, const std::string& what) {
+        const Placement& place = function_of.info(v).placement;
+        if (struct_of(place) != nullptr) return;
+        std::string suffix, variable;
+        switch (place.arena) {
+            case Arena::parameters:
+            case Arena::gathered:
+                suffix = gathered_from_shadows(*module_, function_of, v) ? "shadows" : "weights";
+                variable = suffix.substr(0, 1);
+                break;
+            case Arena::shadows:
+                suffix = "shadows";
+                variable = "s";
+                break;
+            case Arena::gradients:
+            case Arena::unit_gradients:
+                suffix = "gradients";
+                variable = "g";
+                break;
+            case Arena::saved:
+                suffix = "saved";
+                variable = "saved";
+                break;
+            default: return;
+        }
+        const std::string layer = layer_name(block);
+        const std::string function = layer + "_" + suffix;
+        LayerStruct* target = nullptr;
+        for (LayerStruct& s : structs_)
+            if (s.function == function && s.layers == n) target = &s;
+        if (target == nullptr) {
+            structs_.push_back({camel_case(function), function, variable, place.arena, n, block.scope, {}});
+            target = &structs_.back();
+        }
+        UsedNames used;
+        for (const LayerField& field : target->fields) used.add(field.name);
+        std::string name = what.empty() ? used.unique(hint) : pick(leaf_candidates(what), used);
+        target->fields.push_back({name, function_of.type(v).member(), symbols_.shape(function_of, v), place.offset,
+                                  place.layer_stride, what, place.arena, place.slots});
+    };
+    // What the caller's argument in the same place is called outside; "" where there is none.
+    auto framework_name = [&](const Function& function_of, Value v) {
+        std::string what = parameter_of_unit(*module_, function_of, v);
+        if (!what.empty() || &function_of != &caller) return what;
+        for (std::size_t a = 0; a < caller.arguments.size(); ++a)
+            if (a < caller.argument_info.size() &&
+                caller.info(caller.arguments[a]).placement == caller.info(v).placement)
+                what = name_pattern(caller.argument_info[a].names);
+        if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
+        if (caller.info(v).placement.arena == Arena::shadows && what.starts_with("shadow.")) what = what.substr(7);
+        return what;
+    };
+    const BlockCall call = block_call(*module_, block.name);
+    const bool here = call.loop == &loop;  // else another loop calls the same block, whose structs these are
+    auto add_outside = [&](const BlockCall::Outside& o, const std::string& hint) {
+        if (o.role == BlockCall::Role::layer) add(*o.function, o.value, hint, framework_name(*o.function, o.value));
+    };
+    if (!here && body.kind != "loop") {
+        for (std::size_t k = carried; k < carried + per_layer; ++k)
+            add(caller, loop.operands[k], body.info(body.arguments[k]).name, framework_name(caller, loop.operands[k]));
+    } else if (here) {
+        for (std::size_t k = 0; k < block.arguments.size(); ++k)
+            add_outside(call.argument(k), block.info(block.arguments[k]).name);
+    }
+    for (std::size_t r = carried; r < loop.results.size(); ++r) {
+        const bool shard = std::any_of(body.ops.begin(), body.ops.end(), [&](const Op& op) {
+            return op.name == "reduce_scatter" && op.results[0] == body.results[r];
+        });
+        if (!shard)
+            add(caller, loop.results[r], body.info(body.results[r]).name, framework_name(caller, loop.results[r]));
+    }
+    for (std::size_t r = 0; here && r < block.results.size(); ++r)
+        add_outside(call.result(r), block.info(block.results[r]).name);
+}
+
+}  // namespace thunderc

@@ -1,0 +1,182 @@
+// The rows of LAYOUT: every tensor, where it lies, and who else lies there.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "codegen/host/layout.h"
+#include "codegen/host/parameters.h"
+#include "codegen/host/statements.h"
+#include "compiler/planned/carry_slots.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+std::int64_t end_of(const LayoutRow& row) {
+    return row.offset + (row.count - 1) * row.stride + static_cast<std::int64_t>(row.type.bytes());
+}
+
+bool overlap(const LayoutRow& a, const LayoutRow& b) {
+    if (a.arena != b.arena || a.offset >= end_of(b) || b.offset >= end_of(a)) return false;
+    const auto a_bytes = static_cast<std::int64_t>(a.type.bytes()), b_bytes = static_cast<std::int64_t>(b.type.bytes());
+    for (std::int64_t i = 0; i < a.count; ++i)
+        for (std::int64_t j = 0; j < b.count; ++j) {
+            const std::int64_t x = a.offset + i * a.stride, y = b.offset + j * b.stride;
+            if (x < y + b_bytes && y < x + a_bytes) return true;
+        }
+    return false;
+}
+
+// "lm_head, dy_slot, update.clip_factor and 3 more": tensors of the same function without its name, and first.
+std::string names_of(const LayoutRow& row, const std::vector<const LayoutRow*>& others) {
+    constexpr std::size_t shown = 3, width = 64;
+    const std::string function = row.name.substr(0, row.name.find('.') + 1);
+    std::vector<std::string> near, far;
+    for (const LayoutRow* other : others) {
+        const bool same = !function.empty() && other->name.starts_with(function);
+        (same ? near : far).push_back(same ? other->name.substr(function.size()) : other->name);
+    }
+    near.insert(near.end(), far.begin(), far.end());
+    if (near.empty()) return "-";
+    std::string out = near[0];
+    std::size_t named = 1;
+    for (; named < std::min(shown, near.size()) && out.size() + near[named].size() < width; ++named)
+        out += ", " + near[named];
+    return named == near.size() ? out : out + fmt::format(" and {} more", near.size() - named);
+}
+
+// Expects rows in the order of arenas and offsets.
+void find_shares(std::vector<LayoutRow>& rows) {
+    std::vector<std::vector<const LayoutRow*>> others(rows.size());
+    for (std::size_t a = 0; a < rows.size(); ++a)
+        for (std::size_t b = a + 1; b < rows.size(); ++b) {
+            if (rows[b].arena != rows[a].arena || rows[b].offset >= end_of(rows[a])) break;
+            if (!overlap(rows[a], rows[b])) continue;
+            others[a].push_back(&rows[b]);
+            others[b].push_back(&rows[a]);
+        }
+    for (std::size_t k = 0; k < rows.size(); ++k) rows[k].shares = names_of(rows[k], others[k]);
+}
+
+// "forward_backward, calls 3 to 7"
+std::string calls_of(const std::string& function, std::size_t first, std::size_t last) {
+    return first == last ? fmt::format("{}, call {}", function, first)
+                         : fmt::format("{}, calls {} to {}", function, first, last);
+}
+
+std::string lifetime_of(Arena arena, bool trains) {
+    if (arena == Arena::saved) return "forward to backward";
+    if (arena == Arena::gathered) return "from its gather to its release";
+    if (arena == Arena::unit_gradients) return "until they are summed";
+    if (arena == Arena::results) return "until the next call";
+    return arena == Arena::batch ? (trains ? "the micro-batch" : "the call") : "always";
+}
+
+// Shadows that a function other than the optimizer's takes. The others are written with them, since the arena has the
+// parameters' elements.
+std::set<std::string> read_shadows(const Module& module) {
+    std::set<std::string> names;
+    for (const Function& f : module.functions)
+        for (const ArgInfo& info : f.argument_info)
+            if (f.name != "update" && is_state(info, shadow_state)) names.insert(info.names.front());
+    return names;
+}
+
+// Where the scratch memory of each function begins: at the arena's start, or where a caller gives it a piece of its
+// own.
+std::map<std::string, std::set<std::int64_t>> scratch_bases(const Module& module) {
+    std::map<std::string, std::set<std::int64_t>> bases;
+    auto enter = [&](auto&& self, const Function& f, std::int64_t base) -> void {
+        if (!bases[f.name].insert(base).second) return;
+        for (const Op& op : f.ops) {
+            if (op.name != "repeat" && op.name != "call") continue;
+            const Function* body = module.find(op.attributes.string(op.name == "repeat" ? "body" : "callee"));
+            check(body != nullptr, "a call of a function that is not there");
+            self(self, *body, body->scratch_bytes == 0 ? base : base + op.attributes.integer("scratch"));
+        }
+    };
+    for (const Function& f : module.functions)
+        if (!f.argument_info.empty()) enter(enter, f, 0);
+    return bases;
+}
+
+}  // namespace
+
+std::vector<LayoutRow> ProgramLayout::rows() const {
+    std::vector<LayoutRow> rows;
+    std::set<std::pair<Arena, std::int64_t>> seen;  // tensors that several functions name
+    for (const LayerStruct& s : structs_)
+        for (const LayerField& field : s.fields) {
+            seen.emplace(field.arena, field.offset);
+            rows.push_back({s.function + "." + field.name, std::string(name_of(field.arena)), field.type, field.shape,
+                            field.slots > 0 ? field.slots : s.layers, field.offset, field.stride,
+                            lifetime_of(field.arena, trains()), ""});
+        }
+    const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
+    const std::set<std::string> shadows_read = read_shadows(*module_);
+    for (const Function& f : module_->functions) {
+        if (f.kind.starts_with("kernel:") || !bases.contains(f.name)) continue;
+        const Lifetimes span(f);
+        const std::vector<std::string>& value_names = names(f);
+        auto scratch_row = [&](const std::string& name, const Type& type, const std::string& shape, std::int64_t count,
+                               std::int64_t offset, std::int64_t stride, std::size_t first, std::size_t last) {
+            for (std::int64_t base : bases.at(f.name))
+                rows.push_back({f.name + "." + name, "scratch", type, shape, count, base + offset, stride,
+                                calls_of(f.name, first, last), ""});
+        };
+        auto row = [&](Value v, const std::string& state = {}) {
+            const Placement& p = f.info(v).placement;
+            const Type& type = f.type(v);
+            if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
+                return;
+            const bool in_unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
+            if (in_unit && parameter_of_unit(*module_, f, v).empty()) return;  // the unit itself
+            if (p.arena == Arena::scratch) {
+                if (span.first[v.index] == 0) return;  // no statement has it: another call does its work
+                scratch_row(value_names[v.index], type.member(), symbols_.shape(f, v),
+                            type.is_family() ? type.count : 1, p.offset, p.layer_stride, span.first[v.index],
+                            span.last[v.index]);
+                return;
+            }
+            if (!seen.emplace(p.arena, p.offset).second) return;
+            rows.push_back({value_names[v.index], std::string(name_of(p.arena)), type.member(), symbols_.shape(f, v),
+                            type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena, trains()),
+                            ""});
+            // units of several ranks have names of their own
+            if (p.arena == Arena::shadows && module_->units.empty() && !shadows_read.contains(state))
+                rows.back().lifetime += "; not read";
+        };
+        for (std::size_t k = 0; k < f.arguments.size(); ++k)
+            row(f.arguments[k], k < f.argument_info.size() && !f.argument_info[k].names.empty()
+                                    ? f.argument_info[k].names.front()
+                                    : std::string());
+        for (std::size_t k = 0; k < f.ops.size(); ++k) {
+            const Op& op = f.ops[k];
+            if (op.name != "member")  // which has no memory but its family's
+                for (Value v : op.results) row(v);
+            if (op.name != "repeat") continue;
+            const Function& body = *module_->find(op.attributes.string("body"));
+            for (std::size_t c = 0; c < static_cast<std::size_t>(op.attributes.integer("carried")); ++c) {
+                const CarrySlots slots = carry_slots(op, c);
+                if (slots.arena != Arena::scratch) continue;  // of those, each is another tensor's place
+                scratch_row(names(body)[body.arguments[c].index] + "_slot", f.type(op.operands[c]),
+                            symbols_.shape(body, body.arguments[c]), slots.period, slots.base, slots.stride,
+                            span.first[op.operands[c].index], span.last[op.results[c].index]);
+            }
+        }
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const LayoutRow& a, const LayoutRow& b) {
+        auto rank = [](const std::string& arena) {
+            return static_cast<int>(parse_arena(arena).value_or(Arena::caller));
+        };
+        return std::tuple(rank(a.arena), a.offset) < std::tuple(rank(b.arena), b.offset);
+    });
+    find_shares(rows);
+    return rows;
+}
+
+}  // namespace thunderc

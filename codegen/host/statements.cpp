@@ -1,0 +1,59 @@
+#include "codegen/host/statements.h"
+
+#include <fmt/format.h>
+
+#include "codegen/host/communication.h"
+#include "compiler/analysis/views.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+
+std::size_t statement_count(const Function& f, const Op& op) {
+    if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(f, op)) return 0;
+    if (is_communication(op) || op.name == "unpack" || op.name == "pack" || op.name == "unwritten") return 0;
+    if (op.name == "sum_of_squares") return 0;           // sharded_norm does it, with the norm
+    if (op.name == "family") return op.operands.size();  // a copy for each
+    const OpDef& def = op_def(op.name);
+    if (op.name == "fused" || !def.call) return 1;
+    const MenuCall call = def.call(op, f);
+    // Some ops have no call because another call has done it, which their comment says.
+    check(!call.function.empty() || !call.comment.empty(), fmt::format("the menu has no {} of such types", op.name));
+    return call.function.empty() ? 0 : 1;
+}
+
+void for_each_value_in_text(const Function& f, const Op& op, const std::function<void(Value)>& visit) {
+    if (statement_count(f, op) == 0 || op.name == "norm_of_squares") return;  // which reads the whole arena
+    const OpDef& def = op_def(op.name);
+    if (def.call && op.name != "fused") {
+        for (const CallField& field : def.call(op, f).fields) {
+            if (field.name == "gradient") continue;  // which the text says by a word
+            if (field.kind == CallField::Kind::operand && field.index < op.operands.size() && op.operands[field.index])
+                visit(op.operands[field.index]);
+            if (field.kind == CallField::Kind::result) visit(op.results[field.index]);
+        }
+        return;
+    }
+    for (Value v : op.operands)
+        if (v) visit(v);
+    for (Value v : op.results) visit(v);
+}
+
+Lifetimes::Lifetimes(const Function& f) : first(f.values.size(), 0), last(f.values.size(), 0) {
+    std::vector<Value> family(f.values.size());  // of members, which have no memory but its
+    for (const Op& op : f.ops)
+        if (op.name == "member") family[op.results[0].index] = op.operands[0];
+    std::size_t before = 0;
+    for (const Op& op : f.ops) {
+        const std::size_t count = statement_count(f, op);
+        for_each_value_in_text(f, op, [&](Value v) {
+            if (const Value whole = f.info(v).placement.view_of) v = whole;
+            if (family[v.index]) v = family[v.index];
+            if (first[v.index] == 0) first[v.index] = before + 1;
+            last[v.index] = before + count;
+        });
+        before += count;
+    }
+}
+
+}  // namespace thunderc

@@ -1,0 +1,89 @@
+#include "codegen/kernels/cpu/kernels_cpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/kernels/formula.h"
+#include "codegen/kernels/loops.h"
+#include "codegen/kernels/nest_printer.h"
+#include "codegen/text.h"
+#include "compiler/kernels/costs.h"
+
+namespace thunderc {
+
+PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
+                               const std::string& replaces, const std::vector<std::string>& sizes) {
+    PrintedKernel printed;
+    printed.name = kernel.name;
+    UsedNames used = kernel_names(kernel, sizes);
+    std::vector<std::string> inputs, outputs, parameters;
+    for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
+        outputs.push_back(used.unique(kernel.outputs[r].name));
+        printed.arguments.push_back({true, r, outputs.back()});
+        parameters.push_back(fmt::format("{}* {}", scalar_type(kernel.outputs[r].type.dtype), outputs.back()));
+    }
+    for (std::size_t o = 0; o < kernel.inputs.size(); ++o) {
+        inputs.push_back(used.unique(kernel.inputs[o].name));
+        printed.arguments.push_back({false, o, inputs.back()});
+        parameters.push_back(fmt::format("const {}* {}", scalar_type(kernel.inputs[o].type.dtype), inputs.back()));
+    }
+    const std::string head = fmt::format("void {}({}", kernel.name, fmt::join(parameters, ", "));
+    printed.formula = kernel_formula(kernel, inputs, outputs);
+
+    SourceText body;
+    body.indent();
+    for (const KernelNest& nest : kernel.nests) {
+        Loops loops = loops_of(kernel, nest, layouts);
+        loops.sizes = sizes;
+        if (kernel.nests.size() > 1) {
+            body.open("{");
+            std::vector<std::string> stored;
+            for (const KernelStore& store : nest.stores)
+                if (std::find(stored.begin(), stored.end(), outputs[store.output]) == stored.end())
+                    stored.push_back(outputs[store.output]);
+            body.comment(fmt::format("{}", fmt::join(stored, ", ")));
+        }
+        NestPrinter printer(loops, inputs, outputs, body);
+        printer.print();
+        if (kernel.nests.size() > 1) body.close();
+    }
+    SourceText declaration, definition;
+    declaration.line(head + ", Stream& stream);");
+    printed.declaration = declaration.str();
+    definition.comment(kernel.name + ":");
+    for (const std::string& equation : printed.formula) definition.comment("  " + equation);
+    if (!replaces.empty()) definition.comment("Replaces " + replaces);
+    definition.line(head + ", Stream& stream) {");
+    definition.append_lines("    " + timed_statement(kernel));
+    definition.append_lines(body.str());
+    definition.line("}");
+    printed.definition = definition.str();
+    return printed;
+}
+
+std::string kernels_cpu_prologue(bool bf16, bool naive) {
+    std::string text = "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <limits>\n\n";
+    if (bf16) text += "#include \"device/cpu/bf16.h\"           // to_float, to_bf16\n";
+    if (naive)
+        return text +
+               R"(#include "device/cpu/reference_kernels.h"  // functions of libm, sums in double, loops of one thread
+#include "device/timed.h"                  // what --profile shows of a kernel
+
+using namespace thunder::reference;
+namespace vec_math = thunder::reference::math;
+)";
+    return text + R"(#include "device/cpu/row_reduction.h"  // row_sum, row_max: fixed trees
+#include "device/cpu/vec_math.h"       // exp, tanh, ... that vectorise
+#include "device/parallel.h"           // parallel_for, parallel_rows, column_reduction
+#include "device/timed.h"              // what --profile shows of a kernel
+
+namespace vec_math = thunder::math;
+)";
+}
+
+std::string kernels_cpu_epilogue() {
+    return "";
+}
+
+}  // namespace thunderc

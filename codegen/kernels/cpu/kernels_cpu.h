@@ -1,0 +1,29 @@
+// Prints kernels as C++ for CPUs: from a description to one readable function.
+//
+//   pointwise       one loop over all elements, or rows of them; the loop over the last dimension is vectorised
+//   row reduction   each row by one thread; it is read again from L1 by every pass; sums in a fixed tree
+//   column sums     partial sums of fixed blocks of rows, added in order
+//   transpose       tiles, so that both sides stay in L1
+//
+// So a kernel gives the same bits on any number of threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/kernels/text.h"
+#include "compiler/kernels/description.h"
+
+namespace thunderc {
+
+// `replaces`: what the comment says of where the kernel is from, "Pow, ReduceMean, Mul
+// (model.layers.0.input_layernorm)". `sizes`: the names of sizes.h, which kernels may use: nothing else has one.
+PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts = {},
+                               const std::string& replaces = {}, const std::vector<std::string>& sizes = {});
+
+// What stands before the kernels in kernels_cpu.cpp: includes and names of namespaces. `naive`: those of a naive
+// program have loops, sums and functions of their own, under the same names.
+std::string kernels_cpu_prologue(bool bf16 = false, bool naive = false);
+std::string kernels_cpu_epilogue();
+
+}  // namespace thunderc

@@ -1,0 +1,254 @@
+#include "codegen/kernels/cuda/kernels_cuda.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/kernels/cuda/cuda_nest.h"
+#include "codegen/kernels/formula.h"
+#include "codegen/kernels/loops.h"
+#include "codegen/text.h"
+#include "compiler/kernels/in_place.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+std::string type_name(DType dtype) {
+    return dtype == DType::bf16 ? "bf16" : std::string(scalar_type(dtype));
+}
+
+// What device.h, and the schedules, call by these names.
+UsedNames reserved_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used = kernel_names(kernel, sizes);
+    used.add({"partials",
+              "load",
+              "store",
+              "barrier",
+              "warp_barrier",
+              "lane",
+              "warp",
+              "thread_index",
+              "block_index",
+              "block_count",
+              "warp_sum",
+              "warp_max",
+              "warp_reduce",
+              "block_sum",
+              "block_max",
+              "block_reduce",
+              "atomic_add",
+              "Add",
+              "Greater",
+              "Word",
+              "math",
+              "launch",
+              "Vec",
+              "Global",
+              "Aliased",
+              "part",
+              "e",
+              "w",
+              "p",
+              "b",
+              "shared",
+              "totals",
+              "total",
+              "chunk",
+              "tile_rows",
+              "tile_columns",
+              "line"});
+    return used;
+}
+
+// One __global__ function and its launch.
+struct Kernel {
+    CudaStage stage;
+    std::string name;
+    std::vector<std::string> parameters, arguments;
+};
+
+// Several nests in one grid: each has blocks of its own.
+CudaStage merged(const std::vector<CudaStage>& nests, const std::vector<std::string>& titles) {
+    CudaStage all;
+    all.threads = 0;
+    all.blocks = 0;
+    SourceText out;
+    std::vector<std::string> schedules;
+    for (std::size_t k = 0; k < nests.size(); ++k) {
+        const CudaStage& nest = nests[k];
+        const bool last = k + 1 == nests.size();
+        all.threads = std::max(all.threads, nest.threads);
+        out.open(last ? "{" : fmt::format("if (block_index() < {}) {{", all.blocks + nest.blocks));
+        out.comment(titles[k]);
+        if (names_identifier(nest.body, "block"))
+            out.line(all.blocks == 0 ? "const int block = block_index();"
+                                     : fmt::format("const int block = block_index() - {};", all.blocks));
+        out.append_lines(nest.body);
+        if (!last) out.line("return;");
+        out.close();
+        all.blocks += nest.blocks;
+        if (std::find(schedules.begin(), schedules.end(), nest.schedule) == schedules.end())
+            schedules.push_back(nest.schedule);
+    }
+    all.body = out.str();
+    all.schedule = schedules.front();
+    if (schedules.size() > 1) {
+        all.schedule = "Blocks of their own for each part:";
+        for (std::string& text : schedules) {
+            text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
+            text.pop_back();
+            all.schedule += (&text == &schedules.front() ? " " : "; ") + text;
+        }
+        all.schedule += ".";
+    }
+    return all;
+}
+
+std::string stored_names(const KernelNest& nest, const std::vector<std::string>& outputs) {
+    std::vector<std::string> stored;
+    for (const KernelStore& store : nest.stores)
+        if (std::find(stored.begin(), stored.end(), outputs[store.output]) == stored.end())
+            stored.push_back(outputs[store.output]);
+    return fmt::format("{}", fmt::join(stored, ", "));
+}
+
+}  // namespace
+
+CudaTuning cuda_tuning(const std::string& architecture) {
+    struct Row {
+        const char* name;
+        int multiprocessors;
+    };
+    // Of parts that are systems on a chip: sm_87 is Orin, sm_110 Thor, sm_121 GB10.
+    constexpr Row rows[] = {{"sm_80", 108},  {"sm_86", 84},    {"sm_87", 16},   {"sm_89", 142},
+                            {"sm_90", 132},  {"sm_90a", 132},  {"sm_100", 148}, {"sm_100a", 148},
+                            {"sm_103", 148}, {"sm_103a", 148}, {"sm_110", 20},  {"sm_110a", 20},
+                            {"sm_120", 188}, {"sm_120a", 188}, {"sm_121", 48},  {"sm_121a", 48}};
+    std::string known;
+    for (const Row& row : rows) {
+        if (architecture == row.name) return {row.multiprocessors};
+        known += (known.empty() ? "" : ", ") + std::string(row.name);
+    }
+    Diagnostic d;
+    d.message = fmt::format("'{}' is no architecture that kernels are tuned for", architecture);
+    d.help = "known are " + known;
+    throw UsageError(std::move(d));
+}
+
+PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const KernelLayouts& layouts,
+                                    const KernelAlignment& alignment, const CudaTuning& tuning,
+                                    const std::string& replaces, const std::vector<std::string>& sizes) {
+    CudaOperands operands;
+    UsedNames used = reserved_names(kernel, sizes);
+    std::vector<std::string> declared;
+    for (const KernelOperand& operand : kernel.outputs) {
+        operands.outputs.push_back(used.unique(operand.name));
+        operands.output_types.push_back(operand.type.dtype);
+        declared.push_back(fmt::format("{}* {}", type_name(operand.type.dtype), operands.outputs.back()));
+    }
+    for (const KernelOperand& operand : kernel.inputs) {
+        operands.inputs.push_back(used.unique(operand.name));
+        operands.input_types.push_back(operand.type.dtype);
+        declared.push_back(fmt::format("const {}* {}", type_name(operand.type.dtype), operands.inputs.back()));
+    }
+    operands.alignment = alignment;
+    if (operands.alignment.inputs.empty()) operands.alignment.inputs.assign(kernel.inputs.size(), 16);
+    if (operands.alignment.outputs.empty()) operands.alignment.outputs.assign(kernel.outputs.size(), 16);
+    std::set<std::size_t> output_over, input_under;
+    const std::vector<std::pair<std::size_t, std::size_t>> pairs = in_place_pairs(kernel);
+    for (const auto& [r, o] : pairs) {
+        output_over.insert(r);
+        input_under.insert(o);
+    }
+
+    // ---- stages ----
+    std::vector<CudaStage> stages;
+    const bool together = kernel.nests.size() > 1 && nests_may_run_together(kernel);
+    std::vector<std::string> titles;
+    for (std::size_t k = 0; k < kernel.nests.size(); ++k) {
+        Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts));
+        loops.sizes = sizes;
+        SourceText text;
+        CudaNestPrinter printer(loops, operands, tuning, text);
+        printer.set_in_place(pairs);
+        for (CudaStage& stage : printer.print(together ? "block" : "block_index()")) {
+            if (kernel.nests.size() > 1 && !together) stage.suffix = fmt::format("_{}", k + 1);
+            stages.push_back(std::move(stage));
+        }
+        titles.push_back(stored_names(kernel.nests[k], operands.outputs));
+    }
+    if (together) {
+        check(stages.size() == kernel.nests.size(), "nests without reductions have one stage each");
+        stages = {merged(stages, titles)};
+    }
+
+    std::vector<Kernel> kernels;
+    for (CudaStage& stage : stages) {
+        Kernel one;
+        one.name = kernel.name + (stage.suffix.empty() ? "_kernel" : stage.suffix);
+        auto add = [&](const std::string& type, const std::string& name, bool over) {
+            if (!names_identifier(stage.body, name)) return;
+            one.parameters.push_back(fmt::format("{}<{}> {}", over ? "Aliased" : "Global", type, name));
+            one.arguments.push_back(name);
+        };
+        for (std::size_t r = 0; r < operands.outputs.size(); ++r)
+            add(type_name(operands.output_types[r]), operands.outputs[r], output_over.contains(r));
+        for (std::size_t o = 0; o < operands.inputs.size(); ++o)
+            add("const " + type_name(operands.input_types[o]), operands.inputs[o], input_under.contains(o));
+        if (stage.partials > 0) add(stage.suffix.empty() ? "float" : "const float", "partials", false);
+        one.stage = std::move(stage);
+        constexpr std::size_t most_bytes = 4096, pointer = 8;
+        check(one.parameters.size() * pointer <= most_bytes,
+              fmt::format("the kernel {} has {} parameters", one.name, one.parameters.size()));
+        kernels.push_back(std::move(one));
+    }
+
+    // ---- text ----
+    PrintedCudaKernel printed;
+    printed.name = kernel.name;
+    SourceText device, launcher;
+    for (const Kernel& one : kernels) {
+        if (&one == &kernels.front()) {
+            device.comment(kernel.name + ":");
+            for (const std::string& equation : kernel_formula(kernel, operands.inputs, operands.outputs))
+                device.comment("  " + equation);
+            if (!replaces.empty()) device.comment("Replaces " + replaces);
+        } else {
+            device.blank();
+        }
+        device.comment(one.stage.schedule);
+        device.line(
+            fmt::format("THUNDER_KERNEL({}) {}({}) {{", one.stage.threads, one.name, fmt::join(one.parameters, ", ")));
+        device.indent();
+        device.append_lines(one.stage.body);
+        device.close();
+    }
+    std::int64_t partials = 0;
+    for (const Kernel& one : kernels) partials = std::max(partials, one.stage.partials);
+    launcher.line(fmt::format("void {}({}, Stream& stream) {{", kernel.name, fmt::join(declared, ", ")));
+    launcher.indent();
+    launcher.append_lines(timed_statement(kernel));
+    if (partials > 0)
+        launcher.line(
+            fmt::format("auto* partials = reinterpret_cast<float*>(stream.workspace({} * sizeof(float)));", partials));
+    for (const Kernel& one : kernels)
+        launcher.line(fmt::format("launch(\"{}\", {}, {}, {}, stream, {});", kernel.name, one.name, one.stage.blocks,
+                                  one.stage.threads, fmt::join(one.arguments, ", ")));
+    launcher.close();
+    printed.device = device.str();
+    printed.launcher = launcher.str();
+    return printed;
+}
+
+std::string kernels_cuda_prologue() {
+    return "#pragma once\n\n#include \"device/cuda/device.h\"\n#include \"sizes.h\"\n\nusing namespace thunder;\n";
+}
+
+std::string launchers_cuda_prologue() {
+    return "#include \"kernels_cuda.cuh\"\n\n#include \"device/cuda/launch.h\"\n#include \"device/timed.h\"\n#include "
+           "\"kernels.h\"\n";
+}
+
+}  // namespace thunderc

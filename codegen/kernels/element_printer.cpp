@@ -1,0 +1,321 @@
+#include "codegen/kernels/element_printer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "compiler/ir/op_def.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Kind = KernelNode::Kind;
+
+std::string literal_text(double value, DType dtype) {
+    if (dtype == DType::boolean) return value != 0 ? "true" : "false";
+    if (dtype == DType::f64) {
+        if (!std::isfinite(value)) return fmt::format("static_cast<double>({})", float_literal_text(value));
+        const std::string text = fmt::format("{}", value);
+        return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+    }
+    if (is_float(dtype)) return float_literal_text(value);
+    if (value <= -0x1p63) return "std::numeric_limits<std::int64_t>::min()";
+    if (value >= 0x1p63) return "std::numeric_limits<std::int64_t>::max()";
+    return fmt::format("{}", static_cast<std::int64_t>(value));
+}
+
+}  // namespace
+
+std::string_view scalar_type(DType dtype) {
+    switch (dtype) {
+        case DType::f64: return "double";
+        case DType::f32: return "float";
+        case DType::i64: return "std::int64_t";
+        case DType::i32: return "std::int32_t";
+        case DType::boolean: return "bool";
+        case DType::bf16: return "bf16";
+        case DType::f16: break;
+    }
+    throw InternalError(fmt::format("kernels do not compute in {}", name_of(dtype)));
+}
+
+UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used({"stream",
+                    "timed",
+                    "row",
+                    "rows",
+                    "width",
+                    "begin",
+                    "end",
+                    "c",
+                    "i",
+                    "n",
+                    "sum",
+                    "block",
+                    "tile",
+                    "tiles",
+                    "first",
+                    "last",
+                    "column",
+                    "partial",
+                    "c_first",
+                    "c_last",
+                    "row_sum",
+                    "row_max",
+                    "parallel_for",
+                    "parallel_rows",
+                    "column_reduction",
+                    "to_float",
+                    "to_bf16",
+                    "bf16",
+                    "vec_math",
+                    "std",
+                    "thunder",
+                    "Stream",
+                    "Timed"});
+    // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
+    std::size_t rank = 1;
+    for (const KernelNest& nest : kernel.nests) rank = std::max(rank, nest.extents.size());
+    for (std::size_t d = 0; d <= rank; ++d) used.add({fmt::format("i{}", d), fmt::format("c{}", d)});
+    used.add(sizes);
+    return used;
+}
+
+ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string>& inputs,
+                               const std::vector<std::string>& outputs, SourceText& out)
+    : loops_(loops), inputs_(inputs), outputs_(outputs), out_(out) {
+    // All names of loops; sum and max are what reductions are called.
+    scope_.taken.add({"row", "rows", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column", "first",
+                      "last", "tile", "tiles", "block", "blocks"});
+    scope_.taken.add(loops.sizes);
+    scope_.taken.add(inputs);
+    scope_.taken.add(outputs);
+    for (std::size_t d = 0; d < loops.rows.size(); ++d) {
+        variables_.push_back(loops.rows.size() == 1 ? "row" : fmt::format("i{}", d));
+    }
+    for (std::size_t d = 0; d + 1 < loops.columns.size(); ++d) variables_.push_back(fmt::format("c{}", d));
+    variables_.emplace_back("c");
+}
+
+bool ElementPrinter::moves(const Affine& a, std::size_t begin, std::size_t end) const {
+    return std::any_of(a.step.begin() + static_cast<std::ptrdiff_t>(begin),
+                       a.step.begin() + static_cast<std::ptrdiff_t>(end), [](std::int64_t s) { return s != 0; });
+}
+
+bool ElementPrinter::used_above(std::size_t k, KernelLevel level) const {
+    for (const KernelNode& user : loops_.nodes) {
+        if (std::find(user.inputs.begin(), user.inputs.end(), k) == user.inputs.end()) continue;
+        if (user.level != level || user.kind == Kind::reduce) return true;
+    }
+    return false;
+}
+
+std::string ElementPrinter::term(std::int64_t step, const std::string& variable) const {
+    if (step == 1) return variable;
+    if (variable == "row" && step == loops_.width()) return "row * width";
+    return fmt::format("{} * {}", variable, step);
+}
+
+std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset) const {
+    std::string text;
+    for (std::size_t d = begin; d < end; ++d) {
+        if (a.step[d] == 0) continue;
+        const std::int64_t size = std::abs(a.step[d]);
+        text += text.empty() ? (a.step[d] < 0 ? "-" : "") : (a.step[d] < 0 ? " - " : " + ");
+        text += term(size, variables_[d]);
+    }
+    if (offset != 0 || text.empty()) {
+        if (text.empty()) return fmt::format("{}", offset);
+        text += fmt::format(" {} {}", offset < 0 ? '-' : '+', std::abs(offset));
+    }
+    return text;
+}
+
+std::string ElementPrinter::access(const std::string& base, const Affine& a) const {
+    const bool by_row = moves(a, 0, row_dims()), by_column = moves(a, row_dims(), loops_.rank());
+    if (by_row && by_column && !row_pointers_.empty()) {
+        const std::vector<std::int64_t> steps(a.step.begin(), a.step.begin() + static_cast<std::ptrdiff_t>(row_dims()));
+        if (auto at = row_pointers_.find({base, steps}); at != row_pointers_.end()) {
+            return fmt::format("{}[{}]", at->second, sum_text(a, row_dims(), loops_.rank(), a.offset));
+        }
+    }
+    return fmt::format("{}[{}]", base, sum_text(a, 0, loops_.rank(), a.offset));
+}
+
+ExpressionText ElementPrinter::index_text(const KernelNode& n) const {
+    const bool whole = n.value == std::floor(n.value) &&
+                       std::all_of(n.steps.begin(), n.steps.end(), [](double s) { return s == std::floor(s); });
+    if (whole) {
+        Affine a{static_cast<std::int64_t>(n.value), {}};
+        for (double s : n.steps) a.step.push_back(static_cast<std::int64_t>(s));
+        const std::string text = sum_text(a, 0, a.step.size(), a.offset);
+        if (n.dtype == DType::i64) return {text, text.find(' ') == std::string::npos ? 4 : 2};
+        return {fmt::format("static_cast<{}>({})", scalar_type(n.dtype), text), 4};
+    }
+    std::string text = literal_text(n.value, n.dtype);
+    for (std::size_t d = 0; d < n.steps.size(); ++d) {
+        if (n.steps[d] == 0) continue;
+        text += fmt::format(" + {} * static_cast<{}>({})", literal_text(n.steps[d], n.dtype), scalar_type(n.dtype),
+                            variables_[d]);
+    }
+    return {text, 2};
+}
+
+ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) const {
+    if (auto at = scope.names.find(k); at != scope.names.end()) return {at->second, 4};
+    const KernelNode& n = node(k);
+    switch (n.kind) {
+        case Kind::literal: {
+            std::string text = literal_text(n.value, n.dtype);
+            return {text, text.front() == '-' ? 3 : 4};
+        }
+        case Kind::index: return index_text(n);
+        case Kind::load: return {access(inputs_[n.operand], loops_.position[k]), 4};
+        case Kind::reduce: throw InternalError("a reduction is used before it is computed");
+        case Kind::apply: break;
+    }
+    const Elementwise& rule = *op_def(n.op).elementwise;
+    std::vector<ExpressionText> operands;
+    for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
+    if (n.op == "cast" && (n.dtype == DType::bf16 || node(n.inputs[0]).dtype == DType::bf16)) {
+        const bool narrows = n.dtype == DType::bf16;
+        return {fmt::format("{}({})", narrows ? "to_bf16" : "to_float", operands[0].text), 4};
+    }
+    const bool to_integer = n.op == "cast" && is_float(node(n.inputs[0]).dtype) && is_integer(n.dtype);
+    if (to_integer)  // static_cast has no result for what does not fit
+        return {fmt::format("vec_math::to_integer<{}>({})", scalar_type(n.dtype), operands[0].text), 4};
+    const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
+    const int precedence = call ? 4 : rule.precedence;
+    return {fill_template(call ? rule.integer_code : rule.code, precedence, operands, scalar_type(n.dtype)),
+            precedence};
+}
+
+std::string ElementPrinter::partial_text(std::size_t k) const {
+    std::string index;
+    std::int64_t inner = 1;
+    for (std::size_t d = loops_.columns.size(); d-- > 0;) {
+        index = term(inner, variables_[row_dims() + d]) + (index.empty() ? "" : " + " + index);
+        inner *= loops_.columns[d];
+    }
+    if (k > 0) index += k == 1 ? " + width" : fmt::format(" + {} * width", k);
+    return fmt::format("partial[{}]", index);
+}
+
+std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
+    const KernelNode& n = node(k);
+    std::string wanted = n.name.empty() ? n.op : n.name;
+    if (n.kind == Kind::reduce) wanted = n.op;
+    if (n.kind == Kind::load) wanted = inputs_[n.operand] + (n.level == KernelLevel::row ? "_row" : "_value");
+    return scope.taken.unique(wanted.empty() ? "t" : wanted);
+}
+
+void ElementPrinter::define(std::size_t k, Scope& scope) const {
+    const std::string text = expression(k, scope).text;
+    const std::string name = name_for(k, scope);
+    out_.line(fmt::format("const {} {} = {};", scalar_type(node(k).dtype), name, text));
+    scope.names[k] = name;
+}
+
+std::size_t ElementPrinter::length(std::size_t k, const Scope& scope) const {
+    if (scope.names.count(k) != 0 || node(k).kind != Kind::apply) return 1;
+    std::size_t sum = 1;
+    for (std::size_t input : node(k).inputs) sum += length(input, scope);
+    return sum;
+}
+
+void ElementPrinter::define_shared(const std::vector<std::size_t>& roots, Scope& scope) const {
+    std::map<std::size_t, int> uses;
+    std::vector<std::size_t> todo = roots;
+    for (std::size_t root : roots) ++uses[root];
+    while (!todo.empty()) {
+        const std::size_t k = todo.back();
+        todo.pop_back();
+        if (scope.names.count(k) != 0 || node(k).kind != Kind::apply) continue;
+        const std::string_view code = op_def(node(k).op).elementwise->code;
+        for (std::size_t j = 0; j < node(k).inputs.size(); ++j) {
+            const std::size_t input = node(k).inputs[j];
+            // A text that names its operand twice would compute it twice.
+            const std::string slot = fmt::format("{{{}}}", j);
+            const bool twice = code.find(slot) != code.rfind(slot);
+            const bool seen = uses.count(input) != 0;
+            uses[input] += twice ? 2 : 1;
+            if (!seen) todo.push_back(input);
+        }
+    }
+    // Not counted in letters, so that a program does not depend on what its tensors are called.
+    constexpr std::size_t longest = 9;
+    for (const auto& [k, count] : uses) {  // in the order of definition
+        if (node(k).kind != Kind::apply || scope.names.count(k) != 0) continue;
+        const bool root = std::find(roots.begin(), roots.end(), k) != roots.end();
+        if (count >= 2 || (!root && length(k, scope) > longest)) define(k, scope);
+    }
+}
+
+void ElementPrinter::define_scalars() {
+    for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
+        if (node(k).level != KernelLevel::scalar || node(k).finish) continue;
+        if (node(k).kind == Kind::load || (node(k).kind == Kind::apply && used_above(k, KernelLevel::scalar))) {
+            define(k, scope_);
+        }
+    }
+}
+
+void ElementPrinter::define_row_variables() const {
+    if (row_dims() < 2) return;
+    std::int64_t inner = 1;
+    std::vector<std::string> lines;
+    for (std::size_t d = row_dims(); d-- > 0;) {
+        std::string text = inner == 1 ? "row" : fmt::format("row / {}", inner);
+        if (d > 0) text += fmt::format(" % {}", loops_.rows[d]);
+        lines.push_back(fmt::format("const std::int64_t {} = {};", variables_[d], text));
+        inner *= loops_.rows[d];
+    }
+    // Only those that an address or an index is made of.
+    for (std::size_t d = 0; d < row_dims(); ++d) {
+        bool used = false;
+        for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
+            if (node(k).kind == Kind::load) used = used || loops_.position[k].step[d] != 0;
+            if (node(k).kind == Kind::index) used = used || node(k).steps[d] != 0;
+        }
+        for (const Affine& a : loops_.store_position) used = used || a.step[d] != 0;
+        if (used) out_.line(lines[row_dims() - 1 - d]);
+    }
+}
+
+void ElementPrinter::pointer(const std::string& base, const Affine& a, bool constant, DType dtype, Scope& scope) {
+    if (!moves(a, 0, row_dims()) || !moves(a, row_dims(), loops_.rank())) return;
+    const std::vector<std::int64_t> steps(a.step.begin(), a.step.begin() + static_cast<std::ptrdiff_t>(row_dims()));
+    if (row_pointers_.count({base, steps}) != 0) return;
+    const std::string name = scope.taken.unique(base + "_row");
+    out_.line(fmt::format("{}{}* {} = {} + {};", constant ? "const " : "", scalar_type(dtype), name, base,
+                          sum_text(a, 0, row_dims(), 0)));
+    row_pointers_[{base, steps}] = name;
+}
+
+void ElementPrinter::store_elements(const std::vector<std::size_t>& stores, const std::vector<RowSum>& column_sums,
+                                    Scope scope) const {
+    std::vector<std::size_t> roots;
+    for (const RowSum& sum : column_sums) roots.push_back(node(sum.node).inputs[0]);
+    for (std::size_t s : stores) roots.push_back(loops_.stores[s].node);
+    define_shared(roots, scope);
+    if (stores.size() > 1) {
+        for (std::size_t s : stores) {
+            const std::size_t k = loops_.stores[s].node;
+            if (scope.names.count(k) == 0 && node(k).kind != Kind::literal) define(k, scope);
+        }
+    }
+    for (std::size_t s = 0; s < column_sums.size(); ++s) {
+        out_.line(
+            fmt::format("{} += {};", partial_text(s), expression(node(column_sums[s].node).inputs[0], scope).text));
+    }
+    for (std::size_t s : stores) {
+        const KernelStore& store = loops_.stores[s];
+        out_.line(fmt::format("{} = {};", access(outputs_[store.output], loops_.store_position[s]),
+                              expression(store.node, scope).text));
+    }
+}
+
+}  // namespace thunderc

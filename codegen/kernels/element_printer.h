@@ -1,0 +1,87 @@
+// The statements of a kernel's loop bodies: names, addresses, expressions, stores; what stands inside of the loops
+// whatever the loops are.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "codegen/kernels/formula.h"
+#include "codegen/kernels/loops.h"
+#include "codegen/text.h"
+
+namespace thunderc {
+
+// The C++ type of a scalar; throws for those that kernels do not compute in.
+std::string_view scalar_type(DType dtype);
+
+// What a kernel's text calls by these names on either device, loops and what they call, and the sizes of sizes.h: no
+// tensor may have one.
+UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes);
+
+// The names that stand for nodes, and those that are taken, in one block of the code and those around it.
+struct Scope {
+    std::map<std::size_t, std::string> names;
+    UsedNames taken;
+};
+
+// A sum over the rows, of each column or of everything.
+struct RowSum {
+    std::size_t node;
+    bool by_column;
+};
+
+class ElementPrinter {
+  public:
+    ElementPrinter(const Loops& loops, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
+                   SourceText& out);
+
+  protected:
+    const KernelNode& node(std::size_t k) const { return loops_.nodes[k]; }
+    std::size_t row_dims() const { return loops_.rows.size(); }
+    // Whether the access moves with one of the loops from `begin` to `end`.
+    bool moves(const Affine& a, std::size_t begin, std::size_t end) const;
+    // Whether a node of another level needs it.
+    bool used_above(std::size_t k, KernelLevel level) const;
+
+    // ---- expressions ----
+    std::string term(std::int64_t step, const std::string& variable) const;
+    std::string sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset) const;
+    std::string access(const std::string& base, const Affine& a) const;
+    ExpressionText expression(std::size_t k, const Scope& scope) const;
+    std::string partial_text(std::size_t k) const;  // where the k-th sum over the rows gathers this column
+
+    // ---- statements ----
+    std::string name_for(std::size_t k, Scope& scope) const;
+    void define(std::size_t k, Scope& scope) const;
+    // Gives names to what the roots use more than once, or what would make a line too long.
+    void define_shared(const std::vector<std::size_t>& roots, Scope& scope) const;
+    // Scalars of the whole kernel are read once.
+    void define_scalars();
+    // Indices of the rows' dimensions, from the number of the row.
+    void define_row_variables() const;
+    // A pointer to the row that an access is in.
+    void pointer(const std::string& base, const Affine& a, bool constant, DType dtype, Scope& scope);
+    // The statements of one element: shared values, then the stores. Nothing is read after the first store, so that an
+    // output may lie over an input.
+    void store_elements(const std::vector<std::size_t>& stores, const std::vector<RowSum>& column_sums,
+                        Scope scope) const;
+
+    const Loops& loops_;
+    const std::vector<std::string>& inputs_;
+    const std::vector<std::string>& outputs_;
+    SourceText& out_;
+    Scope scope_;
+    std::vector<std::string> variables_;  // of the loops: rows, then columns
+    std::map<std::pair<std::string, std::vector<std::int64_t>>, std::string> row_pointers_;
+
+  private:
+    // Of an expression's text: operators and what they are applied to.
+    std::size_t length(std::size_t k, const Scope& scope) const;
+    ExpressionText index_text(const KernelNode& n) const;
+};
+
+}  // namespace thunderc

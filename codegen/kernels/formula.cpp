@@ -1,0 +1,234 @@
+#include "codegen/kernels/formula.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "codegen/text.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+
+std::string fill_template(std::string_view form, int precedence, const std::vector<ExpressionText>& operands,
+                          std::string_view type) {
+    std::string out;
+    for (std::size_t k = 0; k < form.size(); ++k) {
+        if (form[k] != '{' || k + 2 >= form.size() || form[k + 2] != '}') {
+            out += form[k];
+            continue;
+        }
+        const char which = form[k + 1];
+        if (which == 't') {
+            out += type;
+            k += 2;
+            continue;
+        }
+        const ExpressionText& operand = operands.at(static_cast<std::size_t>(which - '0'));
+        const char before = k == 0 ? ' ' : form[k - 1];
+        const std::size_t next = form.find_first_not_of(' ', k + 3);
+        const char after = next == std::string_view::npos ? ' ' : form[next];
+        std::string_view head = form.substr(0, k);
+        while (!head.empty() && head.back() == ' ') head.remove_suffix(1);
+        const char opener = head.empty() ? ' ' : head.back();
+        // f({0}) and f({0}, {1}): nothing beside it binds.
+        const bool enclosed = (opener == '(' || opener == ',') && (after == ')' || after == ',');
+        // a + b + c and a * b * c are read from the left as they are written; anything else of equal rank is told
+        // apart.
+        const bool chains = k == 0 && (precedence == 2 || precedence == 3);
+        const int needed = precedence >= 4 ? 4 : chains ? precedence : precedence + 1;
+        const bool minus = !operand.text.empty() && operand.text.front() == '-' && before == '-';
+        const bool parenthesise = !enclosed && (operand.precedence < needed || minus);
+        out += parenthesise ? "(" + operand.text + ")" : operand.text;
+        k += 2;
+    }
+    return out;
+}
+
+namespace {
+
+std::string short_number(double value) {
+    if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+    const std::string shortest = fmt::format("{}", static_cast<float>(value));
+    const std::string rounded = fmt::format("{:.6g}", value);
+    return rounded.size() < shortest.size() ? rounded : shortest;
+}
+
+// Which piece of an operand a load reads: operands that are read at several places are told apart by x1, x2, ...
+class Pieces {
+  public:
+    void add(std::size_t operand, const AffineIndex& index) { seen_[operand].insert(key(index)); }
+    std::string name(const std::string& base, std::size_t operand, const AffineIndex& index) const {
+        const auto at = seen_.find(operand);
+        if (at == seen_.end() || at->second.size() < 2) return base;
+        const auto place = std::distance(at->second.begin(), at->second.find(key(index)));
+        const bool digit = std::isdigit(static_cast<unsigned char>(base.back())) != 0;
+        return fmt::format("{}{}{}", base, digit ? "_" : "", place + 1);
+    }
+
+  private:
+    static std::vector<std::int64_t> key(const AffineIndex& index) {
+        std::vector<std::int64_t> offsets;
+        for (const Affine& a : index) offsets.push_back(a.offset);
+        return offsets;
+    }
+    std::map<std::size_t, std::set<std::vector<std::int64_t>>> seen_;
+};
+
+// Formulas do not speak of the types in which things are stored: casts from and to bf16 are left out.
+KernelDescription without_rounding(KernelDescription kernel) {
+    for (KernelNest& nest : kernel.nests) {
+        std::vector<std::size_t> stands_for(nest.nodes.size());
+        for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+            KernelNode& node = nest.nodes[k];
+            for (std::size_t& input : node.inputs) input = stands_for[input];
+            const bool rounds = node.kind == KernelNode::Kind::apply && node.op == "cast" &&
+                                (node.dtype == DType::bf16 || nest.nodes[node.inputs[0]].dtype == DType::bf16);
+            stands_for[k] = rounds ? node.inputs[0] : k;
+        }
+        for (KernelStore& store : nest.stores) store.node = stands_for[store.node];
+    }
+    return kernel;
+}
+
+class Formula {
+  public:
+    Formula(const KernelDescription& kernel, const std::vector<std::string>& inputs,
+            const std::vector<std::string>& outputs)
+        : kernel_(kernel), inputs_(inputs), outputs_(outputs) {
+        for (const KernelNest& nest : kernel.nests) {
+            for (const KernelNode& node : nest.nodes) {
+                if (node.kind == KernelNode::Kind::load) loads_.add(node.operand, node.index);
+            }
+            for (const KernelStore& store : nest.stores) stores_.add(store.output, store.index);
+        }
+    }
+
+    std::vector<std::string> equations() {
+        std::vector<std::string> out;
+        for (const KernelNest& nest : kernel_.nests) {
+            nest_ = &nest;
+            named_.clear();
+            UsedNames used(inputs_);
+            used.add(outputs_);
+            // What an output holds is called by its name in the others.
+            std::map<std::size_t, std::string> own;
+            for (const KernelStore& store : nest.stores) {
+                if (nest.nodes[store.node].kind == KernelNode::Kind::apply && !own.contains(store.node)) {
+                    own[store.node] = stores_.name(outputs_[store.output], store.output, store.index);
+                }
+            }
+            // Long expressions that are used more than once are written once.
+            std::vector<int> uses(nest.nodes.size(), 0), size(nest.nodes.size(), 1);
+            for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+                for (std::size_t input : nest.nodes[k].inputs) {
+                    ++uses[input];
+                    size[k] = std::min(size[k] + size[input], 1000);  // a graph may double it again and again
+                }
+            }
+            for (const KernelStore& store : nest.stores)  // first ? d : before + d is written as one use of d
+                if (auto gradient = accumulated(store.node)) --uses[*gradient];
+            std::vector<std::string> definitions;
+            for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+                if (own.contains(k)) {
+                    named_[k] = own[k];
+                    continue;
+                }
+                if (uses[k] < 2 || size[k] <= 4) continue;
+                const std::string body = expression(k).text;
+                const std::string name = used.unique(nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name);
+                named_[k] = name;
+                definitions.push_back(fmt::format("{} = {}", name, body));
+            }
+            std::set<std::string> used_own;
+            for (const KernelStore& store : nest.stores) {
+                const std::string name = stores_.name(outputs_[store.output], store.output, store.index);
+                if (own.contains(store.node) && own[store.node] == name) {
+                    named_.erase(store.node);
+                    const auto gradient = accumulated(store.node);
+                    const std::string body = expression(gradient.value_or(store.node)).text;
+                    named_[store.node] = name;
+                    out.push_back(fmt::format("{} {}= {}", name, gradient ? "+" : "", body));
+                } else {
+                    out.push_back(fmt::format("{} = {}", name, expression(store.node).text));
+                }
+            }
+            for (const std::string& definition : definitions) out.push_back("where " + definition);
+        }
+        return out;
+    }
+
+  private:
+    ExpressionText expression(std::size_t k) {
+        if (auto at = named_.find(k); at != named_.end()) return {at->second, 4};
+        const KernelNode& node = nest_->nodes[k];
+        switch (node.kind) {
+            case KernelNode::Kind::literal:
+                if (node.dtype == DType::boolean) return {node.value != 0 ? "true" : "false", 4};
+                return {short_number(node.value), node.value < 0 ? 3 : 4};
+            case KernelNode::Kind::index: return {"index", 4};
+            case KernelNode::Kind::load: return {loads_.name(inputs_[node.operand], node.operand, node.index), 4};
+            case KernelNode::Kind::reduce: {
+                const bool over_rows = node.over != KernelNode::Over::columns;
+                return {fmt::format("{}({})", over_rows ? node.op + " over rows" : node.op,
+                                    expression(node.inputs[0]).text),
+                        4};
+            }
+            case KernelNode::Kind::apply: break;
+        }
+        if (auto mean = mean_of(node)) return {fmt::format("mean({})", expression(*mean).text), 4};
+        if (node.op == "mul" && node.inputs[0] == node.inputs[1]) {
+            const ExpressionText base = expression(node.inputs[0]);
+            return {(base.precedence < 4 ? "(" + base.text + ")" : base.text) + "^2", 4};
+        }
+        const Elementwise& rule = *op_def(node.op).elementwise;
+        std::vector<ExpressionText> operands;
+        for (std::size_t input : node.inputs) operands.push_back(expression(input));
+        return {fill_template(rule.formula, rule.precedence, operands, name_of(node.dtype)), rule.precedence};
+    }
+
+    // The gradient of this micro-step, where the node is first ? gradient : before + gradient.
+    std::optional<std::size_t> accumulated(std::size_t k) const {
+        const KernelNode& node = nest_->nodes[k];
+        if (node.kind != KernelNode::Kind::apply || node.op != "select") return std::nullopt;
+        const KernelNode &first = nest_->nodes[node.inputs[0]], &sum = nest_->nodes[node.inputs[2]];
+        if (first.kind != KernelNode::Kind::load || first.level != KernelLevel::scalar || sum.op != "add" ||
+            sum.kind != KernelNode::Kind::apply || sum.inputs[1] != node.inputs[1] ||
+            nest_->nodes[sum.inputs[0]].kind != KernelNode::Kind::load)
+            return std::nullopt;
+        return node.inputs[1];
+    }
+
+    // The body of sum(...) * (1 / columns) or sum(...) / columns.
+    std::optional<std::size_t> mean_of(const KernelNode& node) const {
+        if (node.op != "mul" && node.op != "div") return std::nullopt;
+        const KernelNode& a = nest_->nodes[node.inputs[0]];
+        const KernelNode& b = nest_->nodes[node.inputs[1]];
+        if (a.kind != KernelNode::Kind::reduce || a.op != "sum" || a.over != KernelNode::Over::columns)
+            return std::nullopt;
+        if (b.kind != KernelNode::Kind::literal) return std::nullopt;
+        const auto columns = static_cast<double>(nest_->columns());
+        const double factor = node.op == "mul" ? b.value * columns : b.value / columns;
+        return std::abs(factor - 1) < 1e-6 ? std::optional<std::size_t>(a.inputs[0]) : std::nullopt;
+    }
+
+    const KernelDescription& kernel_;
+    const std::vector<std::string>& inputs_;
+    const std::vector<std::string>& outputs_;
+    const KernelNest* nest_ = nullptr;
+    Pieces loads_, stores_;
+    std::map<std::size_t, std::string> named_;
+};
+
+}  // namespace
+
+std::vector<std::string> kernel_formula(const KernelDescription& kernel, const std::vector<std::string>& input_names,
+                                        const std::vector<std::string>& output_names) {
+    return Formula(without_rounding(kernel), input_names, output_names).equations();
+}
+
+}  // namespace thunderc

@@ -1,0 +1,28 @@
+// A kernel's loop nests as they are printed: strides in memory in place of indices, adjacent dimensions made one.
+#pragma once
+
+#include <vector>
+
+#include "codegen/kernels/text.h"
+#include "compiler/kernels/affine.h"
+#include "compiler/kernels/description.h"
+
+namespace thunderc {
+
+struct Loops {
+    Dims rows, columns;  // extents, outermost first; columns has at least one
+    std::vector<KernelNode> nodes;
+    std::vector<Affine> position;  // of loads: the element in memory, over rows and then columns
+    std::vector<KernelStore> stores;
+    std::vector<Affine> store_position;
+    bool pointwise = true;
+    std::vector<std::string> sizes = {};  // names of sizes.h, which the text may use
+
+    std::int64_t row_count() const { return element_count(rows); }
+    std::int64_t width() const { return element_count(columns); }
+    std::size_t rank() const { return rows.size() + columns.size(); }
+};
+
+Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts);
+
+}  // namespace thunderc

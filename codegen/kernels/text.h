@@ -1,0 +1,37 @@
+// What kernels look like from outside, on every device.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/description.h"
+
+namespace thunderc {
+
+// Element strides of each operand, as the planner placed them; empty: dense.
+struct KernelLayouts {
+    std::vector<Dims> inputs;  // empty: all dense
+    std::vector<Dims> outputs;
+    bool operator==(const KernelLayouts&) const = default;
+};
+
+struct KernelArgument {
+    bool output = false;
+    std::size_t index = 0;  // of the result or operand of the `fused` op
+    std::string name;       // of the parameter
+};
+
+struct PrintedKernel {
+    std::string name;
+    std::vector<std::string> formula;       // what it computes: equations
+    std::string declaration;                // "void f(float* y, const float* x, Stream& stream);"
+    std::string definition;                 // with the comment before it
+    std::vector<KernelArgument> arguments;  // in the order of the parameters; the stream follows
+};
+
+// "const Timed timed("scale", {.bytes = 64, .flops = 8}, stream);": with what a kernel begins, on every device. What it
+// moves and computes is what `thunderc plan --machine` counts.
+std::string timed_statement(const KernelDescription& kernel);
+
+}  // namespace thunderc

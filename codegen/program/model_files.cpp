@@ -1,0 +1,571 @@
+#include "codegen/program/model_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "codegen/host/parameters.h"
+#include "codegen/text.h"
+#include "compiler/cost_model/step_costs.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/ir/print.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Arena = Placement::Arena;
+
+std::string_view spec_dtype(DType dtype) {
+    return dtype == DType::boolean ? "boolean" : name_of(dtype);
+}
+
+std::string layout_table(const ProgramLayout& layout) {
+    SourceText out;
+    out.banner("LAYOUT");
+    out.comment(
+        "Every tensor that the program names; one that is kept in the place of a layer's, as what enters a loop is in "
+        "that of the first layer's input, is in that row. "
+        "`shape` is in the names of sizes.h, as far as these go; `offset` is in bytes from the start of the arena, "
+        "`bytes` of one tensor. A tensor of n `layers` lies n times, "
+        "one `stride` of bytes apart. "
+        "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
+        "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
+        std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
+        (layout.module().arena_bytes.contains("shadows") ? ". A shadow that is \"not read\" is there because the "
+                                                           "optimizer writes one for each parameter: who reads "
+                                                           "that, reads it in `parameters`"
+                                                         : "") +
+        ". `shares` names tensors that have some of the same bytes at other times, those of the same function without "
+        "its name and first.");
+    out.line("struct LayoutRow {");
+    out.line("    const char *name, *shape, *type, *arena;");
+    out.line("    std::size_t offset, bytes;");
+    out.line("    std::int64_t layers;");
+    out.line("    std::size_t stride;");
+    out.line("    const char *lifetime, *shares;");
+    out.line("};");
+    out.line("inline constexpr LayoutRow LAYOUT[] = {");
+    for (const LayoutRow& row : layout.rows())
+        out.line(fmt::format("    {{\"{}\", \"{}\", \"{}\", \"{}\", {}, {}, {}, {}, \"{}\", \"{}\"}},", row.name,
+                             row.shape, name_of(row.type.dtype), row.arena, row.offset, row.type.bytes(), row.count,
+                             row.stride, row.lifetime, row.shares));
+    out.line("};");
+    return out.str();
+}
+
+// "logits, dx": of the results that have names of their own.
+std::string result_list(const Module& module) {
+    std::string out;
+    for (const ArgInfo& info : module.main().argument_info)
+        if (info.kind == ArgInfo::Kind::output) out += (out.empty() ? "" : ", ") + info.names.front();
+    return out;
+}
+
+void print_model_class(SourceText& out, const ProgramLayout& layout) {
+    const bool trains = layout.trains();
+    const char* arenas = trains ? "TrainingArenas" : "Arenas";
+    out.open("class Model {");
+    out.outdent();
+    out.line("  public:");
+    out.indent();
+    const bool ranks = layout.communication().any();
+    out.line(ranks ? "Model(const thunder::TrainingArenas& arenas, const thunder::Streams& streams) : arenas_(arenas), "
+                     "streams_(streams) {}"
+                   : fmt::format("Model(const thunder::{}& arenas, thunder::Stream& stream) : arenas_(arenas), "
+                                 "stream_(stream) {{}}",
+                                 arenas));
+    out.blank();
+    if (trains) {
+        if (loss_form(layout.module()).kind == LossForm::Kind::average) {
+            out.comment("Each micro-batch counts the same: there is no weight of its loss to be added up.");
+            out.line("void loss_weight() {}");
+        } else {
+            out.comment("Adds the weight of the micro-batch's loss to the step's.");
+            out.line("void loss_weight();");
+        }
+        out.comment(
+            "One micro-step: the loss, and its gradients, overwritten in the first micro-step and added to later.");
+        if (ranks) out.comment("In the last one of a step the gradients become the sums of all ranks'.");
+        out.line(fmt::format("void forward_backward({});",
+                             ranks ? "thunder::MicroStep micro_step" : "thunder::Gradient gradient"));
+        out.comment("The norm of the gradients, clipping, and the optimizer's step.");
+        out.line("void update();");
+    } else {
+        const std::string name = identifier(layout.module().main().name);
+        out.comment(
+            fmt::format("From the arenas `batch` and `parameters` to {}: {}{}.",
+                        layout.module().arena_bytes.at("gradients") > 0 ? "`results` and `gradients`" : "`results`",
+                        result_list(layout.module()),
+                        layout.module().arena_bytes.at("gradients") > 0 ? ", and a gradient for each parameter" : ""));
+        out.line(fmt::format("void {}();", name));
+        out.comment("The same, under the one name that run.cpp knows.");
+        out.line(fmt::format("void call() {{ {}(); }}", name));
+    }
+    out.blank();
+    out.outdent();
+    out.line("  private:");
+    out.indent();
+    out.line(fmt::format("thunder::{} arenas_;", arenas));
+    if (ranks) {
+        out.line("thunder::Streams streams_;");
+        out.comment("What one stream records and another one waits for.");
+        for (const Communication::EventName& event : layout.communication().events())
+            out.line(fmt::format("thunder::Event {}{};", event.name,
+                                 event.number > 1 ? fmt::format("[{}]", event.number) : ""));
+    } else {
+        out.line("thunder::Stream& stream_;");
+    }
+    out.close("};");
+    out.line(trains ? "extern const thunder::ProgramSpec PROGRAM;  // spec.cpp"
+                    : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
+}
+
+std::string quoted_names(const std::vector<std::string>& names) {
+    std::string out;
+    for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
+    return out;
+}
+
+std::string_view name_of(LossForm::Kind kind) {
+    constexpr std::string_view names[] = {"average", "mean", "terms"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+// What the trainer has done before forward_backward.
+std::string_view seed_comment(LossForm::Kind kind) {
+    switch (kind) {
+        case LossForm::Kind::average:
+            return "The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.";
+        case LossForm::Kind::mean:
+            return "The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's "
+                   "micro-batches.";
+        case LossForm::Kind::terms: break;
+    }
+    return "The trainer has set arenas_.scalars->loss_weights, summed over the step's micro-batches, and dloss to 1.";
+}
+
+}  // namespace
+
+std::string formula_convention() {
+    return "A formula before the call of a kernel is in the names of the call's arguments, where it does not say "
+           "otherwise; before a call with fields, `.x = ...`, in theirs. x1, x2, ... are pieces of x.";
+}
+
+std::string gradient_convention() {
+    return "\"dx =\" says that a call overwrites a gradient, \"dx +=\" that it adds to it. Those of parameters are "
+           "sums "
+           "over micro-steps: a call with Gradient::overwrite begins one, the others add to it.";
+}
+
+std::string precision_convention(const ProgramLayout& layout) {
+    return fmt::format(
+        "A kernel computes in f32 whatever it reads, and rounds once what it stores as bf16; products of bf16 add up "
+        "in f32. Gradients of parameters are {}. {}README.md says why.",
+        name_of(layout.gradient_dtype()),
+        layout.module().arena_bytes.contains("shadows")
+            ? "Parameters are f32, `w.`; products read their shadows in bf16, `s.`, which the optimizer writes with "
+              "them. "
+            : "");
+}
+
+std::string bytes_text(std::int64_t bytes) {
+    const auto amount = static_cast<double>(bytes);
+    // A limit is where the smaller unit would round to a thousand.
+    if (amount >= 999.995e6) return fmt::format("{:.2f} GB", amount / 1e9);
+    if (amount >= 999.95e3) return fmt::format("{:.2f} MB", amount / 1e6);
+    if (amount >= 1e3) return fmt::format("{:.1f} kB", amount / 1e3);
+    return fmt::format("{} B", bytes);
+}
+
+std::vector<const Function*> block_functions(const Module& module) {
+    std::vector<const Function*> out;
+    for (const Function& f : module.functions)
+        if (f.argument_info.empty() && f.kind.empty()) out.push_back(&f);
+    return out;
+}
+
+std::string print_sizes(const ProgramLayout& layout) {
+    SourceText out;
+    out.comment("sizes.h: what shapes are made of, for the model and its kernels.");
+    out.line("#pragma once");
+    out.blank();
+    out.line("#include <cstdint>");
+    out.blank();
+    for (const Symbol& s : layout.symbols().all())
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};  // {}", s.name, s.value, s.meaning));
+    return out.str();
+}
+
+std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer,
+                               const EmitOptions& options) {
+    const Module& module = layout.module();
+    const bool trains = layout.trains();
+    SourceText out;
+    out.comment(fmt::format("{}: sizes, tensors and where they lie; {}.", options.model_name,
+                            trains ? "the functions of a training step" : "the function " + module.main().name));
+    out.line("#pragma once");
+    out.blank();
+    out.line("#include <cstddef>");
+    out.line("#include <cstdint>");
+    out.blank();
+    out.line(
+        "#include \"device/menu.h\"      // linear_forward, attention_forward, ...: the calls that a device provides");
+    out.line("#include \"device/stream.h\"    // Stream: where calls run, in order");
+    if (trains) {
+        out.line("#include \"train/arenas.h\"     // Arenas: the memory, one piece for each class of lifetime");
+        out.line("#include \"train/program.h\"    // ProgramSpec: what the trainer has to know of this program");
+    } else {
+        out.line("#include \"program/arenas.h\"   // Arenas: the memory, one piece for each class of lifetime");
+        out.line("#include \"run/function.h\"     // FunctionSpec: what a caller has to know of this function");
+    }
+    out.line("#include \"sizes.h\"            // B, T, C, ...: what shapes are made of");
+    out.blank();
+    if (trains) {
+        out.banner("sizes");
+        const bool mixed = layout.mixed_precision();
+        const ParameterArenas& parameters = layout.parameter_arenas();
+        const std::string part =
+            parameters.any_frozen() ? "what trains, which comes first in the parameter arena" : "the parameter arena";
+        out.comment(mixed ? fmt::format("Elements of {}; shadows, gradients and each optimizer state have as many, of "
+                                        "their types.",
+                                        part)
+                          : fmt::format("Bytes of {}; gradients and each optimizer state are as large.", part));
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};", layout.trained_constant(),
+                             mixed ? parameters.trained() : parameters.trained_bytes()));
+    }
+    out.blank();
+    if (layout.mixed_precision()) {
+        out.line("using thunder::bf16;");
+        out.blank();
+    }
+    out.comment("The tensor at a byte offset of an arena.");
+    out.line("template <typename T>");
+    out.open("inline T* at(std::byte* arena, std::int64_t offset) {");
+    out.line("return reinterpret_cast<T*>(arena + offset);");
+    out.close();
+    out.blank();
+    for (const LayerStruct& s : layout.structs()) {
+        out.banner(s.name);
+        out.comment(fmt::format("{}{} layers{}", s.scope.empty() ? "" : s.scope + ": ", s.layers,
+                                s.arena == Arena::shadows
+                                    ? ". Parameters once more in bf16, as products read them: `s.` in blocks.cpp"
+                                    : ""));
+        out.open(fmt::format("struct {} {{", s.name));
+        for (const LayerField& field : s.fields)
+            out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,
+                                 field.what.empty() ? "" : "  " + field.what));
+        out.close("};");
+        out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
+        out.open("return {");
+        for (const LayerField& field : s.fields)
+            out.line(fmt::format(".{} = at<{}>(arenas.{}, {}layer{} * {}),", field.name, cpp_type(field.type.dtype),
+                                 name_of(field.arena), field.offset == 0 ? "" : fmt::format("{} + ", field.offset),
+                                 field.slots > 0 && field.slots < s.layers ? fmt::format(" % {}", field.slots) : "",
+                                 field.stride));
+        out.close("};");
+        out.close();
+        out.blank();
+    }
+    out.banner("offsets");
+    out.comment(
+        "In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in "
+        "it.");
+    for (const Function& f : module.functions)
+        if (f.kind.empty()) printer.offsets(out, f);
+    out.blank();
+    const std::vector<const Function*> blocks = block_functions(module);
+    if (!blocks.empty()) {
+        out.banner("blocks.cpp");
+        out.comment("Outputs first, the stream last.");
+        out.line("using namespace thunder;");
+        for (const Function* f : blocks) out.line(printer.signature(*f) + ";");
+        out.blank();
+    }
+    out.banner("model.cpp");
+    print_model_class(out, layout);
+    out.blank();
+    return out.str() + layout_table(layout);
+}
+
+void print_headers_of_calls(SourceText& out, const std::vector<const Function*>& functions) {
+    std::map<std::string, std::string> headers;
+    for (const Function* f : functions)
+        for (const Op& op : f->ops) {
+            const OpDef& def = op_def(op.name);
+            if (!def.call) continue;
+            const MenuCall call = def.call(op, *f);
+            if (!call.header.empty()) headers[call.header] = call.header_comment;
+        }
+    for (const auto& [header, what] : headers)
+        out.line(fmt::format("{:<33}// {}", fmt::format("#include \"{}\"", header), what));
+}
+
+std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer,
+                               const EmitOptions& options) {
+    const Module& module = layout.module();
+    const bool trains = layout.trains();
+    SourceText out;
+    if (trains) {
+        out.comment(fmt::format("model.cpp: a training step of {}.", options.model_name));
+        out.comment(formula_convention());
+        out.comment(module.units.empty()
+                        ? gradient_convention()
+                        : "\"dx =\" says that a call overwrites a gradient. Those of parameters are made whole, and "
+                          "overwritten in each micro-step; reduce_scatter adds this rank's piece of them, summed over "
+                          "the ranks, to its sum over micro-steps, which the first one begins: Gradient::overwrite.");
+    } else {
+        out.comment(fmt::format("model.cpp: {} of {}, in one call.", module.main().name, options.model_name));
+        out.comment(formula_convention());
+    }
+    const Communication& communication = layout.communication();
+    out.line("#include \"model.h\"");
+    out.blank();
+    if (communication.any()) out.line("#include \"comm/collectives.h\"    // what ranks say to each other");
+    out.line("#include \"kernels.h\"             // the kernels generated for this model");
+    const std::vector<const Function*> blocks = block_functions(module);
+    std::vector<const Function*> printed_here;
+    for (const Function& f : module.functions)
+        if (!f.kind.starts_with("kernel:") && std::find(blocks.begin(), blocks.end(), &f) == blocks.end())
+            printed_here.push_back(&f);
+    print_headers_of_calls(out, printed_here);
+    if (trains) out.line("#include \"optim/step_scalars.h\"  // what changes from step to step, on the device");
+    out.blank();
+    out.line("using namespace thunder;");
+    for (const Function& f : module.functions) {
+        if (f.argument_info.empty()) continue;
+        const bool step = f.name == "forward_backward";
+        out.blank();
+        if (communication.any() && step)
+            out.open("void Model::forward_backward(MicroStep micro_step) {");
+        else
+            out.open(fmt::format("void Model::{}({}) {{", identifier(f.name),
+                                 step ? "[[maybe_unused]] Gradient gradient" : ""));
+        if (communication.any() && step) out.line("[[maybe_unused]] const Gradient gradient = micro_step.gradient;");
+        out.line(
+            fmt::format("[[maybe_unused]] Stream& stream = {};", communication.any() ? "streams_.compute" : "stream_"));
+        for (std::size_t k : communication.streams_of(f))
+            out.line(fmt::format("Stream& {} = *streams_.communication[{}];  // {}", communication.streams()[k].name, k,
+                                 communication.streams()[k].purpose));
+        out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(identifier(f.name))));
+        if (step) {
+            out.line(
+                "begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts");
+            out.comment(std::string(seed_comment(loss_form(module).kind)));
+        }
+        out.blank();
+        printer.print_entry(out, f);
+        out.close();
+    }
+    return out.str();
+}
+
+// ---- spec.cpp: what the trainer has to know
+// ---------------------------------------------------------------------------------
+
+namespace {
+
+class SpecPrinter {
+  public:
+    SpecPrinter(const ProgramLayout& layout, const EmitOptions& options) : layout_(layout), options_(options) {}
+
+    std::string print() {
+        collect();
+        const bool trains = layout_.trains();
+        out_.comment(fmt::format("spec.cpp: the parameters, inputs{} and tables of {}{}.", trains ? "" : ", results",
+                                 options_.model_name, trains ? ", for the trainer" : ""));
+        out_.line("#include \"model.h\"");
+        out_.blank();
+        out_.line("using namespace thunder;");
+        out_.blank();
+        out_.open("namespace {");
+        out_.outdent();
+        out_.blank();
+        for (const auto& [dims, name] : shapes_)
+            out_.line(fmt::format("constexpr std::int64_t {}[] = {{{}}};", name,
+                                  dims.empty() ? "1" : fmt::format("{}", fmt::join(dims, ", "))));
+        out_.append_lines(aliases_);
+        out_.blank();
+        array("ParameterSpec", "PARAMETERS", parameters_);
+        array("ConstantSpec", "CONSTANTS", constants_);
+        array("InputSpec", "INPUTS", inputs_);
+        array("OutputSpec", "OUTPUTS", outputs_);
+        array("UnitSpec", "UNITS", units_);
+        array("std::string_view", "STREAMS", streams_);
+        out_.line("}  // namespace");
+        out_.blank();
+        out_.open(trains ? "const ProgramSpec PROGRAM = {" : "const FunctionSpec FUNCTION = {");
+        out_.line(fmt::format(".name = {},", quote(options_.model_name)));
+        out_.line(trains ? fmt::format(".optimizer = {},", quote(options_.compile.optimizer))
+                         : fmt::format(".transform = {},", quote(layout_.module().main().name)));
+        out_.line(fmt::format(".parameters = {},", parameters_.empty() ? "{}" : "PARAMETERS"));
+        out_.line(fmt::format(".constants = {},", constants_.empty() ? "{}" : "CONSTANTS"));
+        out_.line(fmt::format(".inputs = {},", inputs_.empty() ? "{}" : "INPUTS"));
+        trains ? step_fields() : function_fields();
+        out_.close("};");
+        return out_.str();
+    }
+
+  private:
+    // Of the gradients, or of the optimizer's states: those that are neither gradients nor shadows.
+    DType state_dtype(const std::string& prefix) const {
+        const Function& f = *layout_.module().find("update");
+        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+            const ArgInfo& info = f.argument_info[k];
+            if (info.kind != ArgInfo::Kind::state) continue;
+            const std::string& name = info.names.front();
+            const bool other = name.starts_with("grad.") || name.starts_with("shadow.");
+            if (prefix.empty() ? !other : name.starts_with(prefix)) return f.type(f.arguments[k]).dtype;
+        }
+        return DType::f32;
+    }
+
+    void step_fields() {
+        const Module& m = layout_.module();
+        std::string bytes;
+        for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
+            bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
+        for (const auto& [arena, behind] :
+             {std::pair{"shadows", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
+            if (const auto at = m.arena_bytes.find(arena); at != m.arena_bytes.end() || behind)
+                bytes += ", " + std::to_string(at == m.arena_bytes.end() ? 0 : at->second);
+        out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
+        if (layout_.mixed_precision()) {
+            out_.line(fmt::format(".gradient_dtype = DType::{},", name_of(state_dtype("grad."))));
+            out_.line(fmt::format(".optimizer_dtype = DType::{},", name_of(state_dtype(""))));
+            out_.line(".bf16 = true,");
+        }
+        out_.line(fmt::format(".batch = {},", batch_));
+        out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
+        const LossForm loss = loss_form(m);
+        out_.line(fmt::format(".loss = Loss::{},", name_of(loss.kind)));
+        if (options_.stops_gradients) out_.line(".stops_gradients = true,");
+        out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
+        out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
+        if (loss.kind == LossForm::Kind::terms) out_.line(fmt::format(".loss_weights = {},", loss.weights.size()));
+        if (const auto& pair = options_.tieable)
+            out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
+                                  quote(pair->logits)));
+        if (!layout_.communication().any()) return;
+        out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
+        if (!units_.empty()) out_.line(".units = UNITS,");
+        out_.line(".streams = STREAMS,");
+        out_.line(".schedule =");
+        out_.indent();
+        const std::vector<std::string> lines = layout_.communication().schedule();
+        for (const std::string& line : lines) out_.line(quote(line) + (&line == &lines.back() ? "," : ""));
+        out_.outdent();
+    }
+
+    void function_fields() {
+        out_.line(fmt::format(".outputs = {},", outputs_.empty() ? "{}" : "OUTPUTS"));
+        out_.open(".bytes = {");
+        for (const char* arena : {"parameters", "gradients", "saved", "scratch", "constants", "batch", "results"}) {
+            const auto& sizes = layout_.module().arena_bytes;
+            const auto at = sizes.find(arena);
+            out_.line(fmt::format(".{} = {},", arena, at == sizes.end() ? 0 : at->second));
+        }
+        out_.close("},");
+    }
+
+    std::string shape(const Dims& dims) {
+        auto [at, is_new] = shapes_.try_emplace(dims);
+        if (is_new)
+            at->second = fmt::format("SHAPE_{}", dims.empty() ? "SCALAR" : fmt::format("{}", fmt::join(dims, "_")));
+        return dims.empty() ? "{}" : at->second;
+    }
+
+    std::string span_of(const Dims& dims) { return dims.empty() ? "{}" : shape(dims); }
+
+    void collect() {
+        const Function& main = layout_.module().main();
+        for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+            const ArgInfo& info = main.argument_info[k];
+            const Type& type = main.type(main.arguments[k]);
+            const Placement& p = main.info(main.arguments[k]).placement;
+            if (info.kind == ArgInfo::Kind::input) {
+                input(info, type, p);
+            } else if (info.kind == ArgInfo::Kind::output) {
+                outputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(info.names[0]),
+                                               spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes()));
+            }
+        }
+        for (const ModelParameter& p : model_parameters(layout_.module()))
+            for (std::size_t m = 0; m < p.info->names.size(); ++m) parameter(p, m);
+        for (const ModelUnit& u : model_units(layout_.module()))
+            units_.push_back(fmt::format("{{{}, {}, {}, DType::{}}},", quote(u.name), u.shard_elements, u.offset,
+                                         spec_dtype(u.dtype)));
+        // Parameters in the order of their bytes, so that the table reads like the arena.
+        std::stable_sort(parameter_order_.begin(), parameter_order_.end(),
+                         [](const auto& a, const auto& b) { return a.first < b.first; });
+        for (const auto& [place, line] : parameter_order_) parameters_.push_back(line);
+        for (const std::string& stream : layout_.module().streams) streams_.push_back(quote(stream) + ",");
+        std::map<std::int64_t, std::pair<std::string, Type>> tables;
+        for (const Function& f : layout_.module().functions)
+            for (const Op& op : f.ops)
+                if (op.name == "constant" && f.kind.empty()) {
+                    Value v = op.results[0];
+                    tables.try_emplace(f.info(v).placement.offset, fmt::format("table_{}", f.info(v).placement.offset),
+                                       f.type(v));
+                }
+        for (const auto& [offset, table] : tables)
+            constants_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(table.first),
+                                             spec_dtype(table.second.dtype), span_of(table.second.dims), offset,
+                                             table.second.bytes()));
+    }
+
+    void parameter(const ModelParameter& p, std::size_t m) {
+        const ArgInfo& info = *p.info;
+        const Type& type = p.type;
+        std::string aliases = "{}";
+        if (m < info.aliases.size() && !info.aliases[m].empty()) {
+            aliases = fmt::format("ALIASES_{}", alias_count_++);
+            aliases_ +=
+                fmt::format("constexpr std::string_view {}[] = {{{}}};\n", aliases, quoted_names(info.aliases[m]));
+        }
+        const auto member = static_cast<std::int64_t>(m);
+        const std::int64_t offset = p.offset + (p.unit_each ? 0 : member * p.stride);
+        const std::int64_t unit = p.unit < 0 ? -1 : p.unit + (p.unit_each ? member : 0);
+        parameter_order_.emplace_back(
+            std::pair(unit, offset),
+            fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}{}}},", quote(info.names[m]),
+                        spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
+                        info.trainable && is_float(type.dtype), name_of(info.init), aliases, quote(info.note),
+                        unit < 0 ? "" : fmt::format(", {}", unit)));
+    }
+
+    void input(const ArgInfo& info, const Type& type, const Placement& p) {
+        if (info.batched && type.rank() > 0) batch_ = type.dims[0];
+        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]),
+                                      spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes(), info.batched,
+                                      info.entries, info.ignore_index, quote(info.source)));
+    }
+
+    void array(const char* type, const char* name, const std::vector<std::string>& lines) {
+        if (lines.empty()) return;
+        out_.open(fmt::format("constexpr {} {}[] = {{", type, name));
+        for (const std::string& line : lines) out_.line(line);
+        out_.close("};");
+        out_.blank();
+    }
+
+    const ProgramLayout& layout_;
+    const EmitOptions& options_;
+    SourceText out_;
+    std::map<Dims, std::string> shapes_;
+    std::string aliases_;
+    int alias_count_ = 0;
+    std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset
+    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_;
+    std::int64_t batch_ = 1;
+};
+
+}  // namespace
+
+std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options) {
+    return SpecPrinter(layout, options).print();
+}
+
+}  // namespace thunderc

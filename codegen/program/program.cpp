@@ -1,0 +1,224 @@
+#include "codegen/program/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "codegen/bundle/bundle.h"
+#include "codegen/host/statements.h"
+#include "codegen/program/model_files.h"
+#include "codegen/program/readme.h"
+#include "compiler/executors/executor.h"
+#include "compiler/ops/plain_call.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& printer) {
+    SourceText out;
+    out.comment(fmt::format("blocks.cpp: one function for each kind of repeated layer, {}.",
+                            layout.module().main().name == "forward" ? "forward" : "forward and backward"));
+    std::string sizes;
+    for (const Symbol& s : layout.symbols().all())
+        sizes += fmt::format("{}{}={} {}", sizes.empty() ? "" : ", ", s.name, s.value, s.meaning);
+    if (!sizes.empty()) out.comment(sizes + ".");
+    out.comment(formula_convention());
+    if (layout.trains()) out.comment(gradient_convention());
+    if (layout.mixed_precision()) out.comment(precision_convention(layout));
+    out.line("#include \"kernels.h\"");
+    out.line("#include \"model.h\"");
+    print_headers_of_calls(out, block_functions(layout.module()));
+    for (const Function* f : block_functions(layout.module())) {
+        out.blank();
+        printer.print_body(out, *f);
+    }
+    return out.str();
+}
+
+bool uses_bf16(const KernelTable& kernels) {
+    for (const PrintedKernel& kernel : kernels.all())
+        if (kernel.declaration.find("bf16* ") != std::string::npos) return true;
+    return false;
+}
+
+std::string print_kernels_header(const KernelTable& kernels) {
+    SourceText out;
+    out.comment(
+        "kernels.h: what was fused for this model; outputs first, the stream last. Each kernel's text says what it "
+        "computes.");
+    out.line("#pragma once");
+    out.blank();
+    out.line("#include <cstdint>");
+    out.blank();
+    out.line("#include \"device/stream.h\"");
+    if (uses_bf16(kernels)) out.line("#include \"device/types.h\"");
+    out.line("#include \"sizes.h\"");
+    out.blank();
+    if (uses_bf16(kernels)) out.line("using thunder::bf16;");
+    out.line("using thunder::Stream;");
+    for (const PrintedKernel& kernel : kernels.all()) {
+        out.blank();
+        out.append_lines(kernel.declaration);
+    }
+    return out.str();
+}
+
+std::string print_kernels_cpu(const KernelTable& kernels, bool naive) {
+    std::string out = "// kernels_cpu.cpp: the model's kernels for CPUs. ";
+    out += naive ? "One loop for each primitive, on one thread; sums in double.\n"
+                 : "Sums have fixed trees: the same bits on any number of threads.\n";
+    out +=
+        "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
+        "micro-step.\n#include \"kernels.h\"\n\n";
+    out += kernels_cpu_prologue(uses_bf16(kernels), naive) + "\nusing namespace thunder;\n";
+    for (const PrintedKernel& kernel : kernels.all()) out += "\n" + kernel.definition;
+    return out + kernels_cpu_epilogue();
+}
+
+constexpr const char* formula_pieces =
+    "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first micro-step.\n";
+
+std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, const EmitOptions& options) {
+    std::string out = fmt::format(
+        "// kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums "
+        "have\n"
+        "// fixed trees and there are no atomics: the same bits in every run. Grids are cut for {}.\n",
+        options.architectures.front());
+    out += formula_pieces + kernels_cuda_prologue();
+    for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.device;
+    return out;
+}
+
+std::string print_launchers_cuda(const std::vector<PrintedCudaKernel>& kernels) {
+    std::string out =
+        "// kernels_cuda.cu: what kernels.h declares, on a GPU: each function launches its kernels of "
+        "kernels_cuda.cuh.\n" +
+        launchers_cuda_prologue();
+    for (const PrintedCudaKernel& kernel : kernels) out += "\n" + kernel.launcher;
+    return out;
+}
+
+// What follows the graph: the files of one planned module, below `folder`.
+std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& options, const std::string& folder) {
+    check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
+    const ProgramLayout layout(planned);
+    std::vector<std::string> sizes;
+    for (const Symbol& s : layout.symbols().all()) sizes.push_back(s.name);
+    KernelTable kernels(planned, sizes);
+    const FunctionPrinter printer(layout, kernels);
+    std::vector<OutputFile> files;
+    files.push_back({folder + "model.h", print_model_header(layout, printer, options)});
+    files.push_back({folder + "model.cpp", print_model_source(layout, printer, options)});
+    if (!block_functions(planned).empty()) files.push_back({folder + "blocks.cpp", print_blocks(layout, printer)});
+    files.push_back({folder + "spec.cpp", print_program_spec(layout, options)});
+    files.push_back({folder + "sizes.h", print_sizes(layout)});
+    files.push_back({folder + "kernels.h", print_kernels_header(kernels)});
+    files.push_back(
+        {folder + "kernels_cpu.cpp", print_kernels_cpu(kernels, gives_naive_program(options.compile.executors))});
+    if (options.cuda) {
+        const std::vector<PrintedCudaKernel> cuda = kernels.all_cuda(cuda_tuning(options.architectures.front()));
+        files.push_back({folder + "kernels_cuda.cuh", print_kernels_cuda(cuda, options)});
+        files.push_back({folder + "kernels_cuda.cu", print_launchers_cuda(cuda)});
+    }
+    return files;
+}
+
+// Names of the menu's calls that a planned module makes.
+std::set<std::string> menu_calls(const Module& planned) {
+    std::set<std::string> names;
+    for (const Function& f : planned.functions)
+        for (const Op& op : f.ops)
+            if (const OpDef& def = op_def(op.name); def.call && statement_count(f, op) > 0)
+                names.insert(def.call(op, f).function);
+    return names;
+}
+
+// What one kind of program has of the runtime and the other has not. What ranks need to work together comes with
+// programs that are sharded.
+bool belongs(const std::string& path, bool trains, bool sharded) {
+    constexpr std::string_view of_one_rank[] = {"comm/communicator.h", "comm/mesh.h", "comm/self/communicator.cpp"};
+    if (trains && path.starts_with("comm/") && !sharded)
+        return std::find(std::begin(of_one_rank), std::end(of_one_rank), path) != std::end(of_one_rank);
+    if (trains) return !path.starts_with("run/");
+    constexpr const char* training[] = {"train/", "data/", "comm/", "optim/", "checkpoint/checkpoint."};
+    return std::none_of(std::begin(training), std::end(training),
+                        [&](const char* prefix) { return path.starts_with(prefix); });
+}
+
+// A folder below a device's holds one family of calls, attention_forward and attention_backward in
+// device/cpu/attention.
+bool belongs(const std::string& path, const std::set<std::string>& calls) {
+    constexpr std::string_view devices = "device/";
+    if (!path.starts_with(devices)) return true;
+    const std::size_t device = path.find('/', devices.size());
+    if (device == std::string::npos) return true;
+    const std::size_t end = path.find('/', device + 1);
+    if (end == std::string::npos) return true;
+    const std::string prefix = path.substr(device + 1, end - device - 1) + "_";
+    return std::any_of(calls.begin(), calls.end(), [&](const std::string& call) { return call.starts_with(prefix); });
+}
+
+// The sources of the runtime that a program needs which makes these calls.
+void add_runtime(std::vector<OutputFile>& files, bool trains, bool sharded, const std::set<std::string>& calls) {
+    const std::string prefix = "runtime-lib/";
+    for (unsigned k = 0; k < bundled_file_count; ++k)
+        if (std::string path = bundled_files[k].path; path.starts_with(prefix))
+            if (path = path.substr(prefix.size()); belongs(path, trains, sharded) && belongs(path, calls))
+                files.push_back({"runtime/" + path, bundled_files[k].text});
+}
+
+}  // namespace
+
+std::vector<std::string> default_architectures() {
+    return {"sm_90a", "sm_80", "sm_100"};
+}
+
+std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options) {
+    std::vector<OutputFile> files = print_model(planned, options, "");
+    const ProgramLayout layout(planned);
+    files.push_back({"README.md", print_readme(layout, options)});
+    files.push_back({"train.json", print_train_json(options)});
+    files.push_back({"train.cpp", bundled_template("train.cpp")});
+    files.push_back({"CMakeLists.txt", bundled_template("CMakeLists.txt")});
+    EmitOptions naive = options;
+    naive.model_name += ", the reference program";
+    naive.compile.executors = {reference_name};
+    for (OutputFile& file : print_model(twin, naive, "tests/reference/")) files.push_back(std::move(file));
+    for (const char* file : {"tests/CMakeLists.txt", "tests/gradients_test.cpp"})
+        files.push_back({file, bundled_template(file)});
+    std::set<std::string> calls = menu_calls(planned);
+    calls.merge(menu_calls(twin));
+    add_runtime(files, true, !planned.streams.empty(), calls);
+    std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
+    return files;
+}
+
+std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& options) {
+    std::vector<OutputFile> files = print_model(planned, options, "");
+    files.push_back({"README.md", print_readme(ProgramLayout(planned), options)});
+    files.push_back({"emit.json", print_emit_json(options)});
+    for (const char* file : {"run.cpp", "CMakeLists.txt"})
+        files.push_back({file, bundled_template(std::string("library/") + file)});
+    add_runtime(files, false, false, menu_calls(planned));
+    std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
+    return files;
+}
+
+const std::string& bundled_template(const std::string& name) {
+    static const std::map<std::string, std::string> files = [] {
+        const std::string prefix = "templates/";
+        std::map<std::string, std::string> out;
+        for (unsigned k = 0; k < bundled_file_count; ++k)
+            if (std::string path = bundled_files[k].path; path.starts_with(prefix))
+                out[path.substr(prefix.size())] = bundled_files[k].text;
+        return out;
+    }();
+    auto at = files.find(name);
+    check(at != files.end(), "there is no template " + name);
+    return at->second;
+}
+
+}  // namespace thunderc

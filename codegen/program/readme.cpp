@@ -1,0 +1,555 @@
+#include "codegen/program/readme.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "codegen/host/parameters.h"
+#include "codegen/program/model_files.h"
+#include "compiler/ir/print.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+
+std::string parameter_count(const Module& module) {
+    std::int64_t count = 0, tensors = 0, trained = 0, trained_tensors = 0;
+    for (const ModelParameter& parameter : model_parameters(module)) {
+        const Type& type = parameter.type;
+        const std::int64_t members = type.is_family() ? type.count : 1;
+        count += type.elements() * members;
+        tensors += members;
+        if (!parameter.info->trainable || !is_float(type.dtype)) continue;
+        trained += type.elements() * members;
+        trained_tensors += members;
+    }
+    const std::string all = fmt::format("{} parameters in {} tensors", count, tensors);
+    if (trained == count) return all;
+    return fmt::format("{}, of which {} in {} tensor{} train{}", all, trained, trained_tensors,
+                       trained_tensors == 1 ? "" : "s", trained_tensors == 1 ? "s" : "");
+}
+
+namespace {
+
+// Rows of one arena whose bytes add up to what the arena has.
+class SumsTable {
+  public:
+    explicit SumsTable(const ProgramLayout& layout) : layout_(layout), rows_(layout.rows()) {}
+
+    std::string text() {
+        out_ = "| arena | of it | bytes |\n|---|---|---:|\n";
+        tensors("parameters");
+        if (bytes_of("gathered") > 0) units("gathered", "parameters");
+        if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
+        if (bytes_of("shadows") > 0) like_parameters("shadows", "shadow");
+        if (layout_.trains()) like_parameters("optimizer", "state");
+        if (bytes_of("unit_gradients") > 0) units("unit_gradients", "gradients");
+        tensors("saved");
+        scratch();
+        tensors("constants");
+        tensors("batch");
+        if (!layout_.trains()) tensors("results");
+        return out_;
+    }
+
+  private:
+    std::int64_t bytes_of(const std::string& arena) const {
+        const auto at = layout_.module().arena_bytes.find(arena);
+        return at == layout_.module().arena_bytes.end() ? 0 : at->second;
+    }
+
+    void line(const std::string& what, std::int64_t bytes) {
+        parts_ += fmt::format("| | {} | {} |\n", what, bytes);
+        sum_ += bytes;
+    }
+
+    // What belongs to parameters begins at the same multiples of elements in all its arenas: at whole cache lines in
+    // that of the smallest type.
+    std::int64_t alignment_in(const std::string& arena) const {
+        constexpr std::int64_t cache_line = 64;
+        std::size_t least = 4, own = 0;
+        for (const Function& f : layout_.module().functions)
+            for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+                const ArgInfo::Kind kind = f.argument_info[k].kind;
+                if (kind != ArgInfo::Kind::parameter && kind != ArgInfo::Kind::state) continue;
+                const ValueInfo& info = f.info(f.arguments[k]);
+                least = std::min(least, size_of(info.type.dtype));
+                if (name_of(info.placement.arena) != arena) continue;
+                own = own == 0 ? size_of(info.type.dtype) : std::min(own, size_of(info.type.dtype));
+            }
+        return own == 0 ? cache_line : cache_line / static_cast<std::int64_t>(least) * static_cast<std::int64_t>(own);
+    }
+
+    // The arena, and below it its lines; what these leave are gaps.
+    void finish(const std::string& arena) {
+        const std::int64_t gaps = bytes_of(arena) - sum_;
+        check(gaps >= 0, fmt::format("the tensors of the arena {} are larger than it is", arena));
+        if (gaps > 0)
+            line(fmt::format("gaps, since tensors begin at multiples of {} bytes", alignment_in(arena)), gaps);
+        out_ += fmt::format("| **{}** | | **{}** |\n", arena, bytes_of(arena)) + parts_;
+        parts_.clear();
+        sum_ = 0;
+    }
+
+    // The structs of the layers, the largest other tensors, and the rest of them in one line.
+    void tensors(const std::string& arena) {
+        constexpr std::size_t shown = 12;
+        std::vector<const LayoutRow*> single;
+        for (const LayerStruct& s : layout_.structs()) {
+            // Those that lie in slots, and those of which each layer has its own.
+            std::map<std::int64_t, std::pair<std::int64_t, std::size_t>> parts;  // by number: bytes, tensors
+            for (const LayerField& f : s.fields) {
+                if (name_of(f.arena) != arena) continue;
+                auto& [bytes, count] = parts[f.slots > 0 ? f.slots : s.layers];
+                bytes += static_cast<std::int64_t>(f.type.bytes());
+                ++count;
+            }
+            for (const auto& [number, part] : parts)
+                line(fmt::format("{}: {} {} of {} bytes in {} tensor{}", s.function, number,
+                                 number == s.layers ? "layers" : "slots", part.first, part.second,
+                                 part.second == 1 ? "" : "s"),
+                     part.first * number);
+        }
+        for (const LayoutRow& row : rows_)
+            if (row.arena == arena && row.name.find('.') == std::string::npos) single.push_back(&row);
+        std::stable_sort(single.begin(), single.end(),
+                         [](const LayoutRow* a, const LayoutRow* b) { return total(*a) > total(*b); });
+        std::int64_t smaller = 0;
+        for (std::size_t k = 0; k < single.size(); ++k) {
+            const LayoutRow& row = *single[k];
+            if (k >= shown)
+                smaller += total(row);
+            else
+                line(fmt::format("{}{} {}", row.name, row.count == 1 ? "" : fmt::format(": {} layers of", row.count),
+                                 row.shape),
+                     total(row));
+        }
+        if (smaller > 0) line(fmt::format("{} smaller ones", single.size() - shown), smaller);
+        finish(arena);
+    }
+
+    static std::int64_t total(const LayoutRow& row) { return static_cast<std::int64_t>(row.type.bytes()) * row.count; }
+
+    void units(const std::string& arena, const std::string& what) {
+        line(fmt::format("whole {} of one unit after the other; those of a loop's layers take turns in slots", what),
+             bytes_of(arena));
+        finish(arena);
+    }
+
+    // "first moments, second moments": what the pieces of an arena that is laid out like the parameters hold.
+    std::string pieces_of(const std::string& arena) const {
+        const auto one = static_cast<std::size_t>(layout_.parameter_arenas().trained_bytes());
+        std::vector<std::string> pieces;
+        for (const LayoutRow& row : rows_)
+            for (const LayoutRow& parameter : rows_) {  // first_moment_x of w_x
+                if (row.arena != arena || parameter.arena != "parameters") continue;
+                const std::string own =
+                    parameter.name.substr(std::min(parameter.name.find('_'), parameter.name.size()));
+                if (static_cast<std::size_t>(row.offset) % one != static_cast<std::size_t>(parameter.offset) ||
+                    !row.name.ends_with(own))
+                    continue;
+                std::string piece = row.name.substr(0, row.name.size() - own.size()) + "s";
+                std::replace(piece.begin(), piece.end(), '_', ' ');
+                if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
+            }
+        return fmt::format("{}", fmt::join(pieces, ", "));
+    }
+
+    // `what`: "gradient"
+    void like_parameters(const std::string& arena, const std::string& what) {
+        const ParameterArenas& arenas = layout_.parameter_arenas();
+        const std::int64_t one = arenas.trained_bytes(), all = bytes_of(arena);
+        const std::string like = arenas.any_frozen() ? "what trains (the first part of `parameters`)" : "`parameters`";
+        if (layout_.mixed_precision() && all > 0)
+            line(fmt::format("as many elements as {} for each {}: a parameter's begins at its element", like, what),
+                 all);
+        else if (all == one)
+            line(fmt::format("as large as {}: a parameter's {} has the parameter's offset", like, what), all);
+        else if (all > 0)
+            line(fmt::format("{} pieces, each laid out like {}: {}", all / one, like, pieces_of(arena)), all);
+        finish(arena);
+    }
+
+    // Its tensors take turns: what one function needs at once is the most that any needs.
+    void scratch() {
+        std::map<std::string, std::int64_t> ends;
+        for (const LayoutRow& row : rows_)
+            if (row.arena == "scratch") {
+                std::int64_t& end = ends[row.name.substr(0, row.name.find('.'))];
+                end = std::max(end,
+                               row.offset + (row.count - 1) * row.stride + static_cast<std::int64_t>(row.type.bytes()));
+            }
+        auto most = std::max_element(ends.begin(), ends.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+        if (most != ends.end())
+            line(fmt::format("{}, which needs the most: its tensors share bytes and reach as far as this", most->first),
+                 most->second);
+        finish("scratch");
+    }
+
+    const ProgramLayout& layout_;
+    std::vector<LayoutRow> rows_;
+    std::string out_, parts_;
+    std::int64_t sum_ = 0;
+};
+
+std::string sums_table(const ProgramLayout& layout) {
+    return SumsTable(layout).text();
+}
+
+std::string tensor_row(const Function& main, std::size_t k, const std::string& name, const Symbols& symbols,
+                       const std::string& what) {
+    const Type& type = main.type(main.arguments[k]);
+    return fmt::format("| `{}` | {} | {} | {} |\n", name, name_of(type.dtype), symbols.shape(main, main.arguments[k]),
+                       what);
+}
+
+// What the function takes and gives, by the names that the files have.
+std::string function_text(const ProgramLayout& layout) {
+    const Module& m = layout.module();
+    const Function& main = m.main();
+    const bool gradients = main.name == "vjp";
+    std::string in, out;
+    std::string integers, frozen;
+    auto add = [](std::string& list, const std::string& name) {
+        list += fmt::format("{}`{}`", list.empty() ? "" : ", ", name);
+    };
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        const Type& type = main.type(main.arguments[k]);
+        const std::string& name = info.names.empty() ? std::string() : info.names.front();
+        if (info.kind == ArgInfo::Kind::input) {
+            const bool cotangent = info.source == "cotangent";
+            in += tensor_row(main, k, name, layout.symbols(),
+                             cotangent ? fmt::format("the cotangent of `{}`", name.substr(1)) : "input");
+            if (!cotangent && !is_float(type.dtype)) add(integers, name);
+        } else if (info.kind == ArgInfo::Kind::output) {
+            bool of_input = false;
+            for (const ArgInfo& other : main.argument_info)
+                of_input = of_input || (gradients && other.kind == ArgInfo::Kind::input &&
+                                        other.source != "cotangent" && name == "d" + other.names.front());
+            out += tensor_row(main, k, name, layout.symbols(),
+                              of_input ? fmt::format("the gradient of `{}`", name.substr(1)) : "output");
+        } else if (info.kind == ArgInfo::Kind::parameter && (!info.trainable || !is_float(type.dtype))) {
+            add(frozen, name_pattern(info.names));
+        }
+    }
+    std::string text =
+        "Tensors are read by these names, and parameters by the framework's; `--init FILE` or a folder "
+        "of Hugging Face gives\nparameters that `--in` does not have, else they are the export's, where "
+        "`weights.safetensors` is here.\n\n";
+    text += "| read | type | shape | |\n|---|---|---|---|\n" + in +
+            "\n| written | type | shape | |\n|---|---|---|---|\n" + out;
+    if (gradients) text += "| `d<parameter>` | | of the parameter | the gradient of each parameter |\n";
+    text += "\n";
+    if (gradients)
+        text +=
+            "A gradient is the sum over all outputs of cotangent times derivative. A tied parameter has one gradient, "
+            "the "
+            "sum over its\nuses, under its first name. ";
+    if (gradients && !integers.empty()) text += fmt::format("Integers have no gradient: {}. ", integers);
+    if (gradients && !frozen.empty()) text += fmt::format("Frozen, without a gradient: {}. ", frozen);
+    if (gradients) {
+        text.pop_back();
+        text += "\n\n";
+    }
+    text += fmt::format(
+        "From C++: link the CMake target `model`, include `model.h`; take memory for each arena (`FUNCTION.bytes`), "
+        "put "
+        "parameters and\ninputs where `FUNCTION` says, call `Model(arenas, stream).{}()`, and read results there. "
+        "`runtime/run/runner.cpp` does this.\n\n",
+        main.name);
+    return text;
+}
+
+// Which parameters a rank has whole, and how long.
+std::string gathered_text(const Communication& communication) {
+    std::set<std::string> seen;
+    std::string turns;
+    std::vector<std::string> stay;
+    std::int64_t elements = 0;
+    for (const Communication::Row& row : communication.rows()) {
+        if (row.call != "all_gather" || !seen.insert(row.name).second) continue;
+        if (row.layers > 0 && row.slots < row.layers) {
+            turns +=
+                fmt::format("{}{} of the {} layers of {}", turns.empty() ? "" : ", ", row.slots, row.layers, row.what);
+            continue;
+        }
+        stay.push_back(row.what);
+        elements += row.elements * std::max<std::int64_t>(row.layers, 1);
+    }
+    if (seen.empty()) return "";
+    std::string out = "A rank has its piece of every parameter. Whole it has\n\n";
+    if (!turns.empty()) out += fmt::format("- {}, by turns\n", turns);
+    if (stay.empty()) return out + "\n";
+    constexpr std::size_t named = 6;
+    const std::size_t shown = std::min(named, stay.size());
+    out += fmt::format("- from the first micro-step of a step to its end {} elements{}: {}", elements,
+                       turns.empty() ? "" : ", with which no loop takes turns",
+                       fmt::join(stay.begin(), stay.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    if (stay.size() > shown) out += fmt::format(" and {} more", stay.size() - shown);
+    return out + "\n\n";
+}
+
+// How a program of several ranks is started, and what these say to each other in a step.
+std::string ranks_text(const ProgramLayout& layout) {
+    const Mesh& mesh = layout.module().mesh;
+    const Communication& communication = layout.communication();
+    std::string out = "## Ranks\n\n";
+    if (mesh.world() == 1)
+        out +=
+            "It runs on one rank, which communicates with itself as one of several would: what they take of time and "
+            "memory beside\ntheir work, without the network.\n\n"
+            "    mpirun -np 1 build/train --data corpus/\n\n";
+    else
+        out += fmt::format(
+            "It runs on {0} ranks, no more and no fewer: {1}. Each works on\nmicro-batches of its own; the loss, the "
+            "gradient and its norm are those of all of them. What one writes, `--save` and\n`--checkpoint`, is as one "
+            "rank "
+            "alone would have written it, and goes on on any number of ranks.\n\n"
+            "    mpirun -np {0} build/train --data corpus/\n"
+            "    srun -n {0} build/train --data corpus/\n\n"
+            "INT or TERM to any of the ranks lets all of them end their step and write the checkpoint. Ctrl-C on Open "
+            "MPI's "
+            "`mpirun` does\nnot get that far where a step and a checkpoint take more than a second: it kills the ranks "
+            "by "
+            "then, and gives 1. With\n`mpirun --mca odls_base_sigkill_timeout 60` it waits 60 seconds, sends TERM, "
+            "waits "
+            "60 seconds more, and kills what is left.\nA scheduler that ends jobs has to leave as much time between "
+            "TERM "
+            "and KILL.\n\n",
+            mesh.world(),
+            mesh.shards == 1     ? "each has the whole model"
+            : mesh.replicas == 1 ? "each has a piece of the model"
+                                 : fmt::format("{} times the model, each in {} pieces", mesh.replicas, mesh.shards));
+    out += "A rank computes on one stream and communicates on others at the same time: ";
+    std::string streams;
+    for (const Communication::StreamName& s : communication.streams())
+        streams += fmt::format("{}`{}`, {}", streams.empty() ? "" : "; ", s.name, s.purpose);
+    out += streams + ".\nIn the order of `model.cpp`, which says what waits for what:\n\n";
+    out += "| call | times | elements, whole | of | it stands there because |\n|---|---:|---:|---|---|\n";
+    for (const Communication::Row& row : communication.rows())
+        out += fmt::format("| `{}`, {}{} | {} {} | {} | {} | {} |\n", row.call, row.name,
+                           row.layers == 0 ? "" : (row.backward ? ", backward" : ", forward"), row.times,
+                           row.when.empty() ? "in each micro-step" : row.when, row.elements, row.what, row.reason);
+    return out + "\n" + gathered_text(communication);
+}
+
+// What holds the program's gradients, also when somebody has edited it.
+std::string tests_text() {
+    return "## Tests\n\n"
+           "    cmake -S . -B build -DTESTS=ON && cmake --build build && ctest --test-dir build --output-on-failure\n\n"
+           "The gradients are held against those of the program in `tests/reference/`, the same model in plain loops, "
+           "and "
+           "against differences of\nthe program's own loss; what is said at the end follows from which of the two "
+           "failed. "
+           "A program that was edited to be another model is held\nagainst differences alone, since the reference is "
+           "still the old one: `-DREFERENCE=OFF`. Kernels may use the sizes below by their names.\n\n";
+}
+
+// What a program in bf16 computes in which type, and why.
+std::string precision_text(const ProgramLayout& layout, const CompileOptions& c) {
+    const bool shadows = layout.module().arena_bytes.contains("shadows");
+    std::string out =
+        "## Precision\n\nProducts read and give bf16; `LAYOUT` has the type of each tensor, `kernels.h` of each "
+        "argument. A kernel computes in f32 whatever\nit reads, and rounds what it stores as bf16 once, to nearest, "
+        "ties to even.\n\n"
+        "| what | type | why |\n|---|---|---|\n"
+        "| linear layers, attention, embedding tables, and gradients of activations | bf16, sums in f32 | what they "
+        "cost is bytes and products |\n"
+        "| activations, and what is kept for the way back | bf16, but for the next row | half the memory |\n"
+        "| statistics of norms, log-sum-exp, softmax, cross entropy, the loss, reductions | f32 | sums of many terms, "
+        "or differences of near ones |\n"
+        "| rotary tables, products of positions and frequencies | f32 | an angle of a late position has no digit left "
+        "of its turn in bf16 |\n";
+    out += fmt::format("| gradients of parameters | {0}, `--grad-dtype {0}` | {1} |\n", c.grad_dtype,
+                       c.grad_dtype == "f32" ? "sums over micro-steps; products give them unrounded"
+                                             : "half the memory; each micro-step's sum is rounded");
+    out += fmt::format("| parameters that the optimizer steps, and files | {}, `--master {}` | {} |\n",
+                       c.master == "none" ? "bf16" : "f32", c.master,
+                       c.master == "none" ? "less memory; an update below half a unit in the last place is lost"
+                                          : "an update is often less than half a unit in the last place of a bf16");
+    if (shadows)
+        out +=
+            "| shadows: what products read of these | bf16: `s.`, and `s_` in `model.cpp` | the optimizer writes them "
+            "with the parameters; what no product reads, as a norm's weight, is read in f32: `w.`, `w_` |\n";
+    const std::vector<ModelParameter> parameters = model_parameters(layout.module());
+    if (c.master != "none" && std::any_of(parameters.begin(), parameters.end(), [](const ModelParameter& p) {
+            return !p.info->trainable && p.type.dtype == DType::bf16;
+        }))
+        out +=
+            "| frozen parameters that products alone read, in files as well | bf16 | no update needs more digits than "
+            "products read |\n";
+    out += fmt::format("| the optimizer's states | {0}, `--optim-dtype {0}` | {1} |\n", c.optim_dtype,
+                       c.optim_dtype == "f32" ? "beta2 = 0.999 moves a bf16 by less than half a unit"
+                                              : "half the memory; small changes of a state are lost");
+    return out +
+           "\nOn a CPU the program says at its start how it multiplies bf16; `THUNDER_BF16=native|emulated` in the "
+           "environment decides otherwise.\n\n";
+}
+
+}  // namespace
+
+// What layers of loops take turns in: whole tensors, in fewer slots than there are layers.
+static std::int64_t bytes_in_turns(const Module& m) {
+    std::map<std::string, std::int64_t> by_unit;
+    for (const Function& f : m.functions)
+        for (const Op& op : f.ops) {
+            if (op.name != "repeat") continue;
+            const Function& body = *m.find(op.attributes.string("body"));
+            for (const Op& inner : body.ops) {
+                if (inner.name != "all_gather") continue;
+                const Placement& place = body.info(inner.results[0]).placement;
+                if (place.slots < op.attributes.integer("n"))
+                    by_unit[inner.attributes.string("unit")] = place.slots * place.layer_stride;
+            }
+        }
+    std::int64_t bytes = 0;
+    for (const auto& [unit, of_it] : by_unit) bytes += of_it;
+    return bytes;
+}
+
+std::string memory_table(const ProgramLayout& layout) {
+    const Module& m = layout.module();
+    struct Row {
+        const char* arena;
+        std::string what;
+    };
+    const ParameterArenas& parameters = layout.parameter_arenas();
+    const std::string first = parameters.any_frozen() ? fmt::format("; those that train are the first {}",
+                                                                    bytes_text(parameters.trained_bytes()))
+                                                      : "";
+    std::vector<Row> rows = {{"parameters", "the model's tensors" + first}};
+    if (m.arena_bytes.at("gradients") > 0)
+        rows.push_back({"gradients", layout.mixed_precision() ? "at the same elements" : "at the same offsets"});
+    if (m.arena_bytes.contains("shadows")) rows.push_back({"shadows", "parameters once more in bf16, for products"});
+    if (layout.trains())
+        rows.push_back({"optimizer", layout.mixed_precision() ? "its state, at the same elements, one after the other"
+                                                              : "its state, at the same offsets, one after the other"});
+    if (m.arena_bytes.contains("gathered")) {
+        rows.front().what = "this rank's pieces of the model's tensors" + first;
+        const std::int64_t turns = bytes_in_turns(m), stays = m.arena_bytes.at("gathered") - turns;
+        rows.push_back({"gathered", turns == 0
+                                        ? "whole tensors, to the end of a step: no loop takes turns with them"
+                                        : fmt::format("whole tensors: {} of loops' layers, by turns, {} of others, "
+                                                      "to the end of a step",
+                                                      bytes_text(turns), bytes_text(stays))});
+        rows.push_back({"unit_gradients", "gradients of whole tensors, until they are summed over ranks"});
+    }
+    rows.push_back({"saved", "activations that the way back reads, layer after layer"});
+    rows.push_back({"scratch", "everything else, reused"});
+    rows.push_back({"constants", "tables"});
+    rows.push_back({"batch", layout.trains() ? "the inputs of one micro-batch" : "the inputs of one call"});
+    if (!layout.trains()) rows.push_back({"results", "outputs, and gradients of inputs"});
+    std::string out = "| arena | bytes | that is | holds |\n|---|---:|---:|---|\n";
+    std::int64_t total = 0;
+    for (const Row& row : rows) {
+        const auto at = m.arena_bytes.find(row.arena);
+        const std::int64_t bytes = at == m.arena_bytes.end() ? 0 : at->second;
+        total += bytes;
+        out += fmt::format("| {} | {} | {} | {} |\n", row.arena, bytes, bytes_text(bytes), row.what);
+    }
+    return out + fmt::format("| together | {} | {} | |\n", total, bytes_text(total));
+}
+
+std::string print_readme(const ProgramLayout& layout, const EmitOptions& options) {
+    const Module& m = layout.module();
+    const std::string head =
+        fmt::format("Written by `thunderc` from an exported model graph: {}.\n\n", parameter_count(m));
+    std::string out;
+    if (layout.trains()) {
+        out += fmt::format("# {}: a training program\n\n{}", options.model_name, head);
+        out += "    cmake -S . -B build && cmake --build build\n    build/train --help\n\n";
+        if (m.mesh.communicates()) out += ranks_text(layout);
+    } else {
+        out += fmt::format("# {}: {} as a function library\n\n{}", options.model_name, m.main().name, head);
+        out += "    cmake -S . -B build && cmake --build build\n";
+        out += "    build/run --in x.safetensors --out y.safetensors\n\n" + function_text(layout);
+    }
+    out += "| file | holds |\n|---|---|\n";
+    out += "| `sizes.h` | sizes by their names, for the model and its kernels |\n";
+    out += "| `model.h` | the tensors and where they lie (`LAYOUT`) |\n";
+    if (!block_functions(m).empty())
+        out += fmt::format("| `blocks.cpp` | the repeated layers, {} |\n",
+                           m.main().name == "forward" ? "forward" : "forward and backward");
+    out += layout.trains() ? "| `model.cpp` | the schedule of a training step |\n"
+                           : "| `model.cpp` | the function, call by call |\n";
+    out += "| `kernels.h`, `kernels_cpu.cpp` | kernels fused for this model; each says what it computes |\n";
+    if (options.cuda)
+        out += "| `kernels_cuda.cuh`, `kernels_cuda.cu` | the same kernels for GPUs, and what launches them |\n";
+    if (layout.trains())
+        out +=
+            "| `spec.cpp` | names, shapes and offsets of parameters and inputs, for the trainer |\n"
+            "| `train.cpp` | the loop |\n| `train.json` | what it was made with, and defaults of a run |\n";
+    else
+        out +=
+            "| `spec.cpp` | names, shapes and offsets of parameters, inputs and results |\n"
+            "| `run.cpp` | one call, with tensors from files |\n| `emit.json` | what it was made with |\n";
+    out += "| `runtime/` | the runtime's sources |\n\n";
+    if (!layout.symbols().all().empty()) out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
+    for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
+    if (!layout.symbols().all().empty()) out += "\n";
+    if (layout.trains() && options.compile.dtype == "bf16") out += precision_text(layout, options.compile);
+    if (layout.trains()) out += tests_text();
+    out +=
+        fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",
+                    layout.trains() ? "step" : "call", memory_table(layout));
+    out +=
+        "\nHow that adds up: each arena, and below it what is in it. The names are those of the table `LAYOUT` in "
+        "`model.h`.\n\n" +
+        sums_table(layout);
+    return out;
+}
+
+namespace {
+
+std::string quoted_list(const std::vector<std::string>& words) {
+    std::string list;
+    for (const std::string& word : words) list += (list.empty() ? "" : ", ") + quote(word);
+    return list;
+}
+
+std::string executor_list(const EmitOptions& options) {
+    return quoted_list(options.compile.executors);
+}
+
+// "architectures": those of the GPUs that DEVICE=cuda builds for; none where there are no kernels for GPUs.
+std::string device_lists(const EmitOptions& options) {
+    return fmt::format(
+        "  \"devices\": [{}],\n  \"architectures\": [{}]",
+        quoted_list(options.cuda ? std::vector<std::string>{"cpu", "cuda"} : std::vector<std::string>{"cpu"}),
+        quoted_list(options.cuda ? options.architectures : std::vector<std::string>{}));
+}
+
+}  // namespace
+
+std::string print_emit_json(const EmitOptions& options) {
+    return fmt::format(
+        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"transform\": {},\n  \"recompute\": {},\n  "
+        "\"executors\": [{}],\n{}\n}}\n",
+        quote(options.version), quote(options.model_name), quote(options.command),
+        quote(std::string(name_of(options.compile.transform))), quote(options.compile.recompute),
+        executor_list(options), device_lists(options));
+}
+
+std::string print_train_json(const EmitOptions& options) {
+    const CompileOptions& c = options.compile;
+    // and ranks, where there are several
+    std::string precision =
+        fmt::format("\n  \"dtype\": {},\n  \"master\": {},\n  \"grad_dtype\": {},\n  \"optim_dtype\": {},",
+                    quote(c.dtype), quote(c.master), quote(c.grad_dtype), quote(c.optim_dtype));
+    if (c.mesh.communicates())
+        precision +=
+            fmt::format("\n  \"ranks\": {{\"replicas\": {}, \"shards\": {}}},", c.mesh.replicas, c.mesh.shards);
+    return fmt::format(
+        "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n "
+        " "
+        "\"executors\": [{}],\n{},\n"
+        "  \"defaults\": {{}}\n}}\n",
+        quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
+        quote(options.compile.recompute), precision, executor_list(options), device_lists(options));
+}
+
+}  // namespace thunderc

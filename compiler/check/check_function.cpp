@@ -1,0 +1,486 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "compiler/analysis/views.h"
+#include "compiler/check/check_plan_parts.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/ir/print.h"
+#include "compiler/ops/linear.h"
+
+namespace thunderc::checking {
+namespace {
+
+bool is_alias(const Op& op) {
+    return is_view(op) || op.name == "member" || op.name == "unpack";
+}
+
+// Memory alone: nothing is computed, and nothing is there.
+bool is_memory(const Op& op) {
+    return op.name == "unwritten" || op.name == "pack";
+}
+
+class FunctionChecker {
+  public:
+    FunctionChecker(PlanChecker& plan, const Function& f, Binding binding)
+        : plan_(plan), f_(f), binding_(std::move(binding)), names_(unique_names(f)) {}
+
+    void run() {
+        find_lifetimes();
+        find_places();
+        if (!sound_) return;  // places are missing: what follows would only repeat that
+        inside_arenas();
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const Op& op = f_.ops[k];
+            if (is_alias(op)) view(op);
+            if (op.name == "pack") pieces(op);
+            if (op.attributes.boolean("adjacent_weights", false)) adjacent(op);
+            if (op.name == "repeat") loop(op, k);
+            if (op.name == "call") call(op, k);
+        }
+        compare_values();
+    }
+
+  private:
+    static constexpr std::int64_t before = -1;
+    std::int64_t after() const { return static_cast<std::int64_t>(f_.ops.size()); }
+
+    void violation(const std::string& what) { plan_.violation(fmt::format("@{}: {}", f_.name, what)); }
+    std::string name(Value v) const {
+        return fmt::format("%{} ({} {})", names_[v.index], to_string(f_.type(v)), text(places_[v.index]));
+    }
+    Value root(Value v) const { return roots_[v.index]; }
+    const Region& place(Value v) const { return places_[v.index]; }
+    bool is_token(Value v) const { return f_.type(v).kind == Type::Kind::token; }
+
+    // ---- from when to when the content of a value is needed; views are their operand's content ----
+
+    void find_lifetimes() {
+        roots_.resize(f_.values.size());
+        first_.assign(f_.values.size(), before);
+        last_.assign(f_.values.size(), before);
+        used_.assign(f_.values.size(), false);
+        for (std::uint32_t v = 0; v < f_.values.size(); ++v) roots_[v] = {v};
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const Op& op = f_.ops[k];
+            const auto at = static_cast<std::int64_t>(k);
+            for (Value v : op.operands) {
+                if (!v) continue;
+                used_[v.index] = true;
+                if (is_alias(op)) continue;  // a view reads nothing when it is made
+                for (Value held : contents(root(v))) last_[held.index] = at;
+            }
+            for (Value v : op.results) {
+                if (is_alias(op)) {
+                    roots_[v.index] = root(op.operands[0]);
+                    continue;
+                }
+                first_[v.index] = last_[v.index] = at;
+                if (op.name == "pack")
+                    for (Value piece : op.operands) packed_[v].push_back(root(piece));
+                if (op.name == "constant" || family_in_place(f_, op))
+                    first_[v.index] = before, last_[v.index] = after();
+            }
+        }
+        for (Value v : f_.results) {
+            last_[root(v).index] = after();
+            used_[v.index] = true;
+        }
+    }
+
+    // What is read with a value: of a flat tensor that others were written into, these.
+    std::vector<Value> contents(Value v) const {
+        const auto at = packed_.find(v);
+        if (at == packed_.end()) return {v};
+        std::vector<Value> out = at->second;
+        out.push_back(v);
+        return out;
+    }
+
+    // ---- where it lies ----
+
+    void find_places() {
+        places_.resize(f_.values.size());
+        auto find = [&](Value v) {
+            if (is_token(v)) return;
+            const Placement& p = f_.info(v).placement;
+            const Type& type = f_.type(v);
+            Region r = {p.arena, p.offset, static_cast<std::int64_t>(type.bytes()), p.layer_stride,
+                        type.is_family() ? type.count : 1};
+            if (!p.strides.empty()) {
+                std::int64_t elements = 1;
+                for (std::size_t d = 0; d < type.dims.size(); ++d) elements += (type.dims[d] - 1) * p.strides[d];
+                r.bytes = elements * static_cast<std::int64_t>(size_of(type.dtype));
+            }
+            if (p.arena == Arena::scratch) r.offset += binding_.scratch;
+            if (p.slots > 0) {
+                r.offset += binding_.layer % p.slots * p.layer_stride;
+                r.stride = 0;
+            }
+            if (p.arena == Arena::caller) {
+                Value at = v;
+                for (std::size_t steps = 0; f_.info(at).placement.view_of && steps <= f_.values.size(); ++steps)
+                    at = f_.info(at).placement.view_of;
+                auto given = binding_.places.find(at);
+                if (given == binding_.places.end()) {
+                    places_[v.index] = r;
+                    violation(fmt::format("{} is to lie at its caller's, who gives it no place", name(v)));
+                    sound_ = false;
+                    return;
+                }
+                r.arena = given->second.arena;
+                r.offset = given->second.offset + p.offset;
+            }
+            places_[v.index] = r;
+        };
+        for (Value v : f_.arguments) find(v);
+        for (const Op& op : f_.ops)
+            for (Value v : op.results) find(v);
+    }
+
+    void inside_arenas() {
+        auto inspect = [&](Value v) {
+            if (is_token(v)) return;
+            const Region& r = place(v);
+            if (r.count > 1 && r.stride < r.bytes)
+                violation(fmt::format("the members of {} overlap each other", name(v)));
+            inside(r, name(v), f_.info(v).placement.arena == Arena::scratch);
+            const bool whole = root(v) == v && r.arena != Arena::scalars && f_.info(v).placement.strides.empty();
+            if (whole && (r.offset % alignment != 0 || (r.count > 1 && r.stride % alignment != 0)))
+                plan_.unaligned.push_back({r, static_cast<std::int64_t>(size_of(f_.type(v).dtype)),
+                                           fmt::format("@{}: %{}", f_.name, names_[v.index])});
+        };
+        for (Value v : f_.arguments) inspect(v);
+        for (const Op& op : f_.ops) {
+            for (Value v : op.results) inspect(v);
+            if (op.name == "constant")
+                plan_.constants.emplace_back(place(op.results[0]), op.attributes.constant("value"),
+                                             fmt::format("%{} of @{}", names_[op.results[0].index], f_.name));
+        }
+    }
+
+    void inside(const Region& r, const std::string& what, bool own_scratch) {
+        const std::int64_t bytes = plan_.arena_bytes(r.arena);
+        if (r.begin() < 0 || (bytes >= 0 && r.end() > bytes))
+            violation(fmt::format("{} ends outside its arena, which has {} bytes", what, bytes));
+        if (own_scratch && !binding_.entry && r.end() - binding_.scratch > f_.scratch_bytes)
+            violation(fmt::format("{} ends outside the function's scratch memory, which has {} bytes", what,
+                                  f_.scratch_bytes));
+    }
+
+    // ---- views ----
+
+    void view(const Op& op) {
+        const Value from = op.operands[0], to = op.results[0];
+        const Dims& dims = f_.type(to).dims;
+        Region expected = place(from);
+        Dims strides = f_.info(from).placement.strides;
+        if (op.name == "member") {
+            expected = expected.member(op.attributes.integer("index"));
+        } else if (op.name == "unpack") {
+            const auto size = static_cast<std::int64_t>(size_of(f_.type(to).dtype));
+            expected.offset += op.attributes.integer("offset") * size;
+            if (f_.type(to).is_family() && place(to).stride != op.attributes.integer("stride") * size)
+                violation(fmt::format("the members of {} lie in another distance than in {}", name(to), name(from)));
+        } else {
+            if (strides.empty()) strides = dense_strides(f_.type(from).dims);
+            const std::optional<ViewLayout> layout = view_layout(f_, op, {strides, 0});
+            if (!layout) {
+                if (used_[to.index])
+                    violation(fmt::format("{} is read, but no strides make it a view of {}: nothing writes it",
+                                          name(to), name(from)));
+                return;
+            }
+            strides = layout->strides;
+            expected.offset += layout->offset * static_cast<std::int64_t>(size_of(f_.type(to).dtype));
+        }
+        if (strides.empty()) strides = dense_strides(dims);
+        const Dims actual = f_.info(to).placement.strides.empty() ? dense_strides(dims) : f_.info(to).placement.strides;
+        bool same = place(to).arena == expected.arena && place(to).offset == expected.offset;
+        for (std::size_t d = 0; d < dims.size(); ++d) same = same && (dims[d] == 1 || actual[d] == strides[d]);
+        if (!same) violation(fmt::format("the {} {} does not lie where it views {}", op.name, name(to), name(from)));
+    }
+
+    // What is packed lies in the flat tensor.
+    void pieces(const Op& op) {
+        const Region& flat = place(op.results[0]);
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
+            const Region& piece = place(op.operands[k]);
+            const auto size = static_cast<std::int64_t>(size_of(f_.type(op.operands[k]).dtype));
+            const std::int64_t offset = flat.offset + op.attributes.integers("offsets")[k] * size;
+            const std::int64_t stride = op.attributes.integers("strides")[k] * size;
+            if (piece.arena != flat.arena || piece.offset != offset || (piece.count > 1 && piece.stride != stride))
+                violation(fmt::format("{} does not lie in its place in {}", name(op.operands[k]), name(op.results[0])));
+        }
+    }
+
+    // ---- weights that lie side by side ----
+
+    void adjacent(const Op& op) {
+        for (const std::vector<Value>& group : adjacent_values(op)) {
+            Value previous;
+            for (Value v : group) {
+                if (!v) continue;
+                if (previous) {
+                    const Region &a = place(previous), &b = place(v);
+                    if (a.arena != b.arena || b.offset != a.offset + a.bytes)
+                        violation(fmt::format("{} takes {} and {} as one tensor, but they do not lie side by side",
+                                              op.name, name(previous), name(v)));
+                    plan_.followers.emplace(std::pair(b.arena, b.offset),
+                                            static_cast<std::int64_t>(size_of(f_.type(v).dtype)));
+                }
+                previous = v;
+            }
+        }
+    }
+
+    // ---- loops and calls ----
+
+    // Memory that an op works in beside its results.
+    struct Work {
+        Region region;
+        std::int64_t op = 0;
+        std::string name;
+        std::vector<Value> own;  // values that lie there by right
+    };
+
+    std::int64_t body_scratch(const Op& op, const Function& body, std::size_t k) {
+        const std::int64_t base =
+            body.scratch_bytes > 0 ? binding_.scratch + op.attributes.integer("scratch") : binding_.scratch;
+        if (body.scratch_bytes == 0) return base;
+        const Region r = {Arena::scratch, base, body.scratch_bytes, 0, 1};
+        const std::string what = fmt::format("the scratch memory of @{} ({})", body.name, text(r));
+        inside(r, what, true);
+        work_.push_back({r, static_cast<std::int64_t>(k), what, {}});
+        return base;
+    }
+
+    void call(const Op& op, std::size_t k) {
+        const Function& body = *plan_.module().find(op.attributes.string("callee"));
+        Binding binding;
+        binding.entry = false;
+        for (std::size_t a = 0; a < body.arguments.size(); ++a)
+            binding.places[body.arguments[a]] = place(op.operands[a]);
+        for (std::size_t r = 0; r < body.results.size(); ++r) bind_result(binding, body, r, place(op.results[r]));
+        binding.scratch = body_scratch(op, body, k);
+        check_function(plan_, body, std::move(binding));
+    }
+
+    void bind_result(Binding& binding, const Function& body, std::size_t r, const Region& region) {
+        auto [at, fresh] = binding.places.try_emplace(body.results[r], region);
+        if (!fresh && (at->second.arena != region.arena || at->second.offset != region.offset))
+            violation(fmt::format("result {} of @{} is at {} in the body and at {} for its caller", r, body.name,
+                                  text(at->second), text(region)));
+    }
+
+    struct Slots {
+        Arena arena = Arena::scratch;
+        std::int64_t base = 0, stride = 0, period = 0, bytes = 0;
+        Region at(std::int64_t slot) const {
+            return {arena, base + (period > 0 ? slot % period : slot) * stride, bytes, 0, 1};
+        }
+    };
+
+    Slots slots(const Op& op, std::size_t k) const {
+        const Attributes& a = op.attributes;
+        Slots s;
+        s.arena = parse_arena(a.strings("carry_arena").at(k)).value();
+        s.base = a.integers("carry_base").at(k) + (s.arena == Arena::scratch ? binding_.scratch : 0);
+        s.stride = a.integers("carry_stride").at(k);
+        s.period = a.integers("carry_period").at(k);
+        s.bytes = static_cast<std::int64_t>(f_.type(op.operands[k]).bytes());
+        return s;
+    }
+
+    void loop(const Op& op, std::size_t k) {
+        const Function& body = *plan_.module().find(op.attributes.string("body"));
+        const std::int64_t n = op.attributes.integer("n");
+        const bool reverse = op.attributes.boolean("reverse", false);
+        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
+        const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+        std::vector<Slots> chain;
+        for (std::size_t c = 0; c < carried; ++c) {
+            chain.push_back(slots(op, c));
+            carried_value(op, k, c, chain.back(), n, body);
+        }
+        const std::int64_t scratch = body_scratch(op, body, k);
+        for (std::int64_t step : std::set<std::int64_t>{0, std::min<std::int64_t>(1, n - 1), n - 1}) {
+            const std::int64_t layer = reverse ? n - 1 - step : step;
+            Binding binding;
+            binding.entry = false;
+            binding.scratch = scratch;
+            binding.layer = layer;
+            for (std::size_t a = 0; a < body.arguments.size(); ++a)
+                binding.places[body.arguments[a]] = a < carried               ? chain[a].at(step)
+                                                    : a < carried + per_layer ? place(op.operands[a]).member(layer)
+                                                                              : place(op.operands[a]);
+            for (std::size_t r = 0; r < body.results.size(); ++r)
+                bind_result(binding, body, r, r < carried ? chain[r].at(step + 1) : place(op.results[r]).member(layer));
+            check_function(plan_, body, std::move(binding));
+        }
+    }
+
+    void carried_value(const Op& op, std::size_t k, std::size_t c, const Slots& s, std::int64_t n,
+                       const Function& body) {
+        const Value in = op.operands[c], out = op.results[c];
+        auto at = [](const Region& r) { return std::pair(r.arena, r.offset); };
+        if (at(place(in)) != at(s.at(0)))
+            violation(fmt::format("{} goes into a loop whose first slot is {}", name(in), text(s.at(0))));
+        if (at(place(out)) != at(s.at(n)))
+            violation(fmt::format("{} comes out of a loop whose last slot is {}", name(out), text(s.at(n))));
+        if (s.period == 1 || (s.stride < s.bytes && (n > 0)))
+            violation(fmt::format("slots {} and {} of a carried value share bytes", text(s.at(0)), text(s.at(1))));
+        if (s.period > 0 && n >= s.period && last_[root(in).index] > static_cast<std::int64_t>(k))
+            violation(fmt::format("{} is read after the loop that wrote over it", name(in)));
+        const std::int64_t used = s.period > 0 ? std::min(s.period, n + 1) : n + 1;
+        Region all = {s.arena, s.base, s.bytes, s.stride, used};
+        Work work = {all,
+                     static_cast<std::int64_t>(k),
+                     fmt::format("the slots of a carried value ({})", text(all)),
+                     {root(in), out}};
+        for (std::size_t r = static_cast<std::size_t>(op.attributes.integer("carried")); r < body.results.size(); ++r)
+            if (body.results[r] == body.arguments[c]) work.own.push_back(op.results[r]);
+        inside(all, work.name, s.arena == Arena::scratch);
+        work_.push_back(std::move(work));
+    }
+
+    // ---- every value against every other ----
+
+    struct Object {
+        Value value;
+        std::int64_t first = 0, last = 0;
+    };
+
+    void compare_values() {
+        std::vector<Object> objects;
+        for (Value v : f_.arguments)
+            if (!is_token(v)) objects.push_back({v, before, replaced(v) ? last_[v.index] : after()});
+        for (const Op& op : f_.ops) {
+            if (is_alias(op) || is_memory(op)) continue;
+            for (Value v : op.results)
+                if (!is_token(v)) objects.push_back({v, first_[v.index], last_[v.index]});
+        }
+        for (std::size_t a = 0; a < objects.size(); ++a)
+            for (std::size_t b = a + 1; b < objects.size(); ++b)
+                if (overlap(place(objects[a].value), place(objects[b].value)))
+                    objects[a].first <= objects[b].first ? meet(objects[a], objects[b]) : meet(objects[b], objects[a]);
+        for (std::size_t a = 0; a < work_.size(); ++a) {
+            const Work& w = work_[a];
+            for (const Object& o : objects)
+                if (o.first <= w.op && w.op <= o.last && overlap(place(o.value), w.region) &&
+                    std::find(w.own.begin(), w.own.end(), o.value) == w.own.end())
+                    violation(fmt::format("{} and {} share bytes during {}", name(o.value), w.name,
+                                          f_.ops[static_cast<std::size_t>(w.op)].name));
+            for (std::size_t b = a + 1; b < work_.size(); ++b)
+                if (work_[b].op == w.op && overlap(work_[b].region, w.region))
+                    violation(fmt::format("{} and {} share bytes", w.name, work_[b].name));
+        }
+    }
+
+    // An argument whose place a result takes is not needed after its last reader; every other one is its owner's.
+    bool replaced(Value argument) const {
+        return std::any_of(f_.results.begin(), f_.results.end(),
+                           [&](Value r) { return root(r) != argument && place(r) == place(argument); });
+    }
+
+    bool is_argument(Value v) const {
+        return std::find(f_.arguments.begin(), f_.arguments.end(), v) != f_.arguments.end();
+    }
+
+    // A family that a loop collects of what goes into each layer is the chain of slots itself: its first member is the
+    // value that goes into the loop.
+    bool first_of_chain(const Op& op, Value in, Value family) const {
+        if (op.name != "repeat") return false;
+        const Function& body = *plan_.module().find(op.attributes.string("body"));
+        for (std::size_t c = 0; c < carry_count(op); ++c) {
+            if (root(op.operands[c]) != in) continue;
+            const Slots chain = slots(op, c);
+            for (std::size_t r = carry_count(op); r < op.results.size(); ++r)
+                if (op.results[r] == family && body.results[r] == body.arguments[c])
+                    return chain.period == 0 && place(family).arena == chain.arena &&
+                           place(family).offset == chain.base && place(family).stride == chain.stride;
+        }
+        return false;
+    }
+
+    void meet(const Object& a, const Object& b) {
+        const bool both_before = a.first == before && b.first == before;
+        if (both_before) {
+            // A caller may pass one value twice; constants are compared with each other by their content.
+            const bool passed_twice =
+                !binding_.entry && is_argument(a.value) && is_argument(b.value) && place(a.value) == place(b.value);
+            const bool constants = !is_argument(a.value) && !is_argument(b.value);
+            if (!passed_twice && !constants)
+                violation(fmt::format("{} and {} share bytes", name(a.value), name(b.value)));
+            return;
+        }
+        if (a.last < b.first) return;
+        const Op& writer = f_.ops[static_cast<std::size_t>(b.first)];
+        if (a.first < b.first && first_of_chain(writer, a.value, b.value)) return;
+        const std::string& op = writer.name;
+        if (a.first == b.first)
+            violation(fmt::format("{} and {}, both from one {}, share bytes", name(a.value), name(b.value), op));
+        else if (a.last > b.first)
+            violation(fmt::format("{} and {} share bytes, and the first is still needed when {} writes the second",
+                                  name(a.value), name(b.value), op));
+        else if (!written_over(writer, a.value, b.value))
+            violation(fmt::format("{} and {} share bytes, and {} may not write the one over the other", name(a.value),
+                                  name(b.value), op));
+    }
+
+    // Whether `op` may write its result over every operand in these bytes.
+    bool written_over(const Op& op, Value content, Value result) {
+        const auto r =
+            static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), result) - op.results.begin());
+        const bool dense = f_.info(result).placement.strides.empty();
+        for (std::size_t o = 0; o < op.operands.size(); ++o) {
+            const Value v = op.operands[o];
+            if (!v || root(v) != content || !overlap(place(v), place(result))) continue;
+            if (op.name == "repeat" && o < carry_count(op)) {
+                if (r != o) return false;  // the slots of one carried value
+                continue;
+            }
+            const bool same = place(v) == place(result) && dense && f_.info(v).placement.strides.empty();
+            if (!same || !pair_allowed(op, r, o)) return false;
+        }
+        return true;
+    }
+
+    static std::size_t carry_count(const Op& op) { return static_cast<std::size_t>(op.attributes.integer("carried")); }
+
+    bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
+        if (op.name == "all_reduce") return r == o;
+        if (op.name == "reduce_scatter") return o == 1;
+        if (op.name == "call") return true;  // the body was checked with these places
+        if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
+            return r >= carry_count(op) &&
+                   o < carry_count(op) + static_cast<std::size_t>(op.attributes.integer("per_layer"));
+        if (op.name != "fused") return may_write_over(op, r, o);
+        const Pairs& pairs = plan_.kernel_pairs(op.attributes.string("kernel"));
+        return std::find(pairs.begin(), pairs.end(), std::pair(r, o)) != pairs.end();
+    }
+
+    PlanChecker& plan_;
+    const Function& f_;
+    Binding binding_;
+    std::vector<std::string> names_;
+    std::vector<Value> roots_;
+    std::map<Value, std::vector<Value>> packed_;  // by flat tensor: what was written into it
+    std::vector<std::int64_t> first_, last_;
+    std::vector<bool> used_;
+    std::vector<Region> places_;
+    std::vector<Work> work_;
+    bool sound_ = true;
+};
+
+}  // namespace
+
+void check_function(PlanChecker& plan, const Function& f, Binding binding) {
+    FunctionChecker(plan, f, std::move(binding)).run();
+}
+
+}  // namespace thunderc::checking

@@ -1,0 +1,162 @@
+#include "compiler/check/check_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/check/check_plan_parts.h"
+#include "compiler/kernels/in_place.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace checking {
+
+bool overlap(const Region& a, const Region& b) {
+    if (a.arena != b.arena || a.bytes == 0 || b.bytes == 0) return false;
+    if (a.begin() >= b.end() || b.begin() >= a.end()) return false;
+    for (std::int64_t i = 0; i < a.count; ++i)
+        for (std::int64_t j = 0; j < b.count; ++j) {
+            const std::int64_t x = a.offset + i * a.stride, y = b.offset + j * b.stride;
+            if (x < y + b.bytes && y < x + a.bytes) return true;
+        }
+    return false;
+}
+
+std::string text(const Region& r) {
+    std::string out = fmt::format("@{}+{}, {} bytes", name_of(r.arena), r.offset, r.bytes);
+    return r.count == 1 ? out : out + fmt::format(" x {} every {}", r.count, r.stride);
+}
+
+std::vector<std::string> PlanChecker::run() {
+    for (const Function& f : module_.functions)
+        if (f.kind.empty() && !f.argument_info.empty()) {
+            check_function(*this, f, {});
+            named_places(f);
+            // Where the plan lacks a place, nothing can be written out.
+            if (!module_.streams.empty() && violations_.empty()) check_streams(*this, f);
+        }
+    compare_named();
+    compare_constants();
+    compare_with_parameters();
+    report_unaligned();
+    return std::move(violations_);
+}
+
+void PlanChecker::violation(std::string what) {
+    if (seen_.insert(what).second) violations_.push_back(std::move(what));
+}
+
+const Pairs& PlanChecker::kernel_pairs(const std::string& kernel) {
+    auto [at, fresh] = kernel_pairs_.try_emplace(kernel);
+    if (fresh) at->second = in_place_pairs(describe_kernel(*module_.find(kernel)));
+    return at->second;
+}
+
+std::int64_t PlanChecker::arena_bytes(Arena arena) const {
+    auto found = module_.arena_bytes.find(std::string(name_of(arena)));
+    return found == module_.arena_bytes.end() ? -1 : found->second;
+}
+
+void PlanChecker::named_places(const Function& f) {
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const Placement& p = f.info(f.arguments[k]).placement;
+        const Type& type = f.type(f.arguments[k]);
+        if (p.arena == Arena::scalars || f.argument_info[k].names.empty()) continue;
+        named_.push_back({{p.arena, p.offset, static_cast<std::int64_t>(type.bytes()), p.layer_stride,
+                           type.is_family() ? type.count : 1},
+                          static_cast<std::int64_t>(size_of(type.dtype)),
+                          f.argument_info[k].names.front(),
+                          f.name});
+    }
+}
+
+// One name is one place, in all functions, and two names are two places.
+void PlanChecker::compare_named() {
+    for (std::size_t a = 0; a < named_.size(); ++a)
+        for (std::size_t b = a + 1; b < named_.size(); ++b) {
+            const bool same = named_[a].name == named_[b].name;
+            if (same && !(named_[a].region == named_[b].region))
+                violation(fmt::format("{} lies at {} in @{} and at {} in @{}", named_[a].name, text(named_[a].region),
+                                      named_[a].function, text(named_[b].region), named_[b].function));
+            if (!same && overlap(named_[a].region, named_[b].region))
+                violation(fmt::format("{} ({}) and {} ({}) share bytes", named_[a].name, text(named_[a].region),
+                                      named_[b].name, text(named_[b].region)));
+        }
+}
+
+// What belongs to a parameter, as "grad.<name>", lies at the parameter's element of its arena: loops of the optimizer
+// go over all arenas at once.
+void PlanChecker::compare_with_parameters() {
+    for (const Named& state : named_) {
+        const Arena arena = state.region.arena;
+        if (arena != Arena::gradients && arena != Arena::optimizer && arena != Arena::shadows) continue;
+        const std::string parameter = state.name.substr(state.name.find('.') + 1);
+        const auto of = std::find_if(named_.begin(), named_.end(), [&](const Named& n) {
+            return n.region.arena == Arena::parameters && n.name == parameter;
+        });
+        if (of == named_.end()) continue;
+        const std::int64_t before = state.name.starts_with("second_moment.") ? arena_bytes(arena) / 2 : 0;
+        if ((state.region.offset - before) * of->size != of->region.offset * state.size ||
+            state.region.stride * of->size != of->region.stride * state.size)
+            violation(fmt::format("{} ({}) does not lie at the element of {} ({})", state.name, text(state.region),
+                                  parameter, text(of->region)));
+    }
+}
+
+void PlanChecker::compare_constants() {
+    for (std::size_t a = 0; a < constants.size(); ++a)
+        for (std::size_t b = a + 1; b < constants.size(); ++b) {
+            const auto& [region_a, expr_a, where_a] = constants[a];
+            const auto& [region_b, expr_b, where_b] = constants[b];
+            if (!overlap(region_a, region_b) || (region_a == region_b && equal(*expr_a, *expr_b))) continue;
+            violation(fmt::format("the constants {} ({}) and {} ({}) share bytes and differ", where_a, text(region_a),
+                                  where_b, text(region_b)));
+        }
+}
+
+void PlanChecker::report_unaligned() {
+    // Gradients, shadows and optimizer state lie like the parameters that they belong to: at the same element of their
+    // arenas, of which the optimizer's may have two, one behind the other.
+    const auto beside = [this](std::int64_t element, Arena arena) {
+        for (const std::int64_t size : {2, 4})
+            if (const auto at = followers.find({arena, element * size}); at != followers.end() && at->second == size)
+                return true;
+        return false;
+    };
+    for (const auto& [region, size, where] : unaligned) {
+        bool follows = followers.contains({region.arena, region.offset});
+        const bool of_parameter = region.arena == Arena::gradients || region.arena == Arena::optimizer ||
+                                  region.arena == Arena::parameters || region.arena == Arena::shadows;
+        std::vector<std::int64_t> elements;
+        if (of_parameter && region.offset % size == 0) elements.push_back(region.offset / size);
+        if (const std::int64_t half = arena_bytes(region.arena) / 2;
+            region.arena == Arena::optimizer && half > 0 && (region.offset - half) % size == 0)
+            elements.push_back((region.offset - half) / size);
+        for (const std::int64_t element : elements)
+            for (const Arena of : {Arena::parameters, Arena::shadows}) follows = follows || beside(element, of);
+        if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));
+    }
+}
+
+}  // namespace checking
+
+std::vector<std::string> plan_violations(const Module& planned) {
+    check(planned.phase == Module::Phase::planned, "there is no plan to check");
+    return checking::PlanChecker(planned).run();
+}
+
+Module check_plan(Module module, Report& report) {
+    const std::vector<std::string> violations = plan_violations(module);
+    if (violations.empty()) {
+        report.done("plan", "", "every value has its bytes for itself as long as it is needed");
+        return module;
+    }
+    constexpr std::size_t shown = 8;
+    std::string text =
+        fmt::format("the plan is wrong in {} place{}", violations.size(), violations.size() == 1 ? "" : "s");
+    for (std::size_t k = 0; k < std::min(shown, violations.size()); ++k) text += "\n  " + violations[k];
+    throw InternalError(text);
+}
+
+}  // namespace thunderc

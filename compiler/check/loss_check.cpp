@@ -1,0 +1,130 @@
+#include "compiler/check/loss_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "compiler/check/gradient_check.h"
+#include "compiler/interpreter/evaluate.h"
+#include "compiler/ir/function_tools.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Tensors = std::map<std::string, Tensor>;
+
+// By every name that an argument answers to.
+void add_named(Tensors& tensors, const ArgInfo& info, const Members& members) {
+    for (std::size_t m = 0; m < info.names.size(); ++m) {
+        tensors.insert_or_assign(info.names[m], members.at(m));
+        if (m >= info.aliases.size()) continue;
+        for (const std::string& alias : info.aliases[m]) tensors.insert_or_assign(alias, members.at(m));
+    }
+}
+
+// What is not known is zero: nothing that the loss depends on.
+std::vector<Members> arguments_of(const Function& f, const Tensors& tensors) {
+    std::vector<Members> out;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const Type type = f.type(f.arguments[k]).member();
+        out.emplace_back();
+        for (const std::string& name : f.argument_info[k].names) {
+            const auto at = tensors.find(name);
+            if (at != tensors.end())
+                check(at->second.type == type,
+                      name + " has two types: " + to_string(at->second.type) + " and " + to_string(type));
+            out.back().push_back(at != tensors.end() ? at->second : Tensor(type));
+        }
+    }
+    return out;
+}
+
+Tensor one_behind_the_other(const std::vector<Tensor>& parts) {
+    Dims dims = parts.front().type.dims;
+    dims.front() *= static_cast<std::int64_t>(parts.size());
+    Tensor out(Type::tensor(parts.front().type.dtype, dims));
+    std::int64_t at = 0;
+    for (const Tensor& part : parts)
+        for (std::int64_t k = 0; k < part.size(); ++k) out.set(at++, part.at(k));
+    return out;
+}
+
+// As the runtime makes a step of micro-batches, without its gradients.
+double step_loss(const Module& composed, const std::vector<Tensors>& batches) {
+    const LossForm form = loss_form(composed);
+    std::vector<double> weights(form.weights.size(), 0);
+    if (form.kind != LossForm::Kind::average)
+        for (Tensors tensors : batches) {
+            for (std::size_t k = 0; k < weights.size(); ++k)
+                tensors[form.weights[k]] = Tensor::scalar(DType::f32, weights[k]);
+            const Function& f = *composed.find("loss_weight");
+            const std::vector<Members> arguments = arguments_of(f, tensors);
+            const std::vector<Members> sums = evaluate(composed, f, std::span<const Members>(arguments));
+            for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = sums.at(k).at(0).at(0);
+        }
+    Function forward = composed.main();
+    forward.results = {forward.results.back()};
+    forward.result_names = {forward.result_names.back()};
+    check(forward.result_names.front() == "loss_sum", "the last result of a step is " + forward.result_names.front());
+    remove_dead_ops(forward);
+    double sum = 0;
+    for (Tensors tensors : batches) {
+        for (std::size_t k = 0; k < weights.size(); ++k)
+            tensors[form.weights[k]] = Tensor::scalar(DType::f32, weights[k]);
+        tensors["loss_sum"] = Tensor::scalar(DType::f32, sum);
+        const std::vector<Members> arguments = arguments_of(forward, tensors);
+        sum = evaluate(composed, forward, std::span<const Members>(arguments)).at(0).at(0).at(0);
+    }
+    return sum / loss_divisor(form, weights, batches.size());
+}
+
+}  // namespace
+
+LossCheck check_loss(const Module& graph, const ChosenLoss& chosen, const Module& composed, std::uint64_t seed) {
+    LossCheck out;
+    out.what = chosen.added == nullptr ? fmt::format("{}, as the model has it", chosen.name)
+                                       : fmt::format("{} of {}", chosen.added->name, chosen.name);
+    out.micro_batches = chosen.added == nullptr ? 1 : 3;
+    const Function &step = composed.main(), &model = graph.main();
+    std::vector<Tensors> batches(out.micro_batches);
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+        const std::vector<Members> drawn = random_arguments(step, seed + batch);
+        for (std::size_t k = 0; k < drawn.size(); ++k) {
+            const ArgInfo& info = step.argument_info[k];
+            if (info.kind == ArgInfo::Kind::input)
+                add_named(batches[batch], info, drawn[k]);
+            else if (info.kind == ArgInfo::Kind::parameter || info.kind == ArgInfo::Kind::constant)
+                for (std::size_t later = batch == 0 ? 0 : batches.size(); later < batches.size(); ++later)
+                    add_named(batches[later], info, drawn[k]);  // the same for all
+        }
+    }
+    out.actual = step_loss(composed, batches);
+
+    // The input that the graph has not is the labels.
+    std::string labels;
+    for (const ArgInfo& info : step.argument_info) {
+        bool known = info.kind != ArgInfo::Kind::input;
+        for (const ArgInfo& other : model.argument_info) known = known || other.names.front() == info.names.front();
+        if (!known) labels = info.names.front();
+    }
+    check(labels.empty() == (chosen.added == nullptr), "the labels of the loss are " + labels);
+    std::vector<Tensor> results, targets;
+    for (const Tensors& tensors : batches) {
+        const std::vector<Members> arguments = arguments_of(model, tensors);
+        results.push_back(evaluate(graph, model, std::span<const Members>(arguments)).at(chosen.result).at(0));
+        if (chosen.added != nullptr) targets.push_back(tensors.at(labels));
+    }
+    out.expected = chosen.added == nullptr
+                       ? results.front().at(0)
+                       : chosen.added->definition(one_behind_the_other(results), one_behind_the_other(targets));
+    const double difference = std::abs(out.actual - out.expected);
+    out.error = difference == 0 ? 0 : difference / (std::abs(out.actual) + std::abs(out.expected));
+    return out;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,67 @@
+#include "compiler/cost_model/machines.h"
+
+#include <algorithm>
+
+namespace thunderc {
+namespace {
+
+// Seconds a hop, and the share of a link that NCCL's rings get.
+//
+// Hops are those that NCCL itself assumes when it chooses an algorithm (src/graph/tuning.cc: `hwLat`, rings, protocol
+// Simple).
+constexpr double nvlink_hop = 3.4e-6, pcie_hop = 5.7e-6, network_hop = 9.6e-6;
+// NVLink of an A100: 232 of 300 GB/s on eight of them (NVIDIA/nccl, issue 1048; tuning.cc takes 235 at most). Of an
+// H100: 360 of 450 GB/s at least, which rings over four nodes get (NVIDIA/nccl, issue 1229).
+constexpr double nvlink_reach = 0.78, nvlink4_reach = 0.80;
+// InfiniBand: 46 to 48 of 50 GB/s a card (NVIDIA/nccl-tests, issue 290) where the test is alone; 86 of 100 GB/s between
+// two nodes of A100 with four cards (NVIDIA/nccl, issue 1048). The lower one: trainings are not alone.
+constexpr double infiniband_reach = 0.86;
+// Ethernet with remote access to memory; no better source than that it is not said to be better than InfiniBand.
+constexpr double ethernet_reach = 0.80;
+constexpr double pcie_reach = 0.75;
+
+constexpr Link nvlink3{"NVLink", 300e9, nvlink_reach, nvlink_hop};   // A100 data sheet: 600 GB/s, both directions
+constexpr Link nvlink4{"NVLink", 450e9, nvlink4_reach, nvlink_hop};  // H100 and H200: 900 GB/s
+constexpr Link nvlink5{"NVLink", 900e9, nvlink4_reach, nvlink_hop};  // B200: 1.8 TB/s
+constexpr Link pcie4{"PCIe 4", 31.5e9, pcie_reach, pcie_hop};        // 16 lanes of 16 GT/s
+constexpr Link pcie5{"PCIe 5", 63e9, pcie_reach, pcie_hop};          // 16 lanes of 32 GT/s
+constexpr Link ndr{"InfiniBand NDR", 50e9, infiniband_reach, network_hop};  // DGX H100: a card of 400 Gb/s a GPU
+constexpr Link hdr{"InfiniBand HDR", 25e9, infiniband_reach, network_hop};  // DGX A100: a card of 200 Gb/s a GPU
+// HGX A100 with four cards of 200 Gb/s, two GPUs a card.
+constexpr Link hdr_shared{"InfiniBand HDR", 12.5e9, infiniband_reach, network_hop};
+constexpr Link ethernet_400{"Ethernet", 6.25e9, ethernet_reach, 3 * network_hop};    // AWS p4de: 400 Gb/s for 8 GPUs
+constexpr Link ethernet_100{"Ethernet", 1.5625e9, ethernet_reach, 3 * network_hop};  // 100 Gb/s for 8 GPUs
+// 10 Gb/s and TCP's round trips.
+constexpr Link ethernet_10{"Ethernet", 1.25e9, 0.9, 30e-6};
+constexpr Link none{"memory", 10e9, 1, 1e-6};  // of a node with one rank: nobody is there to send to
+
+constexpr std::int64_t GB = 1'000'000'000;
+
+}  // namespace
+
+const std::vector<Machine>& machines() {
+    // NVIDIA's data sheets: dense rates, without sparsity. f32: on CUDA cores.
+    static const std::vector<Machine> all = {
+        {"h100", "H100 SXM", 3.35e12, 989.4e12, 66.9e12, 80 * GB, 8, nvlink4, ndr},
+        {"h200", "H200 SXM", 4.8e12, 989.4e12, 66.9e12, 141 * GB, 8, nvlink4, ndr},
+        {"h100-pcie", "H100 PCIe", 2.0e12, 756e12, 51.2e12, 80 * GB, 8, pcie5, ethernet_400},
+        {"a100", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB, 8, nvlink3, ethernet_400},
+        {"a100-ib", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB, 8, nvlink3, hdr},
+        {"a100-ib4", "A100 SXM 80 GB", 2.039e12, 312e12, 19.5e12, 80 * GB, 8, nvlink3, hdr_shared},
+        {"b200", "B200", 8.0e12, 2250e12, 80e12, 180 * GB, 8, nvlink5, ndr},
+        {"rtx4090", "RTX 4090", 1.008e12, 165.2e12, 82.6e12, 24 * GB, 8, pcie4, ethernet_100},
+        // The machine of docs/performance.md: two cores of an EPYC (Zen 5) at 4.1 GHz, which add 64 products of f32 a
+        // cycle each; bf16 is multiplied as f32. 30 GB/s: what reading two arrays and writing one gets. A node has one
+        // rank, with both cores.
+        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 24 * GB, 1, none, ethernet_10, false},
+    };
+    return all;
+}
+
+const Machine* find_machine(std::string_view name) {
+    const auto at =
+        std::find_if(machines().begin(), machines().end(), [&](const Machine& m) { return m.name == name; });
+    return at == machines().end() ? nullptr : &*at;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,188 @@
+#include "compiler/cost_model/step_costs.h"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "compiler/ir/op_def.h"
+#include "compiler/kernels/costs.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+const Function& callee(const Module& module, const std::string& name) {
+    const Function* function = module.find(name);
+    check(function != nullptr, "there is no function " + name);
+    return *function;
+}
+
+// Calls `visit` for each op that is no call or loop, with the number of times that it runs.
+void each_op(const Module& module, const Function& function, std::int64_t times,
+             const std::function<void(const Function&, const Op&, std::int64_t)>& visit) {
+    for (const Op& op : function.ops) {
+        if (op.name == "repeat")
+            each_op(module, callee(module, op.attributes.string("body")), times * op.attributes.integer("n"), visit);
+        else if (op.name == "call")
+            each_op(module, callee(module, op.attributes.string("callee")), times, visit);
+        else
+            visit(function, op, times);
+    }
+}
+
+// What it multiplies, by its first operand of floating point.
+DType multiplied(const Op& op, const Function& f) {
+    for (const Value v : op.operands)
+        if (v && is_float(f.type(v).dtype)) return f.type(v).dtype;
+    return DType::f32;
+}
+
+double bytes_of(const Type& type) {
+    return static_cast<double>(type.bytes()) * static_cast<double>(type.is_family() ? type.count : 1);
+}
+
+// Of a call: every operand and result once, but
+//   - a gradient that the first micro-step overwrites is not read. Such calls take the flag that says so last;
+//   - of a table that integers index, no more is read than is written. A call that has products, or says that it has
+//     none, is no look-up.
+double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool first_micro_step) {
+    const bool first_overwrites = first_micro_step && !op.operands.empty() && op.operands.back() &&
+                                  f.type(op.operands.back()) == Type::tensor(DType::boolean, {});
+    const bool looks_up = !def.flops && std::any_of(op.operands.begin(), op.operands.end(),
+                                                    [&](Value v) { return v && is_integer(f.type(v).dtype); });
+    std::vector<bool> overwritten(op.operands.size(), false);
+    if (first_overwrites)
+        for (const auto& [r, o] : in_place_of(op)) overwritten[o] = true;
+    double written = 0, read = 0;
+    for (const Value v : op.results) written += bytes_of(f.type(v));
+    for (std::size_t k = 0; k < op.operands.size(); ++k) {
+        const Value v = op.operands[k];
+        if (!v || std::find(op.operands.begin(), op.operands.begin() + static_cast<std::ptrdiff_t>(k), v) !=
+                      op.operands.begin() + static_cast<std::ptrdiff_t>(k))
+            continue;
+        if (overwritten[k]) continue;
+        read += looks_up && is_float(f.type(v).dtype) ? std::min(bytes_of(f.type(v)), written) : bytes_of(f.type(v));
+    }
+    return read + written;
+}
+
+}  // namespace
+
+std::optional<KernelCost> op_cost(const Module& planned, const Function& f, const Op& op, bool first_micro_step) {
+    const OpDef& def = op_def(op.name);
+    if (op.name == "fused") {
+        const std::string name = op.attributes.string("kernel");
+        const KernelDescription kernel = describe_kernel(callee(planned, name));
+        return KernelCost{.group = "fused",
+                          .name = name,
+                          .calls = 1,
+                          .bytes = static_cast<double>(bytes_moved(kernel)),
+                          .operations = work(kernel)};
+    }
+    if (op.name == "copy" || op.name == "family")  // a family of tensors that were made one by one
+        return KernelCost{.group = "copy",
+                          .name = op.name,
+                          .calls = static_cast<std::int64_t>(op.operands.size()),
+                          .bytes = bytes_of_call(op, f, def, first_micro_step)};
+    if (!def.call) return std::nullopt;
+    return KernelCost{.group = op.attributes.string("executor", "menu"),
+                      .name = op.name,
+                      .products = def.flops ? multiplied(op, f) : DType::f32,
+                      .calls = 1,
+                      .bytes = bytes_of_call(op, f, def, first_micro_step),
+                      .flops = def.flops ? def.flops(op, f) : 0};
+}
+
+namespace {
+
+// Sums by kernel, in the order of first calls.
+class Sums {
+  public:
+    void add(const KernelCost& one, std::int64_t times) {
+        const auto n = static_cast<double>(times);
+        KernelCost& row = row_of(one);
+        row.calls += times * one.calls;
+        row.bytes += n * one.bytes;
+        row.flops += n * one.flops;
+        row.operations += n * one.operations;
+    }
+
+    std::vector<KernelCost> take() { return std::move(rows_); }
+
+  private:
+    KernelCost& row_of(const KernelCost& one) {
+        const auto same = [&](const KernelCost& row) {
+            return std::tie(row.group, row.name, row.products) == std::tie(one.group, one.name, one.products);
+        };
+        auto at = std::find_if(rows_.begin(), rows_.end(), same);
+        if (at == rows_.end())
+            at = rows_.insert(rows_.end(), KernelCost{.group = one.group, .name = one.name, .products = one.products});
+        return *at;
+    }
+
+    std::vector<KernelCost> rows_;
+};
+
+}  // namespace
+
+std::vector<KernelCost> step_costs(const Module& planned) {
+    check(planned.phase == Module::Phase::planned, "costs are those of a planned module");
+    Sums sums;
+    for (const Function& entry : planned.functions)
+        if (!entry.argument_info.empty())
+            each_op(planned, entry, 1, [&](const Function& f, const Op& op, std::int64_t times) {
+                if (const std::optional<KernelCost> cost = op_cost(planned, f, op)) sums.add(*cost, times);
+            });
+    return sums.take();
+}
+
+double product_flops(const Module& module, bool masked) {
+    double total = 0;
+    each_op(module, module.main(), 1, [&](const Function& f, const Op& op, std::int64_t times) {
+        const OpDef& def = op_def(op.name);
+        if (!def.flops) return;
+        Op counted = op;
+        if (!masked) {
+            counted.attributes.erase("causal");
+            counted.attributes.erase("window");
+        }
+        total += static_cast<double>(times) * def.flops(counted, f);
+    });
+    return total;
+}
+
+std::int64_t step_tokens(const Function& main) {
+    std::int64_t tokens = 1;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        const Type& type = main.type(main.arguments[k]);
+        if (info.kind != ArgInfo::Kind::input || !info.batched || type.rank() == 0) continue;
+        const bool positions = type.rank() >= 2 && is_integer(type.dtype);
+        tokens = std::max(tokens, positions ? type.dims[0] * type.dims[1] : type.dims[0]);
+    }
+    return tokens;
+}
+
+namespace {
+
+double moving(const KernelCost& k, const Machine& m, double reach) {
+    return k.bytes / (m.bytes * reach);
+}
+
+double computing(const KernelCost& k, const Machine& m, double reach) {
+    return k.flops / ((k.products == DType::bf16 ? m.bf16_flops : m.f32_flops) * reach) + k.operations / m.f32_flops;
+}
+
+}  // namespace
+
+double seconds(const KernelCost& kernel, const Machine& machine, const Reach& reach) {
+    const double share = kernel.group == "attention" ? reach.attention : reach.products;
+    return std::max(moving(kernel, machine, reach.memory), computing(kernel, machine, share)) +
+           reach.seconds_per_call * static_cast<double>(kernel.calls);
+}
+
+bool bound_by_bytes(const KernelCost& kernel, const Machine& machine) {
+    return moving(kernel, machine, 1) >= computing(kernel, machine, 1);
+}
+
+}  // namespace thunderc

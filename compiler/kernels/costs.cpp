@@ -1,0 +1,73 @@
+#include "compiler/kernels/costs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "compiler/ir/op_def.h"
+
+namespace thunderc {
+
+std::int64_t bytes_moved(const KernelDescription& kernel) {
+    std::map<std::size_t, std::int64_t> read;
+    std::int64_t bytes = 0;
+    for (const KernelNest& nest : kernel.nests) {
+        for (const KernelNode& node : nest.nodes) {
+            if (node.kind == KernelNode::Kind::load) read[node.operand] += footprint(node.index, nest.extents);
+        }
+    }
+    for (const auto& [operand, elements] : read) {
+        const Type& type = kernel.inputs[operand].type;
+        bytes += std::min(elements, type.elements()) * static_cast<std::int64_t>(size_of(type.dtype));
+    }
+    for (const KernelOperand& output : kernel.outputs) bytes += static_cast<std::int64_t>(output.type.bytes());
+    return bytes;
+}
+
+double work(const KernelDescription& kernel) {
+    double total = 0;
+    for (const KernelNest& nest : kernel.nests) {
+        // A node is computed anew in every pass over the columns that needs it.
+        std::vector<std::set<int>> passes(nest.nodes.size());
+        const int last = 1 << 20;
+        for (const KernelStore& store : nest.stores) passes[store.node].insert(last);
+        for (std::size_t k = nest.nodes.size(); k-- > 0;) {
+            const KernelNode& node = nest.nodes[k];
+            for (std::size_t input : node.inputs) {
+                if (node.kind == KernelNode::Kind::reduce) {
+                    // One pass for the reductions that wait for the same ones.
+                    passes[input].insert(node.over == KernelNode::Over::columns ? node.pass : last);
+                } else {
+                    passes[input].insert(passes[k].begin(), passes[k].end());
+                }
+            }
+        }
+        for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+            const KernelNode& node = nest.nodes[k];
+            double weight = 0;
+            if (node.kind == KernelNode::Kind::apply) {
+                // A call of vec_math is a polynomial of some ten steps; what the compiler has an operator for is one.
+                const auto& rule = op_def(node.op).elementwise;
+                weight = rule && rule->code.find("vec_math::") != std::string_view::npos ? 12 : 1;
+            } else if (node.kind == KernelNode::Kind::reduce) {
+                weight = 1;
+            } else {
+                continue;
+            }
+            double times = 1;
+            if (node.kind == KernelNode::Kind::reduce || node.level == KernelLevel::element) {
+                times = static_cast<double>(element_count(nest.extents));
+            } else if (node.level == KernelLevel::row) {
+                times = static_cast<double>(nest.rows());
+            } else if (node.level == KernelLevel::column) {
+                times = static_cast<double>(node.finish ? nest.columns() : element_count(nest.extents));
+            }
+            const bool by_pass = node.level == KernelLevel::element || node.level == KernelLevel::column;
+            total += weight * times * (by_pass && passes[k].size() > 1 ? static_cast<double>(passes[k].size()) : 1.0);
+        }
+    }
+    return total;
+}
+
+}  // namespace thunderc

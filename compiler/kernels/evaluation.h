@@ -1,0 +1,71 @@
+// Evaluates the values of a kernel function symbolically over one index space: views become index arithmetic, ops
+// become nodes, reductions run over the rows or the columns of the space.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/module.h"
+#include "compiler/kernels/affine.h"
+#include "compiler/kernels/description.h"
+
+namespace thunderc {
+
+// By axis of the operand, of `rank` axes: whether the reduction runs over it.
+std::vector<bool> reduced_axes(const Op& reduction, std::size_t rank);
+
+// Whether the op is a reduction with a loop of its own: one of a handful of elements that do not lie side by side is
+// written out.
+bool has_loop(const Function& function, const Op& op);
+
+class KernelEvaluation {
+  public:
+    KernelEvaluation(const Function& function, const Uses& uses, Dims extents, std::size_t row_dims);
+
+    // The node for element `index` of a value; throws SplitNeeded, CutNeeded, NotExpressible.
+    std::size_t node_of(Value v, const AffineIndex& index);
+    void store(std::size_t output, const AffineIndex& index, Value v);
+
+    const KernelNode& node(std::size_t id) const { return nest_.nodes[id]; }
+    // Nodes, and more for loads whose neighbouring columns lie apart.
+    std::size_t effort() const;
+
+    // The linear position over the rows or over the columns.
+    Affine linear_rows() const { return linear(0, nest_.row_dims); }
+    Affine linear_columns() const { return linear(nest_.row_dims, nest_.extents.size()); }
+
+    // The nest with what the stores do not need left out.
+    KernelNest finish() const;
+
+  private:
+    std::size_t rank() const { return nest_.extents.size(); }
+    Affine linear(std::size_t begin, std::size_t end) const;
+
+    std::size_t add(KernelNode node);
+    std::size_t add_unique(KernelNode node);
+    std::size_t literal(DType dtype, double value);
+
+    std::size_t evaluate(Value v, const AffineIndex& index);
+    std::size_t concat(const Op& op, AffineIndex index);
+    std::size_t pad(const Op& op, AffineIndex index);
+    std::size_t constant(const ConstExpr& expr, const AffineIndex& index, const std::string& name);
+    std::size_t reduce(const Op& op, const AffineIndex& index);
+    std::size_t unrolled(const Op& op, const AffineIndex& body, const std::vector<bool>& reduced, const Dims& extents);
+    void require_cut(const Affine& a, std::int64_t boundary) const;
+
+    using UniqueKey = std::tuple<KernelNode::Kind, DType, double, std::vector<double>, std::size_t, AffineIndex,
+                                 std::string, std::vector<std::size_t>, KernelNode::Over>;
+
+    const Function& function_;
+    const Uses& uses_;
+    std::map<Value, std::size_t> argument_;
+    KernelNest nest_;
+    std::map<std::pair<Value, AffineIndex>, std::size_t> known_;
+    std::map<UniqueKey, std::size_t> unique_;
+};
+
+}  // namespace thunderc

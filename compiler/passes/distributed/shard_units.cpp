@@ -1,0 +1,307 @@
+#include "compiler/passes/distributed/shard_units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/function_tools.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/passes/distributed/distribute_parts.h"
+#include "compiler/planned/parameter_places.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::distributing {
+namespace {
+
+constexpr std::int64_t granularity = 32;  // elements: 64 bytes of the smallest type
+
+std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+std::string without_suffix(std::string name, const std::string& suffix) {
+    if (name.size() > suffix.size() && name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+    return name;
+}
+
+// The loops of the entry that take a family layer by layer; none where something else reads it, too.
+std::vector<std::size_t> loops_of(const Function& f, Value v) {
+    std::vector<std::size_t> out;
+    for (std::size_t k = 0; k < f.ops.size(); ++k) {
+        const Op& op = f.ops[k];
+        const bool loop = op.name == "repeat";
+        const auto carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
+        const auto per_layer = loop ? static_cast<std::size_t>(op.attributes.integer("per_layer")) : 0;
+        std::size_t taken = 0;
+        for (std::size_t o = 0; o < op.operands.size(); ++o) {
+            if (op.operands[o] != v) continue;
+            if (o < carried || o >= carried + per_layer) return {};
+            ++taken;
+        }
+        if (taken > 1) return {};
+        if (taken == 1) out.push_back(k);
+    }
+    return out;
+}
+
+class Units {
+  public:
+    Units(const Module& module, std::int64_t shards)
+        : module_(module), f_(module.main()), shards_(shards), places_(planning::place_parameters(module)) {}
+
+    std::vector<Unit> find() {
+        const std::vector<GradientResult> gradients = gradient_results(f_);
+        for (std::size_t k = 0; k < f_.arguments.size(); ++k)
+            if (f_.argument_info[k].kind == ArgInfo::Kind::parameter) add(k, gradients);
+        for (Unit& unit : units_) lay_out(unit);
+        return std::move(units_);
+    }
+
+  private:
+    void add(std::size_t argument, const std::vector<GradientResult>& gradients) {
+        UnitParameter p;
+        p.value = f_.arguments[argument];
+        p.info = f_.argument_info[argument];
+        p.type = f_.type(p.value);
+        const std::string& name = p.info.names.front();
+        const GradientResult* gradient = nullptr;
+        for (const GradientResult& g : gradients)
+            if (g.parameter == name) gradient = &g;
+        if (gradient != nullptr) {
+            p.result = f_.results[gradient->result];
+            for (std::size_t k = 0; k < f_.arguments.size(); ++k)
+                if (f_.argument_info[k].kind == ArgInfo::Kind::state &&
+                    f_.argument_info[k].names.front() == "grad." + name)
+                    p.gradient = f_.arguments[k];
+        }
+        Unit unit;
+        unit.trained = static_cast<bool>(p.gradient);
+        unit.dtype = unit.master_dtype = p.type.dtype;
+        for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
+            const ArgInfo& info = f_.argument_info[k];
+            if (info.kind != ArgInfo::Kind::state || info.names.front() != "shadow." + name) continue;
+            check(std::none_of(f_.ops.begin(), f_.ops.end(),
+                               [&](const Op& op) {
+                                   return std::find(op.operands.begin(), op.operands.end(), p.value) !=
+                                          op.operands.end();
+                               }),
+                  name + " is read beside its shadow");
+            p.value = f_.arguments[k];
+            unit.shadowed = true;
+            unit.dtype = f_.type(p.value).dtype;
+        }
+        unit.gradient_dtype = p.gradient ? f_.type(p.gradient).dtype : p.type.dtype;
+        unit.matrices = p.type.rank() >= 2;
+        std::string key = fmt::format("{} {} {} ", unit.trained, name_of(unit.dtype), name_of(unit.master_dtype));
+        const std::vector<std::size_t> loops = p.type.is_family() ? loops_of(f_, p.value) : std::vector<std::size_t>();
+        const bool layered = unit.matrices && !loops.empty() && (gradient == nullptr || layered_gradient(p, *gradient));
+        if (!unit.matrices) {
+            unit.name = unit.trained ? "norms" : "norms_frozen";
+            unit.what = "all vectors";
+            key += "vectors";
+        } else if (layered) {
+            const Function& body = *module_.find(f_.ops[loops.front()].attributes.string("body"));
+            const std::string scope = body.scope.substr(0, body.scope.find(".{"));
+            unit.name = scope.empty() ? "layers" : scope.substr(scope.rfind('.') + 1);
+            unit.what = body.scope.empty() ? "layers" : body.scope;
+            unit.layered = true;
+            unit.count = p.type.count;
+            key += fmt::format("loops {} {}", loops.front(), gradient == nullptr ? -1 : gradient->op);
+        } else {
+            const std::string leader = first_of(name);
+            unit.name = unit.what = without_suffix(leader, ".weight");
+            key += "alone " + leader;
+        }
+        auto [at, fresh] = by_key_.try_emplace(key, units_.size());
+        if (fresh) {
+            const std::string wanted = unit.name;
+            for (int k = 1; !names_.insert(unit.name).second; ++k) unit.name = fmt::format("{}_{}", wanted, k);
+            units_.push_back(std::move(unit));
+        }
+        units_[at->second].parameters.push_back(std::move(p));
+    }
+
+    // Added up in the loop, member by member: nothing else reads it, before or after.
+    bool layered_gradient(const UnitParameter& p, const GradientResult& g) const {
+        return g.layered && loops_of(f_, p.gradient) == std::vector<std::size_t>{static_cast<std::size_t>(g.op)};
+    }
+
+    std::string first_of(std::string name) const {
+        for (auto at = places_.behind.find(name); at != places_.behind.end(); at = places_.behind.find(name))
+            name = at->second;
+        return name;
+    }
+
+    // In the order in which the parameters of one rank lie, with what has to lie side by side; vectors of layers layer
+    // by layer.
+    void lay_out(Unit& unit) {
+        auto offset = [this](const UnitParameter& p) { return places_.by_name.at(p.info.names.front()).offset; };
+        std::stable_sort(unit.parameters.begin(), unit.parameters.end(),
+                         [&](const UnitParameter& a, const UnitParameter& b) { return offset(a) < offset(b); });
+        std::int64_t end = 0;
+        for (std::size_t k = 0; k < unit.parameters.size();) {
+            // Those that have as many members and lie in the same layers.
+            const std::int64_t count = unit.layered ? 1 : unit.parameters[k].type.count;
+            const std::int64_t stride = places_.by_name.at(unit.parameters[k].info.names.front()).layer_stride;
+            std::size_t next = k;
+            std::int64_t at = 0;
+            std::string previous;
+            for (; next < unit.parameters.size(); ++next) {
+                UnitParameter& p = unit.parameters[next];
+                const std::string& name = p.info.names.front();
+                if ((unit.layered ? 1 : p.type.count) != count ||
+                    (!unit.layered && places_.by_name.at(name).layer_stride != stride))
+                    break;
+                const auto behind = places_.behind.find(name);
+                if (previous.empty() || behind == places_.behind.end() || behind->second != previous)
+                    at = rounded_up(at, granularity);
+                p.offset = end + at;
+                at += p.type.elements();
+                previous = name;
+            }
+            const std::int64_t one = rounded_up(at, granularity);
+            for (std::size_t m = k; m < next; ++m) unit.parameters[m].stride = count > 1 ? one : 0;
+            end += one * count;
+            k = next;
+        }
+        unit.elements = rounded_up(end, granularity * shards_);
+    }
+
+    const Module& module_;
+    const Function& f_;
+    std::int64_t shards_;
+    planning::ParameterPlaces places_;
+    std::vector<Unit> units_;
+    std::map<std::string, std::size_t> by_key_;
+    std::set<std::string> names_;
+};
+
+}  // namespace
+
+ShardUnit Unit::described() const {
+    ShardUnit out{name, count, elements, {}};
+    for (const UnitParameter& p : parameters) out.tensors.push_back({p.info, p.type.dims, p.offset, p.stride});
+    return out;
+}
+
+ArgInfo Unit::info() const {
+    ArgInfo out;
+    out.kind = ArgInfo::Kind::parameter;
+    for (std::int64_t k = 0; layered && k < count; ++k) out.names.push_back(fmt::format("{}.{}", name, k));
+    if (!layered) out.names = {name};
+    out.aliases.resize(out.names.size());
+    out.sources.resize(out.names.size());
+    out.trainable = trained;
+    return out;
+}
+
+Type Unit::shard_type(DType of, const Mesh& mesh) const {
+    const Dims dims = {elements / mesh.shards};
+    return layered ? Type::family(count, of, dims) : Type::tensor(of, dims);
+}
+
+ArgInfo state_of(const ArgInfo& unit, const std::string& prefix) {
+    return state_info(unit, prefix);
+}
+
+std::vector<Unit> shard_units(const Module& module, std::int64_t shards) {
+    return Units(module, shards).find();
+}
+
+void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& mesh) {
+    Function& old = *module.find("update");
+    const Op* step = nullptr;
+    for (const Op& op : old.ops)
+        if (op_def(op.name).optimizer) step = &op;
+    check(step != nullptr, "@update has no optimizer");
+    Function f;
+    f.name = old.name;
+    std::size_t scalars = 0, count = 0;  // of the operands; arguments of the first group
+    std::vector<std::string> prefixes;   // of the groups: "", "grad", "first_moment", ...
+    std::map<Value, Value> to;
+    auto argument = [&old](Value v) {
+        return static_cast<std::size_t>(std::find(old.arguments.begin(), old.arguments.end(), v) -
+                                        old.arguments.begin());
+    };
+    while (count < step->operands.size() &&
+           old.argument_info[argument(step->operands[count])].kind == ArgInfo::Kind::parameter)
+        ++count;
+    std::vector<DType> dtypes;
+    for (std::size_t k = 0; k < step->operands.size(); k += count) {
+        const std::size_t a = argument(step->operands[k]);
+        if (a >= old.arguments.size() || old.argument_info[a].kind == ArgInfo::Kind::scalar) {
+            scalars = step->operands.size() - k;
+            break;
+        }
+        const std::string& name = old.argument_info[a].names.front();
+        const std::string& parameter = old.argument_info[argument(step->operands[0])].names.front();
+        prefixes.push_back(k == 0 ? "" : name.substr(0, name.size() - parameter.size() - 1));
+        dtypes.push_back(old.type(step->operands[k]).dtype);
+    }
+    std::vector<Value> operands, gradients;
+    std::vector<std::int64_t> matrices;
+    for (std::size_t group = 0; group < prefixes.size(); ++group)
+        for (const Unit& unit : units) {
+            if (!unit.trained) continue;
+            const std::string& prefix = prefixes[group];
+            const Value v = f.add_argument(unit.shard_type(dtypes[group], mesh),
+                                           unique_value_name(f, prefix.empty() ? unit.name : prefix + "_" + unit.name),
+                                           prefix.empty() ? unit.info() : state_of(unit.info(), prefix));
+            operands.push_back(v);
+            if (prefix == "grad") gradients.push_back(v);
+            if (group == 0)
+                matrices.insert(matrices.end(), static_cast<std::size_t>(unit.count), unit.matrices ? 1 : 0);
+        }
+    const std::size_t units_stepped = matrices.empty() ? 0 : operands.size() / prefixes.size();
+    for (std::size_t k = 0; k < old.arguments.size(); ++k)
+        if (old.argument_info[k].kind == ArgInfo::Kind::scalar)
+            to[old.arguments[k]] =
+                f.add_argument(old.type(old.arguments[k]), old.info(old.arguments[k]).name, old.argument_info[k]);
+    std::vector<Value> shadows;
+    for (const Unit& unit : units)
+        if (unit.trained && step->attributes.boolean("shadows", false))
+            shadows.push_back(f.add_argument(unit.shard_type(DType::bf16, mesh),
+                                             unique_value_name(f, "shadow_" + unit.name),
+                                             state_of(unit.info(), "shadow")));
+    Builder b(f);
+    const Attributes executor = {{"executor", std::string("optimizer")}};
+    const Value squares = b.op("sum_of_squares", gradients, executor, "squares");
+    const std::vector<Value> sent = b.emit("all_reduce_start", {squares, {}},
+                                           {{"group", std::string("shard")},
+                                            {"ranks", mesh.shards},
+                                            {"name", std::string("norm")},
+                                            {"what", std::string("the squares of gradients")}},
+                                           "squares");
+    f.info(sent[1]).name = "sent";
+    const Value norm = b.op("norm_of_squares", {b.op("await", sent, {}, "squares")}, executor, "grad_norm");
+    for (const Op& op : old.ops) {
+        if (op.name == "global_norm") to[op.results[0]] = norm;
+        if (op.name == "clip_factor")
+            to[op.results[0]] =
+                b.op("clip_factor", {norm, to.at(op.operands[1])}, op.attributes, old.info(op.results[0]).name);
+    }
+    for (std::size_t k = step->operands.size() - scalars; k < step->operands.size(); ++k)
+        operands.push_back(to.at(step->operands[k]));
+    Attributes attributes = step->attributes;
+    attributes.set("matrices", matrices);
+    f.results = b.emit(step->name, operands, attributes);
+    for (std::size_t r = 0; r < f.results.size(); ++r) {
+        const std::size_t stepped = f.results.size() - shadows.size();
+        const Value replaced = r >= stepped        ? shadows[r - stepped]
+                               : r < units_stepped ? operands[r]
+                                                   : operands[r + units_stepped];
+        f.result_names.push_back(f.info(replaced).name);
+        f.info(f.results[r]).name = f.info(replaced).name + "_after";
+    }
+    f.results.push_back(norm);
+    f.result_names.emplace_back("grad_norm");
+    old = std::move(f);
+}
+
+}  // namespace thunderc::distributing

@@ -1,0 +1,299 @@
+#include "compiler/passes/fusion/kernel_functions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "compiler/analysis/views.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/ir/print.h"
+#include "compiler/passes/fusion/claim.h"
+#include "compiler/passes/precision/widen_kernel.h"
+
+namespace thunderc {
+namespace {
+
+// A name made of words.
+std::string snake_case(std::string_view text) {
+    std::string out;
+    for (char c : text) {
+        const bool letter = std::isalnum(static_cast<unsigned char>(c)) != 0;
+        if (letter) {
+            out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        } else if (!out.empty() && out.back() != '_') {
+            out += '_';
+        }
+    }
+    while (!out.empty() && out.back() == '_') out.pop_back();
+    return out;
+}
+
+// The last part of a module path that is no number: "input_layernorm" of "model.layers.0.input_layernorm".
+std::string scope_leaf(const std::string& scope) {
+    std::size_t end = scope.size();
+    while (end > 0) {
+        const std::size_t dot = scope.rfind('.', end - 1);
+        const std::size_t begin = dot == std::string::npos ? 0 : dot + 1;
+        const std::string part = scope.substr(begin, end - begin);
+        if (!part.empty() && std::isalpha(static_cast<unsigned char>(part.front())) != 0) return snake_case(part);
+        if (dot == std::string::npos) break;
+        end = dot;
+    }
+    return {};
+}
+
+// To or from bf16, which says nothing of what a kernel computes.
+bool is_rounding(const Function& kernel, const Op& op) {
+    return kernel.ops.size() > 1 && op.name == "cast" &&
+           (is_widening(kernel, op) || kernel.type(op.results[0]).dtype == DType::bf16);
+}
+
+// The ops that say most about a kernel: a reduction, what is costly, what comes last.
+std::string dominant_ops(const Function& kernel) {
+    std::string last, costly, reduction;
+    for (const Op& op : kernel.ops) {
+        if (op.name == "constant" || is_view(op) || is_rounding(kernel, op)) continue;
+        last = op.name;
+        if (op.name.starts_with("reduce_")) reduction = op.name.substr(7);
+        const auto& rule = op_def(op.name).elementwise;
+        if (rule && rule->code.find("vec_math::") != std::string_view::npos) costly = op.name;
+    }
+    if (last.empty()) {
+        for (const Op& op : kernel.ops) last = op.name;
+        return last;
+    }
+    if (last.starts_with("reduce_")) last.clear();
+    std::vector<std::string> words;
+    for (const std::string& word : {last, costly, reduction}) {
+        if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+    }
+    return fmt::format("{}", fmt::join(words, "_"));
+}
+
+std::string what_of(const std::string& kind) {
+    if (kind == "row_reduction") return "rows";
+    if (kind == "column_reduction") return "columns";
+    if (kind == "reduction") return "all";
+    return "elements";
+}
+
+// What a value of a kernel is to the composite that the kernel computes: "x", "weight", "dy"; and to the accumulation
+// of a gradient. A value has a name of these where it alone has that role, and no other.
+class Roles {
+  public:
+    explicit Roles(const Extracted& kernel) {
+        // What is stored in bf16 has the role of what is computed with.
+        for (const Op& op : kernel.function.ops) {
+            if (is_widening(kernel.function, op))
+                outside_[op.results[0]] = op.operands[0];
+            else if (op.name == "cast" && kernel.function.type(op.results[0]).dtype == DType::bf16)
+                outside_[op.operands[0]] = op.results[0];
+        }
+        for (const Op& op : kernel.function.ops) {
+            const std::string whole = op.attributes.string(part_of, "");
+            const bool accumulates = whole == "accumulate_gradient";
+            // The way back has the same names for what it computes again of the way there.
+            const bool named = whole == kernel.composite || whole + "_backward" == kernel.composite;
+            if (!accumulates && (whole.empty() || !named)) continue;
+            if (op.attributes.has(operand_roles)) {
+                const std::vector<std::string> roles = op.attributes.strings(operand_roles);
+                for (std::size_t k = 0; k < roles.size(); ++k) add(op.operands[k], roles[k], accumulates);
+            }
+            if (!op.results.empty()) add(op.results[0], op.attributes.string(result_role, ""), accumulates);
+        }
+    }
+
+    // Names values of the kernel function after their roles.
+    void name(Function& kernel) const {
+        for (const auto& [v, role] : roles_) {
+            if (role.size() != 1 || holders_.at(*role.begin()).size() != 1) continue;
+            kernel.info(v).name = *role.begin();
+        }
+        // first ? gradient : before + gradient
+        for (const Accumulation& a : accumulations_) {
+            if (!a.gradient || !a.before || !a.after) continue;
+            const std::string gradient = kernel.info(a.gradient).name;
+            const bool given =
+                std::find(kernel.arguments.begin(), kernel.arguments.end(), a.gradient) != kernel.arguments.end();
+            kernel.info(a.gradient).name = gradient + (given ? "" : "_step");  // of this micro-step
+            kernel.info(a.after).name = given ? gradient + "_after" : gradient;
+            kernel.info(a.before).name = gradient + "_before";
+        }
+    }
+
+  private:
+    struct Accumulation {
+        Value gradient, before, after;
+    };
+
+    void add(Value v, const std::string& role, bool accumulates) {
+        if (!v || role.empty()) return;
+        if (accumulates) {
+            // The two ops of an accumulation: the sum reads both, the choice reads the gradient and gives the result.
+            if (role == "before") pending_.before = v;
+            if (role == "gradient") pending_.gradient = v;
+            if (role == "after") {
+                pending_.after = v;
+                accumulations_.push_back(pending_);
+                pending_ = {};
+            }
+            return;
+        }
+        if (const auto at = outside_.find(v); at != outside_.end()) v = at->second;
+        roles_[v].insert(role);
+        holders_[role].insert(v);
+    }
+
+    std::map<Value, Value> outside_;  // what is stored in bf16 that a value is cast from or to
+    std::map<Value, std::set<std::string>> roles_;
+    std::map<std::string, std::set<Value>> holders_;
+    std::vector<Accumulation> accumulations_;
+    Accumulation pending_;
+};
+
+// What a kernel of a way back does besides, by the same names: y, computed again from what the composite reads, and dx
+// that the residual's gradient is added to. Whoever calls the kernel may call them otherwise.
+void name_beside(Function& kernel, const std::string& composite) {
+    const OpDef* forward =
+        composite.ends_with("_backward") ? find_op(composite.substr(0, composite.size() - 9)) : nullptr;
+    const OpDef* backward = find_op(composite);
+    if (forward == nullptr || backward == nullptr || forward->result_names.empty() || backward->operand_names.empty())
+        return;
+    const std::vector<std::string>& read = backward->operand_names;
+    // By value: whether it depends on operands of the way back alone, but not on the first, the cotangent.
+    std::vector<bool> again(kernel.values.size(), false);
+    for (Value v : kernel.arguments) {
+        const std::string& name = kernel.info(v).name;
+        const auto same = [&](Value other) { return kernel.info(other).name == name; };
+        again[v.index] = std::find(read.begin() + 1, read.end(), name) != read.end() &&
+                         std::count_if(kernel.arguments.begin(), kernel.arguments.end(), same) == 1;
+    }
+    std::set<std::string> taken;
+    for (const ValueInfo& info : kernel.values) taken.insert(info.name);
+    const auto is_result = [&](Value v) {
+        return std::find(kernel.results.begin(), kernel.results.end(), v) != kernel.results.end();
+    };
+    const auto rename = [&](Value v, const std::string& name) {
+        if (taken.insert(name).second) kernel.info(v).name = name;
+    };
+    for (const Op& op : kernel.ops) {
+        const bool outside = op.attributes.string(part_of, "").empty();
+        again[op.results[0].index] =
+            outside && op.name != "constant" && !op.operands.empty() &&
+            std::all_of(op.operands.begin(), op.operands.end(), [&](Value v) { return v && again[v.index]; });
+        if (!outside || !is_result(op.results[0])) continue;
+        if (again[op.results[0].index] && !is_view(op)) rename(op.results[0], forward->result_names[0]);
+        if (op.name != "add" || backward->result_names.empty()) continue;
+        const std::string& dx = backward->result_names[0];
+        for (std::size_t k = 0; k < 2; ++k) {
+            ValueInfo& own = kernel.info(op.operands[k]);
+            if (own.name != dx || is_result(op.operands[k])) continue;
+            own.name = dx + "_own";
+            taken.erase(kernel.info(op.results[0]).name);
+            kernel.info(op.results[0]).name = dx;
+            const Value other = op.operands[1 - k];
+            if (std::find(kernel.arguments.begin(), kernel.arguments.end(), other) != kernel.arguments.end())
+                rename(other, "dresidual");
+            break;
+        }
+    }
+}
+
+// Parameters whose gradients the kernel accumulates, by the names that it gives to these.
+std::vector<std::string> accumulated(const Extracted& kernel, const Function& named) {
+    std::vector<std::string> out;
+    for (const Op& op : kernel.function.ops)
+        if (op.attributes.string(result_role, "") == "after") {
+            const std::string name = snake_case(named.info(op.results[0]).name);
+            out.push_back(name.starts_with("d") ? name.substr(1) : name);
+        }
+    return out;
+}
+
+// The one operator of the exported graph that the kernel is the way back of: it reads r and dr, and comes of that
+// operator alone.
+std::string way_back_of(const Extracted& kernel) {
+    const Function& f = kernel.function;
+    const std::vector<std::string>& nodes = kernel.provenance.node_ops;
+    if (nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](const auto& n) { return n != nodes[0]; }))
+        return {};
+    std::set<std::string> names;
+    for (Value v : f.arguments) names.insert(f.info(v).name);
+    const bool both =
+        std::any_of(names.begin(), names.end(), [&](const auto& name) { return names.contains("d" + name); });
+    return both ? snake_case(nodes[0]) + "_backward" : std::string();
+}
+
+std::string name_of_kernel(const Extracted& kernel, const Function& named, const std::string& kind,
+                           const std::string& leaf) {
+    if (!kernel.composite.empty()) {
+        // rms_norm_forward beside rms_norm_backward. A part of what the menu has a call for does not take the call's
+        // name.
+        const OpDef* whole = find_op(kernel.composite);
+        const bool called = whole != nullptr && whole->call;
+        const bool both = find_op(kernel.composite + "_backward") != nullptr;
+        std::string name = kernel.composite + (called ? "_" + dominant_ops(named) : both ? "_forward" : "");
+        // With a sum of tensors before or after it that is no part of it: the residual stream's.
+        bool begun = false;
+        for (const Op& op : kernel.function.ops) {
+            const std::string whole_name = op.attributes.string(part_of, "");
+            begun = begun || whole_name == kernel.composite;
+            if (op.name == "add" && whole_name.empty() && named.type(op.results[0]).rank() > 0)
+                return begun ? name + "_add" : "add_" + name;
+        }
+        return name;
+    }
+    if (const std::vector<std::string> gradients = accumulated(kernel, named); !gradients.empty()) {
+        if (gradients.size() == 1) return gradients[0] + "_gradient";
+        if (gradients.size() == 2) return fmt::format("{}_and_{}_gradients", gradients[0], gradients[1]);
+        return fmt::format("{}_and_{}_more_gradients", gradients[0], gradients.size() - 1);
+    }
+    // Without a module's name a single word would be an operator of C++ or a function of its library.
+    const std::string back = way_back_of(kernel);
+    const std::string ops = back.empty() ? dominant_ops(named) : back;
+    if (leaf.empty()) return ops + (back.empty() ? "_" + what_of(kind) : "");
+    return leaf == ops ? leaf : leaf + "_" + ops;
+}
+
+}  // namespace
+
+KernelFunctions::KernelFunctions(const Module& module) {
+    for (const Function& f : module.functions) taken_.insert(f.name);
+}
+
+std::string KernelFunctions::add(const Extracted& kernel) {
+    const Roles roles(kernel);
+    Function function = kernel.function;
+    roles.name(function);
+    name_beside(function, kernel.composite);
+    for (Op& op : function.ops) forget_origin(op);
+    Function canonical = function;
+    for (ValueInfo& info : canonical.values) info.name = "v";
+    canonical.name.clear();
+    PrintOptions options;
+    options.provenance = false;
+    const std::string key = to_string(canonical, options);
+    if (auto at = known_.find(key); at != known_.end()) return at->second;
+
+    const KernelDescription description = describe_kernel(function);
+    function.kind = "kernel:" + description.kind;
+    function.scope = kernel.provenance.scope;
+    const std::string leaf = scope_leaf(kernel.provenance.scope);
+    std::string wanted = name_of_kernel(kernel, function, description.kind, leaf);
+    const bool of_module = leaf.empty() || wanted.starts_with(leaf);
+    const std::string second = of_module ? wanted : leaf + "_" + wanted;
+    function.name = wanted;
+    if (!taken_.insert(function.name).second) {
+        function.name = second;
+        for (int k = 2; !taken_.insert(function.name).second; ++k) function.name = fmt::format("{}_{}", second, k);
+    }
+    known_[key] = function.name;
+    functions_.push_back(std::move(function));
+    return functions_.back().name;
+}
+
+}  // namespace thunderc

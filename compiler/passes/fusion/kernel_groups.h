@@ -1,0 +1,114 @@
+// Groups of ops of a function that become one kernel each. A part of `fuse`.
+//
+// At first each op is a group of its own; views and lazy constants are nobody's: the kernels that read them take them
+// in. Groups are merged where one kernel can do the work of both and costs less.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/analysis/views.h"
+#include "compiler/ir/module.h"
+#include "compiler/kernels/description.h"
+
+namespace thunderc {
+
+// A kernel function made of ops of a function, and how the two meet.
+struct Extracted {
+    Function function;            // its ops still say where they are from
+    std::vector<Value> operands;  // values of the surrounding function
+    std::vector<Value> results;
+    Provenance provenance;
+    std::string composite;  // what most of its ops were part of; "" where they were part of none
+};
+
+struct Group {
+    std::vector<int> ops;  // indices into the function's ops, ascending; empty: merged into another
+    std::optional<KernelDescription> description;
+    std::vector<Value> operands;  // what the kernel reads
+    double cost = 0;
+    std::string why;  // there is no description
+    int version = 0;  // counts what was merged into it
+};
+
+// Marks the ops that compute a value again where it is read; such a value is not computed again once more.
+inline constexpr const char* recomputed_attribute = "recomputed";
+
+// Recomputed by whoever reads it, at no cost: index arithmetic.
+bool is_free(const Op& op);
+// Forgets the attributes that only fusion reads.
+void forget_origin(Op& op);
+
+class KernelGroups {
+  public:
+    static constexpr int none = -1;
+
+    explicit KernelGroups(const Function& function);
+    // Makes one of groups wherever that moves fewer bytes.
+    void merge_all();
+
+    const Function& function() const { return f_; }
+    const Uses& uses() const { return uses_; }
+    const std::vector<Group>& groups() const { return groups_; }
+    const std::vector<int>& members(int group) const { return groups_[static_cast<std::size_t>(group)].ops; }
+    // The group of an op; none: no kernel's.
+    int of(int k) const { return group_of_[static_cast<std::size_t>(k)]; }
+    // Whether kernels take the op in: a view or a constant that needs no memory of its own.
+    bool is_transparent(int k) const;
+    // Whether anything outside of the group reads the value, views of it included.
+    bool escapes(Value v, int group) const;
+    // Without what the kernel would be given and never read: parts of a concatenation that no result shows.
+    Extracted extract(int group) const;
+
+    // The groups whose results an op reads, through views, the nearest first.
+    std::vector<int> producers(int k) const;
+    // Why the two did not become one.
+    std::string why_apart(int a, int b) const;
+    // What the ops of the group would move if each was a kernel.
+    std::int64_t bytes_apart(int group) const;
+    // The module that the group belongs to, or the value that it computes where none is known.
+    std::string where(int group) const;
+
+  private:
+    const Op& op(int k) const { return f_.ops[static_cast<std::size_t>(k)]; }
+    int definition(Value v) const { return uses_.definition[v.index]; }
+
+    void classify();
+    void begin_group(int k);
+    void describe_all();
+    void describe(Group& group) const;
+    void keep_views_apart(int g);
+    std::optional<ViewLayout> layout_of(Value v) const;
+    bool must_copy(int k) const;
+    bool read_by_kernels_alone(Value v) const;
+    Extracted extract(const std::vector<int>& ops, int group) const;
+
+    void collect_readers();
+    bool interleaved(int a, int b);
+    bool try_merge(int a, int b, double least_saving);
+    void merge_producers();
+    void merge_siblings();
+    std::string composite_of(int group) const;
+
+    const Function& f_;
+    const Uses uses_;
+    std::vector<int> group_of_;  // by op
+    std::vector<Group> groups_;
+    std::vector<bool> apart_;                // by op: a view that kernels do not take in
+    std::vector<bool> widens_;               // by op: a cast to f32 that kernels take in as they do a view
+    std::vector<std::int64_t> bytes_apart_;  // by op: what it alone would move
+    struct Tried {
+        std::pair<int, int> versions;
+        std::string why;
+    };
+    std::map<std::pair<int, int>, Tried> tried_;  // pairs that did not become one
+    std::vector<std::vector<int>> readers_;       // by op, through views
+    std::vector<int> seen_;                       // by op: the last walk that came by
+    int walk_ = 0;
+};
+
+}  // namespace thunderc

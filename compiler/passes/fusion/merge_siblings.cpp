@@ -1,0 +1,172 @@
+#include "compiler/passes/fusion/merge_siblings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/ops/linear.h"
+
+namespace thunderc {
+namespace {
+
+bool has(const Op& op, std::size_t k) {
+    return k < op.operands.size() && op.operands[k];
+}
+
+// A product that can be one of several: no residual, no activation, its tensors are arguments.
+bool plain(const Function& f, const Op& op, const std::set<Value>& arguments, const std::map<Value, int>& readers) {
+    if (op.name != "linear" || linear_products(op.operands.size()) != 1 || op.results.size() != 1) return false;
+    if (has(op, linear_residual) || op.attributes.string("activation", "none") != "none") return false;
+    const Value weight = op.operands[linear_weight(0)];
+    // A weight that something else reads as well (a tied head) has to lie where that wants it.
+    if (!arguments.contains(weight) || readers.at(weight) != 1) return false;
+    if (has(op, linear_bias(0)) && !arguments.contains(op.operands[linear_bias(0)])) return false;
+    return f.type(op.operands[0]).rank() >= 1;
+}
+
+bool trained(const Function& f, Value v) {
+    for (std::size_t k = 0; k < f.argument_info.size(); ++k)
+        if (f.arguments[k] == v) return f.argument_info[k].trainable;
+    return true;  // of a function that is called: its callers know
+}
+
+std::string leaf(const std::string& scope) {
+    return scope.substr(scope.rfind('.') + 1);
+}
+
+// "attn.{q,k,v}_proj" of attn.q_proj, attn.k_proj, attn.v_proj; the scope that they have in common where they are no
+// neighbours.
+std::string scope_of(const std::vector<const Op*>& siblings, const std::string& common) {
+    std::vector<std::string> leaves;
+    for (const Op* op : siblings) {
+        const std::string& scope = op->provenance.scope;
+        const std::size_t dot = scope.rfind('.');
+        if (leaf(scope).empty() || (dot == std::string::npos ? std::string() : scope.substr(0, dot)) != common)
+            return common;
+        leaves.push_back(leaf(scope));
+    }
+    // Numbers in a row: "heads.{0..23}", as names of layers are written.
+    bool in_a_row = leaves.size() > 2;
+    for (std::size_t k = 0; k < leaves.size(); ++k)
+        in_a_row = in_a_row && leaves[k] == std::to_string(std::strtoll(leaves[0].c_str(), nullptr, 10) +
+                                                           static_cast<std::int64_t>(k));
+    if (in_a_row)
+        return fmt::format("{}{}{{{}..{}}}", common, common.empty() ? "" : ".", leaves.front(), leaves.back());
+    constexpr std::size_t most = 8;
+    if (leaves.size() > most) return common;
+    // What all of them end in, from an underscore on.
+    std::string end;
+    for (std::size_t at = leaves[0].find('_'); at != std::string::npos; at = leaves[0].find('_', at + 1)) {
+        end = leaves[0].substr(at);
+        if (std::all_of(leaves.begin(), leaves.end(), [&](const std::string& l) { return l.ends_with(end); })) break;
+        end.clear();
+    }
+    for (std::string& l : leaves) l.resize(l.size() - end.size());
+    if (std::any_of(leaves.begin(), leaves.end(), [](const std::string& l) { return l.empty(); })) return common;
+    return fmt::format("{}{}{{{}}}{}", common, common.empty() ? "" : ".", fmt::join(leaves, ","), end);
+}
+
+// "q_k_v"; of many the first and the last.
+std::string name_of(const Function& f, const std::vector<const Op*>& siblings) {
+    constexpr std::size_t most = 4;
+    std::vector<std::string> names;
+    for (const Op* op : siblings) names.push_back(f.info(op->results[0]).name);
+    if (std::all_of(names.begin(), names.end(), [&](const std::string& name) { return name == names[0]; }))
+        return names[0];
+    if (names.size() > most) return fmt::format("{}_to_{}", names.front(), names.back());
+    return fmt::format("{}", fmt::join(names, "_"));
+}
+
+Op merged_product(Function& f, const std::vector<const Op*>& siblings) {
+    Op op;
+    op.name = "linear";
+    op.attributes = siblings[0]->attributes;
+    op.attributes.set("adjacent_weights", true);
+    op.provenance = siblings[0]->provenance;
+    op.operands = {siblings[0]->operands[0], siblings[0]->operands[1],
+                   has(*siblings[0], 2) ? siblings[0]->operands[2] : Value{}, Value{}};
+    Type type = f.type(siblings[0]->results[0]);
+    for (std::size_t k = 1; k < siblings.size(); ++k) {
+        op.operands.push_back(siblings[k]->operands[1]);
+        op.operands.push_back(has(*siblings[k], 2) ? siblings[k]->operands[2] : Value{});
+        op.provenance = merge(op.provenance, siblings[k]->provenance);
+        type.dims.back() += f.type(siblings[k]->results[0]).dims.back();
+    }
+    op.results = {f.add_value(type, name_of(f, siblings))};
+    const std::string common = op.provenance.scope;
+    op.provenance.scope = scope_of(siblings, common);
+    // Of the siblings, which a pattern names; what only encloses them is of another class.
+    if (op.provenance.scope != common) op.provenance.module_class = siblings[0]->provenance.module_class;
+    return op;
+}
+
+void merge_in(Function& f, Report& report) {
+    const std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
+    std::map<Value, int> readers;
+    for (const Op& op : f.ops)
+        for (Value v : op.operands)
+            if (v) ++readers[v];
+    // By input, whether there is a bias, and what of the two is trained: one product has one gradient.
+    std::map<std::tuple<Value, bool, bool, bool>, std::vector<std::size_t>> groups;
+    for (std::size_t k = 0; k < f.ops.size(); ++k) {
+        const Op& op = f.ops[k];
+        if (!plain(f, op, arguments, readers)) continue;
+        const bool bias = has(op, 2);
+        groups[{op.operands[0], bias, trained(f, op.operands[1]), bias && trained(f, op.operands[2])}].push_back(k);
+    }
+    std::map<std::size_t, std::vector<std::size_t>> merged;  // first product -> all
+    std::set<std::size_t> gone;
+    for (const auto& [key, group] : groups) {
+        if (group.size() < 2) continue;
+        merged[group[0]] = group;
+        gone.insert(group.begin() + 1, group.end());
+    }
+    if (merged.empty()) return;
+    std::vector<Op> ops = std::exchange(f.ops, {});
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+        if (gone.contains(k)) continue;
+        auto at = merged.find(k);
+        if (at == merged.end()) {
+            f.ops.push_back(ops[k]);
+            continue;
+        }
+        std::vector<const Op*> siblings;
+        std::string names;
+        for (std::size_t s : at->second) {
+            siblings.push_back(&ops[s]);
+            names += (names.empty() ? "" : ", ") + leaf(ops[s].provenance.scope);
+        }
+        Op product = merged_product(f, siblings);
+        const Value y = product.results[0];
+        report.done("merge_siblings", product.provenance.scope, names);
+        f.ops.push_back(std::move(product));
+        std::int64_t begin = 0;
+        for (const Op* sibling : siblings) {  // each product's own value, now a slice
+            const std::int64_t width = f.type(sibling->results[0]).dims.back();
+            Op slice;
+            slice.name = "slice";
+            slice.operands = {y};
+            slice.results = sibling->results;
+            slice.attributes = {
+                {"axis", f.type(y).rank() - 1}, {"begin", begin}, {"end", begin + width}, {"step", std::int64_t{1}}};
+            slice.provenance = sibling->provenance;
+            f.ops.push_back(std::move(slice));
+            begin += width;
+        }
+    }
+}
+
+}  // namespace
+
+Module merge_siblings(Module module, Report& report) {
+    for (Function& f : module.functions) merge_in(f, report);
+    return module;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,15 @@
+// Values that kernels compute again where they read them, because that moves fewer bytes than keeping them in memory. A
+// part of `fuse`.
+#pragma once
+
+#include <optional>
+
+#include "compiler/passes/fusion/kernel_groups.h"
+
+namespace thunderc {
+
+// The function of the groups with such values computed anew in front of each group that reads them; none where there
+// are none. One value of a group at a time: what is worth it next depends on the groups that come of this.
+std::optional<Function> recompute_in_kernels(const KernelGroups& groups);
+
+}  // namespace thunderc

@@ -1,0 +1,384 @@
+#include "compiler/passes/layers/find_blocks.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "compiler/ir/function_tools.h"
+#include "compiler/ir/print.h"
+
+namespace thunderc {
+namespace {
+
+// A function for less than this would read worse than what it replaces: two hidden layers of an MLP stay as they are.
+constexpr std::size_t least_saved_ops = 8;
+
+constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
+
+class BlockFinder {
+  public:
+    BlockFinder(const Function& f, std::size_t most_visited) : f_(f), uses_(f), most_visited_(most_visited) {}
+
+    BlockRun find() {
+        classify();
+        BlockRun best;
+        for (bool from_results : {false, true}) {
+            make_row(from_results);
+            for (bool shared_first : {false, true}) {
+                if (shared_first) move_shared_first();
+                BlockRun run = search();
+                if (!run.periods.empty() && (best.periods.empty() || run.saved_ops() > best.saved_ops()))
+                    best = std::move(run);
+            }
+        }
+        best.gave_up = gave_up_;
+        return best;
+    }
+
+  private:
+    struct Candidate {
+        std::size_t period, count, begin, slack;  // starts in [begin, begin + slack] are possible
+        std::size_t saved() const { return (count - 1) * period; }
+        // the best one is the largest
+        bool operator<(const Candidate& other) const {
+            return std::tuple(saved(), other.period, other.begin) < std::tuple(other.saved(), period, begin);
+        }
+    };
+
+    // ---- what stands in the row
+    // --------------------------------------------------------------------------------------
+
+    const Op* producer(Value v) const {
+        std::int32_t k = uses_.definition[v.index];
+        return k < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(k)];
+    }
+
+    void classify() {
+        from_parameter_.assign(f_.values.size(), false);
+        from_input_.assign(f_.values.size(), false);
+        family_.assign(f_.values.size(), computed);
+        std::map<std::tuple<ArgInfo::Kind, bool, std::string>, std::size_t> families;
+        for (std::size_t k = 0; k < f_.argument_info.size() && k < f_.arguments.size(); ++k) {
+            const ArgInfo& info = f_.argument_info[k];
+            const auto [at, fresh] =
+                families.try_emplace({info.kind, info.trainable, info.note}, constant + 1 + families.size());
+            family_[f_.arguments[k].index] = at->second;
+        }
+        for (const Op& op : f_.ops)
+            if (op.name == "constant") family_[op.results[0].index] = constant;
+        for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
+            bool parameter = k < f_.argument_info.size() && f_.argument_info[k].kind == ArgInfo::Kind::parameter;
+            (parameter ? from_parameter_ : from_input_)[f_.arguments[k].index] = true;
+        }
+        for (const Op& op : f_.ops) {
+            bool parameter = false, input = false;
+            for (Value v : op.operands) {
+                parameter = parameter || (v && from_parameter_[v.index]);
+                input = input || (v && from_input_[v.index]);
+            }
+            for (Value v : op.results) {
+                from_parameter_[v.index] = parameter;
+                from_input_[v.index] = input;
+            }
+        }
+    }
+
+    bool in_row(const Op& op) const { return !op.results.empty() && from_parameter_[op.results[0].index]; }
+    // 1 + weight, a transposed weight: it stands right before the first op that reads it.
+    bool of_parameters_alone(const Op& op) const { return in_row(op) && !from_input_[op.results[0].index]; }
+
+    // Either in the order of the list or, where that does not keep layers together, operands first from the results.
+    void make_row(bool from_results) {
+        row_.clear();
+        position_.assign(f_.ops.size(), nowhere);
+        if (from_results) {
+            for (Value v : f_.results)
+                if (uses_.definition[v.index] >= 0) append(static_cast<std::size_t>(uses_.definition[v.index]), true);
+        }
+        for (std::size_t k = 0; k < f_.ops.size(); ++k)
+            if (!from_results && !of_parameters_alone(f_.ops[k])) append(k, false);
+        number_row();
+    }
+
+    void number_row() {
+        hashes_.clear();
+        for (std::size_t k = 0; k < row_.size(); ++k) {
+            position_[row_[k]] = k;
+            hashes_.push_back(kind_of(f_.ops[row_[k]]));
+        }
+        readers_ = {0};
+        for (std::size_t op : row_) readers_.push_back(readers_.back() + (reads_weight(f_.ops[op]) ? 1 : 0));
+    }
+
+    // A matrix that is compiled in stands for a weight.
+    bool constant_matrix(Value v) const {
+        return producer(v) != nullptr && producer(v)->name == "constant" && f_.type(v).rank() >= 2;
+    }
+
+    // Whether it reads what can be a layer's own: something made of parameters that no op of the row makes, or a matrix
+    // that is a constant.
+    bool reads_weight(const Op& op) const {
+        return std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) {
+            if (!v) return false;
+            if (!from_parameter_[v.index]) return constant_matrix(v);
+            const std::int32_t k = uses_.definition[v.index];
+            return k < 0 || position_[static_cast<std::size_t>(k)] == nowhere ||
+                   of_parameters_alone(f_.ops[static_cast<std::size_t>(k)]);
+        });
+    }
+
+    // Each period can have weights of its own.
+    bool has_weights(const Candidate& c) const {
+        return readers_[c.begin + c.slack + c.period * c.count] - readers_[c.begin] >= c.count;
+    }
+
+    // What is read along much of the row (a learned table, a bias that the first layer computes for all), with all it
+    // depends on, is put before the rest: exporters write it where it is read first, in the midst of the first layer.
+    void move_shared_first() {
+        std::vector<bool> shared(f_.ops.size(), false);
+        for (std::size_t k = row_.size(); k-- > 0;) {
+            const Op& op = f_.ops[row_[k]];
+            for (Value v : op.results)
+                for (std::int32_t user : uses_.users[v.index]) {
+                    const std::size_t at = position_[static_cast<std::size_t>(user)];
+                    if (at != nowhere && 3 * (at - k) > row_.size()) shared[row_[k]] = true;
+                }
+            if (!shared[row_[k]]) continue;
+            for (Value v : op.operands)
+                if (v && uses_.definition[v.index] >= 0)
+                    shared[static_cast<std::size_t>(uses_.definition[v.index])] = true;
+        }
+        std::stable_partition(row_.begin(), row_.end(), [&](std::size_t k) { return shared[k]; });
+        number_row();
+    }
+
+    void append(std::size_t op, bool all_operands) {
+        std::vector<std::size_t> open = {op};
+        while (!open.empty()) {
+            const std::size_t top = open.back();
+            const std::size_t before = open.size();
+            if (position_[top] != nowhere || !in_row(f_.ops[top])) {
+                open.pop_back();
+                continue;
+            }
+            const std::vector<Value>& operands = f_.ops[top].operands;
+            for (bool of_parameters : {true, false}) {  // what is pushed first comes last: next to its reader
+                for (auto v = operands.rbegin(); v != operands.rend(); ++v) {
+                    if (!*v || uses_.definition[v->index] < 0) continue;
+                    const auto k = static_cast<std::size_t>(uses_.definition[v->index]);
+                    if (position_[k] != nowhere || !in_row(f_.ops[k]) ||
+                        of_parameters_alone(f_.ops[k]) != of_parameters)
+                        continue;
+                    if (of_parameters || all_operands) open.push_back(k);
+                }
+            }
+            if (open.size() != before) continue;
+            position_[top] = row_.size();
+            row_.push_back(top);
+            open.pop_back();
+        }
+    }
+
+    // A number for each kind of op: equal numbers mean equal name, attributes and types.
+    std::size_t kind_of(const Op& op) {
+        PrintOptions options;
+        std::string text = op.name;
+        if (is_call(op)) text += " " + std::to_string(kinds_.size());  // what is a function already repeats nothing
+        for (const auto& [name, value] : op.attributes.entries()) text += " " + name + "=" + to_string(value, options);
+        for (Value v : op.operands) text += "," + (v ? to_string(f_.type(v)) : "_");
+        for (Value v : op.results) text += ":" + to_string(f_.type(v));
+        return kinds_.emplace(text, kinds_.size()).first->second;
+    }
+
+    // ---- runs
+    // --------------------------------------------------------------------------------------------------------
+
+    // Whether the op at `later` of the row can be that at `at` in the next period: what both read from outside of the
+    // row is of one family. A layer that is frozen among others that are trained ends a run here, and not after every
+    // shorter run has been tried. What the first period reads may be anything where the second reads an op's result.
+    bool continues(std::size_t at, std::size_t later) const {
+        if (hashes_[at] != hashes_[later]) return false;
+        const std::vector<Value>&a = f_.ops[row_[at]].operands, &b = f_.ops[row_[later]].operands;
+        for (std::size_t o = 0; o < a.size(); ++o) {
+            if (!a[o] || family_[a[o].index] == family_[b[o].index]) continue;
+            const std::int32_t made_by = uses_.definition[b[o].index];
+            if (made_by < 0 || position_[static_cast<std::size_t>(made_by)] == nowhere) return false;
+        }
+        return true;
+    }
+
+    BlockRun search() {
+        std::priority_queue<Candidate> open;
+        const std::size_t n = row_.size();
+        for (std::size_t period = 1; 2 * period <= n; ++period) {
+            for (std::size_t k = 0; k + period < n;) {
+                if (!continues(k, k + period)) {
+                    ++k;
+                    continue;
+                }
+                const std::size_t begin = k;
+                while (k + period < n && continues(k, k + period)) ++k;
+                const std::size_t length = k - begin;
+                Candidate c{period, length / period + 1, begin, length % period};
+                if (length >= period && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
+            }
+        }
+        while (!open.empty() && visited_ < most_visited_) {
+            Candidate c = open.top();
+            open.pop();
+            std::optional<BlockRun> best;
+            for (std::size_t begin = c.begin; begin <= c.begin + c.slack; ++begin) {
+                std::optional<BlockRun> run = verify(begin, c.period, c.count);
+                if (run && (!best || run->carried.size() < best->carried.size())) best = std::move(run);
+            }
+            if (best) return std::move(*best);
+            // One period less: without the first, or without the last.
+            c.count -= 1;
+            c.slack += c.period;
+            if (c.count >= 2 && c.saved() >= least_saved_ops && has_weights(c)) open.push(c);
+        }
+        gave_up_ = gave_up_ || !open.empty();
+        return {};
+    }
+
+    // Where a value comes from, seen from a run.
+    struct Origin {
+        std::size_t period = nowhere;  // nowhere: outside
+        BlockValue value;
+    };
+
+    Origin origin(Value v, std::size_t begin, std::size_t period, std::size_t count) const {
+        std::int32_t op = uses_.definition[v.index];
+        std::size_t at = op < 0 ? nowhere : position_[static_cast<std::size_t>(op)];
+        if (at == nowhere || at < begin || at >= begin + period * count) return {};
+        const std::vector<Value>& results = f_.ops[static_cast<std::size_t>(op)].results;
+        const auto result = static_cast<std::size_t>(std::find(results.begin(), results.end(), v) - results.begin());
+        return {(at - begin) / period, {(at - begin) % period, result}};
+    }
+
+    bool equal_constants(const std::vector<Value>& values) const {
+        const Op* first = producer(values[0]);
+        if (first == nullptr || first->name != "constant") return false;
+        return std::all_of(values.begin(), values.end(), [&](Value v) {
+            const Op* op = producer(v);
+            return op != nullptr && op->name == "constant" &&
+                   equal(*op->attributes.constant("value"), *first->attributes.constant("value"));
+        });
+    }
+
+    std::optional<BlockRun> verify(std::size_t begin, std::size_t period, std::size_t count) const {
+        BlockRun run;
+        std::map<std::vector<Value>, std::size_t> slots;  // of per-layer, shared and constant values
+        std::map<std::pair<Value, BlockValue>, std::size_t> carried;
+        for (std::size_t i = 0; i < count; ++i)
+            run.periods.emplace_back(row_.begin() + static_cast<std::ptrdiff_t>(begin + i * period),
+                                     row_.begin() + static_cast<std::ptrdiff_t>(begin + (i + 1) * period));
+        for (std::size_t j = 0; j < period; ++j) {
+            run.operands.emplace_back();
+            for (std::size_t o = 0; o < f_.ops[run.periods[0][j]].operands.size(); ++o) {
+                visited_ += count;
+                std::vector<Value> values;
+                for (const std::vector<std::size_t>& ops : run.periods) values.push_back(f_.ops[ops[j]].operands[o]);
+                std::optional<BlockOperand> operand = classify_operand(values, begin, period, run, slots, carried);
+                if (!operand) return std::nullopt;
+                run.operands.back().push_back(*operand);
+            }
+        }
+        const bool layers = std::any_of(run.per_layer.begin(), run.per_layer.end(), [&](const std::vector<Value>& v) {
+            return from_parameter_[v[0].index] || constant_matrix(v[0]);
+        });
+        if (run.carried.empty() || !layers) return std::nullopt;
+        find_collected(begin, period, count, run);
+        return run;
+    }
+
+    std::optional<BlockOperand> classify_operand(const std::vector<Value>& values, std::size_t begin,
+                                                 std::size_t period, BlockRun& run,
+                                                 std::map<std::vector<Value>, std::size_t>& slots,
+                                                 std::map<std::pair<Value, BlockValue>, std::size_t>& carried) const {
+        using Kind = BlockOperand::Kind;
+        const std::size_t count = values.size();
+        if (!values[0]) return BlockOperand{};
+        std::vector<Origin> from;
+        for (Value v : values) from.push_back(origin(v, begin, period, count));
+        auto all_behind_first = [&](auto holds) {
+            for (std::size_t i = 1; i < count; ++i)
+                if (!holds(i)) return false;
+            return true;
+        };
+        if (from[0].period == 0) {
+            if (!all_behind_first([&](std::size_t i) { return from[i].period == i && from[i].value == from[0].value; }))
+                return std::nullopt;
+            return BlockOperand{Kind::internal, from[0].value, 0};
+        }
+        if (from[1].period == 0) {
+            if (!all_behind_first(
+                    [&](std::size_t i) { return from[i].period == i - 1 && from[i].value == from[1].value; }))
+                return std::nullopt;
+            auto [at, fresh] = carried.try_emplace({values[0], from[1].value}, run.carried.size());
+            if (fresh) run.carried.push_back({values[0], from[1].value});
+            return BlockOperand{Kind::carried, {}, at->second};
+        }
+        if (!all_behind_first([&](std::size_t i) { return from[i].period == nowhere; })) return std::nullopt;
+        if (!all_behind_first([&](std::size_t i) { return family_[values[i].index] == family_[values[0].index]; }))
+            return std::nullopt;
+        Kind kind = equal_constants(values)                                                   ? Kind::constant
+                    : all_behind_first([&](std::size_t i) { return values[i] == values[0]; }) ? Kind::shared
+                                                                                              : Kind::per_layer;
+        const std::size_t next = kind == Kind::constant ? run.constants.size()
+                                 : kind == Kind::shared ? run.shared.size()
+                                                        : run.per_layer.size();
+        auto [at, fresh] = slots.try_emplace(values, next);
+        if (fresh && kind == Kind::constant) run.constants.push_back(values[0]);
+        if (fresh && kind == Kind::shared) run.shared.push_back(values[0]);
+        if (fresh && kind == Kind::per_layer) run.per_layer.push_back(values);
+        return BlockOperand{kind, {}, at->second};
+    }
+
+    void find_collected(std::size_t begin, std::size_t period, std::size_t count, BlockRun& run) const {
+        auto is_carried = [&](BlockValue v) {
+            return std::any_of(run.carried.begin(), run.carried.end(), [&](const Carried& c) { return c.next == v; });
+        };
+        for (std::size_t j = 0; j < period; ++j)
+            for (std::size_t r = 0; r < f_.ops[run.periods[0][j]].results.size(); ++r) {
+                bool outside = false;
+                for (std::size_t i = 0; i < count; ++i) {
+                    const bool given = is_carried({j, r});
+                    if (i + 1 == count && given) continue;
+                    Value v = f_.ops[run.periods[i][j]].results[r];
+                    outside = outside || uses_.is_result[v.index];
+                    for (std::int32_t user : uses_.users[v.index]) {
+                        const std::size_t at = position_[static_cast<std::size_t>(user)];
+                        const bool inside = at != nowhere && at >= begin && at < begin + period * count;
+                        outside = outside || !inside;
+                    }
+                }
+                if (outside) run.collected.push_back({j, r});
+            }
+    }
+
+    const Function& f_;
+    Uses uses_;
+    Mask from_parameter_, from_input_;  // by value
+    // By value: equal ones can be one operand of different layers. Computed, a constant, or an argument of some kind.
+    static constexpr std::size_t computed = 0, constant = 1;
+    std::vector<std::size_t> family_;
+    std::vector<std::size_t> row_;      // ops
+    std::vector<std::size_t> readers_;  // how many of the first ops of the row read weights
+    std::size_t most_visited_;
+    mutable std::size_t visited_ = 0;  // operands
+    bool gave_up_ = false;
+    std::vector<std::size_t> position_;  // by op: its place in the row
+    std::vector<std::size_t> hashes_;    // by place
+    std::map<std::string, std::size_t> kinds_;
+};
+
+}  // namespace
+
+BlockRun find_blocks(const Function& function, std::size_t most_visited) {
+    return BlockFinder(function, most_visited).find();
+}
+
+}  // namespace thunderc

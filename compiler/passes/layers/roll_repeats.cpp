@@ -1,0 +1,238 @@
+#include "compiler/passes/layers/roll_repeats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/function_tools.h"
+
+namespace thunderc {
+namespace {
+
+// Calls of one function, each reading results of the one before.
+struct Row {
+    std::vector<std::size_t> calls;  // ops
+    std::size_t carried = 0, per_layer = 0;
+};
+
+bool reads_result_of(const Op& call, const Op& before) {
+    for (Value v : call.operands)
+        if (std::find(before.results.begin(), before.results.end(), v) != before.results.end()) return true;
+    return false;
+}
+
+// Rows as long as possible, in order. A call belongs to one row.
+std::vector<Row> find_rows(const Function& f) {
+    std::vector<Row> rows;
+    std::map<std::string, std::size_t> last;  // by callee, its row
+    for (std::size_t k = 0; k < f.ops.size(); ++k) {
+        if (f.ops[k].name != "call") continue;
+        const std::string name = f.ops[k].attributes.string("callee");
+        auto at = last.find(name);
+        if (at != last.end() && reads_result_of(f.ops[k], f.ops[rows[at->second].calls.back()])) {
+            rows[at->second].calls.push_back(k);
+            continue;
+        }
+        last[name] = rows.size();
+        rows.push_back({{k}, 0, 0});
+    }
+    std::erase_if(rows, [](const Row& row) { return row.calls.size() < 2; });
+    return rows;
+}
+
+// By value: whether it depends on a result of a call of the row.
+Mask behind(const Function& f, const Row& row) {
+    Mask out(f.values.size(), false);
+    for (std::size_t k = row.calls.front(); k < f.ops.size(); ++k) {
+        const Op& op = f.ops[k];
+        bool any = std::find(row.calls.begin(), row.calls.end(), k) != row.calls.end();
+        for (Value v : op.operands) any = any || (v && out[v.index]);
+        if (!any) continue;
+        for (Value v : op.results) out[v.index] = true;
+    }
+    return out;
+}
+
+// Fills in the counts; gives the reason where the row is no loop.
+std::optional<std::string> classify(const Function& f, const Uses& uses, Row& row) {
+    const Op& first = f.ops[row.calls[0]];
+    const Op& second = f.ops[row.calls[1]];
+    row.carried = 0;
+    while (row.carried < std::min(first.results.size(), first.operands.size()) &&
+           second.operands[row.carried] == first.results[row.carried])
+        ++row.carried;
+    const Mask depends = behind(f, row);
+    bool shared_began = false;
+    for (std::size_t o = 0; o < first.operands.size(); ++o) {
+        if (o < row.carried) {
+            for (std::size_t i = 1; i < row.calls.size(); ++i)
+                if (f.ops[row.calls[i]].operands[o] != f.ops[row.calls[i - 1]].results[o])
+                    return fmt::format("operand {} of layer {} is not what the layer before gives", o, i);
+            continue;
+        }
+        bool equal = true;
+        for (std::size_t k : row.calls) {
+            Value v = f.ops[k].operands[o];
+            if (depends[v.index]) return fmt::format("operand {} depends on another layer", o);
+            if (f.type(v).is_family()) return fmt::format("operand {} is a family", o);
+            equal = equal && v == first.operands[o];
+        }
+        if (equal) {
+            shared_began = true;
+            continue;
+        }
+        if (shared_began) return fmt::format("operand {} differs between layers, behind operands that they share", o);
+        ++row.per_layer;
+    }
+    if (row.carried == 0) return "nothing is carried from layer to layer";
+    for (std::size_t i = 0; i + 1 < row.calls.size(); ++i)
+        for (std::size_t r = 0; r < row.carried; ++r) {
+            Value v = f.ops[row.calls[i]].results[r];
+            const std::vector<std::int32_t>& users = uses.users[v.index];
+            if (uses.is_result[v.index] || users.size() != 1 || users[0] != static_cast<std::int32_t>(row.calls[i + 1]))
+                return fmt::format("what layer {} carries on is read elsewhere", i);
+        }
+    return std::nullopt;
+}
+
+// ---- families
+// ------------------------------------------------------------------------------------------------------------
+
+std::optional<std::size_t> argument_index(const Function& f, Value v) {
+    auto at = std::find(f.arguments.begin(), f.arguments.end(), v);
+    if (at == f.arguments.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - f.arguments.begin());
+}
+
+bool may_share_a_family(const ArgInfo& a, const ArgInfo& b) {
+    return a.kind == b.kind && (a.kind == ArgInfo::Kind::parameter || a.kind == ArgInfo::Kind::constant) &&
+           a.trainable == b.trainable && a.init == b.init && a.note == b.note && a.names.size() == 1 &&
+           b.names.size() == 1;
+}
+
+// Makes one argument of `members`, at the place of the first; none where they cannot be one.
+Value family_argument(Function& f, const Uses& uses, const std::vector<Value>& members, const std::string& name) {
+    std::vector<std::size_t> indices;
+    for (Value v : members) {
+        std::optional<std::size_t> k = argument_index(f, v);
+        if (!k || !uses.single_user(v)) return {};
+        indices.push_back(*k);
+        if (!may_share_a_family(f.argument_info.at(indices[0]), f.argument_info[*k])) return {};
+    }
+    if (std::set<std::size_t>(indices.begin(), indices.end()).size() != indices.size()) return {};
+    ArgInfo info = f.argument_info[indices[0]];
+    info.aliases.resize(1);
+    info.sources.resize(1);
+    for (std::size_t k = 1; k < indices.size(); ++k) {
+        const ArgInfo& other = f.argument_info[indices[k]];
+        info.names.push_back(other.names[0]);
+        info.aliases.push_back(other.aliases.empty() ? std::vector<std::string>{} : other.aliases[0]);
+        info.sources.push_back(other.sources.empty() ? nullptr : other.sources[0]);
+    }
+    const Type type = f.type(members[0]);
+    Value made = f.add_value(Type::family(static_cast<std::int64_t>(members.size()), type.dtype, type.dims), name);
+    f.arguments[indices[0]] = made;
+    f.argument_info[indices[0]] = std::move(info);
+    std::set<std::size_t> gone(indices.begin() + 1, indices.end());
+    std::size_t to = 0;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        if (gone.contains(k)) continue;
+        f.arguments[to] = f.arguments[k];
+        if (to != k) f.argument_info[to] = std::move(f.argument_info[k]);
+        ++to;
+    }
+    f.arguments.resize(to);
+    f.argument_info.resize(to);
+    return made;
+}
+
+void roll(Function& f, const Uses& uses, const Row& row, const Function& body) {
+    const auto n = static_cast<std::int64_t>(row.calls.size());
+    std::vector<Op> calls;
+    for (std::size_t k : row.calls) calls.push_back(f.ops[k]);
+    const std::size_t last = row.calls.back();
+
+    std::vector<Op> all = std::exchange(f.ops, {});
+    Builder b(f);
+    Provenance provenance = calls[0].provenance;
+    provenance.scope = body.scope;
+    b.set_provenance(provenance);
+    std::vector<Value> operands;
+    for (std::size_t o = 0; o < calls[0].operands.size(); ++o) {
+        if (o < row.carried || o >= row.carried + row.per_layer) {
+            operands.push_back(calls[0].operands[o]);
+            continue;
+        }
+        std::vector<Value> members;
+        for (const Op& call : calls) members.push_back(call.operands[o]);
+        const std::string name = unique_value_name(f, body.info(body.arguments[o]).name);
+        Value family = family_argument(f, uses, members, name);
+        operands.push_back(family ? family : b.op("family", members, {}, name));
+    }
+    std::vector<Type> types;
+    std::vector<std::string> names;
+    for (std::size_t r = 0; r < body.results.size(); ++r) {
+        const Type& t = body.type(body.results[r]);
+        types.push_back(r < row.carried ? t : Type::family(n, t.dtype, t.dims));
+        names.push_back(r < row.carried ? f.info(calls.back().results[r]).name : body.info(body.results[r]).name);
+    }
+    std::vector<Value> results = b.emit_typed("repeat", operands,
+                                              {{"body", body.name},
+                                               {"carried", static_cast<std::int64_t>(row.carried)},
+                                               {"n", n},
+                                               {"per_layer", static_cast<std::int64_t>(row.per_layer)},
+                                               {"reverse", false}},
+                                              types, names);
+    std::map<Value, Value> replaced;
+    for (std::size_t r = 0; r < results.size(); ++r) {
+        if (r < row.carried) {
+            replaced[calls.back().results[r]] = results[r];
+            continue;
+        }
+        for (std::size_t i = 0; i < calls.size(); ++i)
+            replaced[calls[i].results[r]] = b.op("member", {results[r]}, {{"index", static_cast<std::int64_t>(i)}},
+                                                 f.info(calls[i].results[r]).name);
+    }
+    std::vector<Op> loop = std::exchange(f.ops, {});
+    const std::set<std::size_t> gone(row.calls.begin(), row.calls.end());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+        if (k == last) std::move(loop.begin(), loop.end(), std::back_inserter(f.ops));
+        if (!gone.contains(k)) f.ops.push_back(std::move(all[k]));
+    }
+    substitute(f, replaced);
+    order_by_dependencies(f);
+    remove_dead_code(f);  // members that nothing reads
+}
+
+}  // namespace
+
+Module roll_repeats(Module module, Report& report) {
+    std::set<std::string> declined;  // one note for each function
+    while (true) {
+        Function& main = module.main();
+        const Uses uses(main);
+        bool rolled = false;
+        for (Row& row : find_rows(main)) {
+            const Function& body = callee(module, main.ops[row.calls[0]]);
+            std::optional<std::string> why_not = classify(main, uses, row);
+            if (why_not) {
+                if (declined.insert(body.name).second)
+                    report.declined("roll_repeats", body.scope.empty() ? body.name : body.scope, *why_not);
+                continue;
+            }
+            report.done("roll_repeats", body.scope.empty() ? body.name : body.scope,
+                        fmt::format("{} calls of @{}", row.calls.size(), body.name));
+            roll(main, uses, row, body);
+            rolled = true;
+            break;  // rows and uses are of the function as it was
+        }
+        if (!rolled) return module;
+    }
+}
+
+}  // namespace thunderc

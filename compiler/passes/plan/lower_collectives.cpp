@@ -1,0 +1,425 @@
+#include "compiler/passes/plan/lower_collectives.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "compiler/ir/function_tools.h"
+#include "compiler/passes/plan/plan_parts.h"
+#include "compiler/support/error.h"
+
+namespace thunderc::planning {
+namespace {
+
+bool is_token(const Function& f, Value v) {
+    return f.type(v).kind == Type::Kind::token;
+}
+
+bool is_start(const Op& op) {
+    return op.name.ends_with("_start");
+}
+
+std::string stream_of(const Op& start) {
+    if (start.name == "all_gather_start") return "gather";
+    return start.attributes.string("group") == "replica" ? "replicate" : "reduce";
+}
+
+// What stands behind a token: the collective is the last one of its name on the stream.
+struct Sent {
+    std::string stream, name;
+    std::size_t op = 0;             // of the function: the start, or the loop that holds it
+    Value flag = {};                // of the function: where it is false, this is not there
+    std::size_t flag_argument = 0;  // of what a loop's body gives: which of its arguments the flag is
+    // What it sends comes from these collectives, which are there whether it is or not.
+    std::vector<Sent> from = {};
+};
+
+// ---- one function ----
+
+class FunctionLowering {
+  public:
+    using Given = std::map<std::string, std::vector<Sent>>;  // by a loop's body: what the tokens among its results are
+
+    FunctionLowering(Module& module, Function& f, Given& given)
+        : module_(module), f_(f), given_(given), loop_(f.kind == "loop") {}
+
+    void run() {
+        find_tokens();
+        if (sent_.empty()) return;
+        if (loop_) find_layers();
+        find_what_stays();
+        find_ends();
+        if (!loop_ && gathers_in_loops()) {
+            use_stream("gather");
+            both("begin", "gather", {});
+        }
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            Op& op = f_.ops[k];
+            if (op.name == "await") {
+                await(op, k);
+                continue;
+            }
+            if (op.name == "unwritten") own(op);
+            if (is_start(op)) {
+                start(op, k);
+            } else if (op.name == "begin_ahead") {
+                begin_ahead(op);
+            } else {
+                begin_loop(op);
+                ops_.push_back(without_tokens(op));
+            }
+            for (const Sent& one : recorded_[k]) record(one.name + "_done", one.stream, {}, one.flag);
+            if (auto at = released_.find(k); at != released_.end())
+                for (const std::string& name : at->second) record(name + "_free", "", {});
+        }
+        f_.ops = std::move(ops_);
+        drop_token_results();
+        substitute(f_, forwarded_);
+        compact_values(f_);
+    }
+
+  private:
+    using Timing = std::vector<std::pair<std::string, std::int64_t>>;  // layers, ahead, resident, distance
+
+    void use_stream(const std::string& name) {
+        if (std::find(module_.streams.begin(), module_.streams.end(), name) == module_.streams.end())
+            module_.streams.push_back(name);
+    }
+
+    void event(const char* what, const std::string& name, const std::string& stream, const Timing& timing, Value flag) {
+        Op op;
+        op.name = what;
+        if (flag) op.operands = {flag};
+        op.attributes.set("event", name);
+        for (const auto& [key, value] : timing) op.attributes.set(key, value);
+        op.stream = stream;
+        ops_.push_back(std::move(op));
+    }
+    void record(const std::string& name, const std::string& stream, const Timing& timing, Value flag = {}) {
+        event("record", name, stream, timing, flag);
+    }
+    void wait(const std::string& name, const std::string& stream, const Timing& timing, Value flag = {}) {
+        event("wait", name, stream, timing, flag);
+    }
+    // `stream` waits for what stands before on compute.
+    void both(const std::string& name, const std::string& stream, const Timing& timing, Value flag = {}) {
+        record(name, "", timing, flag);
+        wait(name, stream, timing, flag);
+    }
+
+    static Timing timing_of(const Op& op, std::initializer_list<const char*> names) {
+        Timing out;
+        for (const char* name : names)
+            if (op.attributes.has(name)) out.emplace_back(name, op.attributes.integer(name));
+        return out;
+    }
+
+    void find_tokens() {
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const Op& op = f_.ops[k];
+            if (is_start(op)) {
+                sent_[op.results.back()] = {stream_of(op), op.attributes.string("name"), k, sum_flag(op)};
+                continue;
+            }
+            if (op.name != "repeat") continue;
+            const auto given = given_.find(op.attributes.string("body"));
+            std::size_t next = 0;
+            for (Value v : op.results)
+                if (is_token(f_, v)) sent_[v] = outside(given->second.at(next++), op, k);
+        }
+    }
+
+    // Who waits for a sum that is not there waits for nothing. A gather that is not there was there before: its events
+    // stand in every micro-step.
+    static Value sum_flag(const Op& start) {
+        return start.name == "all_reduce_start" ? start.operands.back() : Value{};
+    }
+
+    // What the loop of op k sends, as this function sees it.
+    Sent outside(Sent sent, const Op& loop, std::size_t k) const {
+        sent.op = k;
+        if (sent.flag) sent.flag = loop.operands[sent.flag_argument];
+        for (Sent& one : sent.from) one = outside(one, loop, k);
+        return sent;
+    }
+
+    // What this loop's body sends, as its callers find it.
+    Sent given(Sent sent) const {
+        if (sent.flag) {
+            const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), sent.flag);
+            check(at != f_.arguments.end(), "what a loop sends depends on a flag of its own");
+            sent.flag_argument = static_cast<std::size_t>(at - f_.arguments.begin());
+        }
+        for (Sent& one : sent.from) one = given(one);
+        return sent;
+    }
+
+    // How many layers the loops over this body have.
+    void find_layers() {
+        for (const Function& f : module_.functions)
+            for (const Op& op : f.ops)
+                if (op.name == "repeat" && op.attributes.string("body") == f_.name)
+                    layers_ = op.attributes.integer("n");
+    }
+
+    bool gathers_in_loops() const {
+        for (const Function& f : module_.functions)
+            for (const Op& op : f.ops)
+                if (op.name == "all_gather_start" || op.name == "all_gather") return reaches(f);
+        return false;
+    }
+    bool reaches(const Function& g) const {
+        if (g.name == f_.name) return true;
+        return std::any_of(f_.ops.begin(), f_.ops.end(), [&g](const Op& op) {
+            return op.name == "repeat" && op.attributes.string("body") == g.name;
+        });
+    }
+
+    // A loop that gathers layers into slots that an earlier loop of this function had: not before that is done.
+    bool gathers_again(const Op& repeat) {
+        bool again = false;
+        for (const Op& op : module_.find(repeat.attributes.string("body"))->ops) {
+            if (op.name != "all_gather") continue;
+            const bool seen = !gathered_.insert(op.attributes.string("unit")).second;
+            again = again || (seen && op.attributes.integer("resident") == 0);
+        }
+        return again;
+    }
+
+    // Before a loop, or before what it runs ahead of its first iterations, where that stands apart.
+    void begin_loop(const Op& op) {
+        if (op.name != "repeat" || !begun_.insert(op.attributes.string("body")).second) return;
+        if (gathers_again(op)) both(op.attributes.string("body") + "_turn", "gather", {});
+    }
+
+    void begin_ahead(Op op) {
+        for (const Op& loop : f_.ops)
+            if (loop.name == "repeat" && loop.attributes.string("body") == op.attributes.string("body"))
+                begin_loop(loop);
+        op.stream = "gather";
+        ops_.push_back(std::move(op));
+    }
+
+    // A sum that is alone in its function and is read by what stands behind it has nothing to run beside: it stays on
+    // compute, where its neighbours are its order.
+    void find_what_stays() {
+        const auto starts = std::count_if(f_.ops.begin(), f_.ops.end(), is_start);
+        for (std::size_t k = 0; k + 1 < f_.ops.size() && starts == 1; ++k)
+            if (f_.ops[k].name == "all_reduce_start" && !sum_flag(f_.ops[k]) && f_.ops[k + 1].name == "await")
+                stays_ = k;
+    }
+
+    // Which tokens' ends are recorded: of those that an await has on one stream, the last.
+    void find_ends() {
+        const Uses uses(f_);
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) {
+            const Op& op = f_.ops[k];
+            if (op.name != "await") continue;
+            if (stays_) {
+                for (std::size_t r = 0; r < op.results.size(); ++r) forwarded_[op.results[r]] = op.operands[r];
+                continue;
+            }
+            bool sent_on = true;  // to another collective, and read by nobody else
+            std::set<std::int32_t> readers;
+            for (Value v : op.results) {
+                for (std::int32_t user : uses.users[v.index]) {
+                    sent_on = sent_on && is_start(f_.ops[static_cast<std::size_t>(user)]);
+                    readers.insert(user);
+                }
+                sent_on = sent_on && !uses.is_result[v.index] && !uses.users[v.index].empty();
+            }
+            Last last;
+            for (Value v : op.operands)
+                if (is_token(f_, v)) add_last(last, sent_.at(v));
+            for (const auto& [key, one] : last) {
+                // A gather in a loop records where it stands, ahead of this iteration.
+                const Op& from = f_.ops[one.op];
+                if (!(loop_ && from.name == "all_gather_start")) record_end(one);
+                if (sent_on)
+                    for (std::int32_t reader : readers) {
+                        chained_[static_cast<std::size_t>(reader)].push_back(one);
+                        sent_.at(f_.ops[static_cast<std::size_t>(reader)].results.back()).from.push_back(one);
+                    }
+                else
+                    ends_[k].push_back(one);
+            }
+            for (std::size_t r = 0; r < op.results.size(); ++r) forwarded_[op.results[r]] = op.operands[r];
+        }
+    }
+
+    // The last one on a stream stands for those before it that are there under the same flag.
+    using Last = std::map<std::pair<std::string, Value>, Sent>;
+    static void add_last(Last& last, const Sent& one) {
+        auto [at, fresh] = last.try_emplace({one.stream, one.flag}, one);
+        if (!fresh && at->second.op < one.op) at->second = one;
+        // What is not there cannot tell of what it waited for.
+        if (one.flag)
+            for (const Sent& before : one.from) add_last(last, before);
+    }
+
+    void record_end(const Sent& one) {
+        std::vector<Sent>& here = recorded_[one.op];
+        if (std::none_of(here.begin(), here.end(), [&one](const Sent& s) { return s.name == one.name; }))
+            here.push_back(one);
+    }
+
+    void await(const Op& op, std::size_t k) {
+        for (const Sent& one : ends_[k]) {
+            const Op& from = f_.ops[one.op];
+            const bool gather = loop_ && from.name == "all_gather_start";
+            if (gather && from.attributes.integer("resident") >= layers_) continue;
+            wait(one.name + "_done", "", gather ? timing_of(from, {"resident"}) : Timing(), one.flag);
+            ops_.back().provenance = op.provenance;
+            const bool behind = std::none_of(op.operands.begin(), op.operands.end(),
+                                             [&](Value v) { return is_token(f_, v) && sent_.at(v).name == one.name; });
+            if (behind)
+                ops_.back().attributes.set("reason",
+                                           std::string("the next micro-step writes where these gradients lie"));
+            else if (op.attributes.has("reason"))
+                ops_.back().attributes.set("reason", op.attributes.string("reason"));
+        }
+    }
+
+    void start(const Op& op, std::size_t k) {
+        if (stays_ == k) return collective(op, "");
+        const std::string name = op.attributes.string("name"), stream = stream_of(op);
+        use_stream(stream);
+        if (op.name == "all_gather_start") return gather(op, k);
+        if (auto at = chained_.find(k); at != chained_.end()) {
+            for (const Sent& before : at->second) wait(before.name + "_done", stream, {}, sum_flag(op));
+        } else {
+            both(name + "_ready", stream, timing_of(op, {"layers"}), sum_flag(op));
+        }
+        collective(op, stream);
+        if (loop_ && op.name == "reduce_scatter_start" && owned_.contains(op.attributes.string("unit")))
+            record(name + "_summed", stream, {});
+    }
+
+    void collective(const Op& op, const std::string& stream) {
+        Op lowered = without_tokens(op);
+        lowered.name.resize(lowered.name.size() - std::string("_start").size());
+        lowered.stream = stream;
+        ops_.push_back(std::move(lowered));
+    }
+
+    void gather(const Op& op, std::size_t k) {
+        const std::string name = op.attributes.string("name");
+        if (!loop_) return collective(op, "gather");
+        const std::int64_t slots = op.attributes.integer("slots"), resident = op.attributes.integer("resident");
+        if (resident >= layers_) return collective(op, "gather");  // which never runs: every layer is there
+        Timing timing = timing_of(op, {"ahead", "resident"});
+        if (slots < layers_) {
+            Timing free = timing;
+            free.emplace_back("distance", slots);
+            wait(name + "_free", "gather", free);
+            released_[last_reader(k)].push_back(name);
+        }
+        collective(op, "gather");
+        record(name + "_done", "gather", timing);
+    }
+
+    // The last op that reads what the start of op k gave, or a view of it.
+    std::size_t last_reader(std::size_t k) const {
+        std::set<Value> held(f_.ops[k].results.begin(), f_.ops[k].results.end());
+        std::size_t last = k;
+        for (std::size_t j = k + 1; j < f_.ops.size(); ++j) {
+            const Op& op = f_.ops[j];
+            if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return held.contains(v); }))
+                continue;
+            last = j;
+            if (op.name == "await" || op.name == "unpack") held.insert(op.results.begin(), op.results.end());
+        }
+        return last;
+    }
+
+    // Memory for the gradients of a layer: free when those that lay there are summed.
+    void own(const Op& op) {
+        if (!loop_ || op.attributes.integer("slots") >= layers_) return;
+        const std::string unit = op.attributes.string("unit");
+        owned_.insert(unit);
+        wait(unit + "_gradients_summed", "", {{"distance", op.attributes.integer("slots")}});
+    }
+
+    Op without_tokens(Op op) const {
+        std::erase_if(op.results, [this](Value v) { return is_token(f_, v); });
+        return op;
+    }
+
+    // The tokens among a function's results go; what they stand for is kept for the loops that call it.
+    void drop_token_results() {
+        std::vector<Value> results;
+        for (Value v : f_.results) {
+            if (is_token(f_, v))
+                given_[f_.name].push_back(given(sent_.at(v)));
+            else
+                results.push_back(v);
+        }
+        f_.results = std::move(results);
+    }
+
+    Module& module_;
+    Function& f_;
+    Given& given_;
+    bool loop_;
+    std::int64_t layers_ = 0;
+    std::optional<std::size_t> stays_;                          // the start that is no start: on compute
+    std::map<Value, Sent> sent_;                                // by token
+    std::map<std::size_t, std::vector<Sent>> recorded_;         // by op: whose ends are recorded behind it
+    std::map<std::size_t, std::vector<Sent>> ends_;             // by await
+    std::map<std::size_t, std::vector<Sent>> chained_;          // by start: what its operand comes from
+    std::map<std::size_t, std::vector<std::string>> released_;  // by op: gathers whose memory is free behind it
+    std::set<std::string> owned_;                               // units whose gradients wait for their slot
+    std::set<std::string> gathered_;                            // units that a loop has gathered
+    std::set<std::string> begun_;                               // bodies of loops that have begun
+    std::map<Value, Value> forwarded_;
+    std::vector<Op> ops_;
+};
+
+// ---- where flat tensors lie ----
+
+class UnitPlaces {
+  public:
+    explicit UnitPlaces(Module& module) : module_(module) {}
+
+    UnitMemory run() {
+        for (Function& f : module_.functions) {
+            if (f.is_kernel()) continue;
+            for (const Op& op : f.ops) {
+                if (op.name == "all_gather")
+                    place(f, op, Arena::gathered, memory_.gathered);
+                else if (op.name == "unwritten" || op.name == "pack")
+                    place(f, op, Arena::unit_gradients, memory_.gradients);
+            }
+        }
+        return memory_;
+    }
+
+  private:
+    void place(Function& f, const Op& op, Arena arena, std::int64_t& end) {
+        const Value v = op.results[0];
+        const std::int64_t bytes = aligned(bytes_of(f.type(v))), slots = op.attributes.integer("slots", 0);
+        auto [at, fresh] = places_.try_emplace({arena, op.attributes.string("unit")}, end);
+        if (fresh) end += bytes * std::max<std::int64_t>(slots, 1);
+        f.info(v).placement = {arena, at->second, slots > 0 ? bytes : 0, {}, {}, slots};
+    }
+
+    Module& module_;
+    UnitMemory memory_;
+    std::map<std::pair<Arena, std::string>, std::int64_t> places_;
+};
+
+}  // namespace
+
+UnitMemory lower_collectives(Module& module) {
+    FunctionLowering::Given given;
+    // Bodies of loops first: what their tokens stand for.
+    for (Function& f : module.functions)
+        if (f.kind == "loop") FunctionLowering(module, f, given).run();
+    for (Function& f : module.functions)
+        if (f.kind.empty()) FunctionLowering(module, f, given).run();
+    return UnitPlaces(module).run();
+}
+
+}  // namespace thunderc::planning

@@ -1,0 +1,266 @@
+#include "compiler/passes/precision/lower_precision.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <utility>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/passes/precision/lower_precision_function.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+constexpr DType high = DType::f32;
+
+class ModuleLowering {
+  public:
+    ModuleLowering(const Module& module, const PrecisionOptions& options, Report& report)
+        : module_(module), options_(options), report_(report) {}
+
+    Module run();
+
+  private:
+    const Lowered& body(const std::string& name, const Request& request);
+    Lowered lower(const Function& f, const Request& request);
+    Request entry_request(const Function& f) const;
+    Function entry(const Function& f);
+    bool frozen_in_low(const Function& f, const Lowered& lowered) const;
+    Function update(const Function& f);
+
+    const Module& module_;
+    const PrecisionOptions& options_;
+    Report& report_;
+    std::map<std::pair<std::string, Request>, Lowered> known_;
+    bool shadows_read_ = false;  // by forward_backward, which stands before update
+};
+
+Lowered ModuleLowering::lower(const Function& f, const Request& request) {
+    const auto called = [this](const std::string& name, const Request& r) -> const Lowered& { return body(name, r); };
+    return lower_function(f, request, {module_, options_, report_, called});
+}
+
+// The body or callee of this name, lowered as asked; the module of the result has it.
+const Lowered& ModuleLowering::body(const std::string& name, const Request& request) {
+    const auto key = std::make_pair(name, request);
+    if (const auto at = known_.find(key); at != known_.end()) return at->second;
+    Lowered lowered = lower(*module_.find(name), request);
+    // Until it is known which versions are called.
+    lowered.function.name = fmt::format("{}#{}", name, known_.size());
+    return known_.emplace(key, std::move(lowered)).first->second;
+}
+
+// Whether frozen parameters of which products read the shadow alone have no master. All or none: products take some of
+// them side by side, and what lies so lies in one arena.
+bool ModuleLowering::frozen_in_low(const Function& f, const Lowered& lowered) const {
+    std::size_t held = 0;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo& info = f.argument_info[k];
+        if (info.trainable || !lowered.reads_shadow[k]) continue;
+        if (lowered.reads_master[k]) {
+            report_.declined("lower_precision", info.names.front(),
+                             fmt::format("f32 and {0} both: it is frozen, and read in both; so frozen parameters keep "
+                                         "masters in f32 beside what products read",
+                                         name_of(options_.compute)));
+            return false;
+        }
+        held += info.names.size();
+    }
+    if (held > 0)
+        report_.done("lower_precision", "",
+                     fmt::format("{} frozen parameter{} held in {} alone", held, held == 1 ? " is" : "s are",
+                                 name_of(options_.compute)));
+    return true;
+}
+
+Request ModuleLowering::entry_request(const Function& f) const {
+    Request request;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo& info = f.argument_info[k];
+        DType dtype = f.type(f.arguments[k]).dtype;
+        const bool parameter = info.kind == ArgInfo::Kind::parameter && dtype == high;
+        if (parameter && !options_.master) dtype = options_.compute;
+        if (info.kind == ArgInfo::Kind::state && is_float(dtype)) dtype = options_.gradient;
+        request.dtypes.push_back(dtype);
+        request.masters.push_back(parameter && options_.master);
+        request.of_parameters.push_back(parameter);
+    }
+    request.gradients.assign(f.results.size(), false);
+    return request;
+}
+
+// forward_backward: shadows stand behind its arguments.
+Function ModuleLowering::entry(const Function& f) {
+    Request request = entry_request(f);
+    if (options_.gathered && options_.master) {
+        Report unheard;
+        const Lowered lowered = ModuleLowering(module_, options_, unheard).lower(f, request);
+        for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+            if (!lowered.reads_shadow[k] || !lowered.reads_master[k]) continue;
+            request.masters[k] = false;
+            report_.done("lower_precision", f.argument_info[k].names.front(),
+                         fmt::format("gathered in f32, which other readers than products need, and rounded to {} in "
+                                     "the step",
+                                     name_of(options_.compute)));
+        }
+    }
+    Lowered lowered = lower(f, request);
+    Function& out = lowered.function;
+    const bool low_alone = frozen_in_low(f, lowered);
+    // A master that nobody reads is an argument still: where it lies is where its gradient and its shadow lie.
+    std::vector<Value> arguments, shadows;
+    std::vector<ArgInfo> infos, shadow_infos;
+    std::size_t at = 0;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo& info = f.argument_info[k];
+        if (low_alone && !info.trainable && lowered.reads_shadow[k]) {
+            // Frozen: no optimizer needs more digits than products read.
+            arguments.push_back(out.arguments[at++]);
+            out.info(arguments.back()).name.clear();
+            out.info(arguments.back()).name = unique_value_name(out, f.info(f.arguments[k]).name);
+            infos.push_back(info);
+            continue;
+        }
+        arguments.push_back(
+            lowered.reads_master[k]
+                ? out.arguments[at++]
+                : out.add_value(f.type(f.arguments[k]), unique_value_name(out, f.info(f.arguments[k]).name)));
+        infos.push_back(info);
+        if (!lowered.reads_shadow[k]) continue;
+        shadows.push_back(out.arguments[at++]);
+        shadow_infos.push_back(state_info(info, shadow_state));
+    }
+    arguments.insert(arguments.end(), shadows.begin(), shadows.end());
+    infos.insert(infos.end(), shadow_infos.begin(), shadow_infos.end());
+    shadows_read_ = !shadow_infos.empty();
+    if (options_.master && !shadows_read_)
+        report_.declined("lower_precision", "", "no product reads a parameter: there are no shadows");
+    out.arguments = std::move(arguments);
+    out.argument_info = std::move(infos);
+    compact_values(out);
+    return out;
+}
+
+// Parameters, gradients and states in their types; the optimizer writes the shadows.
+Function ModuleLowering::update(const Function& f) {
+    Function out = f;
+    std::vector<std::size_t> parameters;
+    for (std::size_t k = 0; k < f.arguments.size(); ++k) {
+        const ArgInfo& info = f.argument_info[k];
+        DType& dtype = out.info(out.arguments[k]).type.dtype;
+        if (info.kind == ArgInfo::Kind::parameter) parameters.push_back(k);
+        if (info.kind == ArgInfo::Kind::parameter && !options_.master) dtype = options_.compute;
+        if (info.kind == ArgInfo::Kind::state)
+            dtype = is_state(info, gradient_state) ? options_.gradient : options_.optimizer;
+    }
+    std::vector<Op> ops = std::exchange(out.ops, {});
+    Builder b(out);
+    std::map<Value, Value> replaced;
+    for (Op& op : ops) {
+        for (Value& v : op.operands)
+            if (const auto at = replaced.find(v); at != replaced.end()) v = at->second;
+        if (op_def(op.name).optimizer && shadows_read_) op.attributes.set("shadows", true);
+        const std::vector<Value> results = b.emit(op.name, op.operands, op.attributes);
+        for (std::size_t r = 0; r < op.results.size(); ++r) {
+            out.info(results[r]).name = out.info(op.results[r]).name;
+            replaced[op.results[r]] = results[r];
+        }
+        for (std::size_t r = op.results.size(); r < results.size(); ++r) {
+            const Value parameter = out.arguments[parameters[r - op.results.size()]];
+            const std::string name = unique_value_name(out, "shadow_" + out.info(parameter).name);
+            const Value shadow =
+                out.add_argument(out.type(results[r]), name,
+                                 state_info(out.argument_info[parameters[r - op.results.size()]], shadow_state));
+            out.info(results[r]).name = out.info(shadow).name + "_after";
+            out.results.push_back(results[r]);
+            out.result_names.push_back(out.info(shadow).name);
+        }
+    }
+    for (Value& v : out.results)
+        if (const auto at = replaced.find(v); at != replaced.end()) v = at->second;
+    compact_values(out);
+    return out;
+}
+
+Module ModuleLowering::run() {
+    Module out = module_;
+    out.functions.clear();
+    std::vector<Function> entries;
+    for (const Function& f : module_.functions) {
+        if (f.argument_info.empty()) continue;
+        if (f.name == "forward_backward")
+            entries.push_back(entry(f));
+        else if (f.name == "update")
+            entries.push_back(update(f));
+        else
+            entries.push_back(f);
+    }
+    out.functions = std::move(entries);
+    // Bodies in the order in which they stood; what no call reaches was lowered on the way to a fixed point.
+    const std::size_t entry_count = out.functions.size();
+    for (const Function& f : module_.functions)
+        for (const auto& [key, lowered] : known_)
+            if (key.first == f.name) out.functions.push_back(lowered.function);
+    remove_unreached_functions(out, entry_count);
+    std::map<std::string, std::string> names;
+    for (Function& f : out.functions) {
+        const std::size_t mark = f.name.rfind('#');
+        if (mark == std::string::npos) continue;
+        const std::string versioned = std::exchange(f.name, "");
+        names[versioned] = f.name = out.unique_function_name(versioned.substr(0, mark));
+    }
+    for (Function& f : out.functions)
+        for (Op& op : f.ops)
+            for (const char* attribute : {"callee", "body"})
+                if (op.attributes.has(attribute))
+                    op.attributes.set(attribute, names.at(op.attributes.string(attribute)));
+    return out;
+}
+
+// Who asks for bf16 here and there, and has no step in bf16, thinks that there is one.
+void expect_nothing_of_bf16(const PrecisionOptions& options) {
+    std::vector<std::string> asked;
+    if (!options.master) asked.push_back("--master none");
+    if (options.gradient != high) asked.push_back(fmt::format("--grad-dtype {}", name_of(options.gradient)));
+    if (options.optimizer != high) asked.push_back(fmt::format("--optim-dtype {}", name_of(options.optimizer)));
+    if (asked.empty()) return;
+    Diagnostic d;
+    d.message = fmt::format("{} {} for a step in bf16, and this one is in f32", fmt::join(asked, " and "),
+                            asked.size() == 1 ? "is" : "are");
+    d.help = fmt::format("{} --dtype bf16, or leave {} out",
+                         options.compute_given ? fmt::format("instead of --dtype {} give", name_of(options.compute))
+                                               : std::string("add"),
+                         asked.size() == 1 ? "it" : "them");
+    throw UsageError(std::move(d));
+}
+
+}  // namespace
+
+DType stored_dtype(const Module& module) {
+    bool any = false, all = true;
+    for (const ArgInfo& info : module.main().argument_info) {
+        if (info.kind != ArgInfo::Kind::parameter) continue;
+        for (const auto& source : info.sources) {
+            if (source == nullptr || !is_float(source->type.dtype)) continue;
+            any = true;
+            all = all && source->bf16;
+        }
+    }
+    return any && all ? DType::bf16 : DType::f32;
+}
+
+Module lower_precision(Module module, const PrecisionOptions& options, Report& report) {
+    if (options.compute == DType::f32) {
+        expect_nothing_of_bf16(options);
+        return module;
+    }
+    check(module.find("forward_backward") != nullptr && module.find("update") != nullptr,
+          "lower_precision needs the functions of a training step");
+    return ModuleLowering(module, options, report).run();
+}
+
+}  // namespace thunderc

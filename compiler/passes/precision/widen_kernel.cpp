@@ -1,0 +1,136 @@
+#include "compiler/passes/precision/widen_kernel.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "compiler/analysis/views.h"
+#include "compiler/ir/builder.h"
+
+namespace thunderc {
+namespace {
+
+bool is_bf16(const Function& f, Value v) {
+    return v && f.type(v).dtype == DType::bf16;
+}
+
+bool moves_only(const Op& op) {
+    return op.name == "constant" || op.name == "concat" || op.name == "pad" || is_view(op);
+}
+
+bool casts_bf16(const Function& f, const Op& op) {
+    const Value from = op.operands[0], to = op.results[0];
+    return (is_bf16(f, from) && f.type(to).dtype == DType::f32) ||
+           (is_bf16(f, to) && f.type(from).dtype == DType::f32) || (is_bf16(f, from) && is_bf16(f, to));
+}
+
+// What an ulp more or less may turn round: nothing of its result tells by how much its operands differed.
+bool compares(const Op& op) {
+    constexpr std::string_view names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    return std::find(std::begin(names), std::end(names), op.name) != std::end(names);
+}
+
+bool contains(const std::vector<Value>& values, Value v) {
+    return std::find(values.begin(), values.end(), v) != values.end();
+}
+
+}  // namespace
+
+bool is_widening(const Function& function, const Op& op) {
+    return op.name == "cast" && is_bf16(function, op.operands[0]) && function.type(op.results[0]).dtype == DType::f32;
+}
+
+Function widen_kernel(Function kernel) {
+    const bool any = std::any_of(kernel.values.begin(), kernel.values.end(),
+                                 [](const ValueInfo& info) { return info.type.dtype == DType::bf16; });
+    if (!any || std::all_of(kernel.ops.begin(), kernel.ops.end(), moves_only)) return kernel;
+    Function out;
+    out.name = kernel.name;
+    out.kind = kernel.kind;
+    Builder b(out);
+    std::map<Value, Value> now;
+    for (Value v : kernel.arguments) {
+        now[v] = out.add_value(kernel.type(v), kernel.info(v).name);
+        out.arguments.push_back(now[v]);
+    }
+    for (Value v : kernel.arguments) {
+        if (!is_bf16(kernel, v)) continue;
+        now[v] = b.cast(now[v], DType::f32);
+        out.info(now[v]).name = kernel.info(v).name;
+    }
+    // A cast that falls away leaves what it was to a composite to the one at the kernel's edge.
+    auto keep_role = [&](const Op& from, Value edge) {
+        for (Op& op : out.ops)
+            if (op.name == "cast" && op.results[0] == edge && op.attributes.has("dtype"))
+                for (const auto& [name, value] : from.attributes.entries())
+                    if (name != "dtype") op.attributes.set(name, value);
+    };
+    std::map<Value, std::size_t> readers;
+    for (const Op& op : kernel.ops)
+        for (Value v : op.operands) ++readers[v];
+    // Values whose type, or that of what they were cast from, promises a rounding that `now` has not.
+    std::set<Value> exact;
+    std::map<Value, Value> edges;  // by value that leaves the kernel in bf16: what leaves it
+    auto round = [&](Value v, const std::string& name) {
+        const Value rounded = b.cast(v, DType::bf16);
+        out.info(rounded).name = name;
+        return rounded;
+    };
+    auto widen = [&](Value v) {
+        const Value wide = b.cast(v, DType::f32);
+        out.info(wide).name = out.info(v).name;
+        return wide;
+    };
+    for (const Op& op : kernel.ops) {
+        const Value v = op.results[0];
+        const bool any_exact =
+            std::any_of(op.operands.begin(), op.operands.end(), [&](Value o) { return o && exact.contains(o); });
+        if (op.name == "cast" && casts_bf16(kernel, op)) {
+            now[v] = now.at(op.operands[0]);
+            if (is_widening(kernel, op)) keep_role(op, now.at(op.operands[0]));
+            if (is_bf16(kernel, v) || any_exact) exact.insert(v);
+        } else {
+            Attributes attributes = op.attributes;
+            if (op.name == "constant" && is_bf16(kernel, v)) {
+                ConstExpr expr = *attributes.constant("value");
+                expr.type.dtype = DType::f32;
+                attributes.set("value", std::make_shared<const ConstExpr>(expr));
+            }
+            if (op.name == "cast" && is_bf16(kernel, v)) attributes.set("dtype", DType::f32);
+            b.set_provenance(op.provenance);
+            std::vector<Value> operands;
+            for (Value o : op.operands) {
+                Value here = o ? now.at(o) : Value{};
+                if (o && compares(op) && exact.contains(o)) here = widen(round(here, kernel.info(o).name));
+                operands.push_back(here);
+            }
+            now[v] = b.emit(op.name, operands, attributes, kernel.info(v).name).front();
+            const bool chooses = moves_only(op) || op.name == "reduce_max";  // one of its operand's elements
+            if (chooses ? any_exact : is_bf16(kernel, v)) exact.insert(v);
+        }
+        const bool leaves = is_bf16(kernel, v) && contains(kernel.results, v);
+        if (!leaves || readers[v] == 0) continue;
+        edges[v] = round(now[v], kernel.info(v).name);
+        if (op.name == "cast") keep_role(op, edges[v]);
+        now[v] = widen(edges[v]);
+        exact.erase(v);
+    }
+    b.set_provenance({});
+    for (Value v : kernel.results) {
+        Value made = now.at(v);
+        if (is_bf16(kernel, v)) {
+            if (!edges.contains(v)) {
+                edges[v] = round(made, kernel.info(v).name);
+                for (const Op& op : kernel.ops)
+                    if (op.name == "cast" && op.results[0] == v && casts_bf16(kernel, op)) keep_role(op, edges[v]);
+            }
+            made = edges[v];
+        }
+        out.results.push_back(made);
+    }
+    return out;
+}
+
+}  // namespace thunderc

@@ -1,0 +1,323 @@
+#include "compiler/passes/recognise/bound_indices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/analysis/value_ranges.h"
+#include "compiler/interpreter/constant_value.h"
+#include "compiler/passes/rewrite.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+constexpr std::int64_t most_entries = std::int64_t{1} << 31;
+
+// One use of numbers as indices: `index` names one of `entries` rows.
+struct Access {
+    std::size_t op = 0;       // of the function
+    std::size_t operand = 0;  // of the op, in which `index` is held
+    Value index;
+    std::int64_t entries = 0;
+    std::optional<std::int64_t> ignored;  // of labels
+    bool from_the_end = true;             // -1 is the last one
+};
+
+// What of an input is known: [0, entries), or anything of its type; and one more number.
+struct Input {
+    std::size_t argument = 0;
+    std::int64_t entries = -1;
+    std::int64_t beside = 0;  // 0: none
+};
+
+class IndexBounder {
+  public:
+    IndexBounder(Module& module, Report& report)
+        : f_(module.main()), report_(report), definition_(f_.values.size(), -1) {
+        for (std::size_t k = 0; k < f_.ops.size(); ++k)
+            for (Value v : f_.ops[k].results) definition_[v.index] = static_cast<std::int32_t>(k);
+        for (std::size_t k = 0; k < f_.ops.size(); ++k) find_accesses(k);
+    }
+
+    void run() {
+        if (accesses_.empty()) return;
+        std::vector<Value> wanted;
+        for (const Access& a : accesses_) wanted.push_back(a.index);
+        ranges_.emplace(f_, wanted);
+        for (std::size_t k : ranges_->arguments()) {
+            const ArgInfo& info = f_.argument_info.at(k);
+            if (info.kind == ArgInfo::Kind::input && is_integer(f_.type(f_.arguments[k]).dtype))
+                inputs_.push_back({k, info.entries, info.ignore_index});
+        }
+        bound_inputs();
+        for (Input& input : inputs_) admit_one_more(input);
+        for (const Input& input : inputs_) {
+            ArgInfo& info = f_.argument_info[input.argument];
+            info.entries = input.entries;
+            info.ignore_index = input.beside;
+        }
+        compute();
+        for (const Access& access : accesses_)
+            if (!natural(access)) from_the_end_.push_back(access);
+        if (!from_the_end_.empty()) count_from_the_front();
+    }
+
+  private:
+    static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+    const Op* definition(Value v) const {
+        const std::int32_t at = v ? definition_[v.index] : -1;
+        return at < 0 ? nullptr : &f_.ops[static_cast<std::size_t>(at)];
+    }
+
+    // ---- where indices are used
+    // ------------------------------------------------------------------------------------------
+
+    void find_accesses(std::size_t k) {
+        const Op& op = f_.ops[k];
+        auto dims = [&] { return f_.type(op.operands[0]).dims; };
+        auto axis = [&] {
+            return static_cast<std::size_t>(
+                *normalize_axis(op.attributes.integer("axis"), f_.type(op.operands[0]).rank()));
+        };
+        if (op.name == "gather" || op.name == "gather_elements")
+            accesses_.push_back({k, 1, op.operands[1], dims()[axis()], {}, true});
+        if (op.name == "embedding") accesses_.push_back({k, 1, op.operands[1], dims()[0], {}, true});
+        if (op.name == "cross_entropy")
+            accesses_.push_back({k, 1, op.operands[1], dims()[1], op.attributes.integer("ignore_index", -100), false});
+        if (op.name == "gather_nd") {
+            const auto batch = static_cast<std::size_t>(op.attributes.integer("batch_dims", 0));
+            const std::int64_t width = f_.type(op.operands[1]).dims.back();
+            for (std::int64_t w = 0; w < width; ++w)
+                accesses_.push_back(
+                    {k, 1, coordinate(op.operands[1], w), dims()[batch + static_cast<std::size_t>(w)], {}, true});
+        }
+    }
+
+    // The value that holds column w of the last dimension, where they were put side by side; else all of them.
+    Value coordinate(Value index, std::int64_t w) const {
+        const Op* op = definition(index);
+        if (op == nullptr || op->name != "concat") return index;
+        const std::int64_t rank = f_.type(index).rank();
+        if (*normalize_axis(op->attributes.integer("axis"), rank) != rank - 1) return index;
+        for (Value part : op->operands) {
+            const std::int64_t width = f_.type(part).dims.back();
+            if (w < width) return coordinate(part, w);
+            w -= width;
+        }
+        return index;
+    }
+
+    // ---- what inputs may hold
+    // --------------------------------------------------------------------------------------------
+
+    void compute() {
+        std::vector<ValueSet> sets;
+        for (Value v : f_.arguments) sets.push_back(ValueSet::any(f_.type(v).dtype));
+        for (const Input& input : inputs_) {
+            if (input.entries < 0) continue;
+            sets[input.argument] = ValueSet::between(0, static_cast<double>(input.entries - 1));
+            if (input.beside != 0) {
+                const auto beside = static_cast<double>(input.beside);
+                sets[input.argument].add(ValueSet::between(beside, beside));
+            }
+        }
+        ranges_->compute(sets);
+    }
+
+    bool holds(const Access& a) const {
+        if (f_.type(a.index).elements() == 0) return true;
+        ValueSet set = ranges_->of(a.index);
+        if (a.ignored) set.remove(static_cast<double>(*a.ignored), static_cast<double>(*a.ignored));
+        const auto entries = static_cast<double>(a.entries);
+        return set.inside(a.from_the_end ? -entries : 0, entries - 1);
+    }
+
+    bool natural(const Access& a) const { return a.ignored || ranges_->of(a.index).inside(0, infinity); }
+
+    std::vector<std::size_t> failing() {
+        compute();
+        std::vector<std::size_t> out;
+        for (std::size_t k = 0; k < accesses_.size(); ++k)
+            if (!holds(accesses_[k])) out.push_back(k);
+        return out;
+    }
+
+    bool hold(std::span<const std::size_t> which) {
+        compute();
+        return std::all_of(which.begin(), which.end(), [this](std::size_t k) { return holds(accesses_[k]); });
+    }
+
+    // Each input for itself, while the others are 0: an index that needs two inputs to be small is then found not to
+    // hold, as no range of the one is right without one of the other.
+    void bound_inputs() {
+        const std::vector<Input> given = inputs_;
+        if (failing().empty()) return;
+        std::vector<Input> bound = given;
+        for (std::size_t i = 0; i < inputs_.size(); ++i) {
+            for (Input& other : inputs_) other = {other.argument, 1, 0};
+            Input& input = inputs_[i] = given[i];
+            std::vector<std::size_t> mended = failing();
+            input.entries = 1;
+            input.beside = 0;
+            compute();
+            std::erase_if(mended, [this](std::size_t k) { return !holds(accesses_[k]); });
+            if (mended.empty()) continue;
+            std::int64_t good = 1, bad = (given[i].entries < 0 ? most_entries : given[i].entries) + 1;
+            while (bad - good > 1) {
+                input.entries = good + (bad - good) / 2;
+                (hold(mended) ? good : bad) = input.entries;
+            }
+            bound[i] = {input.argument, good, 0};
+        }
+        inputs_ = bound;
+        for (std::size_t k : failing()) refuse(accesses_[k]);
+    }
+
+    // Labels may be what the loss ignores, and ids what the model compares them with and replaces.
+    void admit_one_more(Input& input) {
+        if (input.entries < 0 || input.beside != 0) return;
+        std::vector<std::int64_t> candidates;
+        for (const Access& a : accesses_)
+            if (a.ignored) candidates.push_back(*a.ignored);
+        for (const Op& op : f_.ops) {
+            if (op.name != "eq" && op.name != "ne") continue;
+            for (Value v : op.operands) {
+                const Op* known = definition(v);
+                if (known == nullptr || known->name != "constant" || !is_integer(f_.type(v).dtype)) continue;
+                const ConstPtr value = known->attributes.constant("value");
+                if (value->kind == ConstExpr::Kind::splat)
+                    candidates.push_back(static_cast<std::int64_t>(value->value));
+                else if (value->type.elements() == 1)
+                    candidates.push_back(materialize(*value).i[0]);
+            }
+        }
+        compute();
+        std::vector<bool>
+            counts_down;  // an index that may be negative without it; else -100 were the 100th from the end
+        for (const Access& a : accesses_) counts_down.push_back(!natural(a));
+        for (std::int64_t candidate : candidates) {
+            if (candidate >= 0 && candidate < input.entries) continue;
+            input.beside = candidate;
+            compute();
+            bool fine = true;
+            for (std::size_t k = 0; fine && k < accesses_.size(); ++k)
+                fine = holds(accesses_[k]) && (counts_down[k] || natural(accesses_[k]));
+            if (fine) return;
+            input.beside = 0;
+        }
+    }
+
+    [[noreturn]] void refuse(const Access& a) {
+        const Op& op = f_.ops[a.op];
+        const bool known = definition(a.index) != nullptr && definition(a.index)->name == "constant";
+        const std::string what =
+            a.ignored ? "a label of the cross entropy" : fmt::format("an index of {}", operator_of(op));
+        const std::string table = a.ignored ? "" : stored_tensor(op.operands[0]);
+        const std::string inside = a.ignored       ? "its classes"
+                                   : table.empty() ? "its table"
+                                                   : fmt::format("its table {}", table);
+        Diagnostic d;
+        d.message = known ? fmt::format("{} lies outside of {}", what, inside)
+                          : fmt::format("{} cannot be shown to lie inside {}", what, inside);
+        if (!op.provenance.nodes.empty()) d.node = op.provenance.nodes.front();
+        if (!op.provenance.node_ops.empty()) d.op = op.provenance.node_ops.front();
+        d.module = op.provenance.scope;
+        d.expected = fmt::format("0 to {}", a.entries - 1);
+        d.actual = to_string(ranges_->of(a.index));
+        if (known) {
+            d.help = a.ignored ? "it is a constant of the graph: export the model again with these shapes"
+                               : fmt::format(
+                                     "where this is a table of {0} positions, --seq can be {0} at most without "
+                                     "a longer table; else export the model again with these shapes",
+                                     a.entries);
+        } else if (a.ignored) {  // clamped labels would be another loss: what is ignored would be a class
+            d.help = fmt::format(
+                "shift or mask labels where the batches are made, and let the loss take an input of the graph as it is "
+                "(0 to {}, or {}), which is checked while batches are loaded",
+                a.entries - 1, *a.ignored);
+        } else {
+            d.help = fmt::format(
+                "limit it in the model (index.clamp(0, {})), or let it be an input of the graph, "
+                "which is checked while batches are loaded",
+                a.entries - 1);
+        }
+        throw UserError(std::move(d));
+    }
+
+    // The stored tensor that the value is, or is a view of: "wpe.weight f32[1024,768]"; "" for what is computed.
+    std::string stored_tensor(Value v) const {
+        constexpr std::string_view views[] = {"reshape", "transpose", "cast", "slice", "broadcast_to"};
+        for (const Op* op = definition(v); op != nullptr; op = definition(v)) {
+            if (std::find(std::begin(views), std::end(views), op->name) == std::end(views)) return {};
+            v = op->operands.front();
+        }
+        const auto at = std::find(f_.arguments.begin(), f_.arguments.end(), v);
+        if (at == f_.arguments.end()) return {};
+        const ArgInfo& info = f_.argument_info[static_cast<std::size_t>(at - f_.arguments.begin())];
+        return info.kind == ArgInfo::Kind::input ? std::string()
+                                                 : fmt::format("{} {}", info.names.front(), to_string(f_.type(v)));
+    }
+
+    static std::string operator_of(const Op& op) {
+        return op.provenance.node_ops.empty() ? op.name : op.provenance.node_ops.front();
+    }
+
+    // ---- indices that count from the end
+    // -----------------------------------------------------------------------------------
+
+    void count_from_the_front() {
+        Rewriter rewriter(f_);
+        Builder& b = rewriter.builder();
+        for (std::size_t k = 0; k < rewriter.old_ops().size(); ++k) {
+            const Op& op = rewriter.old_ops()[k];
+            const auto first =
+                std::find_if(from_the_end_.begin(), from_the_end_.end(), [k](const Access& a) { return a.op == k; });
+            if (first == from_the_end_.end()) {
+                rewriter.keep(op);
+                continue;
+            }
+            b.set_provenance(op.provenance);
+            std::vector<Value> operands = rewriter.now(op.operands);
+            Value& index = operands[first->operand];
+            const Type type = b.type(index);
+            Value entries = b.scalar(type.dtype, static_cast<double>(first->entries));
+            if (op.name == "gather_nd") {  // one size for each coordinate
+                Tensor sizes(Type::tensor(type.dtype, {type.dims.back()}));
+                const Dims dims = f_.type(op.operands[0]).dims;
+                const auto batch = static_cast<std::size_t>(op.attributes.integer("batch_dims", 0));
+                for (std::size_t w = 0; w < sizes.i.size(); ++w) sizes.i[w] = dims[batch + w];
+                entries = b.constant(ConstExpr::dense(std::move(sizes)));
+            }
+            const Value negative = b.op("lt", {index, b.scalar(type.dtype, 0)});
+            index = b.op("select", {negative, b.add(index, entries), index}, {}, "index");
+            const std::string name = f_.info(op.results[0]).name;
+            rewriter.replace(op, b.emit(op.name, operands, op.attributes, name));
+            report_.done("index", op.provenance.scope, fmt::format("of {} may count from the end", operator_of(op)));
+        }
+        rewriter.finish();
+    }
+
+    Function& f_;
+    Report& report_;
+    std::vector<std::int32_t> definition_;  // by value, into the ops
+    std::vector<Access> accesses_, from_the_end_;
+    std::vector<Input> inputs_;
+    std::optional<ValueRanges> ranges_;
+};
+
+}  // namespace
+
+Module bound_indices(Module module, Report& report) {
+    IndexBounder(module, report).run();
+    return module;
+}
+
+}  // namespace thunderc

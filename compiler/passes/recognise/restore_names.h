@@ -1,0 +1,45 @@
+// What an initializer is called as a parameter, and how it lay before an exporter rearranged it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/module.h"
+#include "compiler/passes/recognise/parameter_sites.h"
+
+namespace thunderc {
+
+class RestoredNames {
+  public:
+    // `exporters_scopes`: the scopes of main's ops are the exporter's, not made up from structure.
+    RestoredNames(const Function& main, bool exporters_scopes);
+
+    // Whether some initializer has its framework's name: then one that lost it holds something else.
+    bool any_named() const { return any_named_; }
+
+    // The name that one use of argument k speaks for; `first`: of its uses.
+    std::string target(std::size_t k, const Site& site, bool first) const;
+
+    // The framework's name of what one use of argument k read when the model was traced; "" where the exporter does not
+    // say, or says more than one that it could be.
+    std::string traced(std::size_t k, const Site& site) const;
+
+    // An unnamed tensor where a parameter would keep its name holds what the exporter computed from one. (Products are
+    // another matter: transposing a weight renames it too.)
+    bool folded(std::size_t k, const Site& site) const;
+
+    // torch transposes the weight of a Linear for a product and folds that; a Conv1D of GPT-2 has (in, out) to begin
+    // with.
+    bool was_transposed(std::size_t k, const std::vector<Site>& sites) const;
+
+  private:
+    const std::string& name(std::size_t k) const { return main_->argument_info[k].names.front(); }
+    const Type& type(std::size_t k) const { return main_->type(main_->arguments[k]); }
+    std::string base_of(std::size_t k, const Site& site) const;  // "weight" or "bias"
+    std::string leaf_of(std::size_t k, const Site& site) const;
+
+    const Function* main_;
+    bool exporters_scopes_, any_named_ = false;
+};
+
+}  // namespace thunderc

@@ -1,0 +1,414 @@
+#include "compiler/passes/simplify/simplify.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "compiler/interpreter/constant_fold.h"
+#include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/function_tools.h"
+#include "compiler/ir/op_def.h"
+#include "compiler/passes/pattern.h"
+
+namespace thunderc {
+namespace {
+
+// ---- hashes of ops, for finding equal ones
+// -------------------------------------------------------------------------------
+
+void mix(std::size_t& seed, std::size_t value) {
+    seed ^= value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2);
+}
+
+void mix(std::size_t& seed, const Type& type) {
+    mix(seed, static_cast<std::size_t>(type.dtype));
+    for (std::int64_t d : type.dims) mix(seed, static_cast<std::size_t>(d));
+}
+
+void mix(std::size_t& seed, const ConstExpr& e) {
+    mix(seed, static_cast<std::size_t>(e.kind));
+    mix(seed, e.type);
+    mix(seed, std::hash<double>()(e.value));
+    mix(seed, std::hash<double>()(e.base));
+    mix(seed, std::hash<std::string>()(e.op_name));
+    if (e.data)
+        for (std::int64_t k = 0; k < std::min<std::int64_t>(e.data->size(), 16); ++k)
+            mix(seed, std::hash<double>()(e.data->at(k)));
+    for (const ConstPtr& operand : e.operands) mix(seed, *operand);
+}
+
+void mix(std::size_t& seed, const Attribute& attribute) {
+    std::visit(
+        [&](const auto& value) {
+            using T = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<T, ConstPtr>) {
+                mix(seed, *value);
+            } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+                for (std::int64_t v : value) mix(seed, static_cast<std::size_t>(v));
+            } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+                for (const std::string& v : value) mix(seed, std::hash<std::string>()(v));
+            } else if constexpr (std::is_same_v<T, DType>) {
+                mix(seed, static_cast<std::size_t>(value));
+            } else {
+                mix(seed, std::hash<T>()(value));
+            }
+        },
+        attribute);
+}
+
+std::size_t hash_of(const Op& op) {
+    std::size_t seed = std::hash<std::string>()(op.name);
+    for (Value v : op.operands) mix(seed, v.index);
+    for (const auto& [name, value] : op.attributes.entries()) {
+        mix(seed, std::hash<std::string>()(name));
+        mix(seed, value);
+    }
+    return seed;
+}
+
+bool is_identity(const Dims& permutation) {
+    for (std::size_t d = 0; d < permutation.size(); ++d)
+        if (permutation[d] != static_cast<std::int64_t>(d)) return false;
+    return true;
+}
+
+bool lossless(DType from, DType to) {
+    if (to == DType::f64) return is_float(from) || from == DType::i32 || from == DType::boolean;
+    if (to == DType::f32) return from == DType::f16 || from == DType::bf16 || from == DType::boolean;
+    if (to == DType::i64) return from == DType::i32 || from == DType::boolean;
+    return from == DType::boolean;
+}
+
+class Simplifier {
+  public:
+    explicit Simplifier(Function& f) : f_(f) {}
+
+    std::size_t run() {
+        std::vector<Op> old = std::move(f_.ops);
+        f_.ops.clear();
+        definition_.assign(f_.values.size(), -1);
+        now_.resize(f_.values.size());
+        for (std::uint32_t k = 0; k < now_.size(); ++k) now_[k] = {k};
+        const std::size_t before = old.size();
+        for (Op& op : old) {
+            for (Value& v : op.operands)
+                if (v) v = now_[v.index];
+            const std::vector<Value> results = op.results;
+            std::vector<Value> by = add(std::move(op));
+            for (std::size_t k = 0; k < results.size(); ++k) now_[results[k].index] = by[k];
+        }
+        for (Value& v : f_.results)
+            if (v) v = now_[v.index];
+        remove_dead_code(f_);
+        return before > f_.ops.size() ? before - f_.ops.size() : 0;
+    }
+
+  private:
+    const Op* definition(Value v) const {
+        return v && definition_[v.index] >= 0 ? &f_.ops[static_cast<std::size_t>(definition_[v.index])] : nullptr;
+    }
+    const Op* definition(Value v, std::string_view name) const {
+        const Op* op = definition(v);
+        return op != nullptr && op->name == name ? op : nullptr;
+    }
+    const Type& type(Value v) const { return f_.type(v); }
+
+    std::optional<double> splat(Value v) const {
+        const Op* op = definition(v, "constant");
+        return op != nullptr ? splat_value(*op->attributes.constant("value")) : std::nullopt;
+    }
+
+    // The op's results, or what they are equal to; appends the op only where that is new.
+    std::vector<Value> add(Op op) {
+        if (op.results.size() == 1)
+            if (Value v = shorter(op)) return {v};
+        const bool structural = op_def(op.name).level == OpLevel::structural;
+        if (!structural || op.name == "constant") {
+            const std::size_t hash = hash_of(op);
+            auto [begin, end] = seen_.equal_range(hash);
+            for (auto at = begin; at != end; ++at) {
+                const Op& other = f_.ops[at->second];
+                if (other.name == op.name && other.operands == op.operands && other.attributes == op.attributes &&
+                    other.results.size() == op.results.size())
+                    return other.results;
+            }
+            seen_.emplace(hash, f_.ops.size());
+        }
+        for (Value v : op.results) definition_[v.index] = static_cast<std::int32_t>(f_.ops.size());
+        std::vector<Value> results = op.results;
+        f_.ops.push_back(std::move(op));
+        return results;
+    }
+
+    Value add_view(const Op& like, std::string name, Value operand, Attributes attributes, Dims dims) {
+        Value result = f_.add_value(Type::tensor(type(operand).dtype, std::move(dims)), f_.info(like.results[0]).name);
+        definition_.push_back(-1);
+        return add({std::move(name), {operand}, {result}, std::move(attributes), like.provenance})[0];
+    }
+
+    // `v` where it can stand for the op's result.
+    Value same_type(const Op& op, Value v) const { return type(v) == type(op.results[0]) ? v : Value(); }
+
+    // A value equal to the op's result that needs less; none where there is nothing shorter.
+    Value shorter(Op& op) {
+        if (op.name == "reshape") return shorter_reshape(op);
+        if (op.name == "transpose") return shorter_transpose(op);
+        if (op.name == "broadcast_to") return shorter_broadcast(op);
+        if (op.name == "slice") return shorter_slice(op);
+        if (op.name == "concat") return shorter_concat(op);
+        if (op.name == "gather" || op.name == "gather_nd") return shorter_gather(op);
+        if (op.name == "member" || op.name == "family") return shorter_family(op);
+        if (op.name == "stop_gradient") {  // of what has no gradient, or has lost it already
+            const Op* inner = definition(op.operands[0]);
+            const bool nothing = inner != nullptr && (inner->name == "constant" || inner->name == "stop_gradient");
+            return nothing ? op.operands[0] : Value();
+        }
+        if (op.name == "cast") {
+            if (Value v = same_type(op, op.operands[0])) return v;
+            const Op* inner = definition(op.operands[0], "cast");
+            if (inner != nullptr && lossless(type(inner->operands[0]).dtype, type(inner->results[0]).dtype))
+                return same_type(op, inner->operands[0]);
+            return {};
+        }
+        if (op.name == "neg" || op.name == "not") {
+            const Op* inner = definition(op.operands[0], op.name);
+            return inner != nullptr ? inner->operands[0] : Value();
+        }
+        if (op.name == "select" && splat(op.operands[0]))
+            return same_type(op, op.operands[*splat(op.operands[0]) != 0 ? 1 : 2]);
+        drop_broadcasts(op);
+        return neutral(op);
+    }
+
+    // A member of a family of values; the family of all members of one.
+    Value shorter_family(const Op& op) const {
+        if (op.name == "member") {
+            const Op* family = definition(op.operands[0], "family");
+            return family != nullptr ? family->operands[static_cast<std::size_t>(op.attributes.integer("index"))]
+                                     : Value();
+        }
+        Value whole;
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
+            const Op* member = definition(op.operands[k], "member");
+            if (member == nullptr || member->attributes.integer("index") != static_cast<std::int64_t>(k) ||
+                (whole && member->operands[0] != whole))
+                return {};
+            whole = member->operands[0];
+        }
+        return same_type(op, whole);
+    }
+
+    // x + 0 and the like, where x has the result's type already.
+    Value neutral(const Op& op) const {
+        static const std::unordered_map<std::string, double> right = {{"add", 0}, {"sub", 0}, {"mul", 1}, {"div", 1},
+                                                                      {"and", 1}, {"or", 0},  {"pow", 1}};
+        auto at = right.find(op.name);
+        if (at == right.end()) return {};
+        if (splat(op.operands[1]) == at->second)
+            if (Value v = same_type(op, op.operands[0])) return v;
+        bool either = op.name == "add" || op.name == "mul" || op.name == "and" || op.name == "or";
+        if (either && splat(op.operands[0]) == at->second) return same_type(op, op.operands[1]);
+        return {};
+    }
+
+    // Elementwise ops broadcast by themselves.
+    void drop_broadcasts(Op& op) const {
+        if (!op_def(op.name).elementwise || op.operands.size() < 2) return;
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
+            const Op* view = definition(op.operands[k], "broadcast_to");
+            if (view == nullptr) continue;
+            Dims dims;
+            for (std::size_t o = 0; o < op.operands.size(); ++o)
+                dims = *broadcast(dims, type(o == k ? view->operands[0] : op.operands[o]).dims);
+            if (dims == type(op.results[0]).dims) op.operands[k] = view->operands[0];
+        }
+    }
+
+    Value shorter_reshape(const Op& op) {
+        if (Value v = same_type(op, op.operands[0])) return v;
+        const Op* inner = definition(op.operands[0], "reshape");
+        if (inner == nullptr) return {};
+        if (Value v = same_type(op, inner->operands[0])) return v;
+        Op shorter = op;
+        shorter.operands = inner->operands;
+        return add(std::move(shorter))[0];
+    }
+
+    Value shorter_transpose(const Op& op) {
+        Dims permutation = op.attributes.integers("permutation");
+        Value source = op.operands[0];
+        if (is_identity(permutation)) return source;
+        if (const Op* inner = definition(source, "transpose")) {
+            const Dims first = inner->attributes.integers("permutation");
+            for (std::int64_t& p : permutation) p = first[static_cast<std::size_t>(p)];
+            return add_view(op, "transpose", inner->operands[0], {{"permutation", permutation}},
+                            type(op.results[0]).dims);
+        }
+        Dims moved;  // dimensions of more than one element, in their new order
+        for (std::int64_t p : permutation)
+            if (type(source).dims[static_cast<std::size_t>(p)] != 1) moved.push_back(p);
+        if (!std::is_sorted(moved.begin(), moved.end())) return {};
+        return add_view(op, "reshape", source, {{"dims", type(op.results[0]).dims}}, type(op.results[0]).dims);
+    }
+
+    Value shorter_broadcast(const Op& op) {
+        Value source = op.operands[0];
+        if (Value v = same_type(op, source)) return v;
+        const Dims& dims = type(op.results[0]).dims;
+        if (type(source).elements() == type(op.results[0]).elements())
+            return add_view(op, "reshape", source, {{"dims", dims}}, dims);
+        if (const Op* inner = definition(source, "broadcast_to"))
+            return add_view(op, "broadcast_to", inner->operands[0], {{"dims", dims}}, dims);
+        return {};
+    }
+
+    struct Slice {
+        std::int64_t axis, begin, end, step;
+    };
+    Slice slice_of(const Op& op) const {
+        return {static_cast<std::int64_t>(axis_of(op, type(op.results[0]))), op.attributes.integer("begin"),
+                op.attributes.integer("end"), op.attributes.integer("step", 1)};
+    }
+
+    Value shorter_slice(const Op& op) {
+        Value source = op.operands[0];
+        Slice s = slice_of(op);
+        auto axis = static_cast<std::size_t>(s.axis);
+        if (s.step == 1)
+            if (Value v = same_type(op, source)) return v;
+        if (const Op* inner = definition(source, "slice"); inner != nullptr && s.step > 0) {
+            Slice t = slice_of(*inner);
+            if (t.axis == s.axis && t.step == 1)
+                return add_view(
+                    op, "slice", inner->operands[0],
+                    {{"axis", s.axis}, {"begin", t.begin + s.begin}, {"end", t.begin + s.end}, {"step", s.step}},
+                    type(op.results[0]).dims);
+        }
+        const Op* parts = definition(source, "concat");
+        if (parts == nullptr || s.step != 1 || axis_of(*parts, type(source)) != axis) return {};
+        std::int64_t begin = 0;
+        for (Value part : parts->operands) {
+            std::int64_t end = begin + type(part).dims[axis];
+            if (s.begin == begin && s.end == end) return part;
+            begin = end;
+        }
+        return {};
+    }
+
+    Value shorter_concat(const Op& op) const {
+        if (op.operands.size() == 1) return op.operands[0];
+        const auto axis = static_cast<std::int64_t>(axis_of(op, type(op.results[0])));
+        Value whole;
+        std::int64_t next = 0;
+        for (Value part : op.operands) {
+            const Op* slice = definition(part, "slice");
+            if (slice == nullptr) return {};
+            Slice s = slice_of(*slice);
+            if (s.axis != axis || s.step != 1 || s.begin != next || (whole && slice->operands[0] != whole)) return {};
+            whole = slice->operands[0];
+            next = s.end;
+        }
+        return same_type(op, whole);
+    }
+
+    // Taking consecutive rows by known indices is a slice.
+    Value shorter_gather(const Op& op) {
+        const Op* known = definition(op.operands[1], "constant");
+        Value data = op.operands[0];
+        const Dims from = type(data).dims, result = type(op.results[0]).dims;
+        if (known == nullptr || element_count(result) == 0) return {};
+        const ConstPtr indices = known->attributes.constant("value");
+        if (indices->type.elements() > largest_dense_constant) return {};
+        const bool nd = op.name == "gather_nd";
+        if (nd && op.attributes.integer("batch_dims", 0) != 0) return {};
+        // Coordinates of one row: the last dimension of the indices for gather_nd.
+        const std::size_t axis = nd ? 0 : axis_of(op, type(data));
+        const std::int64_t coordinates = nd ? indices->type.dims.back() : 1;
+        const std::int64_t rows = indices->type.elements() / coordinates;
+        const Tensor values = materialize(*indices);
+        for (std::int64_t k = 0; k < values.size(); ++k) {  // what is outside of the data is not for this pass to say
+            const std::int64_t size = from[axis + static_cast<std::size_t>(k % coordinates)];
+            const std::int64_t index = values.i[static_cast<std::size_t>(k)];
+            if (index < -size || index >= size) return {};
+        }
+        auto row = [&](std::int64_t k) {
+            std::int64_t linear = 0;
+            for (std::int64_t c = 0; c < coordinates; ++c) {
+                const std::int64_t size = from[axis + static_cast<std::size_t>(c)];
+                const std::int64_t index = values.i[static_cast<std::size_t>(k * coordinates + c)];
+                linear = linear * size + (index < 0 ? index + size : index);
+            }
+            return linear;
+        };
+        const std::int64_t first = row(0);
+        for (std::int64_t k = 1; k < rows; ++k)
+            if (row(k) != first + k) return {};
+        Dims flat(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(axis));
+        std::int64_t size = 1;
+        for (std::int64_t c = 0; c < coordinates; ++c) size *= from[axis + static_cast<std::size_t>(c)];
+        flat.push_back(size);
+        flat.insert(flat.end(), from.begin() + static_cast<std::ptrdiff_t>(axis) + coordinates, from.end());
+        Value v = flat == from ? data : add_view(op, "reshape", data, {{"dims", flat}}, flat);
+        if (rows != size) {
+            flat[axis] = rows;
+            v = add_view(op, "slice", v,
+                         {{"axis", static_cast<std::int64_t>(axis)},
+                          {"begin", first},
+                          {"end", first + rows},
+                          {"step", std::int64_t{1}}},
+                         flat);
+        }
+        return flat == result ? v : add_view(op, "reshape", v, {{"dims", result}}, result);
+    }
+
+    Function& f_;
+    std::vector<Value> now_;                                  // by old value
+    std::vector<std::int32_t> definition_;                    // by value, into the new ops
+    std::unordered_multimap<std::size_t, std::size_t> seen_;  // by hash
+};
+
+// Names of functions that an op refers to.
+std::vector<std::string> callees(const Op& op) {
+    std::vector<std::string> out;
+    for (const char* attribute : {"callee", "body", "kernel"})
+        if (op.attributes.has(attribute)) out.push_back(op.attributes.string(attribute));
+    return out;
+}
+
+// Entry functions are the first and those whose arguments are described; what they do not reach goes.
+std::size_t drop_uncalled(Module& module) {
+    std::set<std::string> reached;
+    std::vector<const Function*> work;
+    for (const Function& f : module.functions)
+        if (&f == &module.functions.front() || !f.argument_info.empty()) work.push_back(&f);
+    for (const Function* f : work) reached.insert(f->name);
+    while (!work.empty()) {
+        const Function* f = work.back();
+        work.pop_back();
+        for (const Op& op : f->ops)
+            for (const std::string& name : callees(op))
+                if (const Function* callee = module.find(name); callee != nullptr && reached.insert(name).second)
+                    work.push_back(callee);
+    }
+    return std::erase_if(module.functions, [&](const Function& f) { return !reached.contains(f.name); });
+}
+
+}  // namespace
+
+Module simplify(Module module, Report& report) {
+    for (Function& f : module.functions)
+        if (std::size_t count = Simplifier(f).run(); count > 0)
+            report.done("ops", f.name, std::to_string(count) + " fewer");
+    if (std::size_t count = drop_uncalled(module); count > 0)
+        report.done("functions", module.name, std::to_string(count) + " that nothing calls");
+    return module;
+}
+
+}  // namespace thunderc

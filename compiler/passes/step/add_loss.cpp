@@ -1,0 +1,333 @@
+#include "compiler/passes/step/add_loss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "compiler/analysis/batch_share.h"
+#include "compiler/ir/builder.h"
+#include "compiler/passes/step/split_loss.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+[[noreturn]] void fail(std::string message, std::string help, std::string expected = {}, std::string actual = {}) {
+    Diagnostic d;
+    d.message = std::move(message);
+    d.help = std::move(help);
+    d.expected = std::move(expected);
+    d.actual = std::move(actual);
+    throw UserError(std::move(d));
+}
+
+class LossAdder {
+  public:
+    LossAdder(Module module, const std::string& loss, Report& report)
+        : module_(std::move(module)),
+          main_(module_.main()),
+          builder_(main_),
+          loss_(loss),
+          report_(report),
+          uses_(main_),
+          shares_(batch_shares(main_)) {}
+
+    ChosenLoss choose() const {
+        const AddedLoss* added = find_loss(loss_);
+        if (added == nullptr && loss_ != "auto" && loss_ != "none")
+            fail(fmt::format("there is no loss called {}", loss_), "--loss takes auto, none, " + loss_names());
+        if (const std::optional<std::size_t> own = own_loss()) {
+            if (added != nullptr)
+                fail(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
+                                 result_name(*own)),
+                     "leave --loss out, or export the model without its loss");
+            return {*own, result_name(*own), nullptr};
+        }
+        if (loss_ == "none")
+            fail("training needs a loss, and the model ends in none",
+                 fmt::format("use --loss {}, or export a model that ends in its loss", loss_names()), "a scalar result",
+                 outputs());
+        const std::size_t k = logits(added);
+        return {k, result_name(k), added != nullptr ? added : &guess(k)};
+    }
+
+    Module run() {
+        const ChosenLoss chosen = choose();
+        if (chosen.added == nullptr) {
+            say_which(chosen.result, chosen.result == 0 ? "a scalar, and the first" : "a scalar called loss");
+            split(chosen.result);
+            return std::move(module_);
+        }
+        if (find_loss(loss_) == nullptr) warn_of_scalars(chosen.result);
+        say_which(chosen.result, chosen.name == "logits" ? "called so"
+                                 : main_.type(main_.results[chosen.result]).rank() > 1
+                                     ? "the first of two dimensions or more"
+                                     : "the first of one dimension");
+        append(chosen.result, *chosen.added);
+        return std::move(module_);
+    }
+
+    Module run(std::size_t result, const AddedLoss& added) {
+        append(result, added);
+        return std::move(module_);
+    }
+
+  private:
+    std::string result_name(std::size_t k) const {
+        return k < main_.result_names.size() ? main_.result_names[k] : std::to_string(k);
+    }
+
+    std::string outputs() const {
+        std::string text;
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            text += fmt::format("{}{} {}", k == 0 ? "" : ", ", result_name(k), to_string(main_.type(main_.results[k])));
+        return text.empty() ? "no result" : text;
+    }
+
+    void say_which(std::size_t taken, const std::string& why) {
+        std::string others;
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (k != taken) others += (others.empty() ? "" : ", ") + result_name(k);
+        if (others.empty()) return;
+        report_.warning("output", result_name(taken),
+                        fmt::format("is what is trained on, being {}; {} not computed (--output NAME takes another)",
+                                    why, others + (main_.results.size() == 2 ? " is" : " are")));
+    }
+
+    // Which result is the model's own loss: a scalar that is the only result, the first one, or called so.
+    std::optional<std::size_t> own_loss() const {
+        for (std::size_t k = 0; k < main_.results.size(); ++k) {
+            if (is_scalar(k) && (k == 0 || result_name(k) == "loss")) return k;
+        }
+        return std::nullopt;
+    }
+
+    // One number, however large the batch is: a result for each row is none, though a batch may have one row.
+    bool is_scalar(std::size_t k) const {
+        const Type& type = main_.type(main_.results[k]);
+        return type.is_tensor() && is_float(type.dtype) && type.elements() == 1 && type.rank() <= 1 &&
+               shares_[main_.results[k].index].kind != BatchShare::Kind::rows;
+    }
+
+    // A scalar beside the logits may be the model's loss, under the name that an exporter gave it.
+    void warn_of_scalars(std::size_t logits) {
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (is_scalar(k))
+                report_.warning("loss", result_name(k),
+                                fmt::format("a scalar beside {}: it is not computed, and a cross entropy is added; if "
+                                            "it is the loss, export it as the first result or with the name loss; if "
+                                            "not, --loss cross-entropy says so",
+                                            result_name(logits)));
+    }
+
+    // What the loss is made of: of the results with as many dimensions as it needs the one called logits, or the first.
+    // `added`: null where it is still to be said which loss.
+    std::size_t logits(const AddedLoss* added) const {
+        std::int64_t rank = added != nullptr ? added->least_rank : std::numeric_limits<std::int64_t>::max();
+        for (const AddedLoss& loss : added_losses())
+            if (added == nullptr) rank = std::min(rank, loss.least_rank);
+        std::vector<std::size_t> candidates;
+        for (std::size_t k = 0; k < main_.results.size(); ++k) {
+            const Type& type = main_.type(main_.results[k]);
+            if (!type.is_tensor() || !is_float(type.dtype) || type.rank() < rank) continue;
+            if (result_name(k) == "logits") return k;
+            candidates.push_back(k);
+        }
+        if (candidates.empty() && added != nullptr)
+            fail(fmt::format("--loss {} needs a result of {} dimension{} or more, and the model has none", loss_, rank,
+                             rank == 1 ? "" : "s"),
+                 "export a model that ends in one, or in its loss", std::string(added->what), outputs());
+        if (candidates.empty())
+            fail("training needs a loss, and the model ends neither in logits nor in a scalar",
+                 "export a model that ends in what a loss can be made of, or in its loss", "logits or a scalar loss",
+                 outputs());
+        // A number for each row is what is trained on where there is nothing else.
+        const auto wide = std::find_if(candidates.begin(), candidates.end(),
+                                       [&](std::size_t k) { return main_.type(main_.results[k]).rank() > 1; });
+        return wide != candidates.end() ? *wide : candidates.front();
+    }
+
+    const Op* definition(Value v) const {
+        const std::int32_t at = v ? uses_.definition[v.index] : -1;
+        return at < 0 ? nullptr : &main_.ops[static_cast<std::size_t>(at)];
+    }
+
+    void finish(Value loss, const std::vector<Value>& weights) {
+        main_.results = {loss};
+        main_.result_names = {"loss"};
+        for (std::size_t k = 0; k < weights.size(); ++k) {
+            main_.results.push_back(weights[k]);
+            main_.result_names.push_back(weights.size() == 1 ? "weight" : fmt::format("weight_{}", k));
+        }
+    }
+
+    // ---- the model's own loss
+    // --------------------------------------------------------------------------------------------
+
+    void split(std::size_t result) {
+        std::vector<Value> labels;
+        for (const Op& op : main_.ops)
+            if (op.name == "cross_entropy") labels.push_back(op.operands[1]);
+        for (Value v : labels) describe_labels(v);
+        const std::string name = result_name(result);
+        if (const Op* op = definition(main_.results[result])) builder_.set_provenance(op->provenance);
+        const SplitLoss split = split_loss(main_, main_.results[result], builder_.provenance());
+        if (split.averaged)
+            report_.warning("loss", name, split.text);
+        else
+            report_.done("loss", name, split.text);
+        finish(split.loss, split.weights);
+    }
+
+    // Of what is chosen or joined, the one operand that is no constant; none where there are several.
+    Value only_computed(const Op& op) const {
+        Value found;
+        for (std::size_t k = op.name == "select" ? 1 : 0; k < op.operands.size(); ++k) {
+            const Op* known = definition(op.operands[k]);
+            if (known != nullptr && known->name == "constant") continue;
+            if (found) return {};
+            found = op.operands[k];
+        }
+        return found;
+    }
+
+    // Walks from the labels that the loss sees back to the input they come from.
+    void describe_labels(Value labels) {
+        if (!has_tokens()) return;
+        bool shifted = false;
+        for (const Op* op = definition(labels); op != nullptr; op = definition(labels)) {
+            if (op->name == "slice") shifted = shifted || op->attributes.integer("begin") == 1;
+            labels = op->name == "select" || op->name == "concat" ? only_computed(*op)
+                     : op->name == "slice" || op->name == "reshape" || op->name == "cast" || op->name == "pad" ||
+                             op->name == "transpose"
+                         ? op->operands[0]
+                         : Value{};
+        }
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
+            ArgInfo& info = main_.argument_info[k];
+            if (main_.arguments[k] != labels || info.kind != ArgInfo::Kind::input) continue;
+            info.source = shifted ? "tokens" : "next_tokens";
+        }
+    }
+
+    bool has_tokens() const {
+        return std::any_of(main_.argument_info.begin(), main_.argument_info.end(),
+                           [](const ArgInfo& info) { return info.source == "tokens"; });
+    }
+
+    // ---- a loss on logits
+    // ------------------------------------------------------------------------------------------------
+
+    // What the labels are called: a parameter may have that name.
+    std::string labels_name() const {
+        std::set<std::string> taken;
+        for (const ArgInfo& info : main_.argument_info) {
+            if (info.kind == ArgInfo::Kind::input) continue;  // add_input refuses
+            taken.insert(info.names.begin(), info.names.end());
+            for (const std::vector<std::string>& aliases : info.aliases) taken.insert(aliases.begin(), aliases.end());
+        }
+        std::string name = "labels";
+        for (int k = 1; taken.contains(name); ++k) name = k == 1 ? "targets" : fmt::format("targets_{}", k);
+        return name;
+    }
+
+    // An argument behind the inputs that there are.
+    Value add_input(Type type, ArgInfo info) {
+        std::size_t at = 0;
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
+            if (main_.argument_info[k].kind != ArgInfo::Kind::input) continue;
+            at = k + 1;
+            if (main_.argument_info[k].names.front() == info.names.front())
+                fail(fmt::format(
+                         "the model has an input {} and ends in {} all the same; the loss would need one of that name",
+                         info.names.front(), outputs()),
+                     "export the model without that input, or with its own loss as its first result");
+        }
+        const Value v = main_.add_value(std::move(type), info.names.front());
+        main_.arguments.insert(main_.arguments.begin() + static_cast<std::ptrdiff_t>(at), v);
+        main_.argument_info.insert(main_.argument_info.begin() + static_cast<std::ptrdiff_t>(at), std::move(info));
+        return v;
+    }
+
+    bool batched(const Type& logits) const {
+        return std::any_of(main_.argument_info.begin(), main_.argument_info.end(),
+                           [](const ArgInfo& info) { return info.batched; }) &&
+               std::any_of(main_.arguments.begin(), main_.arguments.end(), [&](Value v) {
+                   return main_.type(v).rank() > 0 && main_.type(v).dims[0] == logits.dims[0];
+               });
+    }
+
+    // Scores of the next token, for each position of sequences of integers; not where an input of floats has the
+    // result's shape, as of a model that takes away noise. What another result is for is not known.
+    const AddedLoss& guess(std::size_t result) const {
+        const Type& type = main_.type(main_.results[result]);
+        bool ids = false, alike = false;
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
+            if (main_.argument_info[k].kind != ArgInfo::Kind::input) continue;
+            const Type& input = main_.type(main_.arguments[k]);
+            ids = ids || (is_integer(input.dtype) && type.rank() == 3 && input.rank() == 2 &&
+                          std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()));
+            alike = alike || (is_float(input.dtype) && input.dims == type.dims);
+        }
+        if (ids && !alike) return *find_loss("cross-entropy");
+        std::string help = "say what it is trained with: ";
+        for (const AddedLoss& loss : added_losses()) {
+            if (type.rank() < loss.least_rank) continue;
+            help += fmt::format("--loss {} ({}; {} are {}), ", loss.name, loss.what, labels_name(),
+                                to_string(loss.labels(type)));
+        }
+        help += "or export the model with its loss";
+        fail(fmt::format("the model ends in {}, which has no loss yet: it may be scores of classes, or numbers",
+                         result_name(result)),
+             help, "token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss",
+             fmt::format("{} {}", result_name(result), to_string(type)));
+    }
+
+    void append(std::size_t result, const AddedLoss& added) {
+        const Value logits = main_.results[result];
+        const Type type = main_.type(logits);
+        ArgInfo info;
+        info.kind = ArgInfo::Kind::input;
+        const std::string name = labels_name();
+        info.names = {name};
+        info.batched = batched(type);
+        const Type labels_type = added.labels(type);
+        if (is_integer(labels_type.dtype) && has_tokens()) info.source = "next_tokens";
+        const Value labels = add_input(labels_type, std::move(info));
+        Provenance provenance;
+        provenance.scope = "loss";
+        builder_.set_provenance(provenance);
+        const std::vector<Value> made = added.build(builder_, logits, labels);
+        report_.done("loss", result_name(result), added.said(type, name));
+        finish(made.front(), {made.begin() + 1, made.end()});
+    }
+
+    Module module_;
+    Function& main_;
+    Builder builder_;
+    std::string loss_;
+    Report& report_;
+    Uses uses_;
+    std::vector<BatchShare> shares_;
+};
+
+}  // namespace
+
+ChosenLoss choose_loss(const Module& module, const std::string& loss) {
+    Report nothing_is_done;
+    return LossAdder(module, loss, nothing_is_done).choose();
+}
+
+Module add_loss(Module module, const std::string& loss, Report& report) {
+    return LossAdder(std::move(module), loss, report).run();
+}
+
+Module append_loss(Module module, std::size_t result, const AddedLoss& added, Report& report) {
+    return LossAdder(std::move(module), std::string(added.name), report).run(result, added);
+}
+
+}  // namespace thunderc

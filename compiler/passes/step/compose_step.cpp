@@ -1,0 +1,218 @@
+#include "compiler/passes/step/compose_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "compiler/ir/builder.h"
+#include "compiler/ir/function_tools.h"
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+ArgInfo scalar_info(const std::string& name) {
+    ArgInfo info;
+    info.kind = ArgInfo::Kind::scalar;
+    info.names = {name};
+    return info;
+}
+
+Value scalar_argument(Function& f, const std::string& name, DType dtype = DType::f32) {
+    return f.add_argument(Type::tensor(dtype, {}), unique_value_name(f, name), scalar_info(name));
+}
+
+// What main gives: result 0 is the loss, then its weights, then a gradient for each trainable parameter in order.
+struct MainResults {
+    std::vector<std::size_t> trainable;  // arguments
+    std::size_t first_gradient = 1;
+};
+
+MainResults main_results(const Function& main) {
+    MainResults out;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info.at(k);
+        if (info.kind == ArgInfo::Kind::parameter && info.trainable && is_float(main.type(main.arguments[k]).dtype))
+            out.trainable.push_back(k);
+    }
+    if (out.trainable.empty()) {
+        Diagnostic d;
+        d.message = "there is nothing to train: no trainable parameter reaches the loss";
+        d.help = "name parameters with --trainable, or freeze fewer with --freeze";
+        throw UserError(std::move(d));
+    }
+    check(main.results.size() > out.trainable.size() &&
+              main.results.size() <= out.trainable.size() + 1 + max_loss_weights,
+          fmt::format("main gives {} results for {} trainable parameters", main.results.size(), out.trainable.size()));
+    out.first_gradient = main.results.size() - out.trainable.size();
+    return out;
+}
+
+// Main divides the terms of its loss by weights that it is given.
+bool has_terms(const Function& main) {
+    return std::any_of(main.argument_info.begin(), main.argument_info.end(), [](const ArgInfo& info) {
+        return info.kind == ArgInfo::Kind::scalar && info.names.front() == loss_weight_scalar(0);
+    });
+}
+
+Function loss_weight(const Function& main, const MainResults& results) {
+    Function f = main;
+    f.results.assign(main.results.begin() + 1,
+                     main.results.begin() + static_cast<std::ptrdiff_t>(results.first_gradient));
+    remove_dead_ops(f);
+    const Uses uses(f);
+    std::vector<Value> arguments;
+    std::vector<ArgInfo> infos;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        Value v = main.arguments[k];
+        if (uses.users[v.index].empty() && !uses.is_result[v.index]) continue;
+        const ArgInfo& info = main.argument_info[k];
+        check(info.kind == ArgInfo::Kind::input || info.kind == ArgInfo::Kind::constant,
+              "the weight of the loss depends on " + main.info(v).name + ", which is no input");
+        arguments.push_back(v);
+        infos.push_back(info);
+    }
+    f.arguments = std::move(arguments);
+    f.argument_info = std::move(infos);
+    f.name = "loss_weight";
+    f.result_names.clear();
+    const bool terms = has_terms(main);
+    Builder b(f);
+    for (std::size_t k = 0; k < f.results.size(); ++k) {
+        const std::string name = terms ? loss_weight_scalar(k) : "loss_weight";
+        const Value before =
+            f.add_argument(Type::tensor(DType::f32, {}),
+                           unique_value_name(f, terms ? fmt::format("loss_weight_{}", k) : name), scalar_info(name));
+        f.result_names.push_back(f.info(before).name);
+        f.results[k] = b.op("add", {before, f.results[k]}, {}, f.info(before).name + "_after");
+    }
+    compact_values(f);
+    return f;
+}
+
+Function forward_backward(const Function& main, const MainResults& results) {
+    Function f = main;
+    f.name = "forward_backward";
+    std::vector<Value> before;
+    for (std::size_t k : results.trainable) {
+        Value parameter = f.arguments[k];
+        before.push_back(f.add_argument(f.type(parameter), unique_value_name(f, "grad_" + f.info(parameter).name),
+                                        state_info(main.argument_info[k], gradient_state)));
+    }
+    Value first = scalar_argument(f, "first_micro_step", DType::boolean);
+    Value loss_before = scalar_argument(f, "loss_sum");
+    f.results.assign(results.trainable.size() + 1, {});
+    f.result_names.assign(f.results.size(), {});
+
+    // Each gradient is added right behind the op that gives it, so that it need not be kept until the end.
+    std::map<Value, std::vector<std::size_t>> gradients;
+    for (std::size_t k = 0; k < results.trainable.size(); ++k)
+        gradients[main.results[results.first_gradient + k]].push_back(k);
+    std::vector<Op> ops = std::exchange(f.ops, {});
+    Builder b(f);
+    auto accumulate = [&](Value gradient) {
+        auto at = gradients.find(gradient);
+        if (at == gradients.end()) return;
+        for (std::size_t k : at->second) {
+            const std::string& name = f.info(before[k]).name;
+            f.result_names[k] = name;
+            f.results[k] = b.op("accumulate_gradient", {before[k], gradient, first}, {}, name + "_after");
+        }
+    };
+    for (Value v : main.arguments) accumulate(v);  // the gradient of a sum of parameters may be dloss itself
+    for (Op& op : ops) {
+        b.set_provenance(op.provenance);
+        const std::vector<Value> made = op.results;
+        f.ops.push_back(std::move(op));
+        for (Value v : made) accumulate(v);
+    }
+    b.set_provenance({});
+    f.results.back() = b.op("add", {loss_before, b.cast(main.results[0], DType::f32)}, {}, "loss_sum_after");
+    f.result_names.back() = f.info(loss_before).name;
+    remove_dead_code(f);
+    return f;
+}
+
+Function update(const Function& main, const MainResults& results, const StepOptions& options) {
+    Function f;
+    f.name = "update";
+    const bool adamw = options.optimizer == "adamw";
+    std::vector<std::string> states;
+    if (adamw)
+        states = {"first_moment", "second_moment"};
+    else if (options.momentum)
+        states = {"momentum"};
+
+    std::vector<Value> tensors, gradients;
+    for (std::size_t k : results.trainable) {
+        Value v = main.arguments[k];
+        tensors.push_back(f.add_argument(main.type(v), unique_value_name(f, main.info(v).name), main.argument_info[k]));
+    }
+    auto group = [&](const std::string& prefix) {
+        for (std::size_t k = 0; k < results.trainable.size(); ++k) {
+            Value v = main.arguments[results.trainable[k]];
+            tensors.push_back(f.add_argument(main.type(v), unique_value_name(f, prefix + "_" + main.info(v).name),
+                                             state_info(main.argument_info[results.trainable[k]], prefix)));
+        }
+    };
+    group("grad");
+    gradients.assign(tensors.end() - static_cast<std::ptrdiff_t>(results.trainable.size()), tensors.end());
+    for (const std::string& state : states) group(state);
+
+    std::vector<std::string> names;
+    if (adamw)
+        names = {"learning_rate", "beta1", "beta2", "eps", "weight_decay", "bias_correction1", "bias_correction2_sqrt"};
+    else if (options.momentum)
+        names = {"learning_rate", "momentum", "weight_decay"};
+    else
+        names = {"learning_rate", "weight_decay"};
+    std::vector<Value> operands = tensors;
+    for (const std::string& name : names) operands.push_back(scalar_argument(f, name));
+    Value max_norm = scalar_argument(f, "max_grad_norm");
+    Value decay_all = scalar_argument(f, "decay_all", DType::boolean);
+
+    Builder b(f);
+    Value norm = b.op("global_norm", gradients, {}, "grad_norm");
+    operands.push_back(b.op("clip_factor", {norm, max_norm}, {}, "clip_factor"));
+    operands.push_back(decay_all);
+    Attributes attributes;
+    if (!adamw) attributes.set("momentum", options.momentum);
+    f.results = b.emit(options.optimizer, operands, attributes);
+    const std::size_t count = results.trainable.size();
+    for (std::size_t r = 0; r < f.results.size(); ++r) {
+        // The results are parameters and states: the tensors without the second group, the gradients.
+        Value replaced = tensors[r < count ? r : r + count];
+        f.result_names.push_back(f.info(replaced).name);
+        f.info(f.results[r]).name = f.info(replaced).name + "_after";
+    }
+    f.results.push_back(norm);
+    f.result_names.emplace_back("grad_norm");
+    return f;
+}
+
+}  // namespace
+
+Module compose_step(Module module, const StepOptions& options, Report& report) {
+    check(options.optimizer == "adamw" || options.optimizer == "sgd", "there is no optimizer " + options.optimizer);
+    const Function main = std::move(module.main());
+    const MainResults results = main_results(main);
+    std::vector<Function> functions;
+    functions.push_back(forward_backward(main, results));
+    const std::size_t weights = results.first_gradient - 1;
+    if (weights > 0) functions.push_back(loss_weight(main, results));
+    functions.push_back(update(main, results, options));
+    std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));
+    module.functions = std::move(functions);
+    remove_unreached_functions(module, weights > 0 ? 3 : 2);
+    report.done("compose_step", options.optimizer,
+                fmt::format("{} trainable parameters, the loss {}", results.trainable.size(),
+                            weights == 0       ? "is the mean of the micro-steps'"
+                            : !has_terms(main) ? "is a mean: its weight is summed first"
+                                               : fmt::format("has terms: {} weights are summed first", weights)));
+    return module;
+}
+
+}  // namespace thunderc

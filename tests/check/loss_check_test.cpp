@@ -1,0 +1,150 @@
+// Every loss of the table is what it is by definition, over micro-batches of different weights, and a loss that is not
+// is found: what is planted here is what a mistake in the table or in a pass behind it would be.
+#include "compiler/check/loss_check.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "compiler/frontend/frontend.h"
+#include "compiler/passes/step/added_losses.h"
+#include "compiler/pipeline.h"
+
+namespace thunderc {
+namespace {
+
+using Build = std::vector<Value> (*)(Builder&, Value, Value);
+
+// A model of tests/fixtures/losses, with what is in the table or, where `build` is given, with that in its place.
+LossCheck checked(const std::string& model, const std::string& loss, Build build = nullptr, std::uint64_t seed = 1) {
+    CompileOptions options;
+    options.batch = 2;
+    if (!loss.empty()) options.loss = loss;
+    AddedLoss planted;
+    if (build != nullptr) {
+        planted = *find_loss(loss);
+        planted.build = build;
+    }
+    Module graph;
+    ChosenLoss chosen;
+    std::vector<Pass> passes = pipeline(options);
+    for (Pass& pass : passes)
+        if (pass.name == "add_loss" && build != nullptr)
+            pass.run = [&](Module m, Report& r) { return append_loss(std::move(m), chosen.result, planted, r); };
+    while (passes.back().name != "compose_step") passes.pop_back();
+    PassOptions keep;
+    keep.after = [&](const Module& m, const PassRun& pass) {
+        if (pass.name == "simplify") graph = m;
+        if (pass.name == "raise_poles") chosen = choose_loss(m, options.loss);
+    };
+    std::vector<PassRun> runs;
+    const Module composed =
+        run_passes(import_model(FIXTURES "/losses/" + model + ".onnx", options), passes, runs, keep);
+    return check_loss(graph, chosen, composed, seed);
+}
+
+// Those that --loss adds, on a model whose result they take.
+const std::map<std::string, std::string> models = {{"cross-entropy", "added_cross_entropy"}, {"mse", "added_mse"}};
+
+// Both in fp64: a few dozen terms.
+constexpr double tolerance = 1e-12;
+
+TEST(LossCheck, EachLossOfTheTableIsItsDefinition) {
+    for (const AddedLoss& loss : added_losses())
+        for (const std::uint64_t seed : {1, 2, 3}) {
+            const LossCheck got = checked(models.at(std::string(loss.name)), std::string(loss.name), nullptr, seed);
+            EXPECT_LE(got.error, tolerance) << loss.name;
+            EXPECT_EQ(got.micro_batches, 3U);
+            EXPECT_GT(std::abs(got.expected), 1e-3) << loss.name;
+        }
+}
+
+TEST(LossCheck, AModelsOwnLossIsWhatItsGraphGives) {
+    for (const char* model : {"ce_mean", "ce_sum", "ce_masked", "ce_class_weights", "mse_sum", "label_smoothing",
+                              "two_means", "mean_and_sum", "product", "penalty", "bce"}) {
+        const LossCheck got = checked(model, "");
+        EXPECT_LE(got.error, 1e-7) << model;  // its factors are f32
+        EXPECT_EQ(got.micro_batches, 1U);
+    }
+}
+
+Value over_all(Builder& b, const char* reduction, Value v) {
+    Dims axes(b.type(v).dims.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    return b.op(reduction, {v}, {{"axes", axes}, {"keep_dims", false}}, "loss");
+}
+
+struct Planted {
+    const char *what, *loss;
+    Build build;
+};
+
+constexpr std::int64_t ignored = -100;
+
+std::vector<Value> rows_and_labels(Builder& b, Value result, Value labels) {
+    const Type type = b.type(result);
+    const std::int64_t rows = type.elements() / type.dims.back();
+    return {b.reshape(result, {rows, type.dims.back()}), b.reshape(labels, {rows})};
+}
+
+const Planted planted[] = {
+    {"a sum for a mean", "mse",
+     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+         const Value difference = b.sub(result, labels);
+         return {over_all(b, "reduce_sum", b.mul(difference, difference))};
+     }},
+    {"a mean over rows alone", "mse",
+     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+         const Value difference = b.sub(result, labels);
+         const std::int64_t last = b.type(result).rank() - 1;
+         const Value rows =
+             b.op("reduce_sum", {b.mul(difference, difference)}, {{"axes", Dims{last}}, {"keep_dims", false}}, "rows");
+         return {over_all(b, "reduce_mean", rows)};
+     }},
+    {"the distance, not its square", "mse",
+     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+         return {over_all(b, "reduce_mean", b.op("abs", {b.sub(result, labels)}, {}, "distance"))};
+     }},
+    {"a sum without its weight", "cross-entropy",
+     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+         return {
+             b.emit("cross_entropy", rows_and_labels(b, result, labels), {{"ignore_index", ignored}}, "loss").front()};
+     }},
+    {"ignored rows in the weight", "cross-entropy",
+     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+         const std::vector<Value> rows = rows_and_labels(b, result, labels);
+         return {b.emit("cross_entropy", rows, {{"ignore_index", ignored}}, "loss").front(),
+                 b.op("cross_entropy_weight", {rows[1]}, {{"ignore_index", ignored - 1}}, "weight")};
+     }},
+    {"each micro-batch's own mean", "cross-entropy",
+     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+         const std::vector<Value> rows = rows_and_labels(b, result, labels);
+         const Value sum = b.emit("cross_entropy", rows, {{"ignore_index", ignored}}, "loss").front();
+         const Value weight = b.op("cross_entropy_weight", {rows[1]}, {{"ignore_index", ignored}}, "weight");
+         return {b.op("div", {sum, weight}, {}, "loss")};
+     }},
+};
+
+TEST(LossCheck, FindsALossThatIsAnother) {
+    for (const Planted& wrong : planted) {
+        SCOPED_TRACE(wrong.what);
+        double largest = 0;  // each micro-batch's own mean is right where labels happen to count the same
+        for (const std::uint64_t seed : {1, 2, 3})
+            largest = std::max(largest, checked(models.at(wrong.loss), wrong.loss, wrong.build, seed).error);
+        EXPECT_GE(largest, 1e-4);
+    }
+}
+
+// What is looked for is the difference alone: the planting itself changes nothing.
+TEST(LossCheck, AcceptsThePlantedRightOne) {
+    const LossCheck got = checked("added_mse", "mse", [](Builder& b, Value result, Value labels) -> std::vector<Value> {
+        const Value difference = b.sub(result, labels);
+        return {over_all(b, "reduce_mean", b.mul(difference, difference))};
+    });
+    EXPECT_LE(got.error, tolerance);
+}
+
+}  // namespace
+}  // namespace thunderc

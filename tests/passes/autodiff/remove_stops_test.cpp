@@ -1,0 +1,64 @@
+#include "compiler/passes/autodiff/remove_stops.h"
+
+#include "tests/passes/equal_programs.h"
+
+namespace thunderc {
+namespace {
+
+using testing::expect_same_values;
+using testing::functions_of;
+using testing::module_of;
+
+Module without(const std::string& text) {
+    const Module m = module_of(text);
+    Report report;
+    Module out = remove_stops(m, report);
+    verify(out);
+    expect_same_values(m, out);
+    EXPECT_FALSE(stops_gradients(out));
+    EXPECT_EQ(stops_gradients(m), !report.notes.empty());
+    return out;
+}
+
+TEST(RemoveStops, TheOperandTakesThePlace) {
+    EXPECT_EQ(functions_of(without(R"(
+func @main(%x: f32[3], %w: f32[3]) -> (%y) {
+  %t = stop_gradient(%x) : f32[3]
+  %y = mul(%t, %w) : f32[3]
+})")),
+              functions_of(module_of(R"(
+func @main(%x: f32[3], %w: f32[3]) -> (%y) {
+  %y = mul(%x, %w) : f32[3]
+})")));
+}
+
+TEST(RemoveStops, InEveryFunctionAndOneBehindTheOther) {
+    EXPECT_EQ(functions_of(without(R"(
+func @main(%x: f32[3]) -> (%y, %u) {
+  %y = call(%x) {callee = "layer"} : f32[3]
+  %t = stop_gradient(%y) : f32[3]
+  %u = stop_gradient(%t) : f32[3]
+}
+func @layer(%x: f32[3]) -> (%y) {
+  %t = stop_gradient(%x) : f32[3]
+  %y = add(%x, %t) : f32[3]
+})")),
+              functions_of(module_of(R"(
+func @main(%x: f32[3]) -> (%y, %y) {
+  %y = call(%x) {callee = "layer"} : f32[3]
+}
+func @layer(%x: f32[3]) -> (%y) {
+  %y = add(%x, %x) : f32[3]
+})")));
+}
+
+TEST(RemoveStops, LeavesTheRest) {
+    const std::string text = R"(
+func @main(%x: f32[3], %w: f32[3]) -> (%y) {
+  %y = mul(%x, %w) : f32[3]
+})";
+    EXPECT_EQ(functions_of(without(text)), functions_of(module_of(text)));
+}
+
+}  // namespace
+}  // namespace thunderc

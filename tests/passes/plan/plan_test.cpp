@@ -1,0 +1,384 @@
+#include "compiler/passes/plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "compiler/check/check_plan.h"
+#include "compiler/ir/parse.h"
+#include "compiler/ir/verify.h"
+#include "compiler/planned/carry_slots.h"
+#include "compiler/planned/step_form.h"
+#include "runtime-lib/optim/step_scalars.h"
+
+namespace thunderc {
+namespace {
+
+// What plan makes of these functions; the independent checker has looked at it.
+Module planned(const std::string& functions) {
+    Module m = parse_module("module \"m\" values\n" + functions);
+    verify(m);
+    Report report;
+    m = plan(std::move(m), report);
+    verify(m);
+    EXPECT_EQ(plan_violations(m), std::vector<std::string>());
+    return m;
+}
+
+// "scratch+64" for the value of this name; a family with its stride, "saved+0 every 64".
+std::string place(const Module& m, const std::string& function, const std::string& value) {
+    const Function& f = *m.find(function);
+    for (const ValueInfo& info : f.values) {
+        if (info.name != value) continue;
+        const Placement& p = info.placement;
+        std::string out = std::string(name_of(p.arena)) + "+" + std::to_string(p.offset);
+        return info.type.is_family() ? out + " every " + std::to_string(p.layer_stride) : out;
+    }
+    return "no such value";
+}
+
+std::string entry(const std::string& arguments, const std::string& ops) {
+    return "func @f(\n" + arguments + R"(
+    %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
+)" + ops + R"(
+  %r = add(%loss_sum, %s) : f32[]
+}
+)";
+}
+
+const std::string vectors = R"(    %x: f32[16] input "x",
+    %w: f32[16] parameter "w",)";
+
+TEST(Plan, WritesOverAnOperandThatEnds) {
+    const Module m = planned(entry(vectors, R"(
+  %a = mul(%x, %w) : f32[16]
+  %b = exp(%a) : f32[16]
+  %c = add(%a, %b) : f32[16]
+  %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "a"), "scratch+0");
+    EXPECT_EQ(place(m, "f", "b"), "scratch+64");  // a is read again
+    EXPECT_EQ(place(m, "f", "c"), "scratch+0");   // a ends here
+    EXPECT_EQ(place(m, "f", "s"), "scratch+64");  // b has ended
+    EXPECT_EQ(m.arena_bytes.at("scratch"), 128);
+}
+
+TEST(Plan, PutsScalarsOfTheStepWhereTheRuntimeHasThem) {
+    const Module m = planned(entry(vectors, R"(
+  %a = mul(%x, %w) : f32[16]
+  %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "loss_sum"), "scalars+96");
+    EXPECT_EQ(place(m, "f", "r"), "scalars+96");
+}
+
+TEST(Plan, ReadsAViewWhereItLies) {
+    const Module m = planned(entry(vectors, R"(
+  %a = mul(%x, %w) : f32[16]
+  %v = slice(%a) {axis = 0, begin = 4, end = 12, step = 1} : f32[8]
+  %c = exp(%v) : f32[8]
+  %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "v"), "scratch+16");
+    // exp may not write over half of a: the other half would be lost, had somebody else a view of it.
+    EXPECT_EQ(place(m, "f", "c"), "scratch+64");
+}
+
+// 24 bytes are no multiple of 64: a tensor that has to follow another begins there all the same.
+TEST(Plan, LaysTheWeightsOfAMergedProductSideBySide) {
+    const Module m = planned(entry(R"(    %x: f32[4,2] input "x",
+    %a: f32[3,2] parameter "a",
+    %z: f32[2] parameter "z",
+    %b: f32[3,2] parameter "b",)",
+                                   R"(
+  %n = mul(%x, %z) : f32[4,2]
+  %y = linear(%n, %a, _, _, %b) {adjacent_weights = true} : f32[4,6]
+  %s = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[]
+)"));
+    EXPECT_EQ(place(m, "f", "a"), "parameters+0");
+    EXPECT_EQ(place(m, "f", "b"), "parameters+24");
+    EXPECT_EQ(place(m, "f", "z"), "parameters+64");
+}
+
+// Gradients of merged weights that a sum reads are written by one call all the same: side by side, wherever that is.
+// The larger tensors between them would be put in a gap.
+TEST(Plan, LaysTheGradientsOfAMergedProductSideBySide) {
+    const Module m = planned(entry(R"(    %x: f32[4,2] input "x",
+    %w: f32[3,2] parameter "w",)",
+                                   R"(
+  %y = concat(%x, %x, %x) {axis = 1} : f32[4,6]
+  %e = exp(%y) : f32[4,6]
+  %da, %db = linear_backward_weight(%e, %x) {adjacent_weights = true, executor = "products", outs = [3, 3]} : f32[3,2], f32[3,2]
+  %late = exp(%e) : f32[4,6]
+  %first = add(%da, %w) : f32[3,2]
+  %later = exp(%late) : f32[4,6]
+  %second = add(%db, %first) : f32[3,2]
+  %s1 = reduce_sum(%second) {axes = [0, 1], keep_dims = false} : f32[]
+  %s2 = reduce_sum(%later) {axes = [0, 1], keep_dims = false} : f32[]
+  %s = add(%s1, %s2) : f32[]
+)"));
+    const Function& f = *m.find("f");
+    const auto offset = [&](const std::string& name) {
+        for (const ValueInfo& info : f.values)
+            if (info.name == name) return info.placement.offset;
+        return std::int64_t{-1};
+    };
+    EXPECT_EQ(offset("db"), offset("da") + 24);
+    EXPECT_EQ(place(m, "f", "da").substr(0, 8), "scratch+");
+}
+
+// One of them is the function's own result, the other is read by a sum: the result is copied to its place.
+TEST(Plan, CopiesAGradientThatIsWrittenBesideAnother) {
+    const Module m = planned(R"(
+func @f(
+    %x: f32[4,6] input "x",
+    %w: f32[3,6] parameter "w",
+    %v: f32[3,6] parameter "v",
+    %grad_w: f32[3,6] state "grad.w",
+    %grad_v: f32[3,6] state "grad.v") -> (%dw "grad_w", %sum "grad_v") {
+  %e = exp(%x) : f32[4,6]
+  %dw, %dv = linear_backward_weight(%e, %x) {adjacent_weights = true, executor = "products", outs = [3, 3]} : f32[3,6], f32[3,6]
+  %sum = add(%dv, %grad_v) : f32[3,6]
+}
+)");
+    const Function& f = *m.find("f");
+    EXPECT_EQ(std::count_if(f.ops.begin(), f.ops.end(), [](const Op& op) { return op.name == "copy"; }), 1);
+    EXPECT_EQ(place(m, "f", "dw").substr(0, 8), "scratch+");
+}
+
+constexpr const char* layers = R"(
+func @f(
+    %x: f32[16] input "x",
+    %w: 3 x f32[16] parameter "layers.{0..2}.w",
+    %v: 3 x f32[8] parameter "layers.{0..2}.v",
+    %grad_w: 3 x f32[16] state "grad.layers.{0..2}.w",
+    %loss_sum: f32[] scalar "loss_sum") -> (%after "grad_w", %r "loss_sum") {
+  %a = exp(%x) : f32[16]
+  %y, %kept = repeat(%a, %w, %v) {body = "forward", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[16], 3 x f32[16]
+  %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+  %dy = mul(%y, %y) : f32[16]
+  %dx, %after = repeat(%dy, %kept, %grad_w) {body = "backward", carried = 1, n = 3, per_layer = 2, reverse = true} : f32[16], 3 x f32[16]
+  %r = add(%loss_sum, %s) : f32[]
+}
+func @forward(%x: f32[16], %w: f32[16], %v: f32[8]) -> (%y, %x) {
+  %e = exp(%x) : f32[16]
+  %h = mul(%x, %w) : f32[16]
+  %y = add(%e, %h) : f32[16]
+}
+func @backward(%dy: f32[16], %x: f32[16], %g: f32[16]) -> (%dx, %after) {
+  %after = add(%g, %dy) : f32[16]
+  %dx = mul(%dy, %x) : f32[16]
+}
+)";
+
+TEST(Plan, LaysALayersTensorsTogether) {
+    const Module m = planned(layers);
+    // 64 and 32 bytes, 96 together: the next layer begins at 128.
+    EXPECT_EQ(place(m, "f", "w"), "parameters+0 every 128");
+    EXPECT_EQ(place(m, "f", "v"), "parameters+64 every 128");
+    EXPECT_EQ(place(m, "f", "grad_w"), "gradients+0 every 128");
+    EXPECT_EQ(place(m, "f", "after"), "gradients+0 every 128");
+    EXPECT_EQ(m.arena_bytes.at("parameters"), 384);
+}
+
+// What trains comes first, layer by layer, and gradients, states and shadows end with it; what is frozen and has a
+// shadow comes next, then what has nothing beside it, the wider type first. 32 elements are a cache line of the
+// narrowest.
+constexpr const char* partly_frozen = R"(
+func @forward_backward(
+    %x: f32[16] input "x",
+    %low: bf16[48] parameter "low" {frozen},
+    %still: 3 x f32[16] parameter "layers.{0..2}.still" {frozen},
+    %w: 3 x f32[40] parameter "layers.{0..2}.w",
+    %both: f32[8] parameter "both" {frozen},
+    %head: f32[16] parameter "head",
+    %grad_w: 3 x f32[40] state "grad.layers.{0..2}.w",
+    %grad_head: f32[16] state "grad.head",
+    %shadow_w: 3 x bf16[40] state "shadow.layers.{0..2}.w",
+    %shadow_both: bf16[8] state "shadow.both",
+    %shadow_head: bf16[16] state "shadow.head",
+    %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
+  %y = repeat(%x, %still, %w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[16]
+  %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+  %r = add(%loss_sum, %s) : f32[]
+}
+func @update(
+    %w: 3 x f32[40] parameter "layers.{0..2}.w",
+    %m: 3 x f32[40] state "first_moment.layers.{0..2}.w",
+    %v: 3 x f32[40] state "second_moment.layers.{0..2}.w",
+    %last: f32[16] state "second_moment.head") -> () {
+}
+func @layer(%x: f32[16], %still: f32[16], %w: f32[40]) -> (%y) {
+  %y = mul(%x, %still) : f32[16]
+}
+)";
+
+TEST(Plan, PutsFirstWhatTrains) {
+    const Module m = planned(partly_frozen);
+    EXPECT_EQ(place(m, "forward_backward", "w"), "parameters+0 every 256");
+    EXPECT_EQ(place(m, "forward_backward", "head"), "parameters+768");
+    EXPECT_EQ(place(m, "forward_backward", "both"), "parameters+896");
+    EXPECT_EQ(place(m, "forward_backward", "still"), "parameters+1024 every 128");
+    EXPECT_EQ(place(m, "forward_backward", "low"), "parameters+1408");
+    EXPECT_EQ(m.arena_bytes.at("parameters"), 1536);
+    EXPECT_EQ(place(m, "forward_backward", "grad_w"), "gradients+0 every 256");
+    EXPECT_EQ(place(m, "forward_backward", "grad_head"), "gradients+768");
+    EXPECT_EQ(m.arena_bytes.at("gradients"), 896);
+    EXPECT_EQ(place(m, "update", "m"), "optimizer+0 every 256");
+    EXPECT_EQ(place(m, "update", "v"), "optimizer+896 every 256");
+    EXPECT_EQ(place(m, "update", "last"), "optimizer+1664");
+    EXPECT_EQ(m.arena_bytes.at("optimizer"), 1792);
+    EXPECT_EQ(place(m, "forward_backward", "shadow_head"), "shadows+384");
+    EXPECT_EQ(place(m, "forward_backward", "shadow_both"), "shadows+448");
+    EXPECT_EQ(m.arena_bytes.at("shadows"), 512);
+    EXPECT_EQ(plan_violations(m), std::vector<std::string>());
+}
+
+TEST(Plan, FrozenParametersThatTrainAreAsTheyWereWhereAllTrain) {
+    // The same program with nothing frozen: the arguments' order, but for the families of one loop.
+    std::string text = partly_frozen;
+    for (std::size_t at; (at = text.find(" {frozen}")) != std::string::npos;) text.erase(at, 9);
+    for (std::size_t at; (at = text.find("bf16[48]")) != std::string::npos;) text.replace(at, 8, "f32[48]");
+    const Module m = planned(text);
+    EXPECT_EQ(place(m, "forward_backward", "low"), "parameters+0");
+    EXPECT_EQ(place(m, "forward_backward", "still"), "parameters+256 every 384");
+    EXPECT_EQ(place(m, "forward_backward", "w"), "parameters+384 every 384");
+    EXPECT_EQ(m.arena_bytes.at("gradients"), m.arena_bytes.at("parameters"));
+    EXPECT_EQ(m.arena_bytes.at("optimizer"), 2 * m.arena_bytes.at("parameters"));
+}
+
+TEST(Plan, KeepsWhatGoesIntoEachLayerWhereItIsMade) {
+    const Module m = planned(layers);
+    // Four values of a chain, the first three of which are what the loop collects: nothing is copied.
+    EXPECT_EQ(place(m, "f", "a"), "saved+0");
+    EXPECT_EQ(place(m, "f", "kept"), "saved+0 every 64");
+    EXPECT_EQ(place(m, "f", "y"), "saved+192");
+    EXPECT_EQ(m.arena_bytes.at("saved"), 256);
+    for (const Op& op : m.find("f")->ops) EXPECT_NE(op.name, "copy");
+}
+
+TEST(Plan, TakesTwoSlotsByTurnsWhereNothingIsKept) {
+    const Module m = planned(layers);
+    for (const Op& op : m.find("f")->ops) {
+        if (op.name != "repeat" || op.attributes.string("body") != "backward") continue;
+        const CarrySlots slots = carry_slots(op, 0);
+        EXPECT_EQ(slots.arena, Placement::Arena::scratch);
+        EXPECT_EQ(slots.period, 2);
+        EXPECT_EQ(place(m, "f", "dy"), "scratch+" + std::to_string(slots.at(0)));
+        EXPECT_EQ(place(m, "f", "dx"), "scratch+" + std::to_string(slots.at(3)));
+        EXPECT_EQ(slots.at(3), slots.base + 64);
+    }
+}
+
+// A loop that keeps nothing overwrites what goes into it, unless that is copied.
+std::size_t copies_before_loop(const std::string& initial, const std::string& shared, const std::string& behind) {
+    const Module m = planned(R"(
+func @f(
+    %x: f32[16] input "x",
+    %w: 3 x f32[16] parameter "layers.{0..2}.w",
+    %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
+  %a = exp(%x) : f32[16]
+  %b = reshape(%a) {dims = [16]} : f32[16]
+  %y = repeat()" + initial + ", %w, " +
+                             shared +
+                             R"() {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[16]
+  %z = mul(%y, )" + behind + R"() : f32[16]
+  %s = reduce_sum(%z) {axes = [0], keep_dims = false} : f32[]
+  %r = add(%loss_sum, %s) : f32[]
+}
+func @layer(%x: f32[16], %w: f32[16], %v: f32[16]) -> (%y) {
+  %h = mul(%x, %w) : f32[16]
+  %y = add(%h, %v) : f32[16]
+}
+)");
+    std::size_t copies = 0;
+    for (const Op& op : m.find("f")->ops) {
+        if (op.name == "repeat") break;
+        copies += op.name == "copy" ? 1 : 0;
+    }
+    return copies;
+}
+
+TEST(Plan, CopiesWhatGoesIntoALoopOnlyWhereItIsReadAgain) {
+    EXPECT_EQ(copies_before_loop("%a", "%x", "%y"), 0u);
+    EXPECT_EQ(copies_before_loop("%a", "%x", "%a"), 1u);  // behind the loop
+    EXPECT_EQ(copies_before_loop("%a", "%a", "%y"), 1u);  // by every layer
+    EXPECT_EQ(copies_before_loop("%a", "%x", "%b"), 1u);  // as a view
+    EXPECT_EQ(copies_before_loop("%a", "%b", "%y"), 1u);
+    EXPECT_EQ(copies_before_loop("%x", "%x", "%y"), 1u);  // what the caller owns
+}
+
+// What a sum is added to is written before the sum, where the sum will be: nothing else may lie there by then.
+TEST(Plan, ASumsMemoryIsTakenWhenItsFirstPartIsWritten) {
+    planned(entry(R"(    %x: f32[4,4] input "x",
+    %w: f32[4,4] parameter "w",)",
+                  R"(
+  %a = exp(%x) : f32[4,4]
+  %first = linear_backward_weight(%a, %x) {executor = "products"} : f32[4,4]
+  %b = exp(%w) : f32[4,4]
+  %sum = linear_backward_weight(%b, %x, %first) {executor = "products"} : f32[4,4]
+  %c = mul(%sum, %sum) : f32[4,4]
+  %s = reduce_sum(%c) {axes = [0, 1], keep_dims = false} : f32[]
+)"));
+}
+
+// Each carried sum of two is a gradient at the end: both leave their slots.
+TEST(Plan, SeveralCarriedValuesMayBeResults) {
+    const Module m = planned(R"(
+func @f(
+    %u: f32[16] parameter "u",
+    %v: f32[16] parameter "v",
+    %grad_u: f32[16] state "grad.u",
+    %grad_v: f32[16] state "grad.v") -> (%a "grad_u", %b "grad_v") {
+  %a, %b = repeat(%u, %v) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : f32[16], f32[16]
+}
+func @layer(%u: f32[16], %v: f32[16]) -> (%a, %b) {
+  %a = exp(%v) : f32[16]
+  %b = exp(%u) : f32[16]
+}
+)");
+    EXPECT_EQ(place(m, "f", "a"), "gradients+0");
+    EXPECT_EQ(place(m, "f", "b"), "gradients+64");
+    for (const Op& op : m.find("f")->ops) {
+        if (op.name != "repeat") continue;
+        EXPECT_GE(carry_slots(op, 0).base, 0);
+        EXPECT_GE(carry_slots(op, 1).base, 0);
+        EXPECT_NE(carry_slots(op, 0).base, carry_slots(op, 1).base);
+    }
+}
+
+TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
+    using thunder::StepScalars;
+    const std::vector<std::pair<const char*, std::size_t>> fields = {
+        {"learning_rate", offsetof(StepScalars, learning_rate)},
+        {"beta1", offsetof(StepScalars, beta1)},
+        {"beta2", offsetof(StepScalars, beta2)},
+        {"eps", offsetof(StepScalars, eps)},
+        {"weight_decay", offsetof(StepScalars, weight_decay)},
+        {"momentum", offsetof(StepScalars, momentum)},
+        {"bias_correction1", offsetof(StepScalars, bias_correction1)},
+        {"bias_correction2_sqrt", offsetof(StepScalars, bias_correction2_sqrt)},
+        {"max_grad_norm", offsetof(StepScalars, max_grad_norm)},
+        {"seed", offsetof(StepScalars, seed)},
+        {"step", offsetof(StepScalars, step)},
+        {"loss_weight", offsetof(StepScalars, loss_weight)},
+        {"dloss", offsetof(StepScalars, dloss)},
+        {"loss_sum", offsetof(StepScalars, loss_sum)},
+        {"grad_norm", offsetof(StepScalars, grad_norm)},
+        {"clip_factor", offsetof(StepScalars, clip_factor)},
+        {"first_micro_step", offsetof(StepScalars, first_micro_step)},
+        {"decay_all", offsetof(StepScalars, decay_all)},
+        {"last_micro_step", offsetof(StepScalars, last_micro_step)},
+        {"loss_weights[0]", offsetof(StepScalars, loss_weights)},
+        {"loss_weights[15]", offsetof(StepScalars, loss_weights) + 15 * sizeof(float)}};
+    static_assert(sizeof(StepScalars) == step_scalars_bytes);
+    static_assert(sizeof(StepScalars::loss_weights) == max_loss_weights * sizeof(float));
+    EXPECT_EQ(step_scalar_offset("loss_weights[16]"), std::nullopt);
+    for (const auto& [name, offset] : fields)
+        EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;
+    EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace thunderc

@@ -1,0 +1,279 @@
+#include "compiler/passes/recognise/bound_indices.h"
+
+#include "compiler/support/error.h"
+#include "tests/passes/pass_test.h"
+
+namespace thunderc {
+namespace {
+
+Module bounded(const std::string& ir) {
+    Module module = parse_module("module \"m\" values\n" + ir);
+    verify(module);
+    Report report;
+    module = bound_indices(std::move(module), report);
+    verify(module);
+    return module;
+}
+
+// "entries" or "entries/ignored" of each input, "any" where nothing is demanded of it.
+std::string ranges(const Module& module) {
+    std::string out;
+    for (const ArgInfo& info : module.main().argument_info) {
+        if (info.kind != ArgInfo::Kind::input) continue;
+        out += (out.empty() ? "" : " ") + info.names.front() + ":" +
+               (info.entries < 0 ? "any" : std::to_string(info.entries)) +
+               (info.ignore_index != 0 ? "/" + std::to_string(info.ignore_index) : "");
+    }
+    return out;
+}
+
+// A main of `arguments` and a table of 11 rows in which %index, of type `type`, looks.
+std::string lookup(const std::string& arguments, const std::string& ops, const std::string& type = "i64[2,5]") {
+    const std::string dims = type.substr(3);
+    return "func @main(" + arguments + ", %w: f32[11,4] parameter \"w\") -> (%y \"y\") {\n" + ops +
+           "  %y = embedding(%w, %index) : f32" + dims.substr(0, dims.size() - 1) + ",4]\n}\n";
+}
+
+std::string lookup_ranges(const std::string& arguments, const std::string& ops, const std::string& type = "i64[2,5]") {
+    return ranges(bounded(lookup(arguments, ops, type)));
+}
+
+std::string error_of(const std::string& ir) {
+    try {
+        bounded(ir);
+    } catch (const UserError& error) {
+        return error.diagnostic().text();
+    }
+    return "no error";
+}
+
+constexpr const char* ids = "%ids: i64[2,5] input \"ids\"";
+
+TEST(BoundIndices, IdsThatAreUsedAsTheyAre) {
+    EXPECT_EQ(lookup_ranges("%index: i64[2,5] input \"ids\"", ""), "ids:11");
+    EXPECT_EQ(lookup_ranges("%ids: i32[10] input \"ids\"", R"(
+  %r = reshape(%ids) {dims = [2, 5]} : i32[2,5]
+  %index = cast(%r) {dtype = i64} : i64[2,5]
+)"),
+              "ids:11");
+}
+
+TEST(BoundIndices, IdsThatAreCutAndJoined) {
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %index = slice(%ids) {axis = 1, begin = 0, end = 4, step = 1} : i64[2,4]
+)",
+                            "i64[2,4]"),
+              "ids:11");
+    EXPECT_EQ(lookup_ranges("%a: i64[2,2] input \"a\", %b: i64[2,3] input \"b\"", R"(
+  %index = concat(%a, %b) {axis = 1} : i64[2,5]
+)"),
+              "a:11 b:11");
+    EXPECT_EQ(lookup_ranges("%a: i64[2,4] input \"a\"", R"(
+  %index = pad(%a) {low = [0, 1], high = [0, 0], value = 10.0} : i64[2,5]
+)"),
+              "a:11");
+}
+
+TEST(BoundIndices, Arithmetic) {
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %two = constant() {value = <i64[] splat 2.0>} : i64[]
+  %index = add(%ids, %two) : i64[2,5]
+)"),
+              "ids:9");
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %three = constant() {value = <i64[] splat 3.0>} : i64[]
+  %index = mul(%ids, %three) : i64[2,5]
+)"),
+              "ids:4");
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %three = constant() {value = <i64[] splat 3.0>} : i64[]
+  %index = div(%ids, %three) : i64[2,5]
+)"),
+              "ids:33");
+}
+
+// Whatever is fed: nothing has to be checked while loading.
+TEST(BoundIndices, IndicesThatCannotLeave) {
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %n = constant() {value = <i64[] splat 11.0>} : i64[]
+  %index = mod(%ids, %n) : i64[2,5]
+)"),
+              "ids:any");
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %zero = constant() {value = <i64[] splat 0.0>} : i64[]
+  %ten = constant() {value = <i64[] splat 10.0>} : i64[]
+  %index = clip(%ids, %zero, %ten) : i64[2,5]
+)"),
+              "ids:any");
+    EXPECT_EQ(lookup_ranges("%x: f32[2,5,7] input \"x\"", R"(
+  %index = argmax(%x) {axis = 2, keep_dims = false} : i64[2,5]
+)"),
+              "x:any");
+    EXPECT_EQ(lookup_ranges("%x: bool[2,5] input \"x\"", R"(
+  %index = cast(%x) {dtype = i64} : i64[2,5]
+)"),
+              "x:any");
+}
+
+// Positions that skip padding: padding + the running number of what is no padding, in tables that hold them all.
+TEST(BoundIndices, RunningNumbers) {
+    const std::string positions = R"(
+  %pad = constant() {value = <i64[] splat 1.0>} : i64[]
+  %is = eq(%ids, %pad) : bool[2,5]
+  %not = not(%is) : bool[2,5]
+  %m = cast(%not) {dtype = i64} : i64[2,5]
+  %c = cumsum(%m) {axis = 1, exclusive = false, reverse = false} : i64[2,5]
+  %p = mul(%c, %m) : i64[2,5]
+  %index = add(%p, %pad) : i64[2,5]
+)";
+    EXPECT_EQ(lookup_ranges(ids, positions), "ids:any");
+    // The same of a mask that is fed: 5 positions of at most 2 end at 10.
+    EXPECT_EQ(lookup_ranges("%mask: i64[2,5] input \"mask\"", R"(
+  %index = cumsum(%mask) {axis = 1, exclusive = false, reverse = false} : i64[2,5]
+)"),
+              "mask:3");
+}
+
+TEST(BoundIndices, LabelsAndWhatIsIgnored) {
+    const std::string loss = R"(
+func @main(%x: f32[4,6] input "x", %labels: i64[4] input "labels") -> (%loss "loss") {
+%ops%  %loss, %lse = cross_entropy(%x, %l) {ignore_index = -100} : f32[], f32[4]
+}
+)";
+    auto with = [&](const std::string& ops) {
+        std::string text = loss;
+        return text.replace(text.find("%ops%"), 5, ops);
+    };
+    EXPECT_EQ(ranges(bounded(with("  %l = reshape(%labels) {dims = [4]} : i64[4]\n"))), "x:any labels:6/-100");
+    // Chosen by the model itself.
+    const std::string chosen = R"(  %bound = constant() {value = <i64[] splat 1.0>} : i64[]
+  %c = lt(%labels, %bound) : bool[4]
+  %m = constant() {value = <i64[] splat -100.0>} : i64[]
+  %l = select(%c, %m, %labels) : i64[4]
+)";
+    EXPECT_EQ(ranges(bounded(with(chosen))), "x:any labels:6/-100");
+    EXPECT_EQ(ranges(bounded(with(R"(  %low = slice(%labels) {axis = 0, begin = 1, end = 4, step = 1} : i64[3]
+  %l = pad(%low) {low = [0], high = [1], value = -100.0} : i64[4]
+)"))),
+              "x:any labels:6/-100");
+    // Labels that an embedding reads as well: what the loss ignores is no row.
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%labels: i64[4] input "labels", %w: f32[6,6] parameter "w") -> (%loss "loss") {
+  %x = embedding(%w, %labels) : f32[4,6]
+  %loss, %lse = cross_entropy(%x, %labels) {ignore_index = -100} : f32[], f32[4]
+}
+)")),
+              "labels:6");
+    // … unless it is replaced before.
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%labels: i64[4] input "labels", %w: f32[6,6] parameter "w") -> (%loss "loss") {
+  %ignored = constant() {value = <i64[] splat -100.0>} : i64[]
+  %zero = constant() {value = <i64[] splat 0.0>} : i64[]
+  %is = eq(%labels, %ignored) : bool[4]
+  %id = select(%is, %zero, %labels) : i64[4]
+  %x = embedding(%w, %id) : f32[4,6]
+  %loss, %lse = cross_entropy(%x, %labels) {ignore_index = -100} : f32[], f32[4]
+}
+)")),
+              "labels:6/-100");
+}
+
+// Each coordinate has its own table.
+// As ONNX's own text of a loss with class weights makes the zeros that stand where labels are ignored.
+TEST(BoundIndices, ADifferenceOfOneAndTheSame) {
+    EXPECT_EQ(lookup_ranges(ids, R"(
+  %none = constant() {value = <i64[] splat -100.0>} : i64[]
+  %ignored = eq(%ids, %none) : bool[2,5]
+  %zeros = sub(%ids, %ids) : i64[2,5]
+  %index = select(%ignored, %zeros, %ids) : i64[2,5]
+)"),
+              "ids:11/-100");
+}
+
+TEST(BoundIndices, Coordinates) {
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%x: f32[3,7,2] input "x", %a: i64[5,1] input "a", %b: i64[5,1] input "b") -> (%y "y") {
+  %i = concat(%a, %b) {axis = 1} : i64[5,2]
+  %y = gather_nd(%x, %i) {batch_dims = 0} : f32[5,2]
+}
+)")),
+              "x:any a:3 b:7");
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%x: f32[3,7] input "x", %i: i64[3,7] input "i") -> (%y "y") {
+  %y = gather_elements(%x, %i) {axis = 0} : f32[3,7]
+}
+)")),
+              "x:any i:3");
+}
+
+TEST(BoundIndices, NegativeOnesCountFromTheEnd) {
+    const Module module = bounded(lookup(ids, R"(
+  %one = constant() {value = <i64[] splat 1.0>} : i64[]
+  %index = sub(%ids, %one) : i64[2,5]
+)"));
+    EXPECT_EQ(ranges(module), "ids:12");
+    EXPECT_EQ(text_of(module), text(R"(
+func @main(%ids: i64[2,5] input "ids" {entries = 12}, %w: f32[11,4] parameter "w") -> (%y "y") {
+  %one = constant() {value = <i64[] splat 1.0>} : i64[]
+  %sub = sub(%ids, %one) : i64[2,5]
+  %n = constant() {value = <i64[] splat 11.0>} : i64[]
+  %zero = constant() {value = <i64[] splat 0.0>} : i64[]
+  %lt = lt(%sub, %zero) : bool[2,5]
+  %add = add(%sub, %n) : i64[2,5]
+  %index = select(%lt, %add, %sub) : i64[2,5]
+  %y = embedding(%w, %index) : f32[2,5,4]
+}
+)"));
+}
+
+// What is fine as it is stays as it is.
+TEST(BoundIndices, ConstantsThatAreInside) {
+    const std::string ir =
+        lookup(ids, "  %index = constant() {value = <i64[3] dense [4, 0, 10]>} : i64[3]\n", "i64[3]");
+    EXPECT_EQ(text_of(bounded(ir)), text(ir));
+}
+
+TEST(BoundIndices, WhatCannotBeShownIsRefused) {
+    EXPECT_EQ(error_of(lookup(ids, "  %index = constant() {value = <i64[3] dense [4, 0, 11]>} : i64[3]\n", "i64[3]")),
+              "error: an index of embedding lies outside of its table w f32[11,4]\n"
+              "  expected: 0 to 10\n"
+              "  found: 0 to 11\n"
+              "help: where this is a table of 11 positions, --seq can be 11 at most without a longer table; else "
+              "export the model again with these shapes\n");
+    EXPECT_EQ(error_of(lookup("%x: f32[2,5] input \"x\"", "  %index = cast(%x) {dtype = i64} : i64[2,5]\n")),
+              "error: an index of embedding cannot be shown to lie inside its table w f32[11,4]\n"
+              "  expected: 0 to 10\n"
+              "  found: any number\n"
+              "help: limit it in the model (index.clamp(0, 10)), or let it be an input of the graph, which is checked "
+              "while batches are loaded\n");
+    // Two inputs that are added: no range of the one holds without one of the other.
+    EXPECT_EQ(
+        error_of(lookup("%a: i64[2,5] input \"a\", %b: i64[2,5] input \"b\"", "  %index = add(%a, %b) : i64[2,5]\n")),
+        "error: an index of embedding cannot be shown to lie inside its table w f32[11,4]\n"
+        "  expected: 0 to 10\n"
+        "  found: 0 to 20\n"
+        "help: limit it in the model (index.clamp(0, 10)), or let it be an input of the graph, which is checked "
+        "while batches are loaded\n");
+    // Classes have no end to count from.
+    EXPECT_EQ(error_of(R"(
+func @main(%x: f32[4,6] input "x", %labels: i64[4] input "labels") -> (%loss "loss") {
+  %one = constant() {value = <i64[] splat 1.0>} : i64[]
+  %l = sub(%labels, %one) : i64[4]
+  %loss, %lse = cross_entropy(%x, %l) {ignore_index = -100} : f32[], f32[4]
+}
+)"),
+              "error: a label of the cross entropy cannot be shown to lie inside its classes\n"
+              "  expected: 0 to 5\n"
+              "  found: any number\n"
+              "help: shift or mask labels where the batches are made, and let the loss take an input of the graph as "
+              "it is (0 to 5, or -100), which is checked while batches are loaded\n");
+    // Arithmetic that wraps around is not taken for what it is without.
+    EXPECT_NE(error_of(lookup(ids, R"(
+  %big = constant() {value = <i64[] splat 4611686018427387904.0>} : i64[]
+  %index = mul(%ids, %big) : i64[2,5]
+)")),
+              "no error");
+}
+
+}  // namespace
+}  // namespace thunderc

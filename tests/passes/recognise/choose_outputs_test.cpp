@@ -1,0 +1,44 @@
+#include "compiler/passes/recognise/choose_outputs.h"
+
+#include "compiler/support/error.h"
+#include "tests/passes/equal_programs.h"
+
+namespace thunderc {
+namespace {
+
+using testing::functions_of;
+using testing::module_of;
+
+constexpr const char* two = R"(
+func @main(%x: f32[3] input "x") -> (%a "first", %b "second") {
+  %a = exp(%x) : f32[3]
+  %b = tanh(%x) : f32[3]
+})";
+
+TEST(ChooseOutputs, TheOthersAreNotComputed) {
+    EXPECT_EQ(functions_of(choose_outputs(module_of(two), {"second"})), functions_of(module_of(R"(
+func @main(%x: f32[3] input "x") -> (%b "second") {
+  %b = tanh(%x) : f32[3]
+})")));
+}
+
+TEST(ChooseOutputs, WithoutNamesAllStay) {
+    EXPECT_EQ(functions_of(choose_outputs(module_of(two), {})), functions_of(module_of(two)));
+}
+
+TEST(ChooseOutputs, NamesThatThereAreNotAreRefused) {
+    auto error = [](const std::vector<std::string>& names) {
+        try {
+            choose_outputs(module_of(two), names);
+        } catch (const UsageError& error) {
+            return error.diagnostic().text();
+        }
+        return std::string();
+    };
+    EXPECT_EQ(error({"third"}),
+              "error: --output third: the model has no output of that name\nhelp: its outputs are first, second\n");
+    EXPECT_EQ(error({"first", "first"}), "error: --output first is given twice\nhelp: leave one of the two out\n");
+}
+
+}  // namespace
+}  // namespace thunderc

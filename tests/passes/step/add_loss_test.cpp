@@ -1,0 +1,414 @@
+#include "compiler/passes/step/add_loss.h"
+
+#include "compiler/passes/step/added_losses.h"
+#include "compiler/support/error.h"
+#include "tests/passes/pass_test.h"
+
+namespace thunderc {
+namespace {
+
+std::string with_loss(std::string_view ir, Report& report, const std::string& loss = "auto") {
+    Module module = parse_module("module \"m\" values\n" + std::string(ir));
+    verify(module);
+    module = add_loss(std::move(module), loss, report);
+    verify(module);
+    return text_of(std::move(module));
+}
+
+std::string with_loss(std::string_view ir, const std::string& loss = "auto") {
+    Report report;
+    return with_loss(ir, report, loss);
+}
+
+std::string error_of(std::string_view ir, const std::string& loss) {
+    try {
+        with_loss(ir, loss);
+    } catch (const UserError& error) {
+        return error.diagnostic().text();
+    }
+    return "no error";
+}
+
+constexpr const char* logits = R"(
+func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %w: f32[5,5] parameter "w") -> (%y "logits") {
+  %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
+}
+)";
+
+// Names of arguments are names of tensors in the program: no two may be alike.
+TEST(AddLoss, LabelsStepAsideForAParameter) {
+    for (const std::string loss : {"cross-entropy", "mse"}) {
+        Report report;
+        std::string ir = logits;
+        ir.replace(ir.find("\"w\""), 3, "\"labels\"");
+        EXPECT_NE(with_loss(ir, report, loss)
+                      .find("[2,3" + std::string(loss == "mse" ? ",5" : "") + "] input \"targets\" {batched"),
+                  std::string::npos);
+        EXPECT_NE(notes(report).find("against the new input targets"), std::string::npos) << notes(report);
+        // Neither does an alias, the name of a tied weight, count as free.
+        ir.replace(ir.find("\"labels\""), 8, "\"targets\" {alias 0 = [\"labels\"]}");
+        EXPECT_NE(with_loss(ir, loss).find("input \"targets_2\""), std::string::npos) << with_loss(ir, loss);
+    }
+}
+
+TEST(AddLoss, LogitsGetACrossEntropy) {
+    Report report;
+    EXPECT_EQ(with_loss(logits, report), text(R"(
+func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched, source = "next_tokens"}, %w: f32[5,5] parameter "w") -> (%loss "loss", %weight "weight") {
+  %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
+  %reshape = reshape(%labels) {dims = [6]} : i64[6]
+  %reshape_1 = reshape(%y) {dims = [6, 5]} : f32[6,5]
+  %loss, %loss_lse = cross_entropy(%reshape_1, %reshape) {ignore_index = -100} : f32[], f32[6]
+  %weight = cross_entropy_weight(%reshape) {ignore_index = -100} : f32[]
+}
+)"));
+    EXPECT_EQ(notes(report),
+              "done loss at logits: cross entropy over 5 classes against the new input labels; -100 is ignored\n");
+    EXPECT_EQ(with_loss(logits, "cross-entropy"), with_loss(logits));
+}
+
+TEST(AddLoss, WarnsOfAScalarThatMayBeTheLoss) {
+    std::string ir = logits;
+    ir.replace(ir.find("(%y \"logits\")"), 13, "(%y \"logits\", %s \"mean\")");
+    ir.insert(ir.rfind('}'), "  %s = reduce_sum(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n");
+    Report report;
+    with_loss(ir, report);
+    const std::string said = notes(report);
+    EXPECT_NE(said.find("warning loss at mean: a scalar beside logits: it is not computed, and a cross entropy is "
+                        "added; if it is the loss, export it as the first result or with the name loss; if not, "
+                        "--loss cross-entropy says so\n"),
+              std::string::npos)
+        << said;
+    Report asked, own;
+    with_loss(ir, asked, "cross-entropy");
+    EXPECT_EQ(notes(asked).find("warning loss"), std::string::npos) << notes(asked);
+    ir.replace(ir.find("\"mean\""), 6, "\"loss\"");  // its own, then
+    with_loss(ir, own);
+    EXPECT_EQ(notes(own).find("cross entropy is added"), std::string::npos) << notes(own);
+}
+
+TEST(AddLoss, SquaredError) {
+    EXPECT_EQ(with_loss(R"(
+func @main(%x: f32[2,3] input "x" {batched}) -> (%y "y") {
+  %y = neg(%x) : f32[2,3]
+}
+)",
+                        "mse"),
+              text(R"(
+func @main(%x: f32[2,3] input "x" {batched}, %labels: f32[2,3] input "labels" {batched}) -> (%loss "loss") {
+  %y = neg(%x) : f32[2,3]
+  %sub = sub(%y, %labels) : f32[2,3]
+  %mul = mul(%sub, %sub) : f32[2,3]
+  %loss = reduce_mean(%mul) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)"));
+}
+
+constexpr const char* own_mean = R"(
+func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched}, %w: f32[5,5] parameter "w") -> (%loss "loss") {
+  %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
+  %rows = reshape(%y) {dims = [6, 5]} : f32[6,5]
+  %p = pad(%labels) {low = [0, 0], high = [0, 1], value = -100.0} : i64[2,4]
+  %s = slice(%p) {axis = 1, begin = 1, end = 4, step = 1} : i64[2,3]
+  %l = reshape(%s) {dims = [6]} : i64[6]
+  %sum, %lse = cross_entropy(%rows, %l) {ignore_index = -100} : f32[], f32[6]
+  %n = cross_entropy_weight(%l) {ignore_index = -100} : f32[]
+  %loss = div(%sum, %n) : f32[]
+}
+)";
+
+TEST(AddLoss, TheModelsOwnMeanIsSplit) {
+    Report report;
+    EXPECT_EQ(with_loss(own_mean, report), text(R"(
+func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source = "tokens"}, %labels: i64[2,3] input "labels" {batched, source = "tokens"}, %w: f32[5,5] parameter "w") -> (%sum "loss", %n "weight") {
+  %y = gather(%w, %input_ids) {axis = 0} : f32[2,3,5]
+  %rows = reshape(%y) {dims = [6, 5]} : f32[6,5]
+  %p = pad(%labels) {low = [0, 0], high = [0, 1], value = -100.0} : i64[2,4]
+  %s = slice(%p) {axis = 1, begin = 1, end = 4, step = 1} : i64[2,3]
+  %l = reshape(%s) {dims = [6]} : i64[6]
+  %sum, %lse = cross_entropy(%rows, %l) {ignore_index = -100} : f32[], f32[6]
+  %n = cross_entropy_weight(%l) {ignore_index = -100} : f32[]
+  %loss = div(%sum, %n) : f32[]
+}
+)"));
+    EXPECT_EQ(notes(report), "done loss at loss: the model's own mean cross entropy, split into sum and weight\n");
+}
+
+// Labels that are chosen, or filled up with what is ignored, are still the input's.
+TEST(AddLoss, LabelsAreFollowedThroughSelection) {
+    std::string chosen(own_mean);
+    const std::string padded = "%p = pad(%labels) {low = [0, 0], high = [0, 1], value = -100.0} : i64[2,4]\n";
+    chosen.replace(chosen.find(padded), padded.size(), R"(%zero = constant() {value = <i64[] splat 0.0>} : i64[]
+  %none = constant() {value = <i64[] splat -100.0>} : i64[]
+  %column = constant() {value = <i64[2,1] splat -100.0>} : i64[2,1]
+  %is = eq(%labels, %zero) : bool[2,3]
+  %c = select(%is, %none, %labels) : i64[2,3]
+  %p = concat(%c, %column) {axis = 1} : i64[2,4]
+)");
+    EXPECT_NE(with_loss(chosen).find("input \"labels\" {batched, source = \"tokens\"}"), std::string::npos)
+        << with_loss(chosen);
+    // Which of two inputs the labels are is not guessed.
+    const std::string both = "%c = select(%is, %none, %labels)";
+    chosen.replace(chosen.find(both), both.size(), "%c = select(%is, %input_ids, %labels)");
+    EXPECT_NE(with_loss(chosen).find("input \"labels\" {batched},"), std::string::npos) << with_loss(chosen);
+}
+
+TEST(AddLoss, AnotherScalarIsKeptAndSaid) {
+    Report report;
+    EXPECT_EQ(with_loss(R"(
+func @main(%x: f32[2,3] input "x" {batched}) -> (%m "value") {
+  %m = reduce_sum(%x) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)",
+                        report),
+              text(R"(
+func @main(%x: f32[2,3] input "x" {batched}) -> (%m "loss") {
+  %m = reduce_sum(%x) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)"));
+    EXPECT_EQ(notes(report),
+              "warning loss at value: is a sum: it is averaged over micro-steps and ranks, each counting the same\n");
+}
+
+// What a sum is divided by need not be its own number of labels: it is what inputs say of the whole batch.
+TEST(AddLoss, AnyWeightOfTheInputsSplitsASum) {
+    std::string ir(own_mean);
+    ir.replace(ir.find("cross_entropy_weight(%l)"), 24, "cross_entropy_weight(%s)");
+    Report report;
+    EXPECT_NE(with_loss(ir, report).find("\"weight\""), std::string::npos);
+    EXPECT_EQ(notes(report), "done loss at loss: the model's own mean cross entropy, split into sum and weight\n");
+}
+
+// A head, ids and two kinds of labels; the loss of the test behind them.
+std::string losses(const std::string& ops, const std::string& result = "%loss") {
+    return R"(
+func @main(%ids: i64[2,3] input "ids" {batched, entries = 5}, %labels: i64[2,3] input "labels" {batched}, %mask: f32[2,3] input "mask" {batched}, %table: f32[4] input "table", %w: f32[5,5] parameter "w", %s: f32[] parameter "s") -> ()" +
+           result + R"( "loss") {
+  %y = gather(%w, %ids) {axis = 0} : f32[2,3,5]
+  %rows = reshape(%y) {dims = [6, 5]} : f32[6,5]
+  %l = reshape(%labels) {dims = [6]} : i64[6]
+  %sum, %lse = cross_entropy(%rows, %l) {ignore_index = -100} : f32[], f32[6]
+  %n = cross_entropy_weight(%l) {ignore_index = -100} : f32[]
+  %mean = div(%sum, %n) : f32[]
+  %m = reduce_sum(%mask) {axes = [0, 1], keep_dims = false} : f32[]
+  %one = constant() {value = <f32[] splat 1.0>} : f32[]
+)" + ops + "}\n";
+}
+
+std::string notes_of(const std::string& ops, const std::string& result = "%loss") {
+    Report report;
+    with_loss(losses(ops, result), report);
+    return notes(report);
+}
+
+// Each mean is divided by the whole batch's weight, an argument; what is averaged by the number of micro-batches, each
+// of which weighs 1.
+TEST(AddLoss, EachMeanKeepsItsWeight) {
+    Report report;
+    const std::string ir = R"(  %masked = mul(%y, %y) : f32[2,3,5]
+  %row = reduce_sum(%masked) {axes = [2], keep_dims = false} : f32[2,3]
+  %kept = mul(%row, %mask) : f32[2,3]
+  %other = reduce_sum(%kept) {axes = [0, 1], keep_dims = false} : f32[]
+  %second = div(%other, %m) : f32[]
+  %penalty = mul(%s, %s) : f32[]
+  %both = sub(%mean, %second) : f32[]
+  %loss = add(%both, %penalty) : f32[]
+)";
+    std::string expected = losses(ir);
+    expected.replace(
+        expected.find(") -> (%loss \"loss\")"), 19,
+        ", %t0: f32[] scalar \"loss_weights[0]\", %t1: f32[] scalar \"loss_weights[1]\", %t2: f32[] scalar "
+        "\"loss_weights[2]\") -> (%whole \"loss\", %n \"weight_0\", %m \"weight_1\", %c \"weight_2\")");
+    expected.replace(expected.rfind('}'), 1, R"(  %a = div(%sum, %t0) : f32[]
+  %b = div(%other, %t1) : f32[]
+  %minus = neg(%b) : f32[]
+  %means = add(%a, %minus) : f32[]
+  %c = constant() {value = <f32[] splat 1.0>} : f32[]
+  %share = div(%penalty, %t2) : f32[]
+  %whole = add(%means, %share) : f32[]
+})");
+    EXPECT_EQ(with_loss(losses(ir), report), text(expected));
+    EXPECT_EQ(notes(report),
+              "done loss at loss: the model's own, 3 terms; 2 terms are divided by weights of their own, which are "
+              "summed first; 1 mean over a fixed number of elements, or of no input, averaged over micro-steps and "
+              "ranks\n");
+}
+
+TEST(AddLoss, SaysWhatALossIs) {
+    const std::string averaged = "averaged over micro-steps and ranks, each counting the same\n";
+    const std::string split = "done loss at loss: the model's own mean times a factor, split into sum and weight\n";
+    // A factor that is the same whatever the batch is: a parameter, a constant.
+    EXPECT_EQ(notes_of("  %e = exp(%s) : f32[]\n  %loss = mul(%e, %mean) : f32[]\n"), split);
+    EXPECT_EQ(notes_of("  %x = neg(%s) : f32[]\n  %loss = div(%mean, %x) : f32[]\n"), split);
+    // The weight's bound is the whole batch's.
+    EXPECT_EQ(notes_of("  %b = max(%m, %one) : f32[]\n  %loss = div(%sum, %b) : f32[]\n"),
+              "done loss at loss: the model's own mean, divided by weights that are summed first\n");
+    EXPECT_EQ(notes_of("", "%sum"), "warning loss at loss: is a sum: it is " + averaged);
+    // Neither a root of a sum nor a product of means is a term of the whole batch's.
+    for (const char* ir :
+         {"  %r = sqrt(%sum) : f32[]\n  %loss = div(%r, %n) : f32[]\n", "  %loss = mul(%mean, %mean) : f32[]\n",
+          "  %loss = exp(%mean) : f32[]\n", "  %loss = div(%one, %mean) : f32[]\n"})
+        EXPECT_EQ(notes_of(ir), "warning loss at loss: is no mean over the batch: it is " + averaged) << ir;
+    // Rows summed before they are squared: no sum over rows any more.
+    EXPECT_EQ(notes_of("  %c = reduce_sum(%rows) {axes = [0], keep_dims = false} : f32[5]\n"
+                       "  %q = mul(%c, %c) : f32[5]\n"
+                       "  %t = reduce_sum(%q) {axes = [0], keep_dims = false} : f32[]\n"
+                       "  %loss = div(%t, %n) : f32[]\n"),
+              "warning loss at loss: is no mean over the batch: it is " + averaged);
+    EXPECT_EQ(notes_of("  %loss = add(%mean, %sum) : f32[]\n"),
+              "warning loss at loss: the model's own, 2 terms; 1 term is divided by its weight, which is summed first; "
+              "1 sum over the batch, " +
+                  averaged);
+    EXPECT_EQ(notes_of("  %loss = reduce_mean(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n"),
+              "done loss at loss: the model's own mean over a fixed number of elements, averaged over micro-steps and "
+              "ranks\n");
+    // Each row less the mean of the batch: a mean all the same, but not of micro-batches.
+    EXPECT_EQ(notes_of("  %c = reduce_mean(%rows) {axes = [0], keep_dims = true} : f32[1,5]\n"
+                       "  %d = sub(%rows, %c) : f32[6,5]\n"
+                       "  %q = mul(%d, %d) : f32[6,5]\n"
+                       "  %loss = reduce_mean(%q) {axes = [0, 1], keep_dims = false} : f32[]\n"),
+              "done loss at loss: the model's own mean over a fixed number of elements, averaged over micro-steps and "
+              "ranks; rows of a batch see one another on the way to it, so micro-batches and ranks are batches of "
+              "their own\n");
+}
+
+// What acts by element keeps rows apart, wherever they are: softplus and binary cross entropy as abs.
+TEST(AddLoss, LossesByElementAreMeansAlongAnyAxis) {
+    const auto of_rows = [](const std::string& op) {
+        return notes_of("  %v = reduce_sum(%rows) {axes = [1], keep_dims = false} : f32[6]\n  %p = " + op +
+                        " : f32[6]\n  %loss = reduce_mean(%p) {axes = [0], keep_dims = false} : f32[]\n");
+    };
+    const auto transposed = [](const std::string& op) {
+        return notes_of(
+            "  %e = reduce_sum(%y) {axes = [2], keep_dims = false} : f32[2,3]\n"
+            "  %v = transpose(%e) {permutation = [1, 0]} : f32[3,2]\n"
+            "  %k = transpose(%mask) {permutation = [1, 0]} : f32[3,2]\n  %p = " +
+            op +
+            " : f32[3,2]\n  %q = mul(%p, %k) : f32[3,2]\n"
+            "  %t = reduce_sum(%q) {axes = [0, 1], keep_dims = false} : f32[]\n  %loss = div(%t, %m) : f32[]\n");
+    };
+    EXPECT_EQ(transposed("abs(%v)").find("no mean"), std::string::npos) << transposed("abs(%v)");
+    for (const char* op : {"softplus(%v)", "binary_cross_entropy(%v, %v)"}) {
+        EXPECT_EQ(of_rows(op), of_rows("abs(%v)"));
+        EXPECT_EQ(transposed(op), transposed("abs(%v)"));
+    }
+}
+
+// StepScalars has room for 16 weights, of which one counts micro-batches.
+TEST(AddLoss, MoreWeightsThanThereIsRoomForAreSaid) {
+    std::string ops, sum = "%mean";
+    for (int k = 0; k < 16; ++k) {
+        const std::string n = std::to_string(k);
+        ops += "  %f" + n + " = constant() {value = <f32[] splat " + n + ".5>} : f32[]\n  %p" + n + " = pow(%mask, %f" +
+               n + ") : f32[2,3]\n  %w" + n + " = reduce_sum(%p" + n +
+               ") {axes = [0, 1], keep_dims = false} : f32[]\n  %d" + n + " = div(%sum, %w" + n + ") : f32[]\n  %a" +
+               n + " = add(" + sum + ", %d" + n + ") : f32[]\n";
+        sum = "%a" + n;
+    }
+    EXPECT_EQ(notes_of(ops, sum),
+              "warning loss at loss: the model's own, 17 terms; 15 terms are divided by weights of their own, which "
+              "are summed first; 2 terms with weights of their own, for which a program has no room beside 15 "
+              "others, averaged over micro-steps and ranks, each counting the same\n");
+}
+
+// What a result that is no sequence of scores is for is not guessed.
+TEST(AddLoss, AsksForTheLossOfNumbers) {
+    constexpr const char* numbers = R"(
+func @main(%x: f32[2,3] input "x" {batched}) -> (%y "logits") {
+  %y = neg(%x) : f32[2,3]
+}
+)";
+    EXPECT_EQ(
+        error_of(numbers, "auto"),
+        "error: the model ends in logits, which has no loss yet: it may be scores of classes, or numbers\n"
+        "  expected: token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss\n"
+        "  found: logits f32[2,3]\n"
+        "help: say what it is trained with: --loss cross-entropy (the mean cross entropy over the classes in the last "
+        "dimension, without rows of label -100; labels are i64[2]), --loss mse (the mean over all elements of (result "
+        "- label)^2; labels are f32[2,3]), or export the model with its loss\n");
+    for (const AddedLoss& loss : added_losses())  // the table is what is listed
+        EXPECT_NE(error_of(numbers, "auto").find("--loss " + std::string(loss.name) + " ("), std::string::npos);
+    // Three dimensions of numbers, and two of ids.
+    std::string wide(numbers), ids(logits);
+    for (std::size_t at; (at = wide.find("[2,3]")) != std::string::npos;) wide.replace(at, 5, "[2,3,4]");
+    EXPECT_NE(error_of(wide, "auto").find("has no loss yet"), std::string::npos);
+    ids.replace(ids.find("(%y \"logits\")"), 13, "(%z \"logits\")");
+    ids.insert(ids.rfind('}'), "  %z = reduce_sum(%y) {axes = [1], keep_dims = false} : f32[2,5]\n");
+    EXPECT_NE(error_of(ids, "auto").find("has no loss yet"), std::string::npos);
+    EXPECT_EQ(error_of(ids, "cross-entropy"), "no error");
+}
+
+constexpr const char* row_numbers = R"(
+func @main(%x: f32[3] input "x" {batched}, %w: f32[1] parameter "w") -> (%y "scores") {
+  %y = mul(%x, %w) : f32[3]
+}
+)";
+
+// A regressor's numbers, one for each row: no loss of its own, whatever the batch is.
+TEST(AddLoss, ANumberForEachRowIsNoLoss) {
+    for (const std::string rows : {"3", "1"}) {
+        std::string ir(row_numbers);
+        for (std::size_t at = 0; (at = ir.find("[3]", at)) != std::string::npos; at += 3) ir.replace(at + 1, 1, rows);
+        EXPECT_NE(error_of(ir, "auto").find("error: the model ends in scores, which has no loss yet"),
+                  std::string::npos)
+            << error_of(ir, "auto");
+        EXPECT_EQ(error_of(ir, "auto").find("--loss cross-entropy ("), std::string::npos);  // there are no classes
+        Report report;
+        const std::string mse = with_loss(ir, report, "mse");
+        EXPECT_NE(mse.find(": f32[" + rows + "] input \"labels\""), std::string::npos) << mse;
+    }
+    // Beside a result of several dimensions it is what is left out.
+    std::string two(row_numbers);
+    two.replace(two.find("(%y \"scores\")"), 13, "(%y \"scores\", %z \"wide\")");
+    two.insert(two.rfind('}'), "  %z = reshape(%y) {dims = [3, 1]} : f32[3,1]\n");
+    Report report;
+    EXPECT_NE(with_loss(two, report, "mse").find("input \"labels\" {batched}"), std::string::npos);
+    EXPECT_EQ(notes(report).substr(0, 89),
+              "warning output at wide: is what is trained on, being the first of two dimensions or more;");
+}
+
+// Ids and floats alone do not make scores of classes: a model that takes noise away from [B, T, C], given times of
+// rows, or ids of another length.
+TEST(AddLoss, GuessesNoClassesOfNumbers) {
+    const auto model = [](const std::string& ids, const std::string& more) {
+        return "func @main(%ids: i64[" + ids + "] input \"ids\" {batched}, %x: f32[2,3," + more +
+               "] input \"x\" {batched}, %w: f32[" + more + ",5] parameter \"w\") -> (%y \"out\") {\n" +
+               "  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f32[2,3,5]\n}\n";
+    };
+    EXPECT_EQ(error_of(model("2,3", "4"), "auto"), "no error");
+    EXPECT_NE(error_of(model("2", "4"), "auto").find("has no loss yet"), std::string::npos);
+    EXPECT_NE(error_of(model("2,7", "4"), "auto").find("has no loss yet"), std::string::npos);
+    EXPECT_NE(error_of(model("2,3", "5"), "auto").find("has no loss yet"), std::string::npos);
+}
+
+TEST(AddLoss, Errors) {
+    constexpr const char* labels = R"(
+func @main(%x: i64[3] input "x") -> (%y "ids") {
+  %y = neg(%x) : i64[3]
+}
+)";
+    EXPECT_EQ(error_of(labels, "auto"),
+              "error: training needs a loss, and the model ends neither in logits nor in a scalar\n"
+              "  expected: logits or a scalar loss\n"
+              "  found: ids i64[3]\n"
+              "help: export a model that ends in what a loss can be made of, or in its loss\n");
+    EXPECT_EQ(error_of(row_numbers, "cross-entropy"),
+              "error: --loss cross-entropy needs a result of 2 dimensions or more, and the model has none\n"
+              "  expected: the mean cross entropy over the classes in the last dimension, without rows of label -100\n"
+              "  found: scores f32[3]\n"
+              "help: export a model that ends in one, or in its loss\n");
+    EXPECT_EQ(error_of(logits, "none"),
+              "error: training needs a loss, and the model ends in none\n"
+              "  expected: a scalar result\n"
+              "  found: logits f32[2,3,5]\n"
+              "help: use --loss cross-entropy or mse, or export a model that ends in its loss\n");
+    EXPECT_EQ(error_of(own_mean, "mse"),
+              "error: --loss mse is given, but the model ends in a loss of its own, loss\n"
+              "help: leave --loss out, or export the model without its loss\n");
+    EXPECT_EQ(error_of(logits, "l2"),
+              "error: there is no loss called l2\n"
+              "help: --loss takes auto, none, cross-entropy or mse\n");
+}
+
+}  // namespace
+}  // namespace thunderc
