@@ -77,7 +77,7 @@ Planned plan_model(const ModelOptions& model, const Machine* machine) {
     estimate.tokens = step_tokens(main);
     for (std::size_t k = 0; k < main.arguments.size(); ++k)
         if (const ArgInfo& info = main.argument_info[k]; info.kind == ArgInfo::Kind::input)
-            estimate.inputs.push_back({info.names.front(), main.type(main.arguments[k]), info.entries});
+            estimate.inputs.push_back({info.names.front(), main.type(main.arguments[k]), info.least_entries()});
     for (const auto& [arena, bytes] : module.arena_bytes) estimate.memory_bytes += bytes;
     if (!out.trains) estimate.model_flops = estimate.full_model_flops = 0;
     return out;

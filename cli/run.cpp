@@ -69,11 +69,15 @@ Tensor argument(const std::map<std::string, Tensor>& given, const std::filesyste
             else
                 out.i[static_cast<std::size_t>(k)] = t.i[static_cast<std::size_t>(k)];
         }
-        if (info.kind == ArgInfo::Kind::input && info.entries > 0)
-            for (std::int64_t id : out.i)
-                if ((id < 0 || id >= info.entries) && (info.ignore_index == 0 || id != info.ignore_index))
-                    fail(fmt::format("{} in {} holds {}, which is no id", name, file.string(), id),
-                         fmt::format("ids are at least 0 and below {}", info.entries));
+        for (std::int64_t k = 0; info.kind == ArgInfo::Kind::input && !out.floating() && k < out.size(); ++k) {
+            const ArgInfo::Ids ids = info.ids_at(type, k);
+            const std::int64_t id = out.i[static_cast<std::size_t>(k)];
+            if (ids.entries <= 0 || (id >= 0 && id < ids.entries) || (ids.ignore_index != 0 && id == ids.ignore_index))
+                continue;
+            fail(fmt::format("{} in {} holds {}, which is no id", name, file.string(), id),
+                 fmt::format("ids are at least 0 and below {}{}", ids.entries,
+                             info.columns.empty() ? "" : " there: other columns have tables of other sizes"));
+        }
         return out;
     }
     const WeightSource* source = member < info.sources.size() ? info.sources[member].get() : nullptr;

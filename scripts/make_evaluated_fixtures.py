@@ -112,6 +112,17 @@ class Copied(torch.nn.Module):
         return self.loss(self, self.trunk(x), y)
 
 
+class Gate(torch.nn.Module):
+    """One number."""
+
+    def __init__(self):
+        super().__init__()
+        self.g = torch.nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x):
+        return x * self.g
+
+
 def apart(model):
     """The copy's bias is another one."""
     model.teacher.bias += 1
@@ -138,6 +149,7 @@ def copies():
         "twins": Copied(error, torch.nn.LayerNorm(4)),
         # and where it is not
         "teacher_of_others": Copied(lambda m, h, y: F.mse_loss(m.student(h), m.teacher(y)), buffers=True),
+        "gate_of_others": Copied(lambda m, h, y: F.mse_loss(m.student(h), m.teacher(y)), Gate(), buffers=True),
         "teacher_unused": Copied(lambda m, h, y: F.mse_loss(drop(m.student(h)) * h, y), buffers=True),
         # the copy's parameters themselves, one by one
         "stopped_weights": Copied(lambda m, h, y: of_weights(m, h, y, m.teacher.bias.detach())),

@@ -387,6 +387,7 @@ class SpecPrinter {
             out_.line(fmt::format("constexpr std::int64_t {}[] = {{{}}};", name,
                                   dims.empty() ? "1" : fmt::format("{}", fmt::join(dims, ", "))));
         out_.append_lines(aliases_);
+        out_.append_lines(columns_);
         out_.blank();
         array("ParameterSpec", "PARAMETERS", parameters_);
         array("ConstantSpec", "CONSTANTS", constants_);
@@ -538,9 +539,18 @@ class SpecPrinter {
 
     void input(const ArgInfo& info, const Type& type, const Placement& p) {
         if (info.batched && type.rank() > 0) batch_ = type.dims[0];
-        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}}},", quote(info.names[0]),
+        std::string columns;
+        if (!info.columns.empty()) {
+            columns = fmt::format(", COLUMNS_{}, {}", column_count_, info.column_axis);
+            columns_ += fmt::format("constexpr ColumnSpec COLUMNS_{}[] = {{\n", column_count_++);
+            for (const ArgInfo::Column& c : info.columns)
+                columns_ +=
+                    fmt::format("    {{{}, {}, {}, {}}},\n", c.end, c.ids.entries, c.ids.ignore_index, quote(c.table));
+            columns_ += "};\n";
+        }
+        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}{}}},", quote(info.names[0]),
                                       spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes(), info.batched,
-                                      info.entries, info.ignore_index, quote(info.source)));
+                                      info.entries, info.ignore_index, quote(info.source), columns));
     }
 
     void array(const char* type, const char* name, const std::vector<std::string>& lines) {
@@ -557,6 +567,8 @@ class SpecPrinter {
     std::map<Dims, std::string> shapes_;
     std::string aliases_;
     int alias_count_ = 0;
+    std::string columns_;
+    int column_count_ = 0;
     std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset
     std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_;
     std::int64_t batch_ = 1;

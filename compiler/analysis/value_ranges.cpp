@@ -312,10 +312,17 @@ ValueRanges::ValueRanges(const Function& function, std::span<const Value> wanted
         if (needed[function.arguments[k].index]) arguments_.push_back(k);
 }
 
-void ValueRanges::compute(std::span<const ValueSet> arguments) {
-    for (std::size_t k : arguments_) sets_[function_->arguments[k].index] = arguments[k];
+void ValueRanges::compute(std::span<const ValueSet> arguments, const std::map<std::size_t, ValueColumns>& columns) {
+    columns_.clear();
+    for (std::size_t k : arguments_) {
+        const Value v = function_->arguments[k];
+        sets_[v.index] = arguments[k];
+        if (const auto at = columns.find(k); at != columns.end()) columns_[v.index] = at->second;
+    }
     for (const Op* op : ops_) {
-        const ValueSet set = result(*op);
+        std::optional<ValueColumns> by_position = columns_.empty() ? std::nullopt : columns_result(*op);
+        const ValueSet set = by_position ? by_position->all() : result(*op);
+        if (by_position && by_position->runs.size() > 1) columns_[op->results[0].index] = std::move(*by_position);
         for (std::size_t r = 0; r < op->results.size(); ++r)
             sets_[op->results[r].index] = r == 0 ? set : ValueSet::any(function_->type(op->results[r]).dtype);
     }

@@ -2,7 +2,11 @@
 // its table, whatever is fed. Sets are supersets: what is not followed may be anything.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/module.h"
@@ -30,14 +34,34 @@ struct ValueSet {
 // "0 to 47", "-100, 0 to 47", "any number"
 std::string to_string(const ValueSet& set);
 
+// What a tensor can hold by its position along one axis: runs of positions, in order, that cover the axis. The columns
+// of an input that are looked up in tables of different sizes have sets of their own.
+struct ValueColumns {
+    struct Run {
+        std::int64_t end = 0;
+        ValueSet set;
+    };
+    std::int64_t axis = 0;
+    std::vector<Run> runs;
+
+    ValueSet between(std::int64_t begin, std::int64_t end) const;  // of these positions together
+    ValueSet all() const { return between(0, runs.empty() ? 0 : runs.back().end); }
+    void append(std::int64_t end, ValueSet set);  // a run behind the others, or more of the last one
+};
+
 // The sets of some values of a function of straight-line code, and of all that they are computed from.
 class ValueRanges {
   public:
     ValueRanges(const Function& function, std::span<const Value> wanted);
 
-    // By position, of all arguments of the function. May be called again with others.
-    void compute(std::span<const ValueSet> arguments);
+    // By position, of all arguments of the function; and of some by their columns as well, which their set is then the
+    // union of. May be called again with others.
+    void compute(std::span<const ValueSet> arguments, const std::map<std::size_t, ValueColumns>& columns = {});
     const ValueSet& of(Value v) const { return sets_[v.index]; }
+    // nullptr: all positions are alike, or nothing is known by position.
+    const ValueColumns* columns_of(Value v) const;
+    // Of a constant: where its numbers change along the axis.
+    const ValueColumns& constant_columns(Value v, std::int64_t axis);
     // Arguments, by position, that a wanted value may depend on.
     const std::vector<std::size_t>& arguments() const { return arguments_; }
 
@@ -46,6 +70,12 @@ class ValueRanges {
     ValueSet chosen(const Op& select) const;
     void restrict(ValueSet& set, Value chosen, Value condition, bool holds) const;
     const Op* definition(Value v) const;
+    // By position, where the op's operands are known so (value_columns.cpp).
+    std::optional<ValueColumns> columns_result(const Op& op);
+    std::optional<ValueColumns> columns_by_element(const Op& op);
+    std::optional<ValueColumns> columns_of_view(const Op& op, const ValueColumns& x) const;
+    std::optional<ValueColumns> columns_of_rows(const Op& op, const ValueColumns& x) const;
+    std::optional<ValueColumns> columns_of_parts(const Op& op) const;
     Value behind_casts(Value v) const;
 
     const Function* function_;
@@ -53,6 +83,8 @@ class ValueRanges {
     std::vector<const Op*> ops_;         // those that are followed, in order
     std::vector<std::size_t> arguments_;
     std::vector<ValueSet> sets_;  // by value; of constants from the start
+    std::map<std::uint32_t, ValueColumns> columns_;
+    std::map<std::pair<std::uint32_t, std::int64_t>, ValueColumns> constants_;  // by value and axis
 };
 
 }  // namespace thunderc

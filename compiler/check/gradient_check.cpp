@@ -37,15 +37,16 @@ class Random {
 
 double value_of(const ArgInfo& info, const Type& type, std::int64_t index, Random& random) {
     const bool integer = !is_float(type.dtype);
-    const bool one_is_fine = !integer || info.entries < 0 || info.entries > 1;
+    const ArgInfo::Ids ids = info.ids_at(type, index);
+    const bool one_is_fine = !integer || ids.entries < 0 || ids.entries > 1;
     if (info.kind == ArgInfo::Kind::scalar || (info.source == "ones" && one_is_fine)) return 1;
     if (info.source == "positions") {
         const std::int64_t position = index % (type.dims.empty() ? 1 : type.dims.back());
-        return static_cast<double>(info.entries > 0 ? position % info.entries : position);
+        return static_cast<double>(ids.entries > 0 ? position % ids.entries : position);
     }
-    if (integer && info.entries > 0) {
-        if (info.ignore_index != 0 && random.below(8) == 0) return static_cast<double>(info.ignore_index);
-        return static_cast<double>(random.below(info.entries));
+    if (integer && ids.entries > 0) {
+        if (ids.ignore_index != 0 && random.below(8) == 0) return static_cast<double>(ids.ignore_index);
+        return static_cast<double>(random.below(ids.entries));
     }
     if (integer) return static_cast<double>(random.below(2));
     if (info.kind != ArgInfo::Kind::parameter) return random.normal();

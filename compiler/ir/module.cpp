@@ -127,6 +127,21 @@ std::string name_pattern(const std::vector<std::string>& names) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
+ArgInfo::Ids ArgInfo::ids_at(const Type& type, std::int64_t element) const {
+    if (columns.empty()) return {entries, ignore_index};
+    const auto axis = static_cast<std::size_t>(column_axis);
+    for (std::size_t d = type.dims.size(); d-- > axis + 1;) element /= type.dims[d];
+    element %= type.dims[axis];
+    return std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return element < c.end; })->ids;
+}
+
+std::int64_t ArgInfo::least_entries() const {
+    std::int64_t least = entries;
+    for (const Column& c : columns)
+        if (c.ids.entries >= 0 && (least < 0 || c.ids.entries < least)) least = c.ids.entries;
+    return least;
+}
+
 Value Function::add_value(Type type, std::string value_name) {
     values.push_back({std::move(type), std::move(value_name), {}});
     return {static_cast<std::uint32_t>(values.size() - 1)};

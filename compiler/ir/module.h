@@ -115,10 +115,25 @@ struct ArgInfo {
     std::string note;  // what an exporter folded into it, "" where it is the checkpoint's tensor
     std::vector<std::shared_ptr<const WeightSource>> sources;  // for each member; null: none
     // inputs
-    bool batched = false;           // dimension 0 is the batch
-    std::int64_t entries = -1;      // ids lie in [0, entries)
-    std::int64_t ignore_index = 0;  // a value that may stand outside that range
-    std::string source;             // default role for packed data: tokens, next_tokens, ones, positions; or cotangent
+    bool batched = false;  // dimension 0 is the batch
+    struct Ids {
+        std::int64_t entries = -1;      // they lie in [0, entries)
+        std::int64_t ignore_index = 0;  // a value that may stand outside that range
+        bool operator==(const Ids&) const = default;
+    };
+    std::int64_t entries = -1;  // of all; see Ids
+    std::int64_t ignore_index = 0;
+    // Runs of positions along an axis that are looked up in tables of different sizes; empty where all are alike.
+    struct Column {
+        std::int64_t end = 0;  // behind its last position; it begins where the one before ends
+        Ids ids;
+        std::string table;  // that has so many rows: a parameter's name; "" where it is none
+    };
+    std::int64_t column_axis = 0;
+    std::vector<Column> columns;
+    Ids ids_at(const Type& type, std::int64_t element) const;  // of one element, in order
+    std::int64_t least_entries() const;                        // what lies below is fine in every column
+    std::string source;  // default role for packed data: tokens, next_tokens, ones, positions; or cotangent
 };
 
 std::string_view name_of(ArgInfo::Init init);

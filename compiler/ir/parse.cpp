@@ -313,6 +313,25 @@ class Parser {
         return out;
     }
 
+    // 2 to 5 entries = 7 of "tables.1.weight"
+    ArgInfo::Column column(std::int64_t begin) {
+        ArgInfo::Column out;
+        if (integer() != begin) fail("columns are runs, one behind the other");
+        expect("to");
+        out.end = integer();
+        if (out.end <= begin) fail("columns are runs, one behind the other");
+        if (accept("entries")) {
+            expect("=");
+            out.ids.entries = integer();
+        }
+        if (accept("ignore")) {
+            expect("=");
+            out.ids.ignore_index = integer();
+        }
+        if (accept("of")) out.table = string();
+        return out;
+    }
+
     ArgInfo argument_info() {
         ArgInfo info;
         constexpr std::pair<std::string_view, ArgInfo::Kind> kinds[] = {
@@ -352,6 +371,11 @@ class Parser {
             } else if (accept("ignore")) {
                 expect("=");
                 info.ignore_index = integer();
+            } else if (accept("columns")) {
+                info.column_axis = integer();
+                expect("=");
+                list("[", "]",
+                     [&] { info.columns.push_back(column(info.columns.empty() ? 0 : info.columns.back().end)); });
             } else if (accept("source")) {
                 expect("=");
                 info.source = string();

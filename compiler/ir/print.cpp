@@ -69,6 +69,19 @@ std::string argument_info_text(const ArgInfo& info) {
     if (info.init != ArgInfo::Init::normal) fields.push_back(fmt::format("init = {}", name_of(info.init)));
     if (info.entries >= 0) fields.push_back(fmt::format("entries = {}", info.entries));
     if (info.ignore_index != 0) fields.push_back(fmt::format("ignore = {}", info.ignore_index));
+    if (!info.columns.empty()) {
+        std::vector<std::string> columns;
+        std::int64_t begin = 0;
+        for (const ArgInfo::Column& c : info.columns) {
+            std::string text = fmt::format("{} to {}", begin, c.end);
+            if (c.ids.entries >= 0) text += fmt::format(" entries = {}", c.ids.entries);
+            if (c.ids.ignore_index != 0) text += fmt::format(" ignore = {}", c.ids.ignore_index);
+            if (!c.table.empty()) text += " of " + quote(c.table);
+            columns.push_back(std::move(text));
+            begin = c.end;
+        }
+        fields.push_back(fmt::format("columns {} = [{}]", info.column_axis, fmt::join(columns, ", ")));
+    }
     if (!info.source.empty()) fields.push_back("source = " + quote(info.source));
     if (!info.note.empty()) fields.push_back("note = " + quote(info.note));
     for (std::size_t k = 0; k < info.aliases.size(); ++k)

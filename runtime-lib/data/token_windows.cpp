@@ -6,6 +6,7 @@
 #include "data/batch_source.h"
 #include "data/permutation.h"
 #include "data/token_file.h"
+#include "program/inputs.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -127,13 +128,17 @@ class TokenWindows : public BatchSource {
     // Of what is the same in every window; tokens are looked at as they are read.
     void check_range(const InputSpec& input, Role role) const {
         const bool ones = role == Role::ones;
-        if (input.entries < 0 || (!ones && role != Role::positions)) return;
-        const std::int64_t most = ones ? 1 : static_cast<std::int64_t>(length_) - 1;
-        if (most < input.entries || (ones && input.ignore_index == 1)) return;
-        fail(cat("the input ", input.name, " takes ", ones ? "ones" : cat("positions up to ", most),
-                 ", and its numbers go from 0 to ", input.entries - 1),
-             ones ? "--feed FILE, with numbers in that range"
-                  : "write the program with a smaller --seq, or --feed FILE with numbers in that range");
+        if (!ones && role != Role::positions) return;
+        const auto count = static_cast<std::int64_t>(input.bytes / size_of(input.dtype));
+        for (std::int64_t i = 0; i < count; ++i) {
+            const IdRange ids = ids_at(input, i);
+            if (ids.holds(ones ? 1 : i % static_cast<std::int64_t>(length_))) continue;
+            fail(cat("the input ", input.name, " takes ",
+                     ones ? "ones" : cat("positions up to ", static_cast<std::int64_t>(length_) - 1),
+                     ", and its numbers go from 0 to ", ids.entries - 1),
+                 ones ? "--feed FILE, with numbers in that range"
+                      : "write the program with a smaller --seq, or --feed FILE with numbers in that range");
+        }
     }
 
     static std::string to_text(DType dtype) {
@@ -176,9 +181,11 @@ class TokenWindows : public BatchSource {
             if (role == Role::positions) value = static_cast<std::int64_t>(i % length_);
             if (role == Role::tokens || role == Role::next_tokens) {
                 value = window[i + shift];
-                if (input.entries >= 0 && value >= input.entries) {
+                if (const IdRange ids =
+                        ids_at(input, static_cast<std::int64_t>(static_cast<std::size_t>(row) * count + i));
+                    !ids.holds(value)) {
                     fail(cat(file.path(), ": token ", first + i + shift, " is ", value, ", and ids of ", input.name,
-                             " go from 0 to ", input.entries - 1),
+                             " go from 0 to ", ids.entries - 1),
                          "the file is damaged: thunderc data inspect checks it");
                 }
             }

@@ -14,9 +14,9 @@ template <typename T>
 std::int64_t find_bad(const InputSpec& input, const std::byte* values) {
     const auto* ids = reinterpret_cast<const T*>(values);
     const auto count = static_cast<std::int64_t>(input.bytes / sizeof(T));
+    const IdRange all{input.entries, input.ignore_index};
     for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t id = ids[i];
-        if ((id < 0 || id >= input.entries) && id != input.ignore_index) return i;
+        if (!(input.columns.empty() ? all : ids_at(input, i)).holds(ids[i])) return i;
     }
     return -1;
 }
@@ -37,6 +37,13 @@ bool holds_ids(const InputSpec& input) {
     return input.source == "tokens" || input.source == "next_tokens" || input.ignore_index != 0;
 }
 
+// "sparse[:, 1]"
+std::string column_text(const InputSpec& input, std::int64_t position) {
+    std::string before;
+    for (std::size_t d = 0; d < input.column_axis; ++d) before += ":, ";
+    return cat(input.name, "[", before, position, "]");
+}
+
 std::int64_t id_at(const InputSpec& input, const std::byte* values, std::int64_t element) {
     return input.dtype == DType::i64 ? reinterpret_cast<const std::int64_t*>(values)[element]
                                      : reinterpret_cast<const std::int32_t*>(values)[element];
@@ -44,7 +51,7 @@ std::int64_t id_at(const InputSpec& input, const std::byte* values, std::int64_t
 
 std::string help_for(const InputSpec& input, const std::byte* values, std::int64_t element) {
     // torch's mark of what a loss ignores, in what is no label alone
-    if (id_at(input, values, element) == -100 && input.ignore_index != -100)
+    if (id_at(input, values, element) == -100 && ids_at(input, element).ignore_index != -100)
         return cat("-100 is for labels, and the model looks ", input.name,
                    " up in a table as well: was it exported with ",
                    "one tensor for its ids and its labels? Export it again with a tensor for each");
@@ -54,8 +61,17 @@ std::string help_for(const InputSpec& input, const std::byte* values, std::int64
 
 }  // namespace
 
+IdRange ids_at(const InputSpec& input, std::int64_t element) {
+    if (input.columns.empty()) return {input.entries, input.ignore_index};
+    for (std::size_t d = input.shape.size(); d-- > input.column_axis + 1;) element /= input.shape[d];
+    const std::int64_t position = element % input.shape[input.column_axis];
+    const ColumnSpec* column = input.columns.data();
+    while (column->end <= position) ++column;
+    return {column->entries, column->ignore_index, column, position};
+}
+
 std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
-    if (input.entries < 0) return -1;
+    if (input.entries < 0 && input.columns.empty()) return -1;
     if (input.dtype == DType::i64) return find_bad<std::int64_t>(input, values);
     if (input.dtype == DType::i32) return find_bad<std::int32_t>(input, values);
     return -1;
@@ -63,6 +79,10 @@ std::int64_t find_bad_id(const InputSpec& input, const std::byte* values) {
 
 std::string bad_id_text(const InputSpec& input, const std::byte* values, std::int64_t element) {
     const std::int64_t id = id_at(input, values, element);
+    if (const IdRange ids = ids_at(input, element); ids.column != nullptr)
+        return cat("is ", id, ", and ", column_text(input, ids.position), " takes 0 to ", ids.entries - 1,
+                   ids.ignore_index != 0 ? cat(", or ", ids.ignore_index, " where there is none") : "",
+                   ids.column->table.empty() ? "" : cat(": these are the rows of ", ids.column->table));
     if (!holds_ids(input)) return cat("is ", id, ", and ", input.name, " takes 0 to ", input.entries - 1);
     const std::string ignored = input.ignore_index != 0 ? cat(", or ", input.ignore_index, " where there is none") : "";
     return cat("is ", id, ", and ids go from 0 to ", input.entries - 1, ignored);

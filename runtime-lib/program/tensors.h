@@ -42,6 +42,14 @@ struct ConstantSpec {
     std::size_t bytes;
 };
 
+// A run of positions along an axis of an input, where some are looked up in tables of other sizes than others.
+struct ColumnSpec {
+    std::int64_t end;           // behind its last position; it begins where the one before ends
+    std::int64_t entries;       // as in InputSpec
+    std::int64_t ignore_index;  // as in InputSpec
+    std::string_view table;     // the parameter that has so many rows; "" where it is none
+};
+
 // One input of the graph, the labels that the added loss takes, or what an output's cotangent is read from.
 struct InputSpec {
     std::string_view name;
@@ -53,6 +61,8 @@ struct InputSpec {
     std::int64_t entries;       // ids must lie in [0, entries); -1: not ids
     std::int64_t ignore_index;  // a value that may stand outside that range; 0 where there is none
     std::string_view source;    // default of --map: tokens, next_tokens, ones, positions, or "" (must be fed)
+    std::span<const ColumnSpec> columns{};  // instead of entries and ignore_index, where these differ
+    std::size_t column_axis = 0;
 };
 
 }  // namespace thunder

@@ -26,6 +26,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "model.h"  // PROGRAM: what the inputs and parameters are
+#include "program/inputs.h"
 #include "support/error.h"
 
 namespace {
@@ -92,8 +93,10 @@ void write_feed(const std::string& path) {
                 const auto value = static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1);
                 writer.append(&value, sizeof value);
             } else if (input.dtype == DType::i64) {
+                const std::size_t of_one_rank = input.bytes / size_of(input.dtype);
+                const std::int64_t entries = ids_at(input, static_cast<std::int64_t>(k % of_one_rank)).entries;
                 const auto value =
-                    static_cast<std::int64_t>(input.entries > 0 ? bits % static_cast<std::uint64_t>(input.entries) : 1);
+                    static_cast<std::int64_t>(entries > 0 ? bits % static_cast<std::uint64_t>(entries) : 1);
                 writer.append(&value, sizeof value);
             } else {
                 const std::vector<std::byte> ones(size_of(input.dtype), std::byte{1});

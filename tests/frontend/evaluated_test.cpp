@@ -176,6 +176,9 @@ TEST(Merged, NothingIsSaidWhereNothingWas) {
         for (const std::string& warning : got.warnings)
             EXPECT_FALSE(warning.starts_with("merged, ")) << file << warning;
     }
+    // One number is both, and a constant where the call names the buffer.
+    EXPECT_EQ(lifted("evaluated/gate_of_others.onnx").warnings, Lines{});
+    EXPECT_EQ(lifted("evaluated/gate_of_others.onnx").parameters, (Lines{"student.g", "trunk.bias", "trunk.weight"}));
     EXPECT_EQ(lifted("evaluated/teacher_of_others.onnx").parameters,
               (Lines{"student.bias", "student.weight", "trunk.bias", "trunk.weight"}));
 }

@@ -403,6 +403,16 @@ class Tier {
             const onnx::TensorProto* tensor = initializer(parameter);
             if (tensor == nullptr || traced_.input(parameter) != TracedInput::parameter) continue;
             const std::string& mention = mentions[static_cast<std::size_t>(k)];
+            if (traced_.constant("%" + mention)) {  // a number, which part_constant leaves alone
+                const std::string own = parameter + "_constant";
+                if (out_.constants.insert(own).second) {
+                    onnx::TensorProto& copy = *graph_.add_initializer();
+                    copy = *tensor;
+                    copy.set_name(own);
+                }
+                node.set_input(k, own);
+                continue;
+            }
             const bool itself = mention == traced_.placeholder(parameter);
             // What is there, or another's placeholder, is another matter.
             if (!itself && (there_.contains(mention) || traced_.parameter("%" + mention) != nullptr)) continue;

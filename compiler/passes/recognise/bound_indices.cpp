@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/passes/rewrite.h"
 #include "compiler/support/error.h"
 
@@ -19,6 +22,7 @@ namespace thunderc {
 namespace {
 
 constexpr std::int64_t most_entries = std::int64_t{1} << 31;
+constexpr ArgInfo::Ids nothing = {1, 0};  // 0 alone
 
 // One use of numbers as indices: `index` names one of `entries` rows.
 struct Access {
@@ -28,13 +32,16 @@ struct Access {
     std::int64_t entries = 0;
     std::optional<std::int64_t> ignored;  // of labels
     bool from_the_end = true;             // -1 is the last one
+    std::int64_t column = -1;             // of the index's last dimension; -1: all of it
 };
 
-// What of an input is known: [0, entries), or anything of its type; and one more number.
+// What of an input is known: [0, entries), or anything of its type, and one more number (0: none); of all of it, or of
+// runs of positions along an axis.
 struct Input {
     std::size_t argument = 0;
-    std::int64_t entries = -1;
-    std::int64_t beside = 0;  // 0: none
+    ArgInfo::Ids ids;
+    std::int64_t axis = 0;
+    std::vector<ArgInfo::Column> columns;
 };
 
 class IndexBounder {
@@ -54,14 +61,19 @@ class IndexBounder {
         for (std::size_t k : ranges_->arguments()) {
             const ArgInfo& info = f_.argument_info.at(k);
             if (info.kind == ArgInfo::Kind::input && is_integer(f_.type(f_.arguments[k]).dtype))
-                inputs_.push_back({k, info.entries, info.ignore_index});
+                inputs_.push_back({k, {info.entries, info.ignore_index}, 0, {}});
         }
         bound_inputs();
-        for (Input& input : inputs_) admit_one_more(input);
+        for (Input& input : inputs_) {
+            if (input.columns.empty()) admit_one_more(input.ids);
+            for (ArgInfo::Column& column : input.columns) admit_one_more(column.ids);
+        }
         for (const Input& input : inputs_) {
             ArgInfo& info = f_.argument_info[input.argument];
-            info.entries = input.entries;
-            info.ignore_index = input.beside;
+            info.entries = input.ids.entries;
+            info.ignore_index = input.ids.ignore_index;
+            info.column_axis = input.axis;
+            info.columns = input.columns;
         }
         compute();
         for (const Access& access : accesses_)
@@ -95,52 +107,73 @@ class IndexBounder {
         if (op.name == "gather_nd") {
             const auto batch = static_cast<std::size_t>(op.attributes.integer("batch_dims", 0));
             const std::int64_t width = f_.type(op.operands[1]).dims.back();
-            for (std::int64_t w = 0; w < width; ++w)
-                accesses_.push_back(
-                    {k, 1, coordinate(op.operands[1], w), dims()[batch + static_cast<std::size_t>(w)], {}, true});
+            for (std::int64_t w = 0; w < width; ++w) {
+                Access& access = accesses_.emplace_back(
+                    Access{k, 1, op.operands[1], dims()[batch + static_cast<std::size_t>(w)], {}, true, w});
+                find_coordinate(access);
+            }
         }
     }
 
-    // The value that holds column w of the last dimension, where they were put side by side; else all of them.
-    Value coordinate(Value index, std::int64_t w) const {
-        const Op* op = definition(index);
-        if (op == nullptr || op->name != "concat") return index;
-        const std::int64_t rank = f_.type(index).rank();
-        if (*normalize_axis(op->attributes.integer("axis"), rank) != rank - 1) return index;
+    // The value that holds the column of the last dimension, where they were put side by side.
+    void find_coordinate(Access& access) const {
+        const Op* op = definition(access.index);
+        if (op == nullptr || op->name != "concat") return;
+        const std::int64_t rank = f_.type(access.index).rank();
+        if (*normalize_axis(op->attributes.integer("axis"), rank) != rank - 1) return;
         for (Value part : op->operands) {
             const std::int64_t width = f_.type(part).dims.back();
-            if (w < width) return coordinate(part, w);
-            w -= width;
+            if (access.column < width) {
+                access.index = part;
+                return find_coordinate(access);
+            }
+            access.column -= width;
         }
-        return index;
     }
 
     // ---- what inputs may hold
     // --------------------------------------------------------------------------------------------
 
+    static ValueSet set_of(const ArgInfo::Ids& ids, DType dtype) {
+        if (ids.entries < 0) return ValueSet::any(dtype);
+        ValueSet set = ValueSet::between(0, static_cast<double>(ids.entries - 1));
+        const auto beside = static_cast<double>(ids.ignore_index);
+        if (ids.ignore_index != 0) set.add(ValueSet::between(beside, beside));
+        return set;
+    }
+
     void compute() {
         std::vector<ValueSet> sets;
         for (Value v : f_.arguments) sets.push_back(ValueSet::any(f_.type(v).dtype));
+        std::map<std::size_t, ValueColumns> columns;
         for (const Input& input : inputs_) {
-            if (input.entries < 0) continue;
-            sets[input.argument] = ValueSet::between(0, static_cast<double>(input.entries - 1));
-            if (input.beside != 0) {
-                const auto beside = static_cast<double>(input.beside);
-                sets[input.argument].add(ValueSet::between(beside, beside));
-            }
+            const DType dtype = f_.type(f_.arguments[input.argument]).dtype;
+            sets[input.argument] = set_of(input.ids, dtype);
+            if (input.columns.empty()) continue;
+            ValueColumns& runs = columns[input.argument] = {input.axis, {}};
+            for (const ArgInfo::Column& column : input.columns) runs.append(column.end, set_of(column.ids, dtype));
+            sets[input.argument] = runs.all();
+            if (runs.runs.size() == 1) columns.erase(input.argument);
         }
-        ranges_->compute(sets);
+        ranges_->compute(sets, columns);
+    }
+
+    ValueSet numbers_of(const Access& a) const {
+        const ValueColumns* columns = a.column < 0 ? nullptr : ranges_->columns_of(a.index);
+        return columns != nullptr && columns->axis == f_.type(a.index).rank() - 1
+                   ? columns->between(a.column, a.column + 1)
+                   : ranges_->of(a.index);
     }
 
     bool holds(const Access& a) const {
         if (f_.type(a.index).elements() == 0) return true;
-        ValueSet set = ranges_->of(a.index);
+        ValueSet set = numbers_of(a);
         if (a.ignored) set.remove(static_cast<double>(*a.ignored), static_cast<double>(*a.ignored));
         const auto entries = static_cast<double>(a.entries);
         return set.inside(a.from_the_end ? -entries : 0, entries - 1);
     }
 
-    bool natural(const Access& a) const { return a.ignored || ranges_->of(a.index).inside(0, infinity); }
+    bool natural(const Access& a) const { return a.ignored || numbers_of(a).inside(0, infinity); }
 
     std::vector<std::size_t> failing() {
         compute();
@@ -162,28 +195,158 @@ class IndexBounder {
         if (failing().empty()) return;
         std::vector<Input> bound = given;
         for (std::size_t i = 0; i < inputs_.size(); ++i) {
-            for (Input& other : inputs_) other = {other.argument, 1, 0};
-            Input& input = inputs_[i] = given[i];
-            std::vector<std::size_t> mended = failing();
-            input.entries = 1;
-            input.beside = 0;
-            compute();
-            std::erase_if(mended, [this](std::size_t k) { return !holds(accesses_[k]); });
-            if (mended.empty()) continue;
-            std::int64_t good = 1, bad = (given[i].entries < 0 ? most_entries : given[i].entries) + 1;
-            while (bad - good > 1) {
-                input.entries = good + (bad - good) / 2;
-                (hold(mended) ? good : bad) = input.entries;
-            }
-            bound[i] = {input.argument, good, 0};
+            for (Input& other : inputs_) other = {other.argument, nothing, 0, {}};
+            largest(inputs_[i].ids, bound[i].ids);
         }
+        for (std::size_t i = 0; i < inputs_.size(); ++i) bound_columns(given[i], bound[i]);
         inputs_ = bound;
         for (std::size_t k : failing()) refuse(accesses_[k]);
     }
 
+    // Gives `ids`, which inputs_ has, the largest range within `bound` that keeps all indices inside that depend on it.
+    // Their table's name, "" where `bound` is that range already.
+    std::string largest(ArgInfo::Ids& ids, ArgInfo::Ids& bound) {
+        const auto restore = ids;
+        ids = bound;
+        std::vector<std::size_t> mended = failing();
+        ids = nothing;
+        compute();
+        std::erase_if(mended, [this](std::size_t k) { return !holds(accesses_[k]); });
+        std::string table;
+        if (!mended.empty()) {
+            std::int64_t good = 1, bad = (bound.entries < 0 ? most_entries : bound.entries) + 1;
+            while (bad - good > 1) {
+                ids.entries = good + (bad - good) / 2;
+                (hold(mended) ? good : bad) = ids.entries;
+            }
+            ids.entries = bad;
+            compute();
+            for (auto k = mended.rbegin(); k != mended.rend(); ++k)
+                if (!holds(accesses_[*k])) table = table_of(accesses_[*k]);
+            bound = {good, 0};
+        }
+        ids = restore;
+        return table;
+    }
+
+    // Columns of an input that are looked up in tables of different sizes: runs along one axis, each for itself, where
+    // they come to different ranges. The batch's rows are alike.
+    void bound_columns(const Input& given, Input& bound) {
+        const Type& type = f_.type(f_.arguments[given.argument]);
+        const ArgInfo& info = f_.argument_info[given.argument];
+        const auto at =
+            std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.argument == given.argument; });
+        for (std::int64_t axis = type.rank(); axis-- > (info.batched ? 1 : 0);) {
+            const std::vector<std::int64_t> ends = cuts(type.dims[static_cast<std::size_t>(axis)]);
+            if (ends.size() < 2) continue;
+            for (Input& other : inputs_) other = {other.argument, nothing, 0, {}};
+            at->axis = axis;
+            for (const std::int64_t end : ends) at->columns.push_back({end, nothing, ""});
+            std::vector<ArgInfo::Column> columns;
+            for (std::size_t c = 0; c < ends.size(); ++c) {
+                ArgInfo::Column column{ends[c], given.ids, ""};
+                column.table = largest(at->columns[c].ids, column.ids);
+                if (!columns.empty() && columns.back().ids == column.ids && columns.back().table == column.table)
+                    columns.back().end = column.end;
+                else
+                    columns.push_back(std::move(column));
+            }
+            // What nothing reads may be anything, and is said with the others; and of packed tokens all are ids.
+            const ArgInfo::Ids* first = nullptr;
+            bool alike = true;
+            std::int64_t begin = 0;
+            for (const ArgInfo::Column& c : columns) {
+                const bool counts = c.ids != given.ids ||
+                                    (info.source.empty() && reads(f_.arguments[given.argument], axis, begin, c.end));
+                begin = c.end;
+                if (!counts) continue;
+                if (first == nullptr) first = &c.ids;
+                alike = alike && c.ids == *first;
+            }
+            if (alike) continue;
+            at->columns = columns;
+            if (!failing().empty()) continue;
+            bound = {given.argument, {}, axis, std::move(columns)};
+            return;
+        }
+    }
+
+    // Runs of positions that an op takes out of its operand, along one axis.
+    struct Taken {
+        std::int64_t axis = 0;
+        std::vector<std::pair<std::int64_t, std::int64_t>> runs;  // from, and behind the last one
+    };
+    std::optional<Taken> taken_by(const Op& op) const {
+        if (op.operands.empty() || !op.operands[0] || (op.name != "slice" && op.name != "gather")) return std::nullopt;
+        const Dims& dims = f_.type(op.operands[0]).dims;
+        Taken out{*normalize_axis(op.attributes.integer("axis"), static_cast<std::int64_t>(dims.size())), {}};
+        const auto axis = static_cast<std::size_t>(out.axis);
+        if (op.name == "slice") {
+            const std::int64_t begin = op.attributes.integer("begin"), step = op.attributes.integer("step", 1),
+                               count = f_.type(op.results[0]).dims[axis];
+            if (step == 1) out.runs.emplace_back(begin, begin + count);
+            for (std::int64_t k = 0; step != 1 && k < count; ++k)
+                out.runs.emplace_back(begin + k * step, begin + k * step + 1);
+            return out;
+        }
+        const Op* index = definition(op.operands[1]);
+        if (index == nullptr || index->name != "constant") return std::nullopt;
+        for (const std::int64_t row : materialize(*index->attributes.constant("value")).i) {
+            const std::int64_t from = row < 0 ? row + dims[axis] : row;
+            out.runs.emplace_back(from, from + 1);
+        }
+        return out;
+    }
+
+    // Whether anything reads these positions of the argument.
+    bool reads(Value argument, std::int64_t axis, std::int64_t begin, std::int64_t end) const {
+        if (std::find(f_.results.begin(), f_.results.end(), argument) != f_.results.end()) return true;
+        return std::any_of(f_.ops.begin(), f_.ops.end(), [&](const Op& op) {
+            if (std::find(op.operands.begin(), op.operands.end(), argument) == op.operands.end()) return false;
+            const std::optional<Taken> taken = taken_by(op);
+            if (!taken || taken->axis != axis || op.operands[0] != argument) return true;
+            return std::any_of(taken->runs.begin(), taken->runs.end(),
+                               [&](const auto& run) { return run.first < end && run.second > begin; });
+        });
+    }
+
+    // Where positions along an axis of n may begin to be read in another way: the ends of runs. A number for each
+    // position may be added to them.
+    std::vector<std::int64_t> cuts(std::int64_t n) {
+        std::set<std::int64_t> ends = {n};
+        const auto cut = [&](std::int64_t end) {
+            if (end > 0 && end < n) ends.insert(end);
+        };
+        for (const Op& op : f_.ops) {
+            if (op.operands.empty() || !is_integer(f_.type(op.results[0]).dtype)) continue;
+            if (const std::optional<Taken> taken = taken_by(op))
+                if (f_.type(op.operands[0]).dims[static_cast<std::size_t>(taken->axis)] == n)
+                    for (const auto& [begin, end] : taken->runs) cut(begin), cut(end);
+            if (!op_def(op.name).acts_by_element()) continue;
+            for (Value v : op.operands) {
+                const Op* constant = definition(v);
+                if (constant == nullptr || constant->name != "constant") continue;
+                const Dims& dims = f_.type(v).dims;
+                for (std::size_t axis = 0; axis < dims.size(); ++axis)
+                    if (dims[axis] == n)
+                        for (const auto& run : ranges_->constant_columns(v, static_cast<std::int64_t>(axis)).runs)
+                            cut(run.end);
+            }
+        }
+        for (const Access& a : accesses_)
+            if (a.column >= 0 && f_.type(a.index).dims.back() == n) cut(a.column), cut(a.column + 1);
+        return {ends.begin(), ends.end()};
+    }
+
+    // The parameter whose rows an index names; "" for what is computed, and for the classes of a loss.
+    std::string table_of(const Access& a) const {
+        const std::string stored = a.ignored ? "" : stored_tensor(f_.ops[a.op].operands[0]);
+        return stored.substr(0, stored.find(' '));
+    }
+
     // Labels may be what the loss ignores, and ids what the model compares them with and replaces.
-    void admit_one_more(Input& input) {
-        if (input.entries < 0 || input.beside != 0) return;
+    void admit_one_more(ArgInfo::Ids& ids) {
+        if (ids.entries < 0 || ids.ignore_index != 0) return;
         std::vector<std::int64_t> candidates;
         for (const Access& a : accesses_)
             if (a.ignored) candidates.push_back(*a.ignored);
@@ -204,14 +367,14 @@ class IndexBounder {
             counts_down;  // an index that may be negative without it; else -100 were the 100th from the end
         for (const Access& a : accesses_) counts_down.push_back(!natural(a));
         for (std::int64_t candidate : candidates) {
-            if (candidate >= 0 && candidate < input.entries) continue;
-            input.beside = candidate;
+            if (candidate >= 0 && candidate < ids.entries) continue;
+            ids.ignore_index = candidate;
             compute();
             bool fine = true;
             for (std::size_t k = 0; fine && k < accesses_.size(); ++k)
                 fine = holds(accesses_[k]) && (counts_down[k] || natural(accesses_[k]));
             if (fine) return;
-            input.beside = 0;
+            ids.ignore_index = 0;
         }
     }
 
@@ -231,7 +394,7 @@ class IndexBounder {
         if (!op.provenance.node_ops.empty()) d.op = op.provenance.node_ops.front();
         d.module = op.provenance.scope;
         d.expected = fmt::format("0 to {}", a.entries - 1);
-        d.actual = to_string(ranges_->of(a.index));
+        d.actual = to_string(numbers_of(a));
         if (known) {
             d.help = a.ignored ? "it is a constant of the graph: export the model again with these shapes"
                                : fmt::format(

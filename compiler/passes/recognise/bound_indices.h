@@ -5,9 +5,13 @@
 //
 // The numbers that indices and labels can be are followed from the inputs, through arithmetic and selection, to where
 // they are used. An input on which an index depends gets the largest range [0, entries) that keeps it inside, and
-// beside it the one number that a loss ignores or that the model itself replaces. Indices that may be negative count
-// from the end, which becomes a select. An index that cannot be shown to stay inside is refused with what to do about
-// it: nothing in a step checks it.
+// beside it the one number that a loss ignores or that the model itself replaces. Columns of an input that are looked
+// up in tables of different sizes, or in one table at offsets of their own, have a range each:
+//
+//   out:  %s: i64[6,3] input "s" {columns 1 = [0 to 2 entries = 7 of "a.weight", 2 to 3 entries = 4 of "b.weight"]}
+//
+// Indices that may be negative count from the end, which becomes a select. An index that cannot be shown to stay inside
+// is refused with what to do about it: nothing in a step checks it.
 //
 // Requires: phase values, main alone. Afterwards every index of `main` is in [0, entries) of its table for inputs of
 // their ranges. Throws UserError.

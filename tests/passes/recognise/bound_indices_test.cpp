@@ -20,9 +20,15 @@ std::string ranges(const Module& module) {
     std::string out;
     for (const ArgInfo& info : module.main().argument_info) {
         if (info.kind != ArgInfo::Kind::input) continue;
-        out += (out.empty() ? "" : " ") + info.names.front() + ":" +
-               (info.entries < 0 ? "any" : std::to_string(info.entries)) +
-               (info.ignore_index != 0 ? "/" + std::to_string(info.ignore_index) : "");
+        const auto text = [](const ArgInfo::Ids& ids) {
+            return (ids.entries < 0 ? "any" : std::to_string(ids.entries)) +
+                   (ids.ignore_index != 0 ? "/" + std::to_string(ids.ignore_index) : "");
+        };
+        out += (out.empty() ? "" : " ") + info.names.front() + ":";
+        if (info.columns.empty()) out += text({info.entries, info.ignore_index});
+        for (const ArgInfo::Column& c : info.columns)
+            out += (&c == &info.columns.front() ? "" : ",") + std::to_string(c.end) + "=" + text(c.ids) +
+                   (c.table.empty() ? "" : "(" + c.table + ")");
     }
     return out;
 }
@@ -204,6 +210,94 @@ func @main(%x: f32[3,7] input "x", %i: i64[3,7] input "i") -> (%y "y") {
 }
 )")),
               "x:any i:3");
+}
+
+// A recommender's columns are ids of tables of their own: each has the range of its table, however it is taken out.
+constexpr const char* tables =
+    ", %a: f32[7,4] parameter \"a\", %b: f32[3,4] parameter \"b\", %c: f32[11,4] parameter \"c\") -> (%y \"y\") {\n";
+constexpr const char* of_tables = "s:1=7(a),2=3(b),3=11(c)";
+
+std::string looked_up(const std::string& columns) {
+    return columns + R"(
+  %x = embedding(%a, %i) : f32[5,4]
+  %w = embedding(%b, %j) : f32[5,4]
+  %z = embedding(%c, %k) : f32[5,4]
+  %v = add(%x, %w) : f32[5,4]
+  %y = add(%v, %z) : f32[5,4]
+}
+)";
+}
+
+TEST(BoundIndices, ColumnsOfOtherTables) {
+    const std::string head = "func @main(%s: i64[5,3] input \"s\" {batched}";
+    std::string slices, turned = "  %t = transpose(%s) {permutation = [1, 0]} : i64[3,5]\n", rows;
+    for (int k = 0; k < 3; ++k) {
+        const std::string name(1, static_cast<char>('i' + k)), n = std::to_string(k), next = std::to_string(k + 1);
+        slices += "  %s" + n + " = slice(%s) {axis = 1, begin = " + n + ", end = " + next +
+                  ", step = 1} : i64[5,1]\n  %" + name + " = reshape(%s" + n + ") {dims = [5]} : i64[5]\n";
+        turned += "  %s" + n + " = slice(%t) {axis = 0, begin = " + n + ", end = " + next +
+                  ", step = 1} : i64[1,5]\n  %" + name + " = reshape(%s" + n + ") {dims = [5]} : i64[5]\n";
+        rows += "  %n" + n + " = constant() {value = <i64[] splat " + n + ".0>} : i64[]\n  %" + name +
+                " = gather(%s, %n" + n + ") {axis = 1} : i64[5]\n";
+    }
+    EXPECT_EQ(ranges(bounded(head + tables + looked_up(slices))), of_tables);
+    EXPECT_EQ(ranges(bounded(head + tables + looked_up(turned))), of_tables);
+    EXPECT_EQ(ranges(bounded(head + tables + looked_up(rows))), of_tables);
+    // What the text says reads back.
+    const Module module = bounded(head + tables + looked_up(slices));
+    EXPECT_EQ(ranges(parse_module(to_string(module))), of_tables);
+}
+
+// One table for all, in which each column begins behind those before it.
+TEST(BoundIndices, ColumnsOfOneTableWithOffsets) {
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%s: i64[5,3] input "s" {batched}, %w: f32[21,4] parameter "w") -> (%y "y") {
+  %offsets = constant() {value = <i64[3] dense [0, 7, 10]>} : i64[3]
+  %index = add(%s, %offsets) : i64[5,3]
+  %y = embedding(%w, %index) : f32[5,3,4]
+}
+)")),
+              "s:1=21(w),2=14(w),3=11(w)");
+}
+
+// The last column is no index: any number will do. Two that are alike are one run; labels ignore what they ignore.
+TEST(BoundIndices, ColumnsOfOtherKinds) {
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%s: i64[5,4] input "s" {batched}, %w: f32[7,6] parameter "w") -> (%loss "loss") {
+  %n = cast(%s) {dtype = f32} : f32[5,4]
+  %i = slice(%s) {axis = 1, begin = 0, end = 2, step = 1} : i64[5,2]
+  %l = slice(%s) {axis = 1, begin = 2, end = 3, step = 1} : i64[5,1]
+  %labels = reshape(%l) {dims = [5]} : i64[5]
+  %x = embedding(%w, %i) : f32[5,2,6]
+  %h = reduce_sum(%x) {axes = [1], keep_dims = false} : f32[5,6]
+  %loss, %lse = cross_entropy(%h, %labels) {ignore_index = -100} : f32[], f32[5]
+}
+)")),
+              "s:2=7(w),3=6/-100,4=any");
+    // Coordinates of one input.
+    EXPECT_EQ(ranges(bounded(R"(
+func @main(%x: f32[3,7] input "x", %i: i64[5,2] input "i") -> (%y "y") {
+  %y = gather_nd(%x, %i) {batch_dims = 0} : f32[5]
+}
+)")),
+              "x:any i:1=3,2=7");
+}
+
+// Rows of a batch are alike; what nothing reads has no range of its own, nor has what is read beside tokens.
+TEST(BoundIndices, WhatIsAlikeHasOneRange) {
+    EXPECT_EQ(lookup_ranges("%ids: i64[2,5] input \"ids\" {batched}", R"(
+  %index = slice(%ids) {axis = 0, begin = 0, end = 1, step = 1} : i64[1,5]
+  %other = reduce_sum(%ids) {axes = [0, 1], keep_dims = false} : i64[]
+)",
+                            "i64[1,5]"),
+              "ids:11");
+    const std::string cut = R"(
+  %index = slice(%ids) {axis = 1, begin = 0, end = 4, step = 1} : i64[2,4]
+)",
+                      read = cut + "  %sum = reduce_sum(%ids) {axes = [0, 1], keep_dims = false} : i64[]\n";
+    EXPECT_EQ(lookup_ranges("%ids: i64[2,5] input \"ids\" {batched}", cut, "i64[2,4]"), "ids:11");
+    EXPECT_EQ(lookup_ranges("%ids: i64[2,5] input \"ids\" {batched}", read, "i64[2,4]"), "ids:4=11(w),5=any");
+    EXPECT_EQ(lookup_ranges("%ids: i64[2,5] input \"ids\" {batched, source = \"tokens\"}", read, "i64[2,4]"), "ids:11");
 }
 
 TEST(BoundIndices, NegativeOnesCountFromTheEnd) {

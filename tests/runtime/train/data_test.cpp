@@ -4,6 +4,7 @@
 #include "data/permutation.h"
 #include "data/token_file.h"
 #include "helpers.h"
+#include "program/inputs.h"
 
 namespace thunder {
 namespace {
@@ -256,6 +257,26 @@ TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
     options.map = {{"x", "ones"}};
     EXPECT_EQ(error(), cat("error: the folder ", options.data,
                            " has no .bin file\nhelp: thunderc data pack FILE... -o corpus.bin makes one"));
+}
+
+// Columns that are looked up in tables of different sizes: each has its own range, and what is said names the table.
+TEST(Inputs, ColumnsHaveRangesOfTheirOwn) {
+    const std::int64_t shape[] = {2, 3, 2};
+    const ColumnSpec columns[] = {{1, 7, 0, "tables.0.weight"}, {2, -1, 0, ""}, {3, 4, -100, ""}};
+    InputSpec input{"sparse", DType::i64, shape, 0, 96, true, -1, 0, "", columns, 1};
+    std::vector<std::int64_t> ids = {6, 0, 99, -5, 3, -100, 0, 6, 0, 0, 0, 3};
+    const auto bad = [&] { return find_bad_id(input, reinterpret_cast<const std::byte*>(ids.data())); };
+    const auto text = [&] { return bad_id_text(input, reinterpret_cast<const std::byte*>(ids.data()), bad()); };
+    EXPECT_EQ(bad(), -1);
+    ids[7] = 7;
+    EXPECT_EQ(bad(), 7);
+    EXPECT_EQ(text(), "is 7, and sparse[:, 0] takes 0 to 6: these are the rows of tables.0.weight");
+    ids[7] = 0;
+    ids[10] = -1;
+    EXPECT_EQ(bad(), 10);
+    EXPECT_EQ(text(), "is -1, and sparse[:, 2] takes 0 to 3, or -100 where there is none");
+    ids[10] = 4;
+    EXPECT_EQ(bad(), 10);
 }
 
 }  // namespace

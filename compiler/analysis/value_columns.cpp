@@ -1,0 +1,209 @@
+// What is known of tensors by position along an axis: how it goes through ops.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/analysis/value_ranges.h"
+#include "compiler/interpreter/constant_fold.h"
+#include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/op_def.h"
+
+namespace thunderc {
+namespace {
+
+std::int64_t product(const Dims& dims, std::int64_t count) {
+    std::int64_t out = 1;
+    for (std::int64_t d = 0; d < count; ++d) out *= dims[static_cast<std::size_t>(d)];
+    return out;
+}
+
+std::int64_t size_of(const Type& type, std::int64_t axis) {
+    return axis < 0 ? 1 : type.dims[static_cast<std::size_t>(axis)];
+}
+
+}  // namespace
+
+ValueSet ValueColumns::between(std::int64_t begin, std::int64_t end) const {
+    ValueSet out;
+    std::int64_t from = 0;
+    for (const Run& run : runs) {
+        if (from < end && run.end > begin) out.add(run.set);
+        from = run.end;
+    }
+    return out;
+}
+
+void ValueColumns::append(std::int64_t end, ValueSet set) {
+    if (!runs.empty() && runs.back().set == set)
+        runs.back().end = end;
+    else
+        runs.push_back({end, std::move(set)});
+}
+
+const ValueColumns* ValueRanges::columns_of(Value v) const {
+    const auto at = columns_.find(v.index);
+    return at == columns_.end() ? nullptr : &at->second;
+}
+
+const ValueColumns& ValueRanges::constant_columns(Value v, std::int64_t axis) {
+    const auto [at, is_new] = constants_.try_emplace({v.index, axis}, ValueColumns{axis, {}});
+    if (!is_new) return at->second;
+    const ConstExpr& e = *definition(v)->attributes.constant("value");
+    const std::int64_t n = size_of(e.type, axis);
+    if (e.kind == ConstExpr::Kind::splat || e.type.elements() > largest_dense_constant || e.type.elements() == 0) {
+        at->second.append(n, sets_[v.index]);
+        return at->second;
+    }
+    const Tensor t = materialize(e);
+    const std::int64_t inner = t.size() / product(e.type.dims, axis + 1);
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    std::vector<ValueSet> sets(static_cast<std::size_t>(n), {{{infinity, -infinity}}, false, true});
+    for (std::int64_t k = 0; k < t.size(); ++k) {
+        ValueSet& set = sets[static_cast<std::size_t>(k / inner % n)];
+        const double x = t.at(k);
+        set.pieces[0] = {std::min(set.pieces[0].low, x), std::max(set.pieces[0].high, x)};
+        set.whole = set.whole && x == std::floor(x);
+        set.nan = set.nan || std::isnan(x);
+    }
+    for (std::int64_t p = 0; p < n; ++p) at->second.append(p + 1, std::move(sets[static_cast<std::size_t>(p)]));
+    return at->second;
+}
+
+std::optional<ValueColumns> ValueRanges::columns_result(const Op& op) {
+    const Type& type = function_->type(op.results[0]);
+    if (!type.is_tensor() || op.operands.empty() || !op.operands[0]) return std::nullopt;
+    if (op_def(op.name).acts_by_element()) return columns_by_element(op);
+    if (op.name == "concat") return columns_of_parts(op);
+    const ValueColumns* x = columns_of(op.operands[0]);
+    if (x == nullptr) return std::nullopt;
+    if (op.name == "gather") return columns_of_rows(op, *x);
+    return columns_of_view(op, *x);
+}
+
+// Runs are those of the operands that are followed; a constant has what it has in them.
+std::optional<ValueColumns> ValueRanges::columns_by_element(const Op& op) {
+    const std::int64_t rank = function_->type(op.results[0]).rank();
+    ValueColumns out{-1, {}};
+    std::vector<std::int64_t> ends;
+    const auto own_axis = [&](Value v) { return out.axis - (rank - function_->type(v).rank()); };
+    for (Value v : op.operands) {
+        const ValueColumns* x = v ? columns_of(v) : nullptr;
+        if (x == nullptr) continue;
+        const std::int64_t axis = x->axis + rank - function_->type(v).rank();
+        if (out.axis >= 0 && axis != out.axis) return std::nullopt;
+        out.axis = axis;
+        for (const ValueColumns::Run& run : x->runs) ends.push_back(run.end);
+    }
+    if (out.axis < 0) return std::nullopt;
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    std::vector<std::pair<Value, const ValueColumns*>> varying;
+    for (Value v : op.operands) {
+        if (!v) continue;
+        const std::int64_t axis = own_axis(v);
+        const Op* from = definition(v);
+        if (const ValueColumns* x = columns_of(v))
+            varying.emplace_back(v, x);
+        else if (from != nullptr && from->name == "constant" && size_of(function_->type(v), axis) > 1)
+            varying.emplace_back(v, &constant_columns(v, axis));
+    }
+    std::vector<ValueSet> before;
+    for (const auto& [v, x] : varying) before.push_back(sets_[v.index]);
+    std::int64_t begin = 0;
+    for (const std::int64_t end : ends) {
+        for (const auto& [v, x] : varying) sets_[v.index] = x->between(begin, end);
+        out.append(end, result(op));
+        begin = end;
+    }
+    for (std::size_t k = 0; k < varying.size(); ++k) sets_[varying[k].first.index] = before[k];
+    return out;
+}
+
+std::optional<ValueColumns> ValueRanges::columns_of_view(const Op& op, const ValueColumns& x) const {
+    const Type &from = function_->type(op.operands[0]), &to = function_->type(op.results[0]);
+    const std::int64_t n = size_of(from, x.axis);
+    ValueColumns out = x;
+    if (op.name == "reshape") {
+        for (out.axis = 0; out.axis < to.rank(); ++out.axis)
+            if (size_of(to, out.axis) == n && product(to.dims, out.axis) == product(from.dims, x.axis)) return out;
+        return std::nullopt;
+    }
+    if (op.name == "transpose") {
+        const Dims order = op.attributes.integers("permutation");
+        out.axis = std::find(order.begin(), order.end(), x.axis) - order.begin();
+        return out;
+    }
+    if (op.name == "broadcast_to") {
+        out.axis += to.rank() - from.rank();
+        return out;
+    }
+    if (op.name != "slice") return std::nullopt;
+    if (*normalize_axis(op.attributes.integer("axis"), from.rank()) != x.axis) return out;
+    const std::int64_t begin = op.attributes.integer("begin"), step = op.attributes.integer("step", 1);
+    out.runs.clear();
+    if (step == 1) {
+        const std::int64_t end = begin + size_of(to, x.axis);
+        std::int64_t first = begin;
+        for (const ValueColumns::Run& run : x.runs) {
+            if (run.end <= first) continue;
+            out.append(std::min(run.end, end) - begin, run.set);
+            first = run.end;
+            if (first >= end) break;
+        }
+        return out;
+    }
+    for (std::int64_t p = 0; p < size_of(to, x.axis); ++p)
+        out.append(p + 1, x.between(begin + p * step, begin + p * step + 1));
+    return out;
+}
+
+// Of known ones alone.
+std::optional<ValueColumns> ValueRanges::columns_of_rows(const Op& op, const ValueColumns& x) const {
+    const Type &from = function_->type(op.operands[0]), &to = function_->type(op.results[0]);
+    const std::int64_t axis = *normalize_axis(op.attributes.integer("axis"), from.rank());
+    const std::int64_t index_rank = function_->type(op.operands[1]).rank();
+    ValueColumns out = x;
+    if (axis != x.axis) {
+        if (axis < x.axis) out.axis += index_rank - 1;
+        return out;
+    }
+    const Op* known = definition(op.operands[1]);
+    if (known == nullptr || known->name != "constant") return std::nullopt;
+    const Tensor index = materialize(*known->attributes.constant("value"));
+    const std::int64_t n = size_of(from, axis);
+    out.runs.clear();
+    const auto row = [&](std::int64_t k) {
+        const std::int64_t p = index.i[static_cast<std::size_t>(k)];
+        return x.between(p < 0 ? p + n : p, (p < 0 ? p + n : p) + 1);
+    };
+    if (index_rank == 1) {
+        for (std::int64_t k = 0; k < index.size(); ++k) out.append(k + 1, row(k));
+        return out;
+    }
+    ValueSet all;
+    for (std::int64_t k = 0; k < index.size(); ++k) all.add(row(k));
+    out.axis = 0;
+    out.append(to.rank() == 0 ? 1 : to.dims[0], std::move(all));
+    return out;
+}
+
+std::optional<ValueColumns> ValueRanges::columns_of_parts(const Op& op) const {
+    const Type& to = function_->type(op.results[0]);
+    const std::int64_t axis = *normalize_axis(op.attributes.integer("axis"), to.rank());
+    ValueColumns out{axis, {}};
+    std::int64_t begin = 0;
+    for (Value v : op.operands) {
+        const ValueColumns* x = columns_of(v);
+        const std::int64_t n = size_of(function_->type(v), axis);
+        if (x != nullptr && x->axis != axis) return std::nullopt;
+        if (n == 0) continue;
+        if (x == nullptr)
+            out.append(begin + n, sets_[v.index]);
+        else
+            for (const ValueColumns::Run& run : x->runs) out.append(begin + run.end, run.set);
+        begin += n;
+    }
+    return out;
+}
+
+}  // namespace thunderc
