@@ -1,6 +1,7 @@
 // What parameters are called, whatever that is, makes a program that compiles: no name is a keyword, a macro of a
 // header, or one of the sizes that kernels may use by their names.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -83,7 +84,7 @@ class Names : public testing::Test {
     }
     void TearDown() override { fs::remove_all(folder_); }
 
-    const fs::path folder_ = fs::path(testing::TempDir()) / "names_test";
+    const fs::path folder_ = fs::path(testing::TempDir()) / ("names_test_" + std::to_string(::getpid()));
     std::set<std::string> macros_;
 };
 
