@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "compiler/support/error.h"
 
@@ -126,7 +129,10 @@ void substitute(Function& function, const std::map<Value, Value>& replacements) 
 }
 
 std::string unique_value_name(const Function& function, const std::string& wanted) {
-    std::set<std::string> taken;
+    const bool is_free = std::none_of(function.values.begin(), function.values.end(),
+                                      [&](const ValueInfo& info) { return info.name == wanted; });
+    if (is_free) return wanted;
+    std::unordered_set<std::string_view> taken;
     for (const ValueInfo& info : function.values) taken.insert(info.name);
     std::string name = wanted;
     for (int k = 1; taken.contains(name); ++k) name = fmt::format("{}_{}", wanted, k);

@@ -1,6 +1,7 @@
 #include "compiler/kernels/costs.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <vector>
@@ -68,6 +69,23 @@ double work(const KernelDescription& kernel) {
         }
     }
     return total;
+}
+
+double cost_of(const KernelDescription& kernel) {
+    constexpr double bytes_per_operation = 0.5;
+    double bytes = static_cast<double>(bytes_moved(kernel));
+    for (const KernelNest& nest : kernel.nests) {
+        for (const KernelNode& node : nest.nodes) {
+            if (node.kind != KernelNode::Kind::load || nest.extents.empty()) continue;
+            const Type& type = kernel.inputs[node.operand].type;
+            const Affine position = linear_index(node.index, type.dims);
+            // Elements that are far apart along the innermost loop bring a cache line each.
+            if (!position.step.empty() && std::abs(position.step.back()) >= 16 && nest.extents.back() > 1) {
+                bytes += static_cast<double>(type.bytes());
+            }
+        }
+    }
+    return bytes + bytes_per_operation * work(kernel) + bytes_per_start * static_cast<double>(kernel.nests.size());
 }
 
 }  // namespace thunderc

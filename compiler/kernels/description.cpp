@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -61,8 +62,9 @@ bool refine(Box& a, Box& b) {
     return true;
 }
 
-std::vector<KernelNest> pointwise_nests(const Function& function, const Uses& uses) {
+std::vector<KernelNest> pointwise_nests(const KernelValues& values) {
     constexpr std::size_t most_boxes = 1024;
+    const Function& function = values.function;
     std::vector<Box> todo, boxes;
     for (std::size_t r = function.results.size(); r-- > 0;) {
         const Dims& dims = function.type(function.results[r]).dims;
@@ -71,12 +73,23 @@ std::vector<KernelNest> pointwise_nests(const Function& function, const Uses& us
         squeeze(box);
         todo.push_back(std::move(box));
     }
+    // What several results of the same extents need is tried once.
+    std::map<Dims, KernelEvaluation> trials;
+    const auto try_out = [&](const Box& box) {
+        const auto [trial, fresh] = trials.try_emplace(box.extents, values, box.extents, 0);
+        try {
+            trial->second.node_of(function.results[box.output], box.index);
+        } catch (const NotExpressible&) {
+            if (fresh) throw;
+            // Together they may be more than a nest has.
+            KernelEvaluation(values, box.extents, 0).node_of(function.results[box.output], box.index);
+        }
+    };
     while (!todo.empty()) {
         Box box = std::move(todo.back());
         todo.pop_back();
         try {
-            KernelEvaluation trial(function, uses, box.extents, 0);
-            trial.store(box.output, box.index, function.results[box.output]);
+            try_out(box);
             boxes.push_back(std::move(box));
         } catch (const SplitNeeded& at) {
             apply_split(box, at);
@@ -128,7 +141,7 @@ std::vector<KernelNest> pointwise_nests(const Function& function, const Uses& us
     std::vector<KernelNest> nests;
     for (const auto& group : groups) {
         const Dims& extents = group.front().extents;
-        KernelEvaluation evaluation(function, uses, extents, extents.empty() ? 0 : extents.size() - 1);
+        KernelEvaluation evaluation(values, extents, extents.empty() ? 0 : extents.size() - 1);
         for (const Box& box : group) evaluation.store(box.output, box.index, function.results[box.output]);
         nests.push_back(evaluation.finish());
     }
@@ -243,10 +256,11 @@ void check_finish(const KernelNest& nest) {
     }
 }
 
-KernelNest reduction_nest(const Function& function, const Uses& uses, Space space) {
+KernelNest reduction_nest(const KernelValues& values, Space space) {
+    const Function& function = values.function;
     for (;;) {
         try {
-            auto evaluation = std::make_unique<KernelEvaluation>(function, uses, space.extents, space.row_dims);
+            auto evaluation = std::make_unique<KernelEvaluation>(values, space.extents, space.row_dims);
             const std::int64_t rows = product(space.extents, 0, space.row_dims);
             const std::int64_t columns = product(space.extents, space.row_dims, space.extents.size());
             // Results of all elements come first: what they compute says what the others mean.
@@ -259,23 +273,31 @@ KernelNest reduction_nest(const Function& function, const Uses& uses, Space spac
                 const Value v = function.results[r];
                 const Dims& dims = function.type(v).dims;
                 const std::int64_t count = element_count(dims);
-                std::vector<std::pair<KernelLevel, Affine>> candidates;
-                if (count == rows * columns) {
-                    candidates.emplace_back(KernelLevel::element, linear_index(space.anchor, space.anchor_dims));
-                }
-                if (count == rows) candidates.emplace_back(KernelLevel::row, evaluation->linear_rows());
-                if (count == columns) candidates.emplace_back(KernelLevel::column, evaluation->linear_columns());
-                if (count == 1) candidates.emplace_back(KernelLevel::scalar, constant_index(0, space.extents.size()));
+                // What the result may be, by where its elements lie in the space: of one row, several things at once.
+                std::vector<std::pair<Affine, std::vector<KernelLevel>>> candidates;
+                const auto may_be = [&](KernelLevel level, const Affine& linear) {
+                    auto at = std::find_if(candidates.begin(), candidates.end(),
+                                           [&](const auto& one) { return one.first == linear; });
+                    if (at == candidates.end()) at = candidates.insert(at, {linear, {}});
+                    at->second.push_back(level);
+                };
+                if (count == rows * columns)
+                    may_be(KernelLevel::element, linear_index(space.anchor, space.anchor_dims));
+                if (count == rows) may_be(KernelLevel::row, evaluation->linear_rows());
+                if (count == columns) may_be(KernelLevel::column, evaluation->linear_columns());
+                if (count == 1) may_be(KernelLevel::scalar, constant_index(0, space.extents.size()));
                 std::string why = "a result that is neither of the rows nor of the columns of the index space";
                 // With as many rows as columns a result may be read as either: right is what shares most with the rest.
                 std::unique_ptr<KernelEvaluation> best;
-                for (const auto& [level, linear] : candidates) {
+                for (const auto& [linear, levels] : candidates) {
                     try {
                         const AffineIndex index = index_of_linear(linear, dims, space.extents);
-                        auto trial = std::make_unique<KernelEvaluation>(*evaluation);
-                        const std::size_t node = trial->node_of(v, index);
-                        if (!is_legal(trial->node(node), level, rows)) {
-                            why = level == KernelLevel::scalar && !trial->node(node).finish
+                        auto trial = candidates.size() == 1 ? std::move(evaluation)
+                                                            : std::make_unique<KernelEvaluation>(*evaluation);
+                        const KernelNode& node = trial->node(trial->node_of(v, index));
+                        if (std::none_of(levels.begin(), levels.end(),
+                                         [&](KernelLevel level) { return is_legal(node, level, rows); })) {
+                            why = levels.back() == KernelLevel::scalar && !node.finish
                                       ? "a result that is the same for all rows, and no sum over them"
                                       : "a result that is known only when all rows are done, and used within them";
                             continue;
@@ -337,27 +359,27 @@ KernelDescription derive(const Function& function) {
         if (!operand.type.is_tensor() || operand.type.elements() == 0)
             throw NotExpressible("a result that is no tensor");
     }
-    const Uses uses(function);
+    const KernelValues values(function);
     const bool reduces =
         std::any_of(function.ops.begin(), function.ops.end(), [&](const Op& op) { return has_loop(function, op); });
     if (reduces) {
         try {
-            kernel.nests.push_back(reduction_nest(function, uses, space_of(function, true)));
+            kernel.nests.push_back(reduction_nest(values, space_of(function, true)));
         } catch (const NotExpressible&) {
             // An op alone is a kernel, whatever it reads. A sum over the rows that is the same in each column, of
             // something repeated, is no result of the columns: each row of the other order has its own.
             const auto work = std::count_if(function.ops.begin(), function.ops.end(),
                                             [](const Op& op) { return op.name != "constant" && !is_view(op); });
             if (work != 1) throw;
-            kernel.nests.push_back(reduction_nest(function, uses, space_of(function, false)));
+            kernel.nests.push_back(reduction_nest(values, space_of(function, false)));
         }
         // What a slice leaves of a concatenation may be none of its reductions: the space is that of the results then.
         const std::vector<KernelNode>& nodes = kernel.nests.front().nodes;
         if (std::none_of(nodes.begin(), nodes.end(),
                          [](const KernelNode& node) { return node.kind == KernelNode::Kind::reduce; }))
-            kernel.nests = pointwise_nests(function, uses);
+            kernel.nests = pointwise_nests(values);
     } else {
-        kernel.nests = pointwise_nests(function, uses);
+        kernel.nests = pointwise_nests(values);
     }
     kernel.kind = kind_of(kernel);
     return kernel;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <tuple>
 
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/op_def.h"
@@ -31,6 +33,36 @@ bool is_unrolled(const Function& function, const Op& op) {
     return count == 1 || (count <= unrolled_elements && !reduced.back());
 }
 
+void mix(std::size_t& hash, std::size_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 32;
+}
+
+void mix(std::size_t& hash, const AffineIndex& index) {
+    for (const Affine& a : index) {
+        mix(hash, static_cast<std::size_t>(a.offset));
+        for (std::int64_t step : a.step) mix(hash, static_cast<std::size_t>(step));
+    }
+}
+
+// What a node computes, whatever it is called.
+auto meaning(const KernelNode& node) {
+    return std::tie(node.kind, node.dtype, node.value, node.steps, node.operand, node.index, node.op, node.inputs,
+                    node.over);
+}
+
+std::size_t hash_of(const KernelNode& node) {
+    std::size_t hash = std::hash<std::string>()(node.op);
+    mix(hash, static_cast<std::size_t>(node.kind));
+    mix(hash, static_cast<std::size_t>(node.dtype));
+    mix(hash, std::hash<double>()(node.value));
+    mix(hash, node.operand);
+    mix(hash, node.index);
+    for (double step : node.steps) mix(hash, std::hash<double>()(step));
+    for (std::size_t input : node.inputs) mix(hash, input);
+    return hash;
+}
+
 std::size_t axis_of(const Op& op, const Type& type) {
     return static_cast<std::size_t>(*normalize_axis(op.attributes.integer("axis"), type.rank()));
 }
@@ -49,11 +81,21 @@ bool has_loop(const Function& function, const Op& op) {
     return is_reduction(op) && !is_unrolled(function, op);
 }
 
-KernelEvaluation::KernelEvaluation(const Function& function, const Uses& uses, Dims extents, std::size_t row_dims)
-    : function_(function), uses_(uses) {
+KernelValues::KernelValues(const Function& of)
+    : function(of), uses(of), argument(of.values.size(), of.arguments.size()) {
+    for (std::size_t k = 0; k < of.arguments.size(); ++k) argument[of.arguments[k].index] = k;
+}
+
+KernelEvaluation::KernelEvaluation(const KernelValues& values, Dims extents, std::size_t row_dims)
+    : values_(values), function_(values.function) {
     nest_.extents = std::move(extents);
     nest_.row_dims = row_dims;
-    for (std::size_t k = 0; k < function.arguments.size(); ++k) argument_[function.arguments[k]] = k;
+}
+
+std::size_t KernelEvaluation::HashElement::operator()(const Element& element) const {
+    std::size_t hash = element.first.index;
+    mix(hash, element.second);
+    return hash;
 }
 
 std::size_t KernelEvaluation::node_of(Value v, const AffineIndex& index) {
@@ -148,26 +190,27 @@ std::size_t KernelEvaluation::add(KernelNode node) {
 
 // Nodes that compute the same are one.
 std::size_t KernelEvaluation::add_unique(KernelNode node) {
-    auto key = std::make_tuple(node.kind, node.dtype, node.value, node.steps, node.operand, node.index, node.op,
-                               node.inputs, node.over);
-    if (auto at = unique_.find(key); at != unique_.end()) return at->second;
+    const std::size_t hash = hash_of(node);
+    const auto [begin, end] = unique_.equal_range(hash);
+    for (auto at = begin; at != end; ++at)
+        if (meaning(nest_.nodes[at->second]) == meaning(node)) return at->second;
     const std::size_t id = add(std::move(node));
-    unique_.emplace(std::move(key), id);
+    unique_.emplace(hash, id);
     return id;
 }
 
 std::size_t KernelEvaluation::evaluate(Value v, const AffineIndex& index) {
     const Type& type = function_.type(v);
-    if (auto at = argument_.find(v); at != argument_.end()) {
+    if (const std::size_t argument = values_.argument[v.index]; argument < function_.arguments.size()) {
         KernelNode node;
         node.kind = KernelNode::Kind::load;
         node.dtype = type.dtype;
         node.name = function_.info(v).name;
-        node.operand = at->second;
+        node.operand = argument;
         node.index = index;
         return add_unique(std::move(node));
     }
-    const Op& op = function_.ops[static_cast<std::size_t>(uses_.definition[v.index])];
+    const Op& op = function_.ops[static_cast<std::size_t>(values_.uses.definition[v.index])];
     if (op.name == "constant") return constant(*op.attributes.constant("value"), index, function_.info(v).name);
     if (is_reduction(op)) return reduce(op, index);
     if (op.name == "reshape") {
@@ -220,11 +263,12 @@ void KernelEvaluation::require_cut(const Affine& a, std::int64_t boundary) const
 
 std::size_t KernelEvaluation::concat(const Op& op, AffineIndex index) {
     const std::size_t axis = axis_of(op, function_.type(op.results[0]));
+    const std::int64_t least = min_of(index[axis], nest_.extents);
     std::int64_t begin = 0;
     for (Value operand : op.operands) {
         const std::int64_t end = begin + function_.type(operand).dims[axis];
-        require_cut(index[axis], end);
-        if (max_of(index[axis], nest_.extents) < end) {
+        if (least < end) {
+            require_cut(index[axis], end);
             index[axis].offset -= begin;
             return node_of(operand, index);
         }

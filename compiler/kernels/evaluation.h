@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,9 +21,18 @@ std::vector<bool> reduced_axes(const Op& reduction, std::size_t rank);
 // written out.
 bool has_loop(const Function& function, const Op& op);
 
+// A kernel function, and where its values come from.
+struct KernelValues {
+    const Function& function;
+    Uses uses;
+    std::vector<std::size_t> argument;  // by value: which argument it is; as many as there are: none
+
+    explicit KernelValues(const Function& of);
+};
+
 class KernelEvaluation {
   public:
-    KernelEvaluation(const Function& function, const Uses& uses, Dims extents, std::size_t row_dims);
+    KernelEvaluation(const KernelValues& values, Dims extents, std::size_t row_dims);
 
     // The node for element `index` of a value; throws SplitNeeded, CutNeeded, NotExpressible.
     std::size_t node_of(Value v, const AffineIndex& index);
@@ -57,15 +65,16 @@ class KernelEvaluation {
     std::size_t unrolled(const Op& op, const AffineIndex& body, const std::vector<bool>& reduced, const Dims& extents);
     void require_cut(const Affine& a, std::int64_t boundary) const;
 
-    using UniqueKey = std::tuple<KernelNode::Kind, DType, double, std::vector<double>, std::size_t, AffineIndex,
-                                 std::string, std::vector<std::size_t>, KernelNode::Over>;
+    using Element = std::pair<Value, AffineIndex>;
+    struct HashElement {
+        std::size_t operator()(const Element& element) const;
+    };
 
+    const KernelValues& values_;
     const Function& function_;
-    const Uses& uses_;
-    std::map<Value, std::size_t> argument_;
     KernelNest nest_;
-    std::map<std::pair<Value, AffineIndex>, std::size_t> known_;
-    std::map<UniqueKey, std::size_t> unique_;
+    std::unordered_map<Element, std::size_t, HashElement> known_;
+    std::unordered_multimap<std::size_t, std::size_t> unique_;  // nodes by a hash of what they compute
 };
 
 }  // namespace thunderc

@@ -176,12 +176,14 @@ Function fuse_function(const Function& function, const FuseOptions& options, Ker
     Function current = function;
     split_concats(current);
     constexpr int most_rounds = 8;
+    KernelFacts facts;
     for (int round = 0;; ++round) {
-        KernelGroups groups(current);
+        KernelGroups groups(current, facts);
         if (options.fuse) groups.merge_all();
         std::optional<Function> next;
         if (options.fuse && round < most_rounds) next = recompute_in_kernels(groups);
         if (!next) {
+            groups.describe_all();
             if (options.fuse) report_declined(groups, report);
             return Rebuild(groups, kernels, report).run();
         }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <set>
 
@@ -39,25 +38,6 @@ bool is_work(const Op& op, const Function& function) {
            op.name == "reduce_max" || op.name == "concat" || op.name == "pad";
 }
 
-// What a kernel costs, in bytes of memory traffic: what it moves, what it computes (half a byte's time for an operation
-// of a vectorised loop), and its start on all threads.
-double cost_of(const KernelDescription& kernel) {
-    constexpr double bytes_per_operation = 0.5, bytes_per_start = 8192;
-    double bytes = static_cast<double>(bytes_moved(kernel));
-    for (const KernelNest& nest : kernel.nests) {
-        for (const KernelNode& node : nest.nodes) {
-            if (node.kind != KernelNode::Kind::load || nest.extents.empty()) continue;
-            const Type& type = kernel.inputs[node.operand].type;
-            const Affine position = linear_index(node.index, type.dims);
-            // Elements that are far apart along the innermost loop bring a cache line each.
-            if (!position.step.empty() && std::abs(position.step.back()) >= 16 && nest.extents.back() > 1) {
-                bytes += static_cast<double>(type.bytes());
-            }
-        }
-    }
-    return bytes + bytes_per_operation * work(kernel) + bytes_per_start * static_cast<double>(kernel.nests.size());
-}
-
 }  // namespace
 
 bool is_free(const Op& op) {
@@ -70,9 +50,10 @@ void forget_origin(Op& op) {
     op.attributes.erase(recomputed_attribute);
 }
 
-KernelGroups::KernelGroups(const Function& function) : f_(function), uses_(function) {
+KernelGroups::KernelGroups(const Function& function, KernelFacts& facts)
+    : f_(function), uses_(function), facts_(facts), seen_(function.values.size(), 0) {
     classify();
-    describe_all();
+    check_each();
 }
 
 void KernelGroups::merge_all() {
@@ -113,28 +94,65 @@ void KernelGroups::begin_group(int k) {
 }
 
 // Each op is a kernel by itself, if need be with some of its views in memory.
-void KernelGroups::describe_all() {
-    for (std::size_t g = 0; g < groups_.size(); ++g) {  // groups are added on the way
-        if (groups_[g].ops.empty()) continue;
-        describe(groups_[g]);
-        if (!groups_[g].description) keep_views_apart(static_cast<int>(g));
-    }
+void KernelGroups::check_each() {
     bytes_apart_.assign(f_.ops.size(), 0);
-    for (const Group& group : groups_) {
-        if (group.ops.empty()) continue;
-        check(group.description.has_value(),
-              fmt::format("the op {} is no kernel: {}", op(group.ops.front()).name, group.why));
-        bytes_apart_[static_cast<std::size_t>(group.ops.front())] = bytes_moved(*group.description);
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {  // groups are added on the way
+        if (!at(g).ops.empty() && !begin_with_one(g)) keep_views_apart(g);
+    }
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+        const std::vector<int>& ops = at(g).ops;
+        if (ops.empty() || at(g).cost) continue;
+        throw InternalError(
+            fmt::format("the op {} is no kernel: {}", op(ops.front()).name, fact_of(ops, g, outline(ops, g)).why));
     }
 }
 
-void KernelGroups::describe(Group& group) const {
-    const int id = static_cast<int>(&group - groups_.data());
-    const Extracted extracted = extract(group.ops, id);
-    group.why.clear();
-    group.description = try_describe_kernel(extracted.function, &group.why);
-    group.operands = extracted.operands;
-    group.cost = group.description ? cost_of(*group.description) : 0;
+// False: it is no kernel.
+bool KernelGroups::begin_with_one(int g) {
+    Group& group = at(g);
+    const int k = group.ops.front();
+    const KernelOutline kernel = outline(group.ops, g);
+    const KernelFact& fact = fact_of(group.ops, g, kernel);
+    group.operands = kernel.operands;
+    if (!fact.why.empty()) return false;
+    group.cost = group.most = fact.cost;
+    group.plain = fact.plain;
+    group.values = fact.values;
+    group.composite = composite_of(k);
+    bytes_apart_[static_cast<std::size_t>(k)] = fact.bytes;
+    return true;
+}
+
+void KernelGroups::describe_all() {
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+        if (at(g).ops.empty()) continue;
+        at(g).description = describe_kernel(extract(at(g).ops, g).function);
+    }
+}
+
+const KernelFact& KernelGroups::fact_of(const std::vector<int>& ops, int group, const KernelOutline& kernel) {
+    if (const KernelFact* known = facts_.find(kernel)) return *known;
+    KernelFact fact;
+    if (const auto description = try_describe_kernel(extract(ops, group).function, &fact.why)) {
+        fact.why.clear();
+        fact.cost = cost_of(*description);
+        fact.bytes = bytes_moved(*description);
+        fact.plain = ops.size() == 1 && is_plain(ops.front(), *description);
+        for (const KernelNest& nest : description->nests) fact.values += nest.nodes.size();
+    }
+    return facts_.add(kernel, std::move(fact));
+}
+
+bool KernelGroups::is_plain(int k, const KernelDescription& kernel) const {
+    if (!op_def(op(k).name).elementwise || kernel.nests.size() != 1) return false;
+    Dims dims = f_.type(op(k).results[0]).dims;
+    std::erase(dims, 1);
+    return kernel.nests.front().extents == dims;
+}
+
+double KernelGroups::cost(int group) {
+    if (!at(group).cost) at(group).cost = fact_of(at(group).ops, group, outline(at(group).ops, group)).cost;
+    return *at(group).cost;
 }
 
 // For a kernel that reads a reshape which is not affine in its index space: the reshape stays outside of the
@@ -165,7 +183,7 @@ void KernelGroups::keep_views_apart(int g) {
         if (own != none) groups_[static_cast<std::size_t>(own)].ops.clear();  // no copy is needed any more
         group_of_[static_cast<std::size_t>(k)] = none;
     }
-    if (!groups_[static_cast<std::size_t>(g)].ops.empty()) describe(groups_[static_cast<std::size_t>(g)]);
+    if (!at(g).ops.empty()) begin_with_one(g);
 }
 
 bool KernelGroups::is_transparent(int k) const {
@@ -224,11 +242,42 @@ bool KernelGroups::escapes(Value v, int group) const {
     return false;
 }
 
+KernelOutline KernelGroups::outline(const std::vector<int>& members, int group) {
+    KernelOutline out;
+    ++walk_;
+    auto note = [&](int k) {
+        out.text.push_back(op(k).results[0].index);
+        for (Value operand : op(k).operands) out.text.push_back(operand.index);
+    };
+    auto import = [&](auto& self, Value v) -> void {
+        if (std::exchange(seen_[v.index], walk_) == walk_) return;
+        const int k = definition(v);
+        if (!is_transparent(k)) {
+            out.operands.push_back(v);
+            return;
+        }
+        for (Value operand : op(k).operands) self(self, operand);
+        note(k);
+    };
+    for (int k : members) {
+        for (Value operand : op(k).operands) import(import, operand);
+        seen_[op(k).results[0].index] = walk_;
+        note(k);
+    }
+    out.text.push_back(Value::none_index);
+    for (int k : members) {
+        const Value v = op(k).results[0];
+        if (!escapes(v, group)) continue;
+        out.results.push_back(v);
+        out.text.push_back(v.index);
+    }
+    return out;
+}
+
 Extracted KernelGroups::extract(const std::vector<int>& members, int group) const {
     Extracted out;
     std::map<Value, Value> moved;
     Builder builder(out.function);
-    bool first = true;
     std::function<Value(Value)> import = [&](Value v) {
         if (auto at = moved.find(v); at != moved.end()) return at->second;
         const int k = definition(v);
@@ -244,15 +293,30 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
         moved[v] = here;
         return here;
     };
+    for (int k : members) {
+        std::vector<Value> operands;
+        for (Value operand : op(k).operands) operands.push_back(import(operand));
+        moved[op(k).results[0]] = builder.clone(op(k), operands, f_).front();
+    }
+    for (int k : members) {
+        const Value v = op(k).results[0];
+        if (!escapes(v, group)) continue;
+        out.function.results.push_back(moved[v]);
+        out.results.push_back(v);
+    }
+    out.function = widen_kernel(std::move(out.function));
+    out.function.argument_info.clear();
+    return out;
+}
+
+void KernelGroups::say_where_from(Extracted& out, const std::vector<int>& members) const {
     std::vector<std::pair<std::string, int>> composites;
+    bool first = true;
     for (int k : members) {
         const std::string whole = op(k).attributes.string(part_of, "");
         auto at = std::find_if(composites.begin(), composites.end(), [&](const auto& c) { return c.first == whole; });
         if (at == composites.end()) at = composites.insert(at, {whole, 0});
         if (!whole.empty()) ++at->second;
-        std::vector<Value> operands;
-        for (Value operand : op(k).operands) operands.push_back(import(operand));
-        moved[op(k).results[0]] = builder.clone(op(k), operands, f_).front();
         out.provenance = first ? op(k).provenance : merge(out.provenance, op(k).provenance);
         first = false;
     }
@@ -275,20 +339,12 @@ Extracted KernelGroups::extract(const std::vector<int>& members, int group) cons
         out.provenance.scope = own.scope;
         out.provenance.module_class = own.module_class;
     }
-    for (int k : members) {
-        const Value v = op(k).results[0];
-        if (!escapes(v, group)) continue;
-        out.function.results.push_back(moved[v]);
-        out.results.push_back(v);
-    }
-    out.function = widen_kernel(std::move(out.function));
-    out.function.argument_info.clear();
-    return out;
 }
 
 Extracted KernelGroups::extract(int group) const {
     const Group& of = groups_[static_cast<std::size_t>(group)];
     Extracted out = extract(of.ops, group);
+    say_where_from(out, of.ops);
     std::vector<bool> read(out.operands.size(), false);
     for (const KernelNest& nest : of.description->nests) {
         for (const KernelNode& node : nest.nodes)
@@ -311,95 +367,95 @@ Extracted KernelGroups::extract(int group) const {
 
 // The ops that read a result, through views that kernels take in.
 void KernelGroups::collect_readers() {
-    readers_.assign(f_.ops.size(), {});
-    for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-        if (is_transparent(static_cast<int>(k))) continue;
-        std::vector<int> todo{static_cast<int>(k)};
+    std::vector<std::vector<int>> readers(f_.ops.size());
+    read_through_views_.assign(f_.ops.size(), {});
+    for (int k = 0; k < static_cast<int>(f_.ops.size()); ++k) {
+        if (is_transparent(k)) continue;
+        std::vector<std::pair<int, bool>> todo{{k, false}};
         while (!todo.empty()) {
-            const int one = todo.back();
+            const auto [one, viewed] = todo.back();
             todo.pop_back();
             for (Value v : op(one).results) {
-                for (int user : uses_.users[v.index]) (is_transparent(user) ? todo : readers_[k]).push_back(user);
+                for (int user : uses_.users[v.index]) {
+                    if (is_transparent(user)) {
+                        todo.emplace_back(user, viewed || !widens_[static_cast<std::size_t>(user)]);
+                        continue;
+                    }
+                    readers[static_cast<std::size_t>(k)].push_back(user);
+                    if (viewed) read_through_views_[static_cast<std::size_t>(user)].push_back(k);
+                }
             }
         }
     }
-}
-
-// Whether something that depends on one of the groups is needed by one of them: they cannot be one then.
-bool KernelGroups::interleaved(int a, int b) {
-    ++walk_;
-    seen_.resize(f_.ops.size(), 0);
-    std::vector<int> todo;
-    auto leave = [&](int k) {  // towards what reads op k, and where that is in a kernel, any result of the kernel
-        for (int reader : readers_[static_cast<std::size_t>(k)]) {
-            if (seen_[static_cast<std::size_t>(reader)] == walk_) continue;
-            seen_[static_cast<std::size_t>(reader)] = walk_;
-            todo.push_back(reader);
-        }
-    };
-    for (int g : {a, b}) {
-        for (int member : groups_[static_cast<std::size_t>(g)].ops) {
-            for (int reader : readers_[static_cast<std::size_t>(member)]) {
-                const int of = group_of_[static_cast<std::size_t>(reader)];
-                if (of == a || of == b || seen_[static_cast<std::size_t>(reader)] == walk_) continue;
-                seen_[static_cast<std::size_t>(reader)] = walk_;
-                todo.push_back(reader);
-            }
-        }
-    }
-    while (!todo.empty()) {
-        const int k = todo.back();
-        todo.pop_back();
-        const int g = group_of_[static_cast<std::size_t>(k)];
-        if (g != none && (g == a || g == b)) return true;
-        if (g == none) {
-            leave(k);
-        } else {
-            for (int member : groups_[static_cast<std::size_t>(g)].ops) leave(member);
-        }
-    }
-    return false;
+    order_.emplace(std::move(readers));
 }
 
 bool KernelGroups::try_merge(int a, int b, double least_saving) {
     if (a == b) return false;
-    Group& first = groups_[static_cast<std::size_t>(a)];
-    Group& second = groups_[static_cast<std::size_t>(b)];
     // What did not fit does not fit the second time.
     auto& tried = tried_[{std::min(a, b), std::max(a, b)}];
-    const std::pair<int, int> versions{groups_[static_cast<std::size_t>(std::min(a, b))].version,
-                                       groups_[static_cast<std::size_t>(std::max(a, b))].version};
-    if (tried.why.empty() || tried.versions != versions) {
-        tried.versions = versions;
-        if (first.ops.size() + second.ops.size() > most_ops) {
-            tried.why = fmt::format("together they are more than {} ops", most_ops);
-            return false;
-        }
-        tried.why = "another op stands between them";
-        if (interleaved(a, b)) return false;
-        Group merged;
-        std::merge(first.ops.begin(), first.ops.end(), second.ops.begin(), second.ops.end(),
-                   std::back_inserter(merged.ops));
-        for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = a;
-        const Extracted extracted = extract(merged.ops, a);
-        merged.operands = extracted.operands;
-        const bool few = extracted.operands.size() + extracted.results.size() <= most_kernel_tensors;
-        merged.why = fmt::format("together they are of more than {} tensors", most_kernel_tensors);
-        if (few) merged.description = try_describe_kernel(extracted.function, &merged.why);
-        if (merged.description) {
-            merged.cost = cost_of(*merged.description);
-            if (merged.cost <= (first.cost + second.cost) * (1 - least_saving)) {
-                merged.version = first.version + second.version + 1;
-                first = std::move(merged);
-                second = Group{};
-                return true;
-            }
-            merged.why = "it would cost more in recomputation than it saves in memory traffic";
-        }
-        for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = b;
-        tried.why = merged.why;
+    const std::pair<int, int> versions{at(std::min(a, b)).version, at(std::max(a, b)).version};
+    if (!tried.why.empty() && tried.versions == versions) return false;
+    tried.versions = versions;
+    tried.why = join(a, b, least_saving);
+    return tried.why.empty();
+}
+
+// Makes b's ops a's; otherwise says why not.
+std::string KernelGroups::join(int a, int b, double least_saving) {
+    const Group &first = at(a), &second = at(b);
+    if (first.ops.size() + second.ops.size() > most_ops)
+        return fmt::format("together they are more than {} ops", most_ops);
+    if (order_->stand_apart(first.ops.front(), second.ops.front())) return "another op stands between them";
+    Group merged;
+    std::merge(first.ops.begin(), first.ops.end(), second.ops.begin(), second.ops.end(),
+               std::back_inserter(merged.ops));
+    for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = a;
+    const KernelOutline kernel = outline(merged.ops, a);
+    const bool few = kernel.operands.size() + kernel.results.size() <= most_kernel_tensors;
+    merged.operands = kernel.operands;
+    merged.values = first.values + second.values;
+    merged.most = first.most + second.most - bytes_per_start;
+    merged.plain = first.plain && second.plain && is_plain(merged);
+    const bool clear = merged.plain && bytes_per_start >= least_saving * (first.most + second.most);
+    const KernelFact* fact = few && !clear ? &fact_of(merged.ops, a, kernel) : nullptr;
+    for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = b;
+    if (!few) return fmt::format("together they are of more than {} tensors", most_kernel_tensors);
+    if (!clear) {
+        if (!fact->why.empty()) return fact->why;
+        if (fact->cost > (cost(a) + cost(b)) * (1 - least_saving))
+            return "it would cost more in recomputation than it saves in memory traffic";
+        merged.cost = merged.most = fact->cost;
     }
-    return false;
+    become_one(a, b, std::move(merged));
+    return {};
+}
+
+// Whether the ops of two plain groups are one: the same loop, in which each needs the other's results only where they
+// are themselves. It has what both compute, or less, and one start instead of two, which is clear without a
+// description.
+bool KernelGroups::is_plain(const Group& merged) const {
+    constexpr std::size_t most_values = 1024;  // well below what a description may have
+    if (merged.values > most_values) return false;
+    const Dims& dims = f_.type(op(merged.ops.front()).results[0]).dims;
+    const int own = of(merged.ops.front());
+    return std::all_of(merged.ops.begin(), merged.ops.end(), [&](int k) {
+        const std::vector<int>& viewed = read_through_views_[static_cast<std::size_t>(k)];
+        return f_.type(op(k).results[0]).dims == dims &&
+               std::none_of(viewed.begin(), viewed.end(), [&](int from) { return of(from) == own; });
+    });
+}
+
+void KernelGroups::become_one(int a, int b, Group merged) {
+    Group &first = at(a), &second = at(b);
+    order_->merge(first.ops.front(), second.ops.front());
+    for (int k : second.ops) group_of_[static_cast<std::size_t>(k)] = a;
+    merged.composite = first.composite == of_nothing                                           ? second.composite
+                       : second.composite == of_nothing || second.composite == first.composite ? first.composite
+                                                                                               : of_several;
+    merged.version = first.version + second.version + 1;
+    first = std::move(merged);
+    second = Group{};
 }
 
 std::vector<int> KernelGroups::producers(int k) const {
@@ -436,22 +492,18 @@ void KernelGroups::merge_producers() {
                             [&](int one) { return op(one).attributes.has(recomputed_attribute); }))
                 continue;
             for (int producer : producers(static_cast<int>(k))) {
+                if (at(producer).ops.empty()) continue;  // the op's own, which became another's a moment ago
                 changed = try_merge(producer, group_of_[k], 0) || changed;
             }
         }
     }
 }
 
-// What all ops of a group were part of; "" where they were part of several things.
-std::string KernelGroups::composite_of(int group) const {
-    std::string whole;
-    for (int k : groups_[static_cast<std::size_t>(group)].ops) {
-        const std::string one = op(k).attributes.string(part_of, "");
-        if (one.empty() && op(k).name == "cast") continue;  // between the types in which it is stored and computed
-        if (one.empty() || (!whole.empty() && whole != one)) return {};
-        whole = one;
-    }
-    return whole;
+// What an op was part of, as a number.
+int KernelGroups::composite_of(int k) {
+    const std::string whole = op(k).attributes.string(part_of, "");
+    if (!whole.empty()) return composites_.try_emplace(whole, static_cast<int>(composites_.size())).first->second;
+    return op(k).name == "cast" ? of_nothing : of_several;  // a cast: between types of storing and of computing
 }
 
 // Kernels that read the same tensor, and neither needs the other.
@@ -467,11 +519,11 @@ void KernelGroups::merge_siblings() {
         for (const auto& [v, groups] : readers) {
             for (std::size_t i = 0; i < groups.size(); ++i) {
                 for (std::size_t j = i + 1; j < groups.size(); ++j) {
-                    if (groups_[static_cast<std::size_t>(groups[i])].ops.empty()) break;  // merged into another by now
-                    if (groups_[static_cast<std::size_t>(groups[j])].ops.empty()) continue;
+                    if (at(groups[i]).ops.empty()) break;  // merged into another by now
+                    if (at(groups[j]).ops.empty()) continue;
                     // Parts of the same composite belong together: queries and keys are rotated by one kernel.
-                    const std::string whole = composite_of(groups[i]);
-                    const bool same = !whole.empty() && whole == composite_of(groups[j]);
+                    const int whole = at(groups[i]).composite;
+                    const bool same = whole >= 0 && whole == at(groups[j]).composite;
                     changed = try_merge(groups[i], groups[j], same ? 0 : 0.05) || changed;
                 }
             }

@@ -14,6 +14,8 @@
 #include "compiler/analysis/views.h"
 #include "compiler/ir/module.h"
 #include "compiler/kernels/description.h"
+#include "compiler/passes/fusion/group_order.h"
+#include "compiler/passes/fusion/kernel_facts.h"
 
 namespace thunderc {
 
@@ -27,12 +29,15 @@ struct Extracted {
 };
 
 struct Group {
-    std::vector<int> ops;  // indices into the function's ops, ascending; empty: merged into another
-    std::optional<KernelDescription> description;
+    std::vector<int> ops;         // indices into the function's ops, ascending; empty: merged into another
     std::vector<Value> operands;  // what the kernel reads
-    double cost = 0;
-    std::string why;  // there is no description
-    int version = 0;  // counts what was merged into it
+    std::optional<double> cost;   // where somebody has asked for it
+    double most = 0;              // what it costs at most
+    bool plain = false;           // all ops are, and their results have the same dimensions
+    std::size_t values = 0;       // that the kernel computes with at most
+    int composite = 0;            // what all ops were part of: a number, or one of the two below
+    int version = 0;              // counts what was merged into it
+    std::optional<KernelDescription> description;  // of a group that becomes a kernel
 };
 
 // Marks the ops that compute a value again where it is read; such a value is not computed again once more.
@@ -47,9 +52,12 @@ class KernelGroups {
   public:
     static constexpr int none = -1;
 
-    explicit KernelGroups(const Function& function);
+    // Facts are taken from `facts` where they are there, and added to them.
+    KernelGroups(const Function& function, KernelFacts& facts);
     // Makes one of groups wherever that moves fewer bytes.
     void merge_all();
+    // Describes the groups as they are now.
+    void describe_all();
 
     const Function& function() const { return f_; }
     const Uses& uses() const { return uses_; }
@@ -61,7 +69,8 @@ class KernelGroups {
     bool is_transparent(int k) const;
     // Whether anything outside of the group reads the value, views of it included.
     bool escapes(Value v, int group) const;
-    // Without what the kernel would be given and never read: parts of a concatenation that no result shows.
+    // Of a group that was described. Without what the kernel would be given and never read: parts of a concatenation
+    // that no result shows.
     Extracted extract(int group) const;
 
     // The groups whose results an op reads, through views, the nearest first.
@@ -75,27 +84,41 @@ class KernelGroups {
 
   private:
     const Op& op(int k) const { return f_.ops[static_cast<std::size_t>(k)]; }
+    Group& at(int group) { return groups_[static_cast<std::size_t>(group)]; }
     int definition(Value v) const { return uses_.definition[v.index]; }
 
     void classify();
     void begin_group(int k);
-    void describe_all();
-    void describe(Group& group) const;
+    void check_each();
+    bool begin_with_one(int g);
     void keep_views_apart(int g);
     std::optional<ViewLayout> layout_of(Value v) const;
     bool must_copy(int k) const;
     bool read_by_kernels_alone(Value v) const;
+
+    // A kernel of these ops, which have the number of one group.
+    KernelOutline outline(const std::vector<int>& ops, int group);
     Extracted extract(const std::vector<int>& ops, int group) const;
+    void say_where_from(Extracted& kernel, const std::vector<int>& ops) const;
+    const KernelFact& fact_of(const std::vector<int>& ops, int group, const KernelOutline& kernel);
+    bool is_plain(int k, const KernelDescription& kernel) const;
+    double cost(int group);
 
     void collect_readers();
-    bool interleaved(int a, int b);
     bool try_merge(int a, int b, double least_saving);
+    std::string join(int a, int b, double least_saving);
+    bool is_plain(const Group& merged) const;
+    void become_one(int a, int b, Group merged);
     void merge_producers();
     void merge_siblings();
-    std::string composite_of(int group) const;
+    int composite_of(int k);
+
+    static constexpr int of_nothing = -1;  // casts alone, which are between what others are part of
+    static constexpr int of_several = -2;  // or of none
 
     const Function& f_;
     const Uses uses_;
+    KernelFacts& facts_;
     std::vector<int> group_of_;  // by op
     std::vector<Group> groups_;
     std::vector<bool> apart_;                // by op: a view that kernels do not take in
@@ -106,8 +129,10 @@ class KernelGroups {
         std::string why;
     };
     std::map<std::pair<int, int>, Tried> tried_;  // pairs that did not become one
-    std::vector<std::vector<int>> readers_;       // by op, through views
-    std::vector<int> seen_;                       // by op: the last walk that came by
+    std::optional<GroupOrder> order_;
+    std::vector<std::vector<int>> read_through_views_;  // by op: ops whose results it reads in another shape
+    std::map<std::string, int> composites_;             // numbers of what ops were part of
+    std::vector<int> seen_;                             // by value: the last walk that came by
     int walk_ = 0;
 };
 

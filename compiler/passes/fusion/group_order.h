@@ -1,0 +1,37 @@
+// In which order kernels can run while ops are grouped into them. A part of `fuse`.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace thunderc {
+
+// An order of groups of ops in which each stands behind those that it reads. It is mended as groups become one: two of
+// them meet between where they stood, and only what stands between them has to move.
+class GroupOrder {
+  public:
+    // By op: the ops that read its results, all of them behind it. Each op is a group of its own.
+    explicit GroupOrder(std::vector<std::vector<int>> readers);
+
+    // Whether something that depends on the group of one of the two ops is needed by that of the other: they cannot be
+    // one group then.
+    bool stand_apart(int a, int b);
+    // Makes one group of two that do not stand apart.
+    void merge(int a, int b);
+
+  private:
+    std::size_t at(int op) const { return static_cast<std::size_t>(op); }
+    int group_of(int op);
+    // The groups between the two that depend on the first of them; `last` itself among them where it does so through
+    // another.
+    std::vector<int> between(int first, int last);
+
+    std::vector<int> parent_;                // by op: towards the op that stands for its group
+    std::vector<std::vector<int>> readers_;  // by group; ops
+    std::vector<std::size_t> position_;      // by group
+    std::vector<int> order_;                 // groups by position; -1: none stands there any more
+    std::vector<int> seen_;                  // by group: the last walk that came by
+    int walk_ = 0;
+};
+
+}  // namespace thunderc
