@@ -49,7 +49,8 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
         << wrong.out;
     EXPECT_EQ(wrong.out.find("lm_head.weight: slope of the loss"), std::string::npos) << wrong.out;
 
-    // forward alone, without the residual that attention is added to: another model, and gradients that are the old one's
+    // forward alone, without the residual that attention is added to: another model, and gradients that are the old
+    // one's
     std::string forward = text;
     ASSERT_EQ(replace(forward, ".residual = embed_tokens, ", ""), 1);
     write_file(schedule, forward);
