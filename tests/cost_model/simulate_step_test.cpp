@@ -10,37 +10,13 @@
 #include "compiler/check/check_plan.h"
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
+#include "tests/planned/pipeline_of_layers.h"
 
 namespace thunderc {
 namespace {
 
 const std::string head =
     "module \"m\" planned\narena batch 64\narena parameters 256\narena scratch 384\nstream gather\n";
-
-// Weights are copied ahead of the layers that need them, into two slots by turns.
-const std::string layers = R"(
-func @f(
-    %x: f32[4] @batch+0 input "x",
-    %w: 4 x f32[4] @parameters+0 layer 64 parameter "w.{0..3}",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
-  %a = add(%x, %x) : f32[4] @scratch+0
-  %n = copy(%x) : f32[4] @scratch+128
-  record() {event = "begin"}
-  wait() {event = "begin"} on gather
-  %y, %last = repeat(%a, %n, %w) {body = "layer", carried = 2, carry_arena = ["scratch", "scratch"], carry_base = [0, 128], carry_period = [2, 2], carry_stride = [64, 64], n = 4, per_layer = 1, reverse = false} : f32[4] @scratch+0, f32[4] @scratch+128
-  %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[] @scratch+256
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
-}
-
-func @layer(%x: f32[4] @caller+0, %before: f32[4] @caller+0, %w: f32[4] @caller+0) -> (%y, %g) {
-  wait() {distance = 2, event = "released"} on gather
-  %g = copy(%w) : f32[4] @caller+0 on gather
-  record() {event = "gathered"} on gather
-  wait() {event = "gathered"}
-  %y = mul(%x, %g) : f32[4] @caller+0
-  record() {event = "released"}
-}
-)";
 
 // A stream beside compute, whose copy and whose reduction meet on one link.
 const std::string three_streams = R"(
@@ -93,7 +69,7 @@ std::string text_of(const std::string& body, bool reduce = false) {
 // n = 4 layers of C seconds, each with a copy of G seconds ahead of it: the first copy is never hidden.
 TEST(SimulateStep, GathersHideBehindLayersThatTakeLonger) {
     // The first copy stands behind the one before the loop, on another stream; both of it are sends here.
-    const Simulation s = simulated(parsed(text_of(layers)), {{"mul", compute(3)}, {"copy", send(2)}});
+    const Simulation s = simulated(parsed(text_of(pipeline_of_layers)), {{"mul", compute(3)}, {"copy", send(2)}});
     // copy %n on compute 2, then: gather 2, 4 layers of 3, all later gathers behind them.
     EXPECT_DOUBLE_EQ(s.seconds, 2 + 2 + 4 * 3);
     EXPECT_DOUBLE_EQ(s.busy.at(0), 2 + 4 * 3);
@@ -105,7 +81,7 @@ TEST(SimulateStep, GathersHideBehindLayersThatTakeLonger) {
 }
 
 TEST(SimulateStep, LayersWaitForGathersThatTakeLonger) {
-    const Simulation s = simulated(parsed(text_of(layers)), {{"mul", compute(1)}, {"copy", send(5)}});
+    const Simulation s = simulated(parsed(text_of(pipeline_of_layers)), {{"mul", compute(1)}, {"copy", send(5)}});
     EXPECT_DOUBLE_EQ(s.seconds, 5 + 4 * 5 + 1);
     EXPECT_DOUBLE_EQ(s.exposed(), 5 + 4 * 5 + 1 - (5 + 4 * 1));
     EXPECT_DOUBLE_EQ(s.critical().at("send"), 5 + 4 * 5);
@@ -114,7 +90,7 @@ TEST(SimulateStep, LayersWaitForGathersThatTakeLonger) {
 
 // With one slot a gather waits for the layer before it.
 TEST(SimulateStep, OneSlotHidesNothing) {
-    std::string one = text_of(layers);
+    std::string one = text_of(pipeline_of_layers);
     one.replace(one.find("distance = 2"), 12, "distance = 1");
     const Simulation s = simulated(parsed(one), {{"mul", compute(3)}, {"copy", send(2)}});
     EXPECT_DOUBLE_EQ(s.seconds, 2 + 4 * (2 + 3));
@@ -123,7 +99,7 @@ TEST(SimulateStep, OneSlotHidesNothing) {
 
 // Times of actions are where they have to be: the third gather begins when the first slot is free.
 TEST(SimulateStep, SlotsLimitTheRate) {
-    const Module m = parsed(text_of(layers));  // actions point into it
+    const Module m = parsed(text_of(pipeline_of_layers));  // actions point into it
     const Simulation s = simulated(m, {{"mul", compute(10)}, {"copy", send(1)}});
     std::vector<double> begins;
     for (const SimulatedAction& a : s.actions)
@@ -180,7 +156,7 @@ TEST(SimulateStep, SumsOfBf16PassInF32OnGpus) {
 // the durations.
 TEST(SimulateStep, IsTheLongestChain) {
     for (const bool loop : {true, false}) {
-        const Module m = parsed(text_of(loop ? layers : three_streams, true));
+        const Module m = parsed(text_of(loop ? pipeline_of_layers : three_streams, true));
         const ExpandedPlan plan = expand_plan(m, m.main());
         for (std::uint64_t seed = 0; seed < 50; ++seed) {
             std::mt19937_64 random(seed);

@@ -204,8 +204,8 @@ class Finder {
             for (const std::string& mention : call.traced.mentions()) read.insert(mention);
         for (const std::string& name : traced_.constants()) {
             if (initializers_.contains(name) || buffer_name(name)) continue;
-            const std::string placeholder = traced_.placeholder(name);
-            if (!read.contains(placeholder) || partly_gone_.contains(placeholder)) out_.gone.push_back(name);
+            const std::string traced_name = traced_.traced_name(name);
+            if (!read.contains(traced_name) || partly_gone_.contains(traced_name)) out_.gone.push_back(name);
         }
     }
 

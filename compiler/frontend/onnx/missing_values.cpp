@@ -24,7 +24,7 @@ bool MissingValues::is_missing(const std::string& value) const {
     // Without a signature, arguments of the program are told by how torch calls them.
     if (traced_.parameters().empty() && (value.starts_with("p_") || value.starts_with("b_") || value.starts_with("c_")))
         return false;
-    return !there_.contains(value) && !traced_.is_placeholder(value);
+    return !there_.contains(value) && !traced_.is_input(value);
 }
 
 std::vector<std::string> MissingValues::of(const TracedCall& call) const {

@@ -185,12 +185,12 @@ class Tier {
     // a call has both, its order tells them apart.
     void part_literals(const onnx::TensorProto& tensor) {
         std::vector<Use>& uses = uses_[tensor.name()];
-        const std::string placeholder = traced_.placeholder(tensor.name());
+        const std::string traced_name = traced_.traced_name(tensor.name());
         const auto is_parameter = [&](const Use& use) {
             const std::optional<TracedCall> call = traced_call(*use.node);
             if (!call) return true;
             const std::vector<std::string> mentions = call->mentions();
-            const auto count = std::count(mentions.begin(), mentions.end(), placeholder);
+            const auto count = std::count(mentions.begin(), mentions.end(), traced_name);
             if (count == 0) {
                 // What else it may be: a value that is gone, or another parameter that was merged with this one.
                 return std::any_of(mentions.begin(), mentions.end(), [&](const std::string& value) {
@@ -206,7 +206,7 @@ class Tier {
                 out_.replaced.push_back({tensor.name(), "a number"});
                 return true;
             }
-            return call->arguments[k] == "%" + placeholder;
+            return call->arguments[k] == "%" + traced_name;
         };
         const auto constants = std::stable_partition(uses.begin(), uses.end(), is_parameter);
         if (constants != uses.end()) give_constant(tensor, uses, constants);
@@ -413,8 +413,8 @@ class Tier {
                 node.set_input(k, own);
                 continue;
             }
-            const bool itself = mention == traced_.placeholder(parameter);
-            // What is there, or another's placeholder, is another matter.
+            const bool itself = mention == traced_.traced_name(parameter);
+            // What is there, or another's name, is another matter.
             if (!itself && (there_.contains(mention) || traced_.parameter("%" + mention) != nullptr)) continue;
             const std::string_view what = without_count(mention);
             if (!itself && keeps_numbers(what)) continue;
@@ -521,13 +521,13 @@ class Tier {
         node.add_output(fmt::format("{}_{}", copy, added_.size()));
         // It belongs to what reads it; what it is a rearrangement of says the call.
         for (const auto& entry : reader.metadata_props()) *node.add_metadata_props() = entry;
-        const std::string placeholder = traced_.placeholder(parameter);
+        const std::string traced_name = traced_.traced_name(parameter);
         for (auto& entry : *node.mutable_metadata_props())
-            if (entry.key() == traced_call_key && !placeholder.empty())
+            if (entry.key() == traced_call_key && !traced_name.empty())
                 entry.set_value(
                     fmt::format("%{} : [num_users=1] = call_function[target=torch.ops.aten.{}.default](args "
                                 "= (%{},), kwargs = {{}})",
-                                copy, without_count(copy), placeholder));
+                                copy, without_count(copy), traced_name));
         return node;
     }
 

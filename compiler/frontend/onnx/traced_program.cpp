@@ -161,12 +161,12 @@ TracedProgram::TracedProgram(const onnx::GraphProto& graph) {
             const std::string_view kind = line.substr(colon + 2, at - colon - 2);
             std::string name = plain(std::string(line.substr(at + target.size(), close - at - target.size())));
             if (kind == "PARAMETER") {
-                placeholders_[value] = name;
+                parameter_by_name_[value] = name;
                 if (inputs_.emplace(name, TracedInput::parameter).second) parameters_.push_back(std::move(name));
             } else if (kind == "BUFFER_MUTATION" || kind == "PARAMETER_MUTATION") {
                 changed_.push_back(std::move(name));
             } else if (kind == "BUFFER" || kind == "CONSTANT_TENSOR") {
-                constant_placeholders_[value] = name;
+                constant_by_name_[value] = name;
                 if (inputs_.emplace(name, TracedInput::constant).second) constants_.push_back(std::move(name));
             }
         }
@@ -180,18 +180,18 @@ TracedInput TracedProgram::input(std::string_view name) const {
 
 const std::string* TracedProgram::parameter(std::string_view argument) const {
     if (!argument.starts_with('%')) return nullptr;
-    const auto at = placeholders_.find(argument.substr(1));
-    return at == placeholders_.end() ? nullptr : &at->second;
+    const auto at = parameter_by_name_.find(argument.substr(1));
+    return at == parameter_by_name_.end() ? nullptr : &at->second;
 }
 
 bool TracedProgram::constant(std::string_view argument) const {
-    return argument.starts_with('%') && constant_placeholders_.contains(argument.substr(1));
+    return argument.starts_with('%') && constant_by_name_.contains(argument.substr(1));
 }
 
-std::string TracedProgram::placeholder(const std::string& name) const {
-    for (const auto* placeholders : {&placeholders_, &constant_placeholders_})
-        for (const auto& [placeholder, own] : *placeholders)
-            if (own == name) return placeholder;
+std::string TracedProgram::traced_name(const std::string& name) const {
+    for (const auto* names : {&parameter_by_name_, &constant_by_name_})
+        for (const auto& [traced, own] : *names)
+            if (own == name) return traced;
     return "";
 }
 
@@ -206,12 +206,12 @@ std::vector<std::string> TracedProgram::read_by(const onnx::NodeProto& node) con
 
 std::vector<std::string> TracedProgram::values_read_by(const onnx::NodeProto& node) const {
     std::vector<std::string> out = operands_of(node);
-    std::erase_if(out, [this](const std::string& word) { return is_placeholder(word); });
+    std::erase_if(out, [this](const std::string& word) { return is_input(word); });
     return out;
 }
 
-bool TracedProgram::is_placeholder(std::string_view value) const {
-    return placeholders_.contains(value) || constant_placeholders_.contains(value) || inputs_of_user_.contains(value);
+bool TracedProgram::is_input(std::string_view value) const {
+    return parameter_by_name_.contains(value) || constant_by_name_.contains(value) || inputs_of_user_.contains(value);
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -58,9 +58,9 @@ class TracedProgram {
     // Whether an argument of a call is a buffer, or a tensor that tracing lifted: "%b_mask".
     bool constant(std::string_view argument) const;
     // Whether calls name an argument of the program by it: "p_norm_weight", "x".
-    bool is_placeholder(std::string_view value) const;
+    bool is_input(std::string_view value) const;
     // What calls name the parameter or the constant by: "p_norm_weight".
-    std::string placeholder(const std::string& name) const;
+    std::string traced_name(const std::string& name) const;
     // The parameters that the traced node took, in the order of the call; once each.
     std::vector<std::string> read_by(const onnx::NodeProto& node) const;
     // The values that it took and that the traced program computed: "view_2".
@@ -71,8 +71,8 @@ class TracedProgram {
     const std::vector<std::string>& changed() const { return changed_; }
 
   private:
-    std::map<std::string, std::string, std::less<>> placeholders_;  // of parameters: "p_norm_weight" -> "norm.weight"
-    std::map<std::string, std::string, std::less<>> constant_placeholders_;  // the same of constants
+    std::map<std::string, std::string, std::less<>> parameter_by_name_;  // "p_norm_weight" -> "norm.weight"
+    std::map<std::string, std::string, std::less<>> constant_by_name_;   // the same
     std::set<std::string, std::less<>> inputs_of_user_;
     std::map<std::string, TracedInput, std::less<>> inputs_;  // by the framework's name
     std::vector<std::string> parameters_, constants_, outputs_, changed_;
