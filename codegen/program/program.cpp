@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "codegen/bundle/bundle.h"
 #include "codegen/host/statements.h"
@@ -148,29 +150,36 @@ bool belongs(const std::string& path, bool trains, bool sharded) {
                         [&](const char* prefix) { return path.starts_with(prefix); });
 }
 
-// A folder below a device's holds one family of calls, attention_forward and attention_backward in
-// device/cpu/attention.
+// Whether a file of the runtime holds what one of the calls needs: a folder of a family of calls comes with them alone,
+// any other with every program.
 bool belongs(const std::string& path, const std::set<std::string>& calls) {
-    constexpr std::string_view devices = "device/";
-    if (!path.starts_with(devices)) return true;
-    const std::size_t device = path.find('/', devices.size());
-    if (device == std::string::npos) return true;
-    const std::size_t end = path.find('/', device + 1);
-    if (end == std::string::npos) return true;
-    const std::string prefix = path.substr(device + 1, end - device - 1) + "_";
-    return std::any_of(calls.begin(), calls.end(), [&](const std::string& call) { return call.starts_with(prefix); });
+    for (const CallFamily& family : call_families())
+        if (path.starts_with("device/") && path.find(fmt::format("/{}/", family.folder)) != std::string::npos)
+            return std::any_of(calls.begin(), calls.end(),
+                               [&](const std::string& call) { return call.starts_with(family.calls); });
+    return true;
 }
 
-// The sources of the runtime that a program needs which makes these calls.
-void add_runtime(std::vector<OutputFile>& files, bool trains, bool sharded, const std::set<std::string>& calls) {
+void add(std::vector<OutputFile>& files, std::vector<OutputFile> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(files));
+}
+
+}  // namespace
+
+std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<std::string>& calls) {
     const std::string prefix = "runtime-lib/";
+    std::vector<OutputFile> files;
     for (unsigned k = 0; k < bundled_file_count; ++k)
         if (std::string path = bundled_files[k].path; path.starts_with(prefix))
             if (path = path.substr(prefix.size()); belongs(path, trains, sharded) && belongs(path, calls))
                 files.push_back({"runtime/" + path, bundled_files[k].text});
+    return files;
 }
 
-}  // namespace
+std::span<const CallFamily> call_families() {
+    static constexpr CallFamily families[] = {{"attention", "attention_"}, {"reference", "reference_"}};
+    return families;
+}
 
 std::vector<std::string> default_architectures() {
     return {"sm_90a", "sm_80", "sm_100"};
@@ -191,7 +200,7 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
         files.push_back({file, bundled_template(file)});
     std::set<std::string> calls = menu_calls(planned);
     calls.merge(menu_calls(twin));
-    add_runtime(files, true, !planned.streams.empty(), calls);
+    add(files, runtime_files(true, !planned.streams.empty(), calls));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }
@@ -202,7 +211,7 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     files.push_back({"emit.json", print_emit_json(options)});
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
-    add_runtime(files, false, false, menu_calls(planned));
+    add(files, runtime_files(false, false, menu_calls(planned)));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }

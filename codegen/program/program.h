@@ -2,7 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/analysis/tieable_weights.h"
@@ -29,6 +32,17 @@ struct OutputFile {
     std::string path;  // below the output folder
     std::string text;
 };
+
+// Calls of the runtime that many programs make none of, by what their names begin with: their bodies lie in a folder of
+// this name below each device's, which a program that makes none of them comes without.
+struct CallFamily {
+    std::string_view folder, calls;
+};
+std::span<const CallFamily> call_families();
+
+// The sources of the runtime that a program needs which makes these calls, below runtime/: one that trains, or a
+// library of one function; for several ranks, or for one.
+std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<std::string>& calls);
 
 // Sorted by path. The same module gives the same bytes. `twin`: the same model planned with the executor `reference`,
 // which the program's own tests compare it with.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/nccl/kernels.h"
-#include "device/cuda/epilogue.h"
+#include "device/cuda/gemm/epilogue.h"
 #include "device/menu.h"
 #include "device/reference.h"
 #include "runtime/kernels/call_types_cases.h"

@@ -1,4 +1,4 @@
-// The emulated twin of device/cuda/call.h: a call is issued, and that is all.
+// The emulated twin of device/cuda/driver/call.h: a call is issued, and that is all.
 #pragma once
 
 #include <string>

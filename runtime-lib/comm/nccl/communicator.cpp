@@ -18,7 +18,7 @@
 #include "comm/nccl/star.h"
 #include "comm/ranks/agreement.h"
 #include "comm/ranks/watch.h"
-#include "device/cuda/stream_of.h"
+#include "device/cuda/driver/stream_of.h"
 #include "device/stream.h"
 #include "support/error.h"
 #include "support/text.h"

@@ -1,6 +1,6 @@
 #include "comm/nccl/kernels.cuh"
 #include "comm/nccl/kernels.h"
-#include "device/cuda/call.h"
+#include "device/cuda/driver/call.h"
 #include "device/cuda/launch.h"
 
 namespace thunder {

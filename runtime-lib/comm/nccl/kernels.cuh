@@ -1,7 +1,7 @@
 // Kernels of comm/nccl/kernels.h.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
 

@@ -1,6 +1,6 @@
 #include "comm/nccl/nccl_call.h"
 
-#include "device/cuda/library.h"
+#include "device/cuda/driver/library.h"
 #include "support/error.h"
 #include "support/text.h"
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "device/cuda/call.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/driver/require.h"
 #include "device/cuda/launch.h"
-#include "device/cuda/require.h"
 #include "device/menu.h"
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"

@@ -2,7 +2,7 @@
 // StepScalars, in device memory.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 #include "optim/cuda/piece.h"
 
 namespace thunder::bundled {

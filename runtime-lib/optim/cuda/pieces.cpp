@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "device/cuda/native.h"
+#include "device/cuda/driver/native.h"
 #include "device/menu.h"
 
 namespace thunder {

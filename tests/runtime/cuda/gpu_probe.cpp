@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "device/cuda/gpu.h"
-#include "device/cuda/library.h"
+#include "device/cuda/driver/gpu.h"
+#include "device/cuda/driver/library.h"
 #include "support/error.h"
 
 int main(int argc, char** argv) try {

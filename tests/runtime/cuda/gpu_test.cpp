@@ -1,6 +1,6 @@
 // What a program says on machines that cannot run it: one message, exit status 1. The driver is a stub, so that these
 // machines need not be had.
-#include "device/cuda/gpu.h"
+#include "device/cuda/driver/gpu.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <string>
 
 #include "device/cuda/attention/attention.h"
-#include "device/cuda/plan_file.h"
-#include "device/cuda/product_key.h"
+#include "device/cuda/gemm/plan_file.h"
+#include "device/cuda/gemm/product_key.h"
 
 namespace thunder {
 namespace {

@@ -1,8 +1,8 @@
 # What a program for GPUs does before it uses one needs no toolkit: it is tested on every machine, with a stub of the driver.
 set(_cuda "${CMAKE_CURRENT_LIST_DIR}/../../../runtime-lib/device/cuda")
 if(NOT DEVICE STREQUAL "cuda")
-    set(_looks "${_cuda}/gpu.cpp" "${_cuda}/library.cpp" "${_cuda}/plan_file.cpp"
-        "${_cuda}/product_key.cpp")
+    set(_looks "${_cuda}/driver/gpu.cpp" "${_cuda}/driver/library.cpp" "${_cuda}/gemm/plan_file.cpp"
+        "${_cuda}/gemm/product_key.cpp")
 endif()
 enable_language(C)
 add_library(runtime_driver_stub SHARED "${CMAKE_CURRENT_LIST_DIR}/driver_stub.c")

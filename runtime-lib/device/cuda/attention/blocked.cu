@@ -1,9 +1,9 @@
 #include "device/call_types.h"
 #include "device/cuda/attention/attention.h"
 #include "device/cuda/attention/blocked.cuh"
-#include "device/cuda/call.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/driver/require.h"
 #include "device/cuda/launch.h"
-#include "device/cuda/require.h"
 #include "support/text.h"
 
 namespace thunder {

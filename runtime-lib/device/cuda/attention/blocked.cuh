@@ -7,7 +7,7 @@
 // sum. What is added to a row is added in the order of the columns: the same bits in every run.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
 

@@ -6,9 +6,9 @@
 #include <map>
 
 #include "device/cuda/attention/attention.h"
-#include "device/cuda/library.h"
-#include "device/cuda/native.h"
-#include "device/cuda/require.h"
+#include "device/cuda/driver/library.h"
+#include "device/cuda/driver/native.h"
+#include "device/cuda/driver/require.h"
 #include "device/describe.h"
 #include "support/error.h"
 #include "support/text.h"

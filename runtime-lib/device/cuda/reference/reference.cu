@@ -1,6 +1,6 @@
 // What device/reference.h declares, on a GPU.
 #include "device/call_types.h"
-#include "device/cuda/call.h"
+#include "device/cuda/driver/call.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/reference/reference.cuh"
 #include "device/reference.h"

@@ -1,7 +1,7 @@
 // The calls of a naive program on a GPU: a thread for each element of the result, the sums in double.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
 

@@ -1,9 +1,9 @@
-#include "device/cuda/gpu.h"
+#include "device/cuda/driver/gpu.h"
 
 #include <charconv>
 #include <cstdlib>
 
-#include "device/cuda/library.h"
+#include "device/cuda/driver/library.h"
 #include "support/error.h"
 #include "support/host_memory.h"
 #include "support/text.h"

@@ -1,7 +1,7 @@
 // What follows a product: bias, activation, residual; and the sums of columns. One thread for V adjacent elements.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
 

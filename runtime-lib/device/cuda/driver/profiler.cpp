@@ -1,8 +1,8 @@
-#include "device/cuda/profiler.h"
+#include "device/cuda/driver/profiler.h"
 
 #include <utility>
 
-#include "device/cuda/native.h"
+#include "device/cuda/driver/native.h"
 
 namespace thunder {
 

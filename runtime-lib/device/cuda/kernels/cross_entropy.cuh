@@ -3,7 +3,7 @@
 // row's length is.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
 

@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "device/cuda/call.h"
+#include "device/cuda/driver/call.h"
 #include "device/menu.h"
 #include "support/text.h"
 

@@ -1,4 +1,4 @@
-#include "device/cuda/plan_file.h"
+#include "device/cuda/gemm/plan_file.h"
 
 #include <charconv>
 #include <string_view>

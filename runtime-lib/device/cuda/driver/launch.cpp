@@ -1,6 +1,6 @@
 #include "device/cuda/launch.h"
 
-#include "device/cuda/call.h"
+#include "device/cuda/driver/call.h"
 #include "support/text.h"
 
 namespace thunder {

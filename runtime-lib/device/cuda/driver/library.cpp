@@ -1,4 +1,4 @@
-#include "device/cuda/library.h"
+#include "device/cuda/driver/library.h"
 
 #include <dlfcn.h>
 

@@ -1,10 +1,10 @@
 // The linear layer's three products and the general product: what they are as matrices, and the bundled kernels for
 // what cuBLASLt cannot do within the product.
 #include "device/call_types.h"
-#include "device/cuda/call.h"
-#include "device/cuda/cublaslt.h"
-#include "device/cuda/epilogue.h"
-#include "device/cuda/require.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/driver/require.h"
+#include "device/cuda/gemm/cublaslt.h"
+#include "device/cuda/gemm/epilogue.h"
 #include "device/menu.h"
 
 namespace thunder {

@@ -1,6 +1,6 @@
 #include "device/call_types.h"
-#include "device/cuda/call.h"
-#include "device/cuda/cross_entropy.cuh"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/kernels/cross_entropy.cuh"
 #include "device/cuda/launch.h"
 #include "device/menu.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "device/cuda/cublaslt.h"
+#include "device/cuda/gemm/cublaslt.h"
 
 namespace thunder {
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "device/cuda/call.h"
-#include "device/cuda/epilogue.cuh"
-#include "device/cuda/epilogue.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/driver/require.h"
+#include "device/cuda/gemm/epilogue.cuh"
+#include "device/cuda/gemm/epilogue.h"
 #include "device/cuda/launch.h"
-#include "device/cuda/require.h"
 #include "device/menu.h"
 
 namespace thunder {

@@ -2,7 +2,7 @@
 // in an order that the ids alone decide.
 #pragma once
 
-#include "device/cuda/bundled.h"
+#include "device/cuda/kernels/bundled.h"
 
 namespace thunder::bundled {
 

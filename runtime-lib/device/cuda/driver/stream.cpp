@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "device/check_cpu.h"
-#include "device/cuda/call.h"
-#include "device/cuda/cublaslt.h"
-#include "device/cuda/native.h"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/driver/native.h"
+#include "device/cuda/gemm/cublaslt.h"
 #include "device/stream_observer.h"
 #include "device/team.h"
 #include "support/error.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "device/call_types.h"
-#include "device/cuda/call.h"
-#include "device/cuda/indexed.cuh"
+#include "device/cuda/driver/call.h"
+#include "device/cuda/kernels/indexed.cuh"
 #include "device/cuda/launch.h"
 #include "device/menu.h"
 

@@ -1,4 +1,4 @@
-#include "device/cuda/product_key.h"
+#include "device/cuda/gemm/product_key.h"
 
 #include "support/text.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda/gpu.h"
-#include "device/cuda/profiler.h"
-#include "device/cuda/stream_of.h"
+#include "device/cuda/driver/gpu.h"
+#include "device/cuda/driver/profiler.h"
+#include "device/cuda/driver/stream_of.h"
 #include "device/stream.h"
 
 namespace thunder {

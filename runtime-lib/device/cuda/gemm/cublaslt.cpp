@@ -1,4 +1,4 @@
-#include "device/cuda/cublaslt.h"
+#include "device/cuda/gemm/cublaslt.h"
 
 #include <cublasLt.h>
 
@@ -9,10 +9,10 @@
 #include <span>
 #include <unordered_map>
 
-#include "device/cuda/library.h"
-#include "device/cuda/native.h"
-#include "device/cuda/plan_file.h"
-#include "device/cuda/product_key.h"
+#include "device/cuda/driver/library.h"
+#include "device/cuda/driver/native.h"
+#include "device/cuda/gemm/plan_file.h"
+#include "device/cuda/gemm/product_key.h"
 #include "support/error.h"
 #include "support/text.h"
 

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "device/cuda/native.h"
+#include "device/cuda/driver/native.h"
 #include "device/describe.h"
 #include "support/error.h"
 
