@@ -62,6 +62,27 @@ class Deep(torch.nn.Module):
         return self.net(x)
 
 
+class Head(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(12, 2, bias=False) for _ in range(3))
+
+    def forward(self, x):
+        return torch.tanh(self.q(x)) * self.k(x) + self.v(x)
+
+
+class Heads(torch.nn.Module):
+    """Products of one input, three of each head: 201 of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = torch.nn.ModuleList(Head() for _ in range(67))
+        self.out = torch.nn.Linear(134, 5)
+
+    def forward(self, x):
+        return self.out(torch.cat([head(x) for head in self.heads], -1))
+
+
 class Rung(torch.nn.Module):
     def __init__(self, shared):
         super().__init__()
@@ -657,6 +678,7 @@ MODELS = {
     "chain": (Chain, False, ["dynamo.logits"]),
     "deep": (Deep, False, ["dynamo.logits"]),
     "ladder": (Ladder, True, ["dynamo.logits"]),
+    "heads": (Heads, False, ["stripped.logits"]),
     "llama5": (lambda: llama(5), True, "dynamo.logits nameless.logits".split()),
 }
 

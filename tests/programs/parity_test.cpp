@@ -45,6 +45,8 @@ const Case cases[] = {
     {"ladder", "ladder", "dynamo.logits", "", ""},
     {"ladder_straight", "ladder", "dynamo.logits", "--no-roll --recompute block", ""},
     {"llama5", "llama5", "dynamo.logits", "--recompute block", ""},
+    // 201 products of one input: q, k and v of 67 heads, each a module of its own.
+    {"heads", "heads", "stripped.logits", "", ""},
     // As they are initialised: the exporter's optimizer dropped biases and merged norms.
     {"fresh_gpt2", "fresh_gpt2", "fresh.logits", "--batch 2 --seq 8", ""},
     {"seedling", "seedling", "fresh.logits", "", ""},
