@@ -49,6 +49,16 @@ def deep(m, h, scale=lambda w: 1):
     return m.a(h)
 
 
+def weighted_mean(values, weights):
+    return (values * weights).sum() / weights.sum()
+
+
+def twenty_means(m, h, y, z):
+    values = ce(m.a(h), y, reduction="none")
+    means = [weighted_mean(values, torch.exp((i // OUTPUTS + 1) / 5 * z[..., i % OUTPUTS].flatten())) for i in range(20)]
+    return sum((i + 1) / 100 * mean for i, mean in enumerate(means)) + F.mse_loss(m.r(h), z)
+
+
 def nll(logits, labels):
     return F.nll_loss(F.log_softmax(logits, -1).flatten(0, 1), labels.flatten())
 
@@ -85,6 +95,7 @@ LOSSES = {
     "penalty": (lambda m, h, y: ce(m.a(h), y) + 0.01 * m.a.weight.pow(2).sum(), ["labels"], True),
     "penalty_on_layers": (lambda m, h, y: ce(deep(m, h), y) + 0.01 * sum(layer.weight.pow(2).sum() for layer in m.layers), ["labels"], True),
     "weights_in_layers": (lambda m, h, y: ce(deep(m, h, lambda w: 1 / (1 + w.pow(2).mean())), y), ["labels"], True),
+    "twenty_means": (twenty_means, ["classes", "target"], True),
     "sum_over_rows_first": (lambda m, h, y: (ce(m.a(h), y), 0.1 * m.r(h).mean((0, 1)).pow(2).sum()), ["labels"], "terms"),
 }
 

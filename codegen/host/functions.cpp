@@ -20,7 +20,7 @@
 #include "compiler/ops/collectives.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/planned/step_form.h"
-#include "compiler/support/error.h"
+#include "compiler/support/lazy_check.h"
 
 namespace thunderc {
 namespace {
@@ -272,14 +272,10 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
     if (auto at = frame.expressions.find(v); at != frame.expressions.end()) return at->second;
     const Placement& p = frame.f.info(v).placement;
     if (p.arena == Arena::scalars) {
-        for (std::size_t k = 0; k < frame.f.arguments.size(); ++k)
-            if (frame.f.arguments[k] == v && k < frame.f.argument_info.size())
-                return fmt::format("&{}.scalars->", arenas_name(frame.entry)) + frame.f.argument_info[k].names.front();
-        std::vector<std::string> made = {"loss_sum", "loss_weight", "grad_norm", "clip_factor", "dloss"};
-        for (std::size_t k = 0; k < max_loss_weights; ++k) made.push_back(loss_weight_scalar(k));
-        for (const std::string& name : made)
-            if (step_scalar_offset(name) == p.offset)
-                return fmt::format("&{}.scalars->{}", arenas_name(frame.entry), name);
+        const std::optional<std::string> name = step_scalar_at(p.offset);
+        check(name.has_value(), [&] { return fmt::format("no step scalar lies at {}", p.offset); });
+        const bool weight = p.offset >= step_scalars_bytes;
+        return fmt::format("&{}.{}{}", arenas_name(frame.entry), weight ? "" : "scalars->", *name);
     }
     if (p.arena == Arena::caller && p.view_of) {
         std::string base = expression(frame, p.view_of);

@@ -144,7 +144,7 @@ std::string_view seed_comment(LossForm::Kind kind) {
                    "micro-batches.";
         case LossForm::Kind::terms: break;
     }
-    return "The trainer has set arenas_.scalars->loss_weights, summed over the step's micro-batches, and dloss to 1.";
+    return "The trainer has set arenas_.loss_weights, summed over the step's micro-batches, and dloss to 1.";
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/dense.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/half.h"
 #include "compiler/support/lazy_check.h"
 
@@ -24,7 +25,7 @@ using Arena = Placement::Arena;
 DType scalar_dtype(std::int64_t offset) {
     if (offset < 72) return DType::f64;
     if (offset < 88) return DType::i64;
-    return offset < 108 || offset >= 112 ? DType::f32 : DType::boolean;  // booleans, and behind them loss_weights
+    return offset < 108 || offset >= step_scalars_bytes ? DType::f32 : DType::boolean;  // behind: the weights
 }
 
 std::byte poison_of(DType dtype) {

@@ -33,7 +33,8 @@ PlannedProgram::PlannedProgram(Module planned) : shared_(std::make_shared<Shared
     // Between the gradients of a flat tensor nothing is ever written: it is zero, as memory is when a program begins.
     if (auto at = arenas_.find(Arena::unit_gradients); at != arenas_.end())
         at->second.assign(at->second.size(), std::byte{0});
-    arenas_[Arena::scalars].assign(step_scalars_bytes, std::byte{0});
+    arenas_[Arena::scalars].assign(static_cast<std::size_t>(step_scalars_bytes_with(loss_form(module()))),
+                                   std::byte{0});
     PlannedExecution execution(*this);
     for (const Function& f : module().functions) {
         if (f.is_kernel()) continue;

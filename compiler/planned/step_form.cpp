@@ -3,11 +3,39 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "compiler/support/error.h"
 
 namespace thunderc {
+namespace {
+
+// The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
+constexpr std::array<std::pair<std::string_view, std::int64_t>, 19> fields = {{{"learning_rate", 0},
+                                                                               {"beta1", 8},
+                                                                               {"beta2", 16},
+                                                                               {"eps", 24},
+                                                                               {"weight_decay", 32},
+                                                                               {"momentum", 40},
+                                                                               {"bias_correction1", 48},
+                                                                               {"bias_correction2_sqrt", 56},
+                                                                               {"max_grad_norm", 64},
+                                                                               {"seed", 72},
+                                                                               {"step", 80},
+                                                                               {"loss_weight", 88},
+                                                                               {"dloss", 92},
+                                                                               {"loss_sum", 96},
+                                                                               {"grad_norm", 100},
+                                                                               {"clip_factor", 104},
+                                                                               {"first_micro_step", 108},
+                                                                               {"decay_all", 109},
+                                                                               {"last_micro_step", 110}}};
+
+constexpr std::string_view weights_prefix = "loss_weights[";
+constexpr std::int64_t loss_weight_bytes = 4;
+
+}  // namespace
 
 ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
     ArgInfo info;
@@ -19,7 +47,12 @@ ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
 }
 
 std::string loss_weight_scalar(std::size_t k) {
-    return fmt::format("loss_weights[{}]", k);  // as C++ names it in StepScalars
+    return fmt::format("{}{}]", weights_prefix, k);  // as C++ names it in TrainingArenas
+}
+
+std::int64_t step_scalars_bytes_with(const LossForm& form) {
+    const bool behind = form.kind == LossForm::Kind::terms;
+    return step_scalars_bytes + (behind ? loss_weight_bytes * static_cast<std::int64_t>(form.weights.size()) : 0);
 }
 
 LossForm loss_form(const Module& composed) {
@@ -42,32 +75,22 @@ double loss_divisor(const LossForm& form, const std::vector<double>& weights, st
 }
 
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
-    // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-    constexpr std::array<std::pair<std::string_view, std::int64_t>, 19> fields = {{{"learning_rate", 0},
-                                                                                   {"beta1", 8},
-                                                                                   {"beta2", 16},
-                                                                                   {"eps", 24},
-                                                                                   {"weight_decay", 32},
-                                                                                   {"momentum", 40},
-                                                                                   {"bias_correction1", 48},
-                                                                                   {"bias_correction2_sqrt", 56},
-                                                                                   {"max_grad_norm", 64},
-                                                                                   {"seed", 72},
-                                                                                   {"step", 80},
-                                                                                   {"loss_weight", 88},
-                                                                                   {"dloss", 92},
-                                                                                   {"loss_sum", 96},
-                                                                                   {"grad_norm", 100},
-                                                                                   {"clip_factor", 104},
-                                                                                   {"first_micro_step", 108},
-                                                                                   {"decay_all", 109},
-                                                                                   {"last_micro_step", 110}}};
-    constexpr std::int64_t loss_weights_offset = step_scalars_bytes - 4 * static_cast<std::int64_t>(max_loss_weights);
     for (const auto& [field, offset] : fields)
         if (field == name) return offset;
-    for (std::size_t k = 0; k < max_loss_weights; ++k)
-        if (loss_weight_scalar(k) == name) return loss_weights_offset + 4 * static_cast<std::int64_t>(k);
-    return std::nullopt;
+    std::size_t k = 0;
+    if (!name.starts_with(weights_prefix)) return std::nullopt;
+    const std::string_view number = name.substr(weights_prefix.size());
+    std::from_chars(number.data(), number.data() + number.size(), k);
+    if (loss_weight_scalar(k) != name) return std::nullopt;
+    return step_scalars_bytes + loss_weight_bytes * static_cast<std::int64_t>(k);
+}
+
+std::optional<std::string> step_scalar_at(std::int64_t offset) {
+    for (const auto& [field, at] : fields)
+        if (at == offset) return std::string(field);
+    const std::int64_t behind = offset - step_scalars_bytes;
+    if (behind < 0 || behind % loss_weight_bytes != 0) return std::nullopt;
+    return loss_weight_scalar(static_cast<std::size_t>(behind / loss_weight_bytes));
 }
 
 }  // namespace thunderc

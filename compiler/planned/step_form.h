@@ -28,15 +28,17 @@ LossForm loss_form(const Module& composed);
 // What loss_sum is divided by: 1 / dloss. The weights are the step's sums; micro_batches are those of all ranks.
 double loss_divisor(const LossForm& form, const std::vector<double>& weights, std::size_t micro_batches);
 
-// Of a loss of terms: as many weights as StepScalars has room for, and their names.
-inline constexpr std::size_t max_loss_weights = 16;
-inline constexpr std::int64_t step_scalars_bytes = 176;  // of StepScalars
+// Of a loss of terms: what its weights are called. As many as there are lie behind StepScalars.
 std::string loss_weight_scalar(std::size_t k);
+inline constexpr std::int64_t step_scalars_bytes = 112;  // of StepScalars
+std::int64_t step_scalars_bytes_with(const LossForm& form);
 
 // What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".
 ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix);
 
-// Byte offset of a field of StepScalars, by the name that an argument of kind `scalar` has; nullopt: there is none.
+// Byte offset of a field of StepScalars or of a weight behind them, by the name that an argument of kind `scalar` has;
+// nullopt: there is none. And the name of what lies at an offset.
 std::optional<std::int64_t> step_scalar_offset(std::string_view name);
+std::optional<std::string> step_scalar_at(std::int64_t offset);
 
 }  // namespace thunderc

@@ -29,9 +29,6 @@ struct StepScalars {
     bool first_micro_step = true;  // gradients are overwritten, not added to
     bool decay_all = false;        // weight decay on vectors as well
     bool last_micro_step = true;   // of this step: with several ranks, gradients are summed over them behind it
-
-    // of a loss of several terms (Loss::terms), as loss_weight: what the forward pass divides each of them by
-    float loss_weights[16] = {};
 };
 
 // The host follows no pointer to StepScalars: it writes and reads copies of them, and asks for what stands here.

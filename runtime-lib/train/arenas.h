@@ -18,6 +18,9 @@ class Stream;
 struct TrainingArenas : Arenas {
     std::byte* optimizer = nullptr;
     StepScalars* scalars = nullptr;
+    // Of a loss of several terms (Loss::terms), as scalars->loss_weight: what the forward pass divides each of them by.
+    // On the device, behind the scalars.
+    std::span<float> loss_weights;
     // What the optimizer works on: the trainable parameters, with or without weight decay as --decay says.
     std::span<const ParameterSegment> segments;
 };

@@ -106,7 +106,30 @@ struct Trainer::State {
         Event taken;  // the device has it: the memory may be written again
     };
 
-    // A step that was issued: its StepScalars on their way to the device, and back.
+    // What changes from step to step, as it lies on the device: the scalars, and behind them the weights of a loss of
+    // several terms.
+    struct StepNumbers {
+        StepScalars scalars;
+        std::vector<float> loss_weights;
+
+        explicit StepNumbers(const ProgramSpec& program)
+            : loss_weights(static_cast<std::size_t>(program.loss_weights)) {}
+        static std::size_t bytes(const ProgramSpec& program) {
+            return sizeof(StepScalars) + static_cast<std::size_t>(program.loss_weights) * sizeof(float);
+        }
+        void write(std::byte* to) const {
+            std::memcpy(to, &scalars, sizeof scalars);
+            std::copy_n(std::as_bytes(std::span(loss_weights)).data(), loss_weights.size() * sizeof(float),
+                        to + sizeof scalars);
+        }
+        void read(const std::byte* from) {
+            std::memcpy(&scalars, from, sizeof scalars);
+            std::copy_n(from + sizeof scalars, loss_weights.size() * sizeof(float),
+                        std::as_writable_bytes(std::span(loss_weights)).data());
+        }
+    };
+
+    // A step that was issued: its StepNumbers on their way to the device, and back.
     struct StepInFlight {
         Memory memory;  // two of them: as sent, as read
         Event arrived;
@@ -148,19 +171,24 @@ struct Trainer::State {
             memory[i] = device.allocate(program.arena_bytes[i]);
             *places[i] = memory[i].data();
         }
-        scalar_memory = device.allocate(sizeof(StepScalars));
+        const std::size_t step_bytes = StepNumbers::bytes(program);
+        scalar_memory = device.allocate(step_bytes);
         arenas.scalars = scalar_memory.at<StepScalars>(0);
+        arenas.loss_weights = {scalar_memory.at<float>(sizeof(StepScalars)),
+                               static_cast<std::size_t>(program.loss_weights)};
         arenas.segments = segments;
         for (Staged& batch : batches) batch.memory = device.allocate_staging(arena_bytes(program, Arena::batch));
-        for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * sizeof(StepScalars));
+        for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * step_bytes);
     }
 
     std::byte* scalars() const { return reinterpret_cast<std::byte*>(arenas.scalars); }
 
-    StepScalars read_scalars() {
-        StepScalars read;
-        from_device(&read, scalars(), sizeof read, stream);
-        return read;
+    StepNumbers read_numbers() {
+        std::vector<std::byte> bytes(StepNumbers::bytes(program));
+        from_device(bytes.data(), scalars(), bytes.size(), stream);
+        StepNumbers numbers(program);
+        numbers.read(bytes.data());
+        return numbers;
     }
 
     StepInFlight& in_flight(std::int64_t step) { return in_flights[static_cast<std::size_t>(step % 2)]; }
@@ -175,13 +203,12 @@ struct Trainer::State {
 
     // What to do where a step's numbers are none. A term of the loss may have no weight, and the loss all the same be a
     // number: where it bounds its weight from below.
-    std::string help_of_no_number(const StepScalars& read) const {
-        const auto weights = std::span(read.loss_weights).first(static_cast<std::size_t>(program.loss_weights));
+    std::string help_of_no_number(std::span<const float> weights) const {
         const auto none = std::find(weights.begin(), weights.end(), 0.0F);
         if (none == weights.end())
             return "a lower --lr, a longer --warmup, or --grad-clip 1 often help; look at the data of this step too";
         return cat("a term of the loss has no weight in this step, as where all its labels are ignored: ",
-                   "scalars->loss_weights[", none - weights.begin(),
+                   "arenas_.loss_weights[", none - weights.begin(),
                    "], which forward_backward in model.cpp divides it by, is 0; look at the inputs that loss_weight "
                    "there adds it up from");
     }
@@ -211,8 +238,9 @@ struct Trainer::State {
     }
 
     void report_step(const StepInFlight& step) {
-        StepScalars read;
-        std::memcpy(&read, step.memory.data() + sizeof read, sizeof read);
+        StepNumbers numbers(program);
+        numbers.read(step.memory.data() + StepNumbers::bytes(program));
+        StepScalars& read = numbers.scalars;
         // A device that works while the host goes on comes to a step when the one before it ends.
         const double since = std::max(step.began, last_end);
         last_end = step.ended;
@@ -233,7 +261,7 @@ struct Trainer::State {
         report.lr = learning_rate(options, report.step);
         report.tokens = program.tokens * cut.micro_steps * cut.world;
         report.ms = step.ended - since;
-        const std::string help = help_of_no_number(read);
+        const std::string help = help_of_no_number(numbers.loss_weights);
         if (!std::isfinite(report.loss))
             world.fail_as_one(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
         if (!std::isfinite(report.grad_norm))
@@ -497,7 +525,8 @@ bool Trainer::begin_step() {
     in_flight.began = steady_ms();
     in_flight.ended = 0;
     const Options& o = s.options;
-    StepScalars scalars;
+    State::StepNumbers numbers(s.program);
+    StepScalars& scalars = numbers.scalars;
     scalars.learning_rate = learning_rate(o, step);
     scalars.beta1 = o.beta1;
     scalars.beta2 = o.beta2;
@@ -511,8 +540,8 @@ bool Trainer::begin_step() {
     scalars.step = step;
     // Of a mean, set_loss_gradient sets it when the weight is known.
     scalars.dloss = s.program.loss == Loss::average ? 1 / static_cast<float>(s.cut.micro_steps * s.cut.world) : 1;
-    std::memcpy(in_flight.memory.data(), &scalars, sizeof scalars);
-    copy(s.scalars(), in_flight.memory.data(), sizeof scalars, s.stream);
+    numbers.write(in_flight.memory.data());
+    copy(s.scalars(), in_flight.memory.data(), State::StepNumbers::bytes(s.program), s.stream);
     s.loaded_micro_step = -1;
     return true;
 }
@@ -536,12 +565,10 @@ void Trainer::set_loss_gradient() {
     if (s.program.loss == Loss::average) return;  // the step began with it
     const bool terms = s.program.loss == Loss::terms;
     if (s.communicator->world() > 1) {
-        StepScalars read = s.read_scalars();
-        const std::span<float> weights =
-            terms ? std::span(read.loss_weights).first(static_cast<std::size_t>(s.program.loss_weights))
-                  : std::span(&read.loss_weight, 1);
+        State::StepNumbers read = s.read_numbers();
+        const std::span<float> weights = terms ? std::span(read.loss_weights) : std::span(&read.scalars.loss_weight, 1);
         s.communicator->all_reduce_sum(weights, "the weight of the step's loss");
-        float* const on_device = terms ? s.arenas.scalars->loss_weights : &s.arenas.scalars->loss_weight;
+        float* const on_device = terms ? s.arenas.loss_weights.data() : &s.arenas.scalars->loss_weight;
         to_device(reinterpret_cast<std::byte*>(on_device), weights.data(), weights.size_bytes(), s.stream);
     }
     if (!terms) seed_loss(s.arenas.scalars, s.stream);
@@ -551,14 +578,15 @@ void Trainer::gradients_are_ready() {
     State& s = *state_;
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
     for (Stream* stream : s.communication) stream->synchronize();
-    s.check_weight(s.read_scalars());
+    s.check_weight(s.read_numbers().scalars);
     s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, true);
 }
 
 void Trainer::end_step() {
     State& s = *state_;
     State::StepInFlight& in_flight = s.in_flight(s.progress.step);
-    copy(in_flight.memory.data() + sizeof(StepScalars), s.scalars(), sizeof(StepScalars), s.stream);
+    const std::size_t bytes = State::StepNumbers::bytes(s.program);
+    copy(in_flight.memory.data() + bytes, s.scalars(), bytes, s.stream);
     s.stream.record(in_flight.arrived);
     ++s.progress.step;
     s.progress.data_position += s.cut.global_rows();

@@ -62,6 +62,8 @@ const Chosen chosen[] = {
     {"added_mse", "fsdp2", "bf16"},                 // in products' type, cut
     {"label_smoothing", "dp2_accum3", "f32"},       // its two parts have one weight
     {"two_means", "fsdp2_accum3", "f32"},           // a weight for each
+    {"twenty_means", "accum3", "f32"},              // more of them than any fixed number
+    {"twenty_means", "fsdp2_accum3", "f32"},        // and summed over ranks
     {"ce_sum", "dp2", "f32"},                       // the mean over ranks
     {"mean_and_sum", "accum3", "bf16"},             // one of each, averaged over micro-steps
     {"penalty_on_layers", "fsdp2_accum3", "bf16"},  // weights that are gathered in f32 for both of their readers

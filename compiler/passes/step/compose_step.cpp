@@ -44,8 +44,7 @@ MainResults main_results(const Function& main) {
         d.help = "name parameters with --trainable, or freeze fewer with --freeze";
         throw UserError(std::move(d));
     }
-    check(main.results.size() > out.trainable.size() &&
-              main.results.size() <= out.trainable.size() + 1 + max_loss_weights,
+    check(main.results.size() > out.trainable.size(),
           fmt::format("main gives {} results for {} trainable parameters", main.results.size(), out.trainable.size()));
     out.first_gradient = main.results.size() - out.trainable.size();
     return out;

@@ -44,11 +44,11 @@ class Splitter {
         std::vector<Term> terms;
         collect(root, {}, false, terms);
         if (const std::optional<std::size_t> at = single_mean(terms)) return one_mean(terms.front(), *at);
-        std::vector<std::size_t> whole, average, sums, others, crowded;
+        std::vector<std::size_t> whole, average, sums, others;
         for (std::size_t k = 0; k < terms.size(); ++k) {
             const Kind kind = shares_[terms[k].leaf.index].kind;
             if (weighted(terms[k]) && kind != Kind::other && kind != Kind::rows)
-                (has_room(terms[k]) ? whole : crowded).push_back(k);
+                whole.push_back(k);
             else if (weighted(terms[k]) || kind == Kind::other || kind == Kind::rows)
                 others.push_back(k);
             else if (kind == Kind::sum)
@@ -57,9 +57,8 @@ class Splitter {
                 average.push_back(k);
         }
         SplitLoss out;
-        out.averaged = !sums.empty() || !others.empty() || !crowded.empty();
-        out.text =
-            text(terms.size(), whole.size(), average.size(), sums.size(), others.size(), crowded.size()) + seen(root);
+        out.averaged = !sums.empty() || !others.empty();
+        out.text = text(terms.size(), whole.size(), average.size(), sums.size(), others.size()) + seen(root);
         if (whole.empty()) {
             out.loss = builder_.reshape(root, {});
             return out;
@@ -148,18 +147,6 @@ class Splitter {
                            [&](const Factor& f) { return shares_[f.value.index].kind != Kind::same; });
     }
 
-    // The weights that a factor is made of.
-    void find_weights(Value v, std::vector<Value>& found) const {
-        if (shares_[v.index].kind == Kind::same) return;
-        v = behind_weight(v);
-        if (is_weight(v)) {
-            if (std::find(found.begin(), found.end(), v) == found.end()) found.push_back(v);
-            return;
-        }
-        for (Value x : definition(v)->operands)
-            if (x) find_weights(x, found);
-    }
-
     // A number that is counted as integers is one weight, whatever it is cast to.
     Value behind_weight(Value v) const {
         for (const Op* op = definition(v); op != nullptr && (op->name == "reshape" || op->name == "cast") &&
@@ -167,15 +154,6 @@ class Splitter {
              op = definition(v))
             v = op->operands[0];
         return v;
-    }
-
-    // StepScalars has room for so many; one is kept for what is averaged.
-    bool has_room(const Term& term) {
-        std::vector<Value> all = reserved_;
-        for (const Factor& f : term.factors) find_weights(f.value, all);
-        if (all.size() + 1 > max_loss_weights) return false;
-        reserved_ = std::move(all);
-        return true;
     }
 
     Value argument(Value weight) {
@@ -270,7 +248,7 @@ class Splitter {
     }
 
     static std::string text(std::size_t all, std::size_t whole, std::size_t average, std::size_t sums,
-                            std::size_t others, std::size_t crowded) {
+                            std::size_t others) {
         const bool one = all == 1;
         std::string out;
         const auto add = [&](const std::string& what) { out += (out.empty() ? "" : "; ") + what; };
@@ -293,9 +271,6 @@ class Splitter {
             add(one ? fmt::format("is no mean over the batch: it is {}", averaged)
                     : fmt::format("{} that {} no mean over the batch, {}", counted(others, "term"),
                                   others == 1 ? "is" : "are", averaged));
-        if (crowded > 0)
-            add(fmt::format("{} with weights of {} own, for which a program has no room beside {} others, {}",
-                            counted(crowded, "term"), crowded == 1 ? "its" : "their", max_loss_weights - 1, averaged));
         return out;
     }
 
@@ -303,7 +278,7 @@ class Splitter {
     Builder builder_;
     const Uses uses_;
     std::vector<BatchShare> shares_;
-    std::vector<Value> weights_, reserved_;
+    std::vector<Value> weights_;
     std::map<Value, Value> totals_;
     Value batches_;
 };

@@ -369,14 +369,29 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
         {"clip_factor", offsetof(StepScalars, clip_factor)},
         {"first_micro_step", offsetof(StepScalars, first_micro_step)},
         {"decay_all", offsetof(StepScalars, decay_all)},
-        {"last_micro_step", offsetof(StepScalars, last_micro_step)},
-        {"loss_weights[0]", offsetof(StepScalars, loss_weights)},
-        {"loss_weights[15]", offsetof(StepScalars, loss_weights) + 15 * sizeof(float)}};
+        {"last_micro_step", offsetof(StepScalars, last_micro_step)}};
     static_assert(sizeof(StepScalars) == step_scalars_bytes);
-    static_assert(sizeof(StepScalars::loss_weights) == max_loss_weights * sizeof(float));
-    EXPECT_EQ(step_scalar_offset("loss_weights[16]"), std::nullopt);
-    for (const auto& [name, offset] : fields)
+    for (const auto& [name, offset] : fields) {
         EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;
+        EXPECT_EQ(step_scalar_at(static_cast<std::int64_t>(offset)), std::optional<std::string>(name));
+    }
+    // Behind it floats, as many as there are terms.
+    static_assert(step_scalars_bytes % alignof(float) == 0);
+    for (std::int64_t k = 0; k < 200; ++k) {
+        const std::string name = "loss_weights[" + std::to_string(k) + "]";
+        const std::int64_t offset = step_scalars_bytes + k * static_cast<std::int64_t>(sizeof(float));
+        EXPECT_EQ(step_scalar_offset(name), std::optional(offset)) << name;
+        EXPECT_EQ(step_scalar_at(offset), std::optional(name));
+        EXPECT_EQ(
+            step_scalars_bytes_with({LossForm::Kind::terms, std::vector<std::string>(static_cast<std::size_t>(k) + 1)}),
+            offset + static_cast<std::int64_t>(sizeof(float)));
+    }
+    EXPECT_EQ(step_scalars_bytes_with({LossForm::Kind::mean, {"loss_weight"}}), step_scalars_bytes);
+    for (const char* name :
+         {"loss_weights", "loss_weights[]", "loss_weights[-1]", "loss_weights[01]", "loss_weights[1"})
+        EXPECT_EQ(step_scalar_offset(name), std::nullopt) << name;
+    EXPECT_EQ(step_scalar_at(111), std::nullopt);
+    EXPECT_EQ(step_scalar_at(step_scalars_bytes + 2), std::nullopt);
     EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);
 }
 

@@ -294,21 +294,24 @@ TEST(AddLoss, LossesByElementAreMeansAlongAnyAxis) {
     }
 }
 
-// StepScalars has room for 16 weights, of which one counts micro-batches.
-TEST(AddLoss, MoreWeightsThanThereIsRoomForAreSaid) {
+// As many terms as there are, with a weight each: %mask to the power of a half, of one and a half, and so on.
+TEST(AddLoss, EachOfManyMeansKeepsItsWeight) {
     std::string ops, sum = "%mean";
-    for (int k = 0; k < 16; ++k) {
-        const std::string n = std::to_string(k);
+    for (int terms = 2; terms <= 200; ++terms) {
+        const std::string n = std::to_string(terms - 2);
         ops += "  %f" + n + " = constant() {value = <f32[] splat " + n + ".5>} : f32[]\n  %p" + n + " = pow(%mask, %f" +
                n + ") : f32[2,3]\n  %w" + n + " = reduce_sum(%p" + n +
                ") {axes = [0, 1], keep_dims = false} : f32[]\n  %d" + n + " = div(%sum, %w" + n + ") : f32[]\n  %a" +
                n + " = add(" + sum + ", %d" + n + ") : f32[]\n";
         sum = "%a" + n;
+        Report report;
+        const std::string out = with_loss(losses(ops, sum), report);
+        const std::string count = std::to_string(terms), last = std::to_string(terms - 1);
+        ASSERT_EQ(notes(report), "done loss at loss: the model's own, " + count + " terms; " + count +
+                                     " terms are divided by weights of their own, which are summed first\n");
+        ASSERT_NE(out.find("scalar \"loss_weights[" + last + "]\""), std::string::npos);
+        ASSERT_EQ(out.find("scalar \"loss_weights[" + count + "]\""), std::string::npos);
     }
-    EXPECT_EQ(notes_of(ops, sum),
-              "warning loss at loss: the model's own, 17 terms; 15 terms are divided by weights of their own, which "
-              "are summed first; 2 terms with weights of their own, for which a program has no room beside 15 "
-              "others, averaged over micro-steps and ranks, each counting the same\n");
 }
 
 // What a result that is no sequence of scores is for is not guessed.

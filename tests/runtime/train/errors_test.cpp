@@ -120,7 +120,7 @@ TEST_F(ErrorsTest, OfATermWithoutWeight) {
     expect_failure(
         "line_terms_train", "--feed x.safetensors --steps 3 --quiet",
         "error: the loss is nan at step 0\nhelp: a term of the loss has no weight in this step, as where all "
-        "its labels are ignored: scalars->loss_weights[1], which forward_backward in model.cpp divides it "
+        "its labels are ignored: arenas_.loss_weights[1], which forward_backward in model.cpp divides it "
         "by, is 0; look at the inputs that loss_weight there adds it up from");
 }
 

@@ -52,9 +52,9 @@ const thunder::ProgramSpec PROGRAM = {
 };
 
 void Model::loss_weight() {
-    arenas_.scalars->loss_weights[0] += 1;
+    arenas_.loss_weights[0] += 1;
     for (std::int64_t b = 0; b < B; ++b)
-        arenas_.scalars->loss_weights[1] += arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0} ? 0 : 1;
+        arenas_.loss_weights[1] += arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0} ? 0 : 1;
 }
 
 void Model::forward_backward(thunder::Gradient gradient) {
@@ -66,7 +66,7 @@ void Model::forward_backward(thunder::Gradient gradient) {
     auto* dbias = reinterpret_cast<float*>(arenas_.gradients + BIAS);
     if (gradient == thunder::Gradient::overwrite) std::memset(arenas_.gradients, 0, PARAMETERS);
     const bool terms = PROGRAM.loss == thunder::Loss::terms;
-    const float count = terms ? arenas_.scalars->loss_weights[1] : B;
+    const float count = terms ? arenas_.loss_weights[1] : B;
     float sum = 0;
     for (std::int64_t b = 0; b < B; ++b) {
         if (arenas_.batch[USE + static_cast<std::size_t>(b)] == std::byte{0}) continue;
