@@ -26,6 +26,7 @@ void add_verify(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_data(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
 
 // The options that choose what the compiler makes of a model: the same for every subcommand that compiles.
 struct ModelOptions {

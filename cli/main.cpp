@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/reproducer.h"
 #include "cli/version.h"
+#include "commit.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interrupt.h"
 #include "support/text.h"
@@ -97,7 +98,8 @@ int run(int argc, char** argv, CommandLine& command) {
         "thunderc: an ahead-of-time compiler for training. It reads an exported model and writes a training program in "
         "C++.",
         "thunderc");
-    app.set_version_flag("--version", std::string("thunderc ") + version);
+    app.set_version_flag(
+        "--version", fmt::format("thunderc {}{}", version, *commit == '\0' ? "" : fmt::format(" (commit {})", commit)));
     app.require_subcommand(1);
     app.footer(
         "thunderc COMMAND --help says what a command takes.\n\n"
@@ -114,6 +116,7 @@ int run(int argc, char** argv, CommandLine& command) {
     add_run(app, action);
     add_data(app, action);
     add_check(app, action);
+    add_completion(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {

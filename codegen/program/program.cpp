@@ -160,6 +160,12 @@ bool belongs(const std::string& path, const std::set<std::string>& calls) {
     return true;
 }
 
+std::string license() {
+    for (unsigned k = 0; k < bundled_file_count; ++k)
+        if (std::string_view(bundled_files[k].path) == "LICENSE") return bundled_files[k].text;
+    throw InternalError("there is no licence");
+}
+
 void add(std::vector<OutputFile>& files, std::vector<OutputFile> more) {
     std::move(more.begin(), more.end(), std::back_inserter(files));
 }
@@ -190,6 +196,7 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
     const ProgramLayout layout(planned);
     files.push_back({"README.md", print_readme(layout, options)});
     files.push_back({"train.json", print_train_json(options)});
+    files.push_back({"LICENSE", license()});
     files.push_back({"train.cpp", bundled_template("train.cpp")});
     files.push_back({"CMakeLists.txt", bundled_template("CMakeLists.txt")});
     EmitOptions naive = options;
@@ -209,6 +216,7 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     std::vector<OutputFile> files = print_model(planned, options, "");
     files.push_back({"README.md", print_readme(ProgramLayout(planned), options)});
     files.push_back({"emit.json", print_emit_json(options)});
+    files.push_back({"LICENSE", license()});
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
     add(files, runtime_files(false, false, menu_calls(planned)));

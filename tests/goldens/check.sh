@@ -4,7 +4,7 @@
 #   check.sh [--update] THUNDERC [NAME...]     --update replaces what is stored instead; no name: all of them
 #
 # Each folder holds a program's text and, in the file `command`, the command that wrote it, which runs from the repository's root.
-# `messages` is what that said. Left out is what is the same in every program (runtime, train.cpp or run.cpp, CMakeLists.txt, tests) and
+# `messages` is what that said. Left out is what is the same in every program (LICENSE, runtime, train.cpp or run.cpp, CMakeLists.txt, tests) and
 # tables of numbers; where there is a file `but_for`, which names another golden, whatever is the same there, too, and the files that it
 # names behind that one.
 set -euo pipefail
@@ -24,7 +24,7 @@ for name in "$@"; do
     golden=$here/$name
     rm -rf "$work/out"
     (cd "$work" && . "$golden/command") 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
-    (cd "$work/out" && rm -rf .thunderc-manifest runtime tests train.cpp run.cpp CMakeLists.txt ./*.safetensors)
+    (cd "$work/out" && rm -rf .thunderc-manifest LICENSE runtime tests train.cpp run.cpp CMakeLists.txt ./*.safetensors)
     if [ -e "$golden/but_for" ]; then
         read -r other left_out <"$golden/but_for"
         for file in $(cd "$work/out" && echo *); do
