@@ -20,6 +20,8 @@ template <typename Body>
 inline void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
     if (n <= 0) return;
     grain = std::max<std::int64_t>(grain, 1);
+    if (detail::grain_divisor > 1) [[unlikely]]
+        grain = divided_grain(n, grain);
     const std::int64_t units = (n + grain - 1) / grain, pieces = pieces_of(units);
     if (pieces == 1) return body(std::int64_t{0}, n);
     share_pieces(pieces, [&](std::int64_t piece, int) {

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -173,13 +176,50 @@ bool Team::share(std::int64_t pieces, Run run, void* context) {
     return true;
 }
 
+// Loops that were shared, and that were not, where they are counted.
+std::atomic<std::int64_t> shared{0}, alone{0};
+
+void count(std::atomic<std::int64_t>& loops) {
+    if (detail::grain_divisor > 1) loops.fetch_add(1, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 int team_size() {
     return team().size();
 }
 
+std::int64_t grain_divisor_of(const char* variable) {
+    if (variable == nullptr) return 1;
+    const std::string_view text = variable;
+    std::int64_t divisor = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), divisor);
+    if (error != std::errc() || end != text.data() + text.size() || divisor < 1)
+        fail(std::string("THUNDER_GRAIN_DIVISOR is '") + variable + "', which is no integer from 1",
+             "leave it unset: it is for tests of threads, which share small loops as large ones are shared");
+    return divisor;
+}
+
+std::int64_t divided_grain(std::int64_t n, std::int64_t grain) {
+    grain = std::max<std::int64_t>(1, grain / detail::grain_divisor);
+    if (n > 1 && n <= grain && !occupied && team_size() > 1) count(alone);
+    return grain;
+}
+
+LoopCounts loop_counts() {
+    return {shared.load(std::memory_order_relaxed), alone.load(std::memory_order_relaxed)};
+}
+
+std::string describe_loops() {
+    if (detail::grain_divisor == 1) return "";
+    const LoopCounts counts = loop_counts();
+    return "loops: " + std::to_string(counts.shared) + " shared, " + std::to_string(counts.alone) +
+           " on one thread alone\n";
+}
+
 void set_team_size(int threads) {
+    static std::once_flag read;
+    std::call_once(read, [] { detail::grain_divisor = grain_divisor_of(std::getenv("THUNDER_GRAIN_DIVISOR")); });
     default_team_size();
     omp_set_num_threads(1);
     team().resize(threads);
@@ -194,7 +234,7 @@ void share_pieces(std::int64_t pieces, Run run, void* context) {
     if (pieces <= 0) return;
     if (pieces > 1 && !occupied && team_size() > 1) {
         if (pieces <= most_pieces) {
-            if (team().share(pieces, run, context)) return;
+            if (team().share(pieces, run, context)) return count(shared);
         } else {
             struct Whole {
                 std::int64_t pieces;
@@ -206,8 +246,9 @@ void share_pieces(std::int64_t pieces, Run run, void* context) {
                 for (std::int64_t i = it.pieces * part / most_pieces; i < it.pieces * (part + 1) / most_pieces; ++i)
                     it.run(it.context, i, thread);
             };
-            if (team().share(most_pieces, several, &whole)) return;
+            if (team().share(most_pieces, several, &whole)) return count(shared);
         }
+        count(alone);  // somebody else has the team
     }
     const bool before = occupied;
     occupied = true;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 namespace thunder {
@@ -35,6 +36,25 @@ inline void share_pieces(std::int64_t pieces, Body&& body) {
         },
         const_cast<std::remove_const_t<Function>*>(&body));
 }
+
+// Tests of threads run models of which most loops are too small to be shared. THUNDER_GRAIN_DIVISOR in the environment,
+// an integer, divides the work that parallel_for takes to be worth a thread's while; set_team_size reads it, once.
+// Where it divides, loops are counted.
+namespace detail {
+inline std::int64_t grain_divisor = 1;
+}
+// The number that the variable says; nullptr: 1.
+std::int64_t grain_divisor_of(const char* variable);
+// The grain for a loop over [0, n), divided. Counts the loop if it stays on one thread for all that.
+std::int64_t divided_grain(std::int64_t n, std::int64_t grain);
+// Of loops of more than one element that were begun while there were several threads: those that were shared, and those
+// that one thread did alone. A loop in a piece of another is part of that one.
+struct LoopCounts {
+    std::int64_t shared = 0, alone = 0;
+};
+LoopCounts loop_counts();
+// A line that says them; "" where nothing is counted.
+std::string describe_loops();
 
 // In how many pieces a loop of that many units is cut, of which each is worth a thread's while: one for each thread, or
 // several of a long loop, so that a slower core can take fewer.

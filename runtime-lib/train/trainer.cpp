@@ -18,6 +18,7 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "device/menu.h"
+#include "device/team.h"
 #include "program/transfer.h"
 #include "program/weights.h"
 #include "support/clock.h"
@@ -608,6 +609,7 @@ int Trainer::finish() {
         return 128 + signal;
     }
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
+    if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
     if (!s.options.save.empty()) {
         s.save_parameter_arena(s.options.save, s.arenas.parameters, std::nullopt, false);
         s.console.line(cat("parameters in ", s.options.save));

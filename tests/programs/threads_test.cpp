@@ -2,6 +2,8 @@
 // CPU and for one without AVX-512, at sizes that no number of threads, no vector and no block divides.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
 
@@ -28,21 +30,48 @@ void write_tokens(const fs::path& path) {
     writer.commit();
 }
 
+// Loops of models this small are shared among threads as those of large ones are where two elements are worth it: this
+// is the largest grain that there is, but of copies and conversions, which keep 16 bytes and 4 elements.
+constexpr const char* all_loops_are_shared = "THUNDER_GRAIN_DIVISOR=16384 ";
+
+// How many loops of a run were shared, where it counts them, and how many were not.
+struct Loops {
+    int shared = 0, alone = 0;
+};
+
+Loops loops_of(const Outcome& outcome) {
+    Loops out;
+    const std::size_t at = outcome.err.find("loops: ");
+    if (at == std::string::npos ||
+        std::sscanf(outcome.err.c_str() + at, "loops: %d shared, %d on one", &out.shared, &out.alone) != 2)
+        ADD_FAILURE() << "the program counted no loops: " << outcome.err;
+    return out;
+}
+
 // Gradients of the first step, and parameters after the last.
-std::string run(const GeneratedProgram& program, const std::string& flags, const std::string& variables) {
+std::string run(const GeneratedProgram& program, const std::string& flags, const std::string& variables,
+                Loops* loops = nullptr) {
     const Outcome outcome = program.train(
         "--steps 2 --lr 0.01 --warmup 0 --seed 3 --init random --dump-gradients bits.gradients --save bits.after " +
             flags,
         variables);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
+    if (loops != nullptr) *loops = loops_of(outcome);
     return read_file(program.file("bits.gradients")) + read_file(program.file("bits.after"));
 }
 
-void expect_one_result(const GeneratedProgram& program, const std::string& flags, const std::string& variables) {
+void expect_one_result(const GeneratedProgram& program, const std::string& flags, const std::string& variables,
+                       int least_shared) {
     const std::string one = run(program, flags + " --threads 1", variables);
     ASSERT_FALSE(one.empty());
-    for (const char* threads : {"2", "3", "5", "7"})
+    for (const char* threads : {"2", "3", "5", "7"}) {
         EXPECT_TRUE(run(program, flags + " --threads " + threads, variables) == one) << threads << " threads";
+        Loops loops;
+        EXPECT_TRUE(run(program, flags + " --threads " + threads, all_loops_are_shared + variables, &loops) == one)
+            << threads << " threads, small loops";
+        EXPECT_GE(loops.shared, least_shared) << threads << " threads";
+        EXPECT_LE(100 * loops.alone, loops.shared) << threads << " threads";
+    }
 }
 
 class Threads : public testing::TestWithParam<Cpu> {
@@ -58,7 +87,7 @@ TEST_P(Threads, ChangeNoBitOfReferencePrograms) {
                                    std::string(odd_sizes) + " --executors reference", "train", 1, GetParam());
     ASSERT_TRUE(program.built()) << program.failure();
     write_tokens(program.file("tokens"));
-    expect_one_result(program, "--feed tokens", "");
+    expect_one_result(program, "--feed tokens", "", 150);
 }
 
 // Attention, embedding, cross entropy, norms, the optimizer and fused kernels have fixed trees: with products in plain
@@ -67,7 +96,7 @@ TEST_P(Threads, ChangeNoBitOfGeneratedKernels) {
     const GeneratedProgram program("llama2_odd", "llama2", "dyn.logits", odd_sizes, "train", 1, GetParam());
     ASSERT_TRUE(program.built()) << program.failure();
     write_tokens(program.file("tokens"));
-    expect_one_result(program, "--feed tokens", "THUNDER_PRODUCTS=reference");
+    expect_one_result(program, "--feed tokens", "THUNDER_PRODUCTS=reference", 250);
     // the library's products: the same bits on the same number of threads
     for (const char* threads : {" --threads 2", " --threads 3"})
         EXPECT_TRUE(run(program, std::string("--feed tokens") + threads, "") ==
@@ -79,7 +108,7 @@ TEST_P(Threads, ChangeNoBitOfGeneratedKernels) {
 TEST_P(Threads, ChangeNoBitWithoutProducts) {
     const GeneratedProgram program("odd", "odd", "tides.loss", "", "train", 1, GetParam());
     ASSERT_TRUE(program.built()) << program.failure();
-    expect_one_result(program, "--feed feed.safetensors", "");
+    expect_one_result(program, "--feed feed.safetensors", "", 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpus, Threads, testing::Values(Cpu::native, Cpu::x86_64_v3),

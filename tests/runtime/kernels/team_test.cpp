@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -102,6 +104,54 @@ TEST_P(Team, LoopsAreCoveredByRangesOfWholeGrains) {
             });
             EXPECT_TRUE(whole) << n << " by " << grain;
             EXPECT_EQ(times, std::vector<int>(static_cast<std::size_t>(n), 1)) << n << " by " << grain;
+        }
+    }
+}
+
+// What THUNDER_GRAIN_DIVISOR does: loops that are too small to be shared are, in ranges of the smaller grain.
+TEST_P(Team, ADivisorHasSmallLoopsShared) {
+    const auto ranges = [](std::int64_t n, std::int64_t grain) {
+        std::mutex mutex;
+        std::set<std::int64_t> begins;
+        parallel_for(n, grain, [&](std::int64_t begin, std::int64_t) {
+            const std::lock_guard lock(mutex);
+            begins.insert(begin);
+        });
+        return begins;
+    };
+    const LoopCounts before = loop_counts();
+    EXPECT_EQ(ranges(60, 64), std::set<std::int64_t>{0});
+    EXPECT_EQ(describe_loops(), "");
+    detail::grain_divisor = 16;
+    const std::set<std::int64_t> divided = ranges(60, 64), small = ranges(3, 15);
+    EXPECT_EQ(ranges(2, 32), std::set<std::int64_t>{0});  // the divided grain is as long as the loop
+    EXPECT_EQ(ranges(1, 64), std::set<std::int64_t>{0});  // nothing to share
+    share_pieces(4, [&](std::int64_t, int) { ranges(60, 64); });
+    const std::string said = describe_loops();
+    detail::grain_divisor = 1;
+    const LoopCounts after = loop_counts();
+    const bool several = GetParam() > 1;
+    EXPECT_EQ(divided.size() > 1, several);
+    for (const std::int64_t begin : divided) EXPECT_EQ(begin % 4, 0);
+    EXPECT_EQ(small.size(), static_cast<std::size_t>(std::min(3, GetParam())));
+    EXPECT_EQ(after.shared - before.shared, several ? 3 : 0);
+    EXPECT_EQ(after.alone - before.alone, several ? 1 : 0);
+    EXPECT_EQ(said, "loops: " + std::to_string(after.shared) + " shared, " + std::to_string(after.alone) +
+                        " on one thread alone\n");
+}
+
+TEST(TeamErrors, ADivisorIsAnInteger) {
+    EXPECT_EQ(grain_divisor_of(nullptr), 1);
+    EXPECT_EQ(grain_divisor_of("4096"), 4096);
+    for (const char* wrong : {"", "0", "-2", "4x", "many", "99999999999999999999"}) {
+        try {
+            grain_divisor_of(wrong);
+            FAIL() << wrong;
+        } catch (const Error& error) {
+            EXPECT_EQ(error.message(),
+                      std::string("THUNDER_GRAIN_DIVISOR is '") + wrong + "', which is no integer from 1");
+            EXPECT_EQ(error.help(),
+                      "leave it unset: it is for tests of threads, which share small loops as large ones are shared");
         }
     }
 }
