@@ -22,6 +22,14 @@ std::size_t statement_count(const Function& f, const Op& op) {
     return call.function.empty() ? 0 : 1;
 }
 
+void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit) {
+    for (const Function& f : planned.functions) {
+        if (f.kind.starts_with("kernel:")) continue;  // whose ops are loops
+        for (const Op& op : f.ops)
+            if (op_def(op.name).call && statement_count(f, op) > 0) visit(f, op);
+    }
+}
+
 void for_each_value_in_text(const Function& f, const Op& op, const std::function<void(Value)>& visit) {
     if (statement_count(f, op) == 0 || op.name == "norm_of_squares") return;  // which reads the whole arena
     const OpDef& def = op_def(op.name);

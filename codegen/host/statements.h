@@ -14,6 +14,9 @@ namespace thunderc {
 // which stands beside the calls; a loop is one.
 std::size_t statement_count(const Function& f, const Op& op);
 
+// The ops of a planned module that its text has as calls of the menu.
+void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit);
+
 // The values that the op's statements are given: operands, then results; a loop's are all of them.
 void for_each_value_in_text(const Function& f, const Op& op, const std::function<void(Value)>& visit);
 

@@ -6,10 +6,12 @@
 #include <map>
 
 #include "codegen/host/parameters.h"
+#include "codegen/host/statements.h"
 #include "codegen/text.h"
 #include "compiler/cost_model/step_costs.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ops/plain_call.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
@@ -423,6 +425,23 @@ class SpecPrinter {
         return DType::f32;
     }
 
+    // ".products = true": who has the matrix products of each call, by the executor that claimed it. What none claimed
+    // is the menu's general product.
+    std::string named_providers() const {
+        bool products = false, plain_loops = false, attention = false;
+        for_each_call(layout_.module(), [&](const Function& f, const Op& op) {
+            const OpDef& def = op_def(op.name);
+            if (!def.flops || def.flops(op, f) == 0) return;
+            const std::string claimed = op.attributes.string("executor", "");
+            (claimed == reference_name ? plain_loops : claimed == "attention" ? attention : products) = true;
+        });
+        std::vector<std::string> fields;
+        if (products) fields.emplace_back(".products = true");
+        if (plain_loops) fields.emplace_back(".plain_loops = true");
+        if (attention) fields.emplace_back(".attention = true");
+        return fmt::format("{}", fmt::join(fields, ", "));
+    }
+
     void step_fields() {
         const Module& m = layout_.module();
         std::string bytes;
@@ -445,6 +464,8 @@ class SpecPrinter {
         if (options_.stops_gradients) out_.line(".stops_gradients = true,");
         out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
         out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
+        if (const std::string named = named_providers(); !named.empty())
+            out_.line(fmt::format(".providers = {{{}}},", named));
         if (loss.kind == LossForm::Kind::terms) out_.line(fmt::format(".loss_weights = {},", loss.weights.size()));
         if (const auto& pair = options_.tieable)
             out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),

@@ -131,10 +131,8 @@ std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& op
 // Names of the menu's calls that a planned module makes.
 std::set<std::string> menu_calls(const Module& planned) {
     std::set<std::string> names;
-    for (const Function& f : planned.functions)
-        for (const Op& op : f.ops)
-            if (const OpDef& def = op_def(op.name); def.call && statement_count(f, op) > 0)
-                names.insert(def.call(op, f).function);
+    for_each_call(planned,
+                  [&](const Function& f, const Op& op) { names.insert(op_def(op.name).call(op, f).function); });
     return names;
 }
 

@@ -76,10 +76,13 @@ class Device {
     Memory allocate_staging(std::size_t bytes);
 
     bool is_gpu() const;
-    // One line for the log: what computes, with how many threads and whose products.
+    // For the log, on one line: what computes, with how many threads.
     std::string describe() const;
-    // The same for products of bf16, decided when the program starts.
+    // Whose products the menu's calls have, and how those of bf16 are computed: both decided when the program starts.
+    std::string describe_products() const;
     std::string describe_bf16() const;
+    // Whose attention; "" where the device has one alone, or the program came without it.
+    std::string describe_attention() const;
     // With --profile: what times calls, else null; and the table of what it found, else "".
     Profiler* profiler() const { return profiler_; }
     std::string profile_report() const;

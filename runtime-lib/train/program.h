@@ -48,6 +48,13 @@ struct TieablePair {
     std::string_view embedding, logits;
 };
 
+// Whom the first line of a run names: those who have calls that the program makes.
+struct Providers {
+    bool products = false;     // of the device's library, or of whoever stands in for it: linear_forward, matmul, ...
+    bool plain_loops = false;  // products of a naive program: reference_matmul
+    bool attention = false;
+};
+
 struct ProgramSpec {
     std::string_view name;       // of the model, for messages
     std::string_view optimizer;  // "adamw" or "sgd"
@@ -63,6 +70,7 @@ struct ProgramSpec {
     bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known
+    Providers providers{};
 
     std::int64_t loss_weights = 0;  // of Loss::terms: how many there are
     TieablePair tieable{};

@@ -98,6 +98,15 @@ std::string parameter_text(const ProgramSpec& program) {
     return text;
 }
 
+// ", products: oneDNN 3.7.1": who has the program's calls. What it does not call has nobody.
+std::string provider_text(const Providers& providers, const Device& device) {
+    std::string products = providers.products ? device.describe_products() : "";
+    if (const std::string loops = "plain loops"; providers.plain_loops && products != loops)
+        products += (products.empty() ? "" : " and ") + loops;
+    const std::string attention = providers.attention ? device.describe_attention() : "";
+    return cat(products.empty() ? "" : ", products: ", products, attention.empty() ? "" : ", attention: ", attention);
+}
+
 }  // namespace
 
 struct Trainer::State {
@@ -280,7 +289,7 @@ struct Trainer::State {
         if (world.is_first())
             for (const std::string& path : {options.save, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
-        if (program.bf16) console.line(cat("bf16: ", device.describe_bf16()));
+        if (program.bf16 && program.providers.products) console.line(cat("bf16: ", device.describe_bf16()));
         console.line(memory_text(program));
         const auto& sizes = program.arena_bytes;
         device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program));
@@ -479,7 +488,8 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
     s.communicator->check_agreement(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
-    s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe()));
+    s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),
+                       provider_text(program.providers, s.device)));
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
     const auto interrupted = [] { return static_cast<int>(interrupted_by); };

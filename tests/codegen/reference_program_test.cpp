@@ -12,7 +12,9 @@
 
 #include "codegen/program/program.h"
 #include "codegen/text.h"
+#include "compiler/executors/executor.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ops/plain_call.h"
 #include "compiler/passes/fusion/claim.h"
 #include "tests/planned/twin.h"
 
@@ -91,6 +93,52 @@ TEST(ReferenceProgram, IncludesNothingThatItJudges) {
         for (const std::string& shared : judge)
             EXPECT_FALSE(judged.contains(shared)) << model << " and its reference have in common: " << shared;
     }
+}
+
+// What a program's specification says of who has its products and its attention, for the first line of a run, is what
+// the text calls: of programs, of their twins, of a program whose linear layers are the library's and whose attention
+// is decomposed, and of one without a product.
+TEST(ReferenceProgram, NamesThoseWhoHaveItsCalls) {
+    const std::pair<const char*, std::regex> calls[] = {
+        {"products", std::regex("\\b(linear_\\w+|matmul)\\(\\{")},
+        {"plain_loops", std::regex("\\breference_matmul\\(\\{")},
+        {"attention", std::regex("\\battention_(for|back)ward\\(\\{")},
+    };
+    std::set<std::string> seen;
+    for (const char* model : {"llama2/dynamo.logits.onnx", "mlp/dynamo.logits.onnx", "odd/tides.loss.onnx"}) {
+        CompileOptions naive;
+        naive.executors = {reference_name};
+        const Module twin = compiled(model, naive);
+        for (const std::vector<std::string>& executors :
+             {default_executors(), naive.executors, {"optimizer", "products", reference_name}}) {
+            EmitOptions emit;
+            emit.compile.executors = executors;
+            std::map<std::string, std::string> text, specification;  // of the program, and of its twin
+            for (const OutputFile& file : print_program(compiled(model, emit.compile), twin, emit)) {
+                const std::string folder = fs::path(file.path).parent_path();
+                if (folder != "" && folder != "tests/reference") continue;
+                const fs::path name = fs::path(file.path).filename();
+                if (name == "model.cpp" || name == "blocks.cpp") text[folder] += file.text;
+                if (name == "spec.cpp") specification[folder] = file.text;
+            }
+            ASSERT_EQ(text.size(), 2U);
+            for (const auto& [folder, made] : text) {
+                std::string want;
+                for (const auto& [provider, call] : calls)
+                    if (std::regex_search(made, call))
+                        want += fmt::format("{}.{} = true", want.empty() ? "" : ", ", provider);
+                seen.insert(want);
+                std::smatch got;
+                const std::regex line("\\n    \\.providers = \\{(.*)\\},\\n");
+                std::regex_search(specification.at(folder), got, line);
+                EXPECT_EQ(got[1].str(), want)
+                    << model << " " << folder << " by " << fmt::format("{}", fmt::join(executors, ","));
+            }
+        }
+    }
+    EXPECT_EQ(seen,
+              (std::set<std::string>{"", ".products = true", ".plain_loops = true",
+                                     ".products = true, .attention = true", ".products = true, .plain_loops = true"}));
 }
 
 std::string filled(std::string_view code, const std::vector<std::string>& operands, const std::string& type) {

@@ -70,6 +70,39 @@ INSTANTIATE_TEST_SUITE_P(
         return std::string(info.param.name) + (info.param.cpu == Cpu::native ? "" : "_" + name_of(info.param.cpu));
     });
 
+// The first line of a run names whose products the program has, and nobody where it has none. `call`: one of them, as
+// the run itself timed it, which leaves first calls out.
+struct Line {
+    const char *name, *model, *graph, *options, *call;
+};
+class FirstLine : public testing::TestWithParam<Line> {};
+
+TEST_P(FirstLine, NamesWhoseProductsTheProgramHas) {
+    const GeneratedProgram program(GetParam().name, GetParam().model, GetParam().graph, GetParam().options);
+    ASSERT_TRUE(program.built()) << program.failure();
+    const Outcome outcome =
+        shell(program.folder(), "out/build/train --threads 2 --feed feed.safetensors --steps 2 --profile");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const std::string line = outcome.err.substr(0, outcome.err.find('\n')),
+                      calls = outcome.err.substr(outcome.err.find('\n'));
+    ASSERT_NE(line.find(" parameters, cpu, 2 threads"), std::string::npos) << line;
+    ASSERT_NE(calls.find("adamw"), std::string::npos) << outcome.err;
+    std::string timed;
+    for (const char* call : {"linear_forward", "reference_matmul"})
+        if (calls.find(call) != std::string::npos) timed += call;
+    ASSERT_EQ(timed, GetParam().call);
+    EXPECT_EQ(line.find(", products: ") != std::string::npos, !timed.empty()) << line;
+    if (timed != "reference_matmul") return;
+    EXPECT_TRUE(line.ends_with(", products: plain loops")) << line;  // whatever library the runtime was built with
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, FirstLine,
+                         testing::Values(Line{"llama1_noopt", "llama1", "noopt.logits", "", "linear_forward"},
+                                         Line{"mlp_legacy", "mlp", "legacy.logits", "--executors reference",
+                                              "reference_matmul"},
+                                         Line{"odd", "odd", "tides.loss", "", ""}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 // Every file of a folder, by its path in it.
 std::map<std::string, std::string> contents(const fs::path& folder) {
     std::map<std::string, std::string> files;

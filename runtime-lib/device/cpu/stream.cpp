@@ -115,11 +115,19 @@ std::string Device::describe() const {
     } else if ((features & cpu_avx) != 0) {
         text += ", AVX";
     }
-    return text + ", products: " + products_provider();
+    return text;
+}
+
+std::string Device::describe_products() const {
+    return products_provider();
 }
 
 std::string Device::describe_bf16() const {
     return bf16_provider();
+}
+
+std::string Device::describe_attention() const {
+    return "";
 }
 
 // ---- streams and events --------------------------------------------------------------------------------------------

@@ -81,5 +81,6 @@ const ProgramSpec PROGRAM = {
     .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 474624,
+    .providers = {.products = true, .attention = true},
     .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
 };

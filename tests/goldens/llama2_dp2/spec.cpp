@@ -82,6 +82,7 @@ const ProgramSpec PROGRAM = {
     .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 474624,
+    .providers = {.products = true, .attention = true},
     .tieable = {.embedding = "model.embed_tokens.weight", .logits = "lm_head.weight"},
     .mesh = {.replicas = 2, .shards = 1},
     .streams = STREAMS,

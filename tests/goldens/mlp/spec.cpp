@@ -41,4 +41,5 @@ const ProgramSpec PROGRAM = {
     .loss = Loss::mean,
     .default_grad_accum = 1,
     .flops_per_micro_step = 11136,
+    .providers = {.products = true},
 };

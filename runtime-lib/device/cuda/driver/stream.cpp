@@ -152,16 +152,23 @@ bool Device::is_gpu() const {
 }
 
 std::string Device::describe() const {
-    std::string text = cat(native_->gpu.name, " (sm_", native_->gpu.architecture, ", ", bytes_text(native_->gpu.memory),
-                           "), products: ", cublaslt_version(), options_.tf32 ? ", TF32" : "");
-#ifdef THUNDER_ATTENTION
-    text += cat(", attention: ", attention_provider());
-#endif
-    return text;
+    return cat(native_->gpu.name, " (sm_", native_->gpu.architecture, ", ", bytes_text(native_->gpu.memory), ")");
+}
+
+std::string Device::describe_products() const {
+    return cat(cublaslt_version(), options_.tf32 ? ", TF32" : "");
 }
 
 std::string Device::describe_bf16() const {
     return "products of the GPU's tensor cores, sums in f32";
+}
+
+std::string Device::describe_attention() const {
+#ifdef THUNDER_ATTENTION
+    return attention_provider();
+#else
+    return "";
+#endif
 }
 
 // ---- streams and events --------------------------------------------------------------------------------------------
