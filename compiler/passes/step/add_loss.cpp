@@ -1,12 +1,14 @@
 #include "compiler/passes/step/add_loss.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "compiler/analysis/batch_share.h"
 #include "compiler/ir/builder.h"
@@ -44,12 +46,14 @@ class LossAdder {
             if (added != nullptr)
                 fail(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
                                  result_name(*own)),
-                     "leave --loss out, or export the model without its loss");
+                     "leave --loss out" + instead_of(*own, *added));
             return {*own, result_name(*own), nullptr};
         }
         if (loss_ == "none")
             fail("training needs a loss, and the model ends in none",
-                 fmt::format("use --loss {}, or export a model that ends in its loss", loss_names()), "a scalar result",
+                 fmt::format("{}use --loss {}, or export a model that ends in its loss", offer_scalars("; if not, "),
+                             loss_names()),
+                 scalars().empty() ? "a scalar result" : "a scalar result that is the first or is called loss",
                  outputs());
         const std::size_t k = logits(added);
         return {k, result_name(k), added != nullptr ? added : &guess(k)};
@@ -58,15 +62,17 @@ class LossAdder {
     Module run() {
         const ChosenLoss chosen = choose();
         if (chosen.added == nullptr) {
-            say_which(chosen.result, chosen.result == 0 ? "a scalar, and the first" : "a scalar called loss");
+            say_which(chosen.result, chosen.name == "loss" ? "a scalar called loss" : "a scalar, and the first");
             split(chosen.result);
             return std::move(module_);
         }
-        if (find_loss(loss_) == nullptr) warn_of_scalars(chosen.result);
-        say_which(chosen.result, chosen.name == "logits" ? "called so"
-                                 : main_.type(main_.results[chosen.result]).rank() > 1
-                                     ? "the first of two dimensions or more"
-                                     : "the first of one dimension");
+        const std::string offer =
+            find_loss(loss_) == nullptr ? offer_scalars("; if not, --loss cross-entropy says so") : std::string();
+        say_which(chosen.result,
+                  chosen.name == "logits"                               ? "called so"
+                  : main_.type(main_.results[chosen.result]).rank() > 1 ? "the first of two dimensions or more"
+                                                                        : "the first of one dimension",
+                  offer.empty() ? std::string() : fmt::format("; a {} is added; {}", chosen.added->name, offer));
         append(chosen.result, *chosen.added);
         return std::move(module_);
     }
@@ -88,22 +94,48 @@ class LossAdder {
         return text.empty() ? "no result" : text;
     }
 
-    void say_which(std::size_t taken, const std::string& why) {
+    // `more`: what else there is to say of the others.
+    void say_which(std::size_t taken, const std::string& why, const std::string& more = {}) {
         std::string others;
         for (std::size_t k = 0; k < main_.results.size(); ++k)
             if (k != taken) others += (others.empty() ? "" : ", ") + result_name(k);
         if (others.empty()) return;
         report_.warning("output", result_name(taken),
-                        fmt::format("is what is trained on, being {}; {} not computed (--output NAME takes another)",
-                                    why, others + (main_.results.size() == 2 ? " is" : " are")));
+                        fmt::format("is what is trained on, being {}; {} not computed (--output NAME takes another){}",
+                                    why, others + (main_.results.size() == 2 ? " is" : " are"), more));
     }
 
-    // Which result is the model's own loss: a scalar that is the only result, the first one, or called so.
+    // Which result is the model's own loss: a scalar that is called so, or that is the first result.
     std::optional<std::size_t> own_loss() const {
-        for (std::size_t k = 0; k < main_.results.size(); ++k) {
-            if (is_scalar(k) && (k == 0 || result_name(k) == "loss")) return k;
-        }
-        return std::nullopt;
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (is_scalar(k) && result_name(k) == "loss") return k;
+        return !main_.results.empty() && is_scalar(0) ? std::optional<std::size_t>(0) : std::nullopt;
+    }
+
+    std::vector<std::string> scalars() const {
+        std::vector<std::string> names;
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (is_scalar(k)) names.push_back(result_name(k));
+        return names;
+    }
+
+    // A scalar that is not taken may be the model's loss, under the name that an exporter gave it: how to take it, and
+    // `if_not`. "" where there is none.
+    std::string offer_scalars(const std::string& if_not) const {
+        const std::vector<std::string> names = scalars();
+        if (names.empty()) return "";
+        const bool one = names.size() == 1;
+        return fmt::format("if {}{} is the model's loss, --output {} trains on it{}", one ? "" : "one of ",
+                           fmt::join(names, ", "), one ? names.front() : "NAME", if_not);
+    }
+
+    // Behind "leave --loss out", how to have it all the same.
+    std::string instead_of(std::size_t own, const AddedLoss& added) const {
+        for (std::size_t k = 0; k < main_.results.size(); ++k)
+            if (const Type& type = main_.type(main_.results[k]);
+                k != own && type.is_tensor() && is_float(type.dtype) && type.rank() >= added.least_rank)
+                return fmt::format(", or add --output {} to train on that with it", result_name(k));
+        return ", or export the model without its loss";
     }
 
     // One number, however large the batch is: a result for each row is none, though a batch may have one row.
@@ -111,17 +143,6 @@ class LossAdder {
         const Type& type = main_.type(main_.results[k]);
         return type.is_tensor() && is_float(type.dtype) && type.elements() == 1 && type.rank() <= 1 &&
                shares_[main_.results[k].index].kind != BatchShare::Kind::rows;
-    }
-
-    // A scalar beside the logits may be the model's loss, under the name that an exporter gave it.
-    void warn_of_scalars(std::size_t logits) {
-        for (std::size_t k = 0; k < main_.results.size(); ++k)
-            if (is_scalar(k))
-                report_.warning("loss", result_name(k),
-                                fmt::format("a scalar beside {}: it is not computed, and a cross entropy is added; if "
-                                            "it is the loss, export it as the first result or with the name loss; if "
-                                            "not, --loss cross-entropy says so",
-                                            result_name(logits)));
     }
 
     // What the loss is made of: of the results with as many dimensions as it needs the one called logits, or the first.
@@ -143,8 +164,8 @@ class LossAdder {
                  "export a model that ends in one, or in its loss", std::string(added->what), outputs());
         if (candidates.empty())
             fail("training needs a loss, and the model ends neither in logits nor in a scalar",
-                 "export a model that ends in what a loss can be made of, or in its loss", "logits or a scalar loss",
-                 outputs());
+                 offer_scalars("; if not, ") + "export a model that ends in what a loss can be made of, or in its loss",
+                 "logits or a scalar loss", outputs());
         // A number for each row is what is trained on where there is nothing else.
         const auto wide = std::find_if(candidates.begin(), candidates.end(),
                                        [&](std::size_t k) { return main_.type(main_.results[k]).rank() > 1; });
@@ -245,7 +266,8 @@ class LossAdder {
                 fail(fmt::format(
                          "the model has an input {} and ends in {} all the same; the loss would need one of that name",
                          info.names.front(), outputs()),
-                     "export the model without that input, or with its own loss as its first result");
+                     offer_scalars("; if not, ") +
+                         "export the model without that input, or with its own loss as its first result");
         }
         const Value v = main_.add_value(std::move(type), info.names.front());
         main_.arguments.insert(main_.arguments.begin() + static_cast<std::ptrdiff_t>(at), v);
@@ -274,7 +296,8 @@ class LossAdder {
             alike = alike || (is_float(input.dtype) && input.dims == type.dims);
         }
         if (ids && !alike) return *find_loss("cross-entropy");
-        std::string help = "say what it is trained with: ";
+        std::string help = offer_scalars("; if not, ") + "say what " +
+                           (scalars().empty() ? "it" : result_name(result)) + " is trained with: ";
         for (const AddedLoss& loss : added_losses()) {
             if (type.rank() < loss.least_rank) continue;
             help += fmt::format("--loss {} ({}; {} are {}), ", loss.name, loss.what, labels_name(),

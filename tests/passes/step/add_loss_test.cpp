@@ -67,24 +67,147 @@ func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source 
     EXPECT_EQ(with_loss(logits, "cross-entropy"), with_loss(logits));
 }
 
-TEST(AddLoss, WarnsOfAScalarThatMayBeTheLoss) {
+// Whatever a model returns beside what is trained on, in whatever order: which one is taken, why, and how to take
+// another is said, or asked.
+TEST(AddLoss, OfSeveralResultsItIsSaidWhichIsTaken) {
+    const std::string scores = "%y: f32[2,3,5]", mean = "%s: f32[]", one = "%o: f32[1]", rows = "%r: f32[2]",
+                      flat = "%f: f32[2,5]", count = "%n: i64[]";
+    struct Case {
+        std::vector<std::pair<std::string, std::string>> results;  // value, name
+        std::string loss, said;                                    // the warning, or the error's first and last line
+        bool own = false;                                          // trained on as it is
+    };
+    const std::string taken = "warning output at ", another = " not computed (--output NAME takes another)",
+                      wide = " is what is trained on, being the first of two dimensions or more; ",
+                      so = " is what is trained on, being called so; ",
+                      scalar = " is what is trained on, being a scalar, and the first; ",
+                      loss = " is what is trained on, being a scalar called loss; ",
+                      added = "; a cross-entropy is added; if ", if_not = "; if not, --loss cross-entropy says so\n";
+    const auto colon = [](std::string text) { return text.replace(0, 1, ": "); };
+    const std::vector<Case> cases = {
+        // logits and a loss, under the names that authors and exporters give them
+        {{{scores, "logits"}, {mean, "mean"}},
+         "auto",
+         taken + "logits" + colon(so) + "mean is" + another + added +
+             "mean is the model's loss, --output mean trains on it" + if_not},
+        {{{scores, "linear_4"}, {mean, "nll_loss"}},
+         "auto",
+         taken + "linear_4" + colon(wide) + "nll_loss is" + another + added +
+             "nll_loss is the model's loss, --output nll_loss trains on it" + if_not},
+        {{{scores, "linear_4"}, {one, "view"}},
+         "auto",
+         taken + "linear_4" + colon(wide) + "view is" + another + added +
+             "view is the model's loss, --output view trains on it" + if_not},
+        {{{mean, "nll_loss"}, {scores, "linear_4"}},
+         "auto",
+         taken + "nll_loss" + colon(scalar) + "linear_4 is" + another + "\n",
+         true},
+        {{{scores, "logits"}, {mean, "loss"}},
+         "auto",
+         taken + "loss" + colon(loss) + "logits is" + another + "\n",
+         true},
+        {{{mean, "loss"}, {scores, "logits"}},
+         "auto",
+         taken + "loss" + colon(loss) + "logits is" + another + "\n",
+         true},
+        {{{scores, "logits"}, {mean, "mean"}},
+         "cross-entropy",
+         taken + "logits" + colon(so) + "mean is" + another + "\n"},
+        // two scalars: what is called loss, else the first
+        {{{mean, "accuracy"}, {mean, "loss"}},
+         "auto",
+         taken + "loss" + colon(loss) + "accuracy is" + another + "\n",
+         true},
+        {{{mean, "loss"}, {mean, "accuracy"}},
+         "auto",
+         taken + "loss" + colon(loss) + "accuracy is" + another + "\n",
+         true},
+        {{{mean, "mean"}, {mean, "mean_1"}},
+         "auto",
+         taken + "mean" + colon(scalar) + "mean_1 is" + another + "\n",
+         true},
+        {{{scores, "y"}, {mean, "mean"}, {mean, "mean_1"}},
+         "auto",
+         taken + "y" + colon(wide) + "mean, mean_1 are" + another + added +
+             "one of mean, mean_1 is the model's loss, --output NAME trains on it" + if_not},
+        // a loss for each row is none, in whatever order
+        {{{rows, "losses"}, {scores, "logits"}}, "auto", taken + "logits" + colon(so) + "losses is" + another + "\n"},
+        {{{scores, "y"}, {rows, "losses"}}, "auto", taken + "y" + colon(wide) + "losses is" + another + "\n"},
+        {{{rows, "losses"}, {mean, "mean"}},
+         "auto",
+         "error: the model ends in losses, which has no loss yet: it may be scores of classes, or numbers\n"
+         "help: if mean is the model's loss, --output mean trains on it; if not, say what losses is trained with: "
+         "--loss "},
+        {{{rows, "loss"}},
+         "auto",
+         "error: the model ends in loss, which has no loss yet: it may be scores of classes, or numbers\nhelp: say "
+         "what it is trained with: --loss mse"},
+        // scores of which nothing says what they are for
+        {{{flat, "logits"}, {mean, "mean"}},
+         "auto",
+         "error: the model ends in logits, which has no loss yet: it may be scores of classes, or numbers\n"
+         "help: if mean is the model's loss, --output mean trains on it; if not, say what logits is trained with: "
+         "--loss "},
+        {{{count, "count"}, {mean, "mean"}},
+         "auto",
+         "error: training needs a loss, and the model ends neither in logits nor in a scalar\n"
+         "help: if mean is the model's loss, --output mean trains on it; if not, export a model that ends in"},
+        // --loss says otherwise
+        {{{scores, "logits"}, {mean, "mean"}},
+         "none",
+         "error: training needs a loss, and the model ends in none\n"
+         "help: if mean is the model's loss, --output mean trains on it; if not, use --loss cross-entropy or mse, or"},
+        {{{mean, "mean"}, {scores, "logits"}},
+         "cross-entropy",
+         "error: --loss cross-entropy is given, but the model ends in a loss of its own, mean\n"
+         "help: leave --loss out, or add --output logits to train on that with it"},
+        {{{mean, "mean"}, {rows, "losses"}},
+         "cross-entropy",
+         "error: --loss cross-entropy is given, but the model ends in a loss of its own, mean\n"
+         "help: leave --loss out, or export the model without its loss"},
+    };
+    for (const Case& c : cases) {
+        std::string results;
+        for (const auto& [value, name] : c.results)
+            results += (results.empty() ? "" : ", ") + value.substr(0, value.find(':')) + " \"" + name + "\"";
+        std::string ir(logits);
+        ir.replace(ir.find("(%y \"logits\")"), 13, "(" + results + ")");
+        std::string ops =
+            "  %s = reduce_mean(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n"
+            "  %o = reshape(%s) {dims = [1]} : f32[1]\n"
+            "  %r = reduce_mean(%y) {axes = [1, 2], keep_dims = false} : f32[2]\n"
+            "  %f = reduce_mean(%y) {axes = [1], keep_dims = false} : f32[2,5]\n"
+            "  %n = reduce_sum(%input_ids) {axes = [0, 1], keep_dims = false} : i64[]\n";
+        ir.insert(ir.rfind('}'), ops);
+        const std::string what = results + " --loss " + c.loss;
+        if (c.said.starts_with("error: ")) {
+            const std::string error = error_of(ir, c.loss);
+            const std::size_t end = c.said.find('\n') + 1;
+            EXPECT_TRUE(error.starts_with(c.said.substr(0, end))) << what << "\n" << error;
+            EXPECT_NE(error.find("\n" + c.said.substr(end)), std::string::npos) << what << "\n" << error;
+            continue;
+        }
+        Report report;
+        const std::string out = with_loss(ir, report, c.loss);
+        const std::string said = notes(report);
+        EXPECT_NE(said.find(c.said), std::string::npos) << what << "\n" << said;
+        EXPECT_EQ(said.find("warning output"), said.rfind("warning output")) << what << "\n" << said;
+        EXPECT_EQ(out.find("cross_entropy(") == std::string::npos, c.own) << what << "\n" << out;
+    }
+}
+
+// A model that takes its labels has its loss among its results: of that the error says how to take it.
+TEST(AddLoss, AModelWithLabelsIsToldOfItsLoss) {
     std::string ir = logits;
-    ir.replace(ir.find("(%y \"logits\")"), 13, "(%y \"logits\", %s \"mean\")");
+    ir.replace(ir.find("(%y \"logits\")"), 13, "(%y \"logits\", %s \"nll_loss\")");
+    ir.insert(ir.find(", %w:"), ", %labels: i64[2,3] input \"labels\" {batched}");
     ir.insert(ir.rfind('}'), "  %s = reduce_sum(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n");
-    Report report;
-    with_loss(ir, report);
-    const std::string said = notes(report);
-    EXPECT_NE(said.find("warning loss at mean: a scalar beside logits: it is not computed, and a cross entropy is "
-                        "added; if it is the loss, export it as the first result or with the name loss; if not, "
-                        "--loss cross-entropy says so\n"),
-              std::string::npos)
-        << said;
-    Report asked, own;
-    with_loss(ir, asked, "cross-entropy");
-    EXPECT_EQ(notes(asked).find("warning loss"), std::string::npos) << notes(asked);
-    ir.replace(ir.find("\"mean\""), 6, "\"loss\"");  // its own, then
-    with_loss(ir, own);
-    EXPECT_EQ(notes(own).find("cross entropy is added"), std::string::npos) << notes(own);
+    EXPECT_EQ(
+        error_of(ir, "auto"),
+        "error: the model has an input labels and ends in logits f32[2,3,5], nll_loss f32[] all the same; the loss "
+        "would need one of that name\n"
+        "help: if nll_loss is the model's loss, --output nll_loss trains on it; if not, export the model without "
+        "that input, or with its own loss as its first result\n");
 }
 
 TEST(AddLoss, SquaredError) {
