@@ -1,7 +1,9 @@
 // thunderc plan: memory and work of a program.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -104,7 +106,8 @@ void write_timeline(const std::filesystem::path& path, const Simulation& step) {
     file.close();
     if (file) return;
     Diagnostic d;
-    d.message = fmt::format("{} cannot be written", path.string());
+    d.message = fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno));
+    d.help = "choose another file for --timeline, in a folder that exists and has room";
     throw UserError(std::move(d));
 }
 

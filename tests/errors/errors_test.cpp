@@ -232,6 +232,13 @@ TEST_F(Errors, OfChosenParameters) {
     const std::string lists = "\nhelp: thunderc inspect lists parameters, and constants with the reason why they are";
     expect_failure(train + "--trainable no_such", "--trainable no_such matches no tensor of the graph" + lists);
     expect_failure(train + "--constant no_such", "--constant no_such matches no tensor of the graph" + lists);
+    // What the exporter lost is named.
+    expect_failure(
+        "train fixtures/evaluated/teacher_of_parameters.onnx -o out --freeze ^teacher",
+        "--freeze ^teacher matches no parameter that the graph has\n  found: teacher.weight, teacher.bias of "
+        "the model, which the exporter's optimizer merged, folded or dropped\nhelp: torch.onnx.export(..., "
+        "optimize=False) keeps every parameter under its name",
+        2);
     expect_failure(
         train + "--constant q_proj --trainable q_proj",
         "both --constant and --trainable match model.layers.0.self_attn.q_proj.weight\nhelp: make one of the "
@@ -293,6 +300,10 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(verify + " --seed -1", "--seed: -1 is not a whole number of at least 0" + verify_help, 2);
     expect_failure(verify + " --elements 0 --directions 0",
                    "--directions 0 and --elements 0 leave nothing to compare\nhelp: leave one of the two out", 2);
+    const std::string timeline = "plan --loss cross-entropy " + model + " --machine h100 --timeline no_such/t.json";
+    EXPECT_EQ(thunderc(timeline).err,
+              "error: no_such/t.json cannot be written: No such file or directory\nhelp: choose another file for "
+              "--timeline, in a folder that exists and has room\n");
     expect_failure("trian " + model + " -o out", "unknown command trian\nhelp: did you mean train?", 2);
     expect_failure("--verion", "unknown option --verion\nhelp: did you mean --version?", 2);
     const Outcome trace = thunderc("trace --loss cross-entropy " + model + " --after fold");

@@ -91,6 +91,7 @@ Module Importer::run() {
     refuse_unsupported(*model_, functions_);
     tie_copies();
     restore_lost();
+    refuse_lost_names();
     stops_.emplace(model_->graph());
     stops_->warn(traced_, said_merged_, report_);
     warn_of_eval_mode(model_->graph(), report_);

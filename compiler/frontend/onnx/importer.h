@@ -119,6 +119,7 @@ class Importer {
     void describe_ids();
     void warn_of_unused_inputs();
     void strip_wrapper();
+    void refuse_lost_names() const;
     void report_composites();
     std::string help_on_short(const onnx::NodeProto& node) const;
     std::int64_t opset(const std::string& domain) const;

@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <regex>
+#include <utility>
+
 #include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/scopes.h"
+#include "compiler/support/error.h"
 
 namespace thunderc::onnx_frontend {
 
@@ -101,6 +105,51 @@ bool Importer::warn_of_merged() {
             "as one. Export with optimize=False to keep them apart.",
             them, them, values.front().instead, scope.empty() ? "" : " of " + scope, them));
     return certain;
+}
+
+// An expression of the command line that means parameters of the model, none of which the exporter's optimizer left,
+// would be said to match nothing, and lists of names would be no help. One that matches something else is not judged
+// here: which initializers are parameters is not decided yet.
+void Importer::refuse_lost_names() const {
+    constexpr std::size_t shown_kinds = 8;
+    std::set<std::string> gone(restored_.lost.begin(), restored_.lost.end());
+    gone.insert(restored_.unread.begin(), restored_.unread.end());
+    const std::set<std::string> unused(restored_.unused.begin(), restored_.unused.end());
+    for (const auto& [flag, pattern] : {std::pair("--freeze", &options_.freeze),
+                                        {"--train-only", &options_.train_only},
+                                        {"--trainable", &options_.trainable},
+                                        {"--constant", &options_.constant}}) {
+        if (pattern->empty()) continue;
+        std::regex expression;
+        try {
+            expression = *pattern;
+        } catch (const std::regex_error&) {
+            continue;  // said by whoever takes it
+        }
+        const auto matches = [&](const std::string& name) { return std::regex_search(shown_name(name), expression); };
+        std::vector<std::string> lost, idle;
+        bool others = false;
+        for (const std::string& name : traced_.parameters()) {
+            if (!matches(name)) continue;
+            if (gone.contains(name))
+                lost.push_back(shown_name(name));
+            else if (unused.contains(name))
+                idle.push_back(shown_name(name));
+            else
+                others = true;
+        }
+        for (const auto& tensor : model_->graph().initializer()) others = others || matches(tensor.name());
+        if (others || (lost.empty() && idle.empty())) continue;
+        Diagnostic d;
+        d.message = fmt::format("{} {} matches no parameter that the graph has", flag, *pattern);
+        d.actual = lost.empty()
+                       ? fmt::format("{} of the model, which it does not use", list_of_names(idle, shown_kinds))
+                       : fmt::format("{} of the model, which the exporter's optimizer merged, folded or dropped",
+                                     list_of_names(lost, shown_kinds));
+        d.help = lost.empty() ? "choose other parameters: thunderc inspect lists those that the model uses"
+                              : "torch.onnx.export(..., optimize=False) keeps every parameter under its name";
+        throw UsageError(std::move(d));
+    }
 }
 
 // A name of the model as it is without its wrapper.
