@@ -66,6 +66,148 @@ class OnOneLine(torch.nn.Module):
         return F.mse_loss(h, y)
 
 
+class Attention(torch.nn.Module):
+    """Attention as it is written by hand. Of these models the lines of code tell whether a detach() can hide."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value, self.out = (torch.nn.Linear(4, 4) for _ in range(4))
+
+
+class OnLines(Attention):
+    def forward(self, x, y):
+        q = self.query(x).view(2, 3, 2, 2).transpose(1, 2)
+        k = self.key(x).view(2, 3, 2, 2).transpose(1, 2)
+        v = self.value(x).view(2, 3, 2, 2).transpose(1, 2)
+        scores = (q @ k.transpose(-2, -1)) / 2**0.5
+        scores = torch.softmax(scores, dim=-1)  # (B, NH, T, T)
+        h = (scores @ v).transpose(1, 2).contiguous().view(6, 4)
+        return F.mse_loss(self.out(h), y)
+
+
+class LineBetween(Attention):
+    def forward(self, x, y):
+        q = self.query(x).view(2, 3, 2, 2).transpose(1, 2)
+        k = self.key(x).view(2, 3, 2, 2).transpose(1, 2)
+        k = k.detach().clone()
+        scores = (q @ k.transpose(-2, -1)) / 2**0.5
+        return F.mse_loss(self.out((scores @ q).transpose(1, 2).contiguous().view(6, 4)), y)
+
+
+class CommentBetween(Attention):
+    def forward(self, x, y):
+        q = self.query(x).view(2, 3, 2, 2).transpose(1, 2)
+        k = self.key(x).view(2, 3, 2, 2).transpose(1, 2)
+        # scores of each pair
+        scores = (q @ k.transpose(-2, -1)) / 2**0.5
+        return F.mse_loss(self.out((scores @ q).transpose(1, 2).contiguous().view(6, 4)), y)
+
+
+class OverLines(Attention):
+    def forward(self, x, y):
+        k = self.key(x)
+        h = (k * k
+             ).detach().clone() + k
+        return F.mse_loss(h.view(6, 4), y)
+
+
+class InALoop(Attention):
+    def forward(self, x, y):
+        h = self.key(x)
+        for factor in (x, x + 1):
+            h = h.detach()
+            h = h.clone() * factor
+        return F.mse_loss(h.view(6, 4) + self.out(y), y)
+
+
+class InALoopBehind(Attention):
+    def forward(self, x, y):
+        k = self.key(x)
+        for factor in (x, x + 1):
+            h = self.query(factor) * k.clone()
+            k = h.tanh().detach()
+        return F.mse_loss(k.view(6, 4) + self.out(y), y)
+
+
+class DropoutOnALine(Attention):
+    def forward(self, x, y):
+        h = F.dropout(self.key(x).tanh(), 0.1, self.training).view(6, 4)
+        return F.mse_loss(h, y)
+
+
+class Calls(Attention):
+    """A method, or a module of the author's, that leaves no trace."""
+
+    def __init__(self, stop):
+        super().__init__()
+        self.stop = stop
+
+    def forward(self, x, y):
+        k = self.key(x).tanh()
+        h = self.stop(k).clone() * k
+        return F.mse_loss(h.view(6, 4), y)
+
+
+class Stop(torch.nn.Module):
+    def forward(self, x):
+        return x.detach()
+
+
+class Functions(Calls):
+    """Modules called as torch's functions are."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.tanh = Stop()
+
+    def forward(self, x, y):
+        k = self.key(x).sigmoid()
+        h = self.tanh(k).clone() * k
+        return F.mse_loss(h.view(6, 4), y)
+
+
+class Twice(Attention):
+    """The same line of a function, with a line between its calls."""
+
+    def scaled(self, h, factor):
+        return h.clone() * factor
+
+    def forward(self, x, y):
+        h = self.scaled(self.key(x), x)
+        h = h.detach()
+        h = self.scaled(h, x + 1)
+        return F.mse_loss(h.view(6, 4) + self.out(y), y)
+
+
+class Property(Attention):
+    """A property, of which the line that reads it does not tell."""
+
+    @property
+    def stopped(self):
+        return self.kept.detach()
+
+    def forward(self, x, y):
+        self.kept = self.key(x).tanh()
+        h = x * self.stopped.clone()
+        return F.mse_loss(h.view(6, 4) + self.out(y), y)
+
+
+def by_lines():
+    return {
+        "on_lines": OnLines(),
+        "line_between": LineBetween(),
+        "comment_between": CommentBetween(),
+        "over_lines": OverLines(),
+        "in_a_loop": InALoop(),
+        "in_a_loop_behind": InALoopBehind(),
+        "dropout_on_a_line": DropoutOnALine(),
+        "calls": Calls(Stop()),
+        "functions": Functions(),
+        "twice": Twice(),
+        "property": Property(),
+    }
+
+
 def models():
     numbers = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(5))
     return {
@@ -171,6 +313,9 @@ def main():
     x, y = torch.randn(6, 4, generator=g), torch.randn(6, 4, generator=g)
     for name, model in models().items():
         export(randomized(model).eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True)
+    sequences = torch.randn(2, 3, 4, generator=g)
+    for name, model in by_lines().items():
+        export(randomized(model).eval(), (sequences, y), ["x", "y"], f"{folder}/{name}.onnx", True, whole_traces=True)
     torch.manual_seed(7)
     for name, model in copies().items():
         export(model.eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True)

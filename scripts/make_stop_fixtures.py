@@ -7,7 +7,7 @@ stops, byol: models with detach() in many places, exported with and without the 
 steps as in make_fixtures.py. modes: graphs of single layers in training mode and in eval() mode. Of the metadata the files keep what
 make_fixtures.py keeps, the traced call of every node, the program's signature, and of stack traces the first and the last line.
 """
-import argparse, copy, json, os, warnings
+import argparse, copy, json, os, re, warnings
 
 import onnx
 import torch
@@ -74,12 +74,15 @@ class Byol(torch.nn.Module):
         return one + other
 
 
-def trim(path):
+def trim(path, whole_traces=False):
     model = onnx.load(path)
     for node in model.graph.node:
         kept = [(p.key, p.value) for p in node.metadata_props if p.key in KEPT]
         for p in node.metadata_props:
             if p.key == TRACE:  # of files their names, which differ from machine to machine
+                if whole_traces:
+                    kept.append((p.key, re.sub(r'File "(?:[^"]*/)?(torch/nn/[^"]*|[^"/]*)"', r'File "\1"', p.value)))
+                    continue
                 lines = p.value.split("\n")
                 first = lines[0] if "<eval_with_key>" in lines[0] else 'File "model.py"'
                 kept.append((p.key, first + "\n" + lines[-1]))
@@ -100,12 +103,12 @@ def trim(path):
     onnx.save(model, path)
 
 
-def export(model, args, names, path, optimize, outputs=("loss",)):
+def export(model, args, names, path, optimize, outputs=("loss",), whole_traces=False):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(model, args, path, input_names=names, output_names=list(outputs), opset_version=20, dynamo=True, optimize=optimize,
                           external_data=False, verbose=False)
-    trim(path)
+    trim(path, whole_traces)
 
 
 def train(model, batch, dtype):

@@ -132,8 +132,9 @@ TEST(Merged, ACopyThatIsGoneIsNamed) {
             << file;
     EXPECT_EQ(lifted("evaluated/teacher.onnx").warnings.size(), 1U);  // what was merged is not said to be dropped too
     EXPECT_EQ(lifted("evaluated/twins.onnx").warnings, Lines{merged(copy, "layer_norm of student")});
-    // The product alone is one: the copy's bias is another.
-    EXPECT_EQ(lifted("evaluated/teacher_in_part.onnx").warnings, Lines{merged("teacher.weight", of_student, false)});
+    // The product alone is one: the copy's bias is another. (And what the copy reads may be behind a detach().)
+    EXPECT_EQ(lifted("evaluated/teacher_in_part.onnx").warnings,
+              (Lines{merged("teacher.weight", of_student, false), dropped("teacher", "unsqueeze")}));
     // Dropout behind both hides which of the two it stands behind.
     const Lines behind_dropout = lifted("evaluated/teacher_dropped.onnx").warnings;
     EXPECT_EQ(std::count(behind_dropout.begin(), behind_dropout.end(), merged(copy, of_student)), 1);
@@ -183,6 +184,37 @@ TEST(Merged, NothingIsSaidWhereNothingWas) {
               (Lines{"student.bias", "student.weight", "trunk.bias", "trunk.weight"}));
 }
 
+// An expression of the command line that means what the exporter lost: by name, with what brings it back.
+TEST(LostNames, AreNamedWhereNothingElseMatches) {
+    const auto message = [](const char* file, const std::string& flag, const std::string& pattern) {
+        CompileOptions o;
+        (flag == "--freeze"       ? o.freeze
+         : flag == "--train-only" ? o.train_only
+         : flag == "--trainable"  ? o.trainable
+                                  : o.constant) = pattern;
+        return import_error(file, o);
+    };
+    const auto lost = [](const std::string& flag, const std::string& pattern, const std::string& names) {
+        return "error: " + flag + " " + pattern + " matches no parameter that the graph has\n  found: " + names +
+               " of the model, which the exporter's optimizer merged, folded or dropped\n"
+               "help: torch.onnx.export(..., optimize=False) keeps every parameter under its name\n";
+    };
+    const std::string copy = "teacher.weight, teacher.bias";
+    for (const std::string flag : {"--freeze", "--train-only", "--trainable", "--constant"})
+        EXPECT_EQ(message("evaluated/teacher_of_parameters.onnx", flag, "teacher"), lost(flag, "teacher", copy));
+    // Of a LoRA that begins at zeros, the exporter folds both.
+    EXPECT_EQ(message("restored/lora_merged.onnx", "--train-only", "^[AB]$"), lost("--train-only", "^[AB]$", "A, B"));
+    EXPECT_EQ(message("restored/unused.onnx", "--freeze", "^u$"),
+              "error: --freeze ^u$ matches no parameter that the graph has\n"
+              "  found: u of the model, which it does not use\n"
+              "help: choose other parameters: thunderc inspect lists those that the model uses\n");
+    // What matches something that is there, nothing at all, or is no expression, is not judged here.
+    for (const std::string pattern : {"teacher|student", "weight", "no_such", "("})
+        EXPECT_EQ(message("evaluated/teacher_of_parameters.onnx", "--freeze", pattern), "no error") << pattern;
+    EXPECT_EQ(message("restored/lora_merged.noopt.onnx", "--train-only", "^[AB]$"), "no error");
+    EXPECT_EQ(message("restored/lora.onnx", "--train-only", "lora_"), "no error");
+}
+
 TEST(HiddenStops, ADetachBesideWhatWasDroppedIsSaid) {
     const std::map<std::string, std::string> calls = {
         {"dropout", "clone"}, {"view", "view"},     {"slice", "alias"},    {"expand", "expand"},
@@ -205,6 +237,23 @@ TEST(HiddenStops, NothingIsSaidWhereNoneCanBe) {
                              "modes/clone.noopt.onnx", "chain/dynamo.logits.onnx"}) {
         const Lines warnings = lifted(file).warnings;
         for (const std::string& warning : warnings) EXPECT_FALSE(warning.starts_with("dropped, ")) << file << warning;
+    }
+}
+
+// All lines of code between are known, as of attention that is written by hand.
+TEST(HiddenStops, LinesOfCodeTellThatThereIsNone) {
+    EXPECT_EQ(lifted("evaluated/on_lines.onnx").warnings, Lines{});
+}
+
+// One is there in each of these, but for a line that left nothing and may be a comment; and none is seen.
+TEST(HiddenStops, WhatLinesOfCodeDoNotTellIsSaid) {
+    for (const char* name : {"line_between", "comment_between", "over_lines", "in_a_loop", "in_a_loop_behind",
+                             "dropout_on_a_line", "calls", "functions", "twice", "property"}) {
+        const Lines warnings = lifted("evaluated/" + std::string(name) + ".onnx").warnings;
+        EXPECT_EQ(std::count_if(warnings.begin(), warnings.end(),
+                                [](const std::string& warning) { return warning.starts_with("dropped, "); }),
+                  1)
+            << name;
     }
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "compiler/frontend/onnx/traced_program.h"
+#include "compiler/frontend/onnx/training_mode.h"
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/print.h"
 #include "tests/frontend/fixture.h"
@@ -206,6 +207,31 @@ TEST(Modes, DropoutThatEvalModeSwitchedOffIsNamed) {
     EXPECT_EQ(warnings_of("modes/functional_dropout.eval.noopt.onnx"), Lines{"dropout, layer" + text});
     EXPECT_EQ(warnings_of("modes/attention.eval.noopt.onnx"), Lines{});
     EXPECT_EQ(warnings_of("modes/clone.noopt.onnx"), Lines{});  // a clone that is none
+}
+
+// One warning for all, with their count.
+TEST(Modes, DropoutsOfAllLayersAreOneWarning) {
+    onnx::GraphProto graph;
+    for (int k = 0; k < 7; ++k) {
+        onnx::NodeProto& node = *graph.add_node();
+        node.set_op_type("Identity");
+        const std::string layer = "layers." + std::to_string(k);
+        const auto add = [&node](const char* key, const std::string& value) {
+            auto* entry = node.add_metadata_props();
+            entry->set_key(std::string("pkg.torch.onnx.") + key);
+            entry->set_value(value);
+        };
+        add("name_scopes", "['', '" + layer + "', '" + layer + ".drop', 'clone']");
+        add("class_hierarchy", "['model.M', 'model.Layer', 'torch.nn.modules.dropout.Dropout', 'aten.clone.default']");
+    }
+    Report report;
+    onnx_frontend::warn_of_eval_mode(graph, report);
+    ASSERT_EQ(report.notes.size(), 1U);
+    EXPECT_EQ(report.notes[0].where, "layers.0.drop, layers.1.drop, layers.2.drop, layers.3.drop and 3 more");
+    EXPECT_EQ(
+        report.notes[0].text,
+        "these 7 are switched off, since the export is of a model in eval() mode: it is trained without, and what "
+        "p was the export does not tell");
 }
 
 TEST(Modes, AnInputThatNothingReadsIsNamed) {

@@ -4,79 +4,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/onnx/lines_of_code.h"
 #include "compiler/frontend/onnx/missing_values.h"
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/traced_operands.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
-
-// Functions that stop no gradient, as they are written in a line of Python.
-constexpr std::string_view harmless[] = {"add",       "chunk",       "contiguous",  "cross_entropy",
-                                         "div",       "dropout",     "exp",         "expand",
-                                         "expand_as", "flatten",     "float",       "gelu",
-                                         "int",       "layer_norm",  "len",         "linear",
-                                         "log",       "log_softmax", "matmul",      "mean",
-                                         "movedim",   "mse_loss",    "mul",         "narrow",
-                                         "permute",   "pow",         "range",       "relu",
-                                         "reshape",   "rsqrt",       "select",      "sigmoid",
-                                         "silu",      "size",        "softmax",     "split",
-                                         "sqrt",      "squeeze",     "sub",         "sum",
-                                         "swapaxes",  "t",           "tanh",        "to",
-                                         "transpose", "type_as",     "unsqueeze",   "unbind",
-                                         "unflatten", "view",        "masked_fill", "scaled_dot_product_attention"};
-
-// Whether the line of code calls nothing that could stop a gradient.
-bool is_harmless(std::string_view code) {
-    if (code.find(".data") != std::string_view::npos) return false;
-    for (std::size_t at = code.find('('); at != std::string_view::npos; at = code.find('(', at + 1)) {
-        std::size_t begin = at;
-        while (begin > 0 && (std::isalnum(static_cast<unsigned char>(code[begin - 1])) != 0 || code[begin - 1] == '_'))
-            --begin;
-        const std::string_view function = code.substr(begin, at - begin);
-        if (function.empty()) {  // parentheses, or a call of what an expression gives
-            const std::size_t before = begin == 0 ? begin : code.find_last_not_of(' ', begin - 1);
-            if (begin > 0 && before != std::string_view::npos && (code[before] == ')' || code[before] == ']'))
-                return false;
-        } else if (std::find(std::begin(harmless), std::end(harmless), function) == std::end(harmless)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// The innermost frame of the trace: the place in a file, and the line of code.
-std::optional<std::pair<std::string, std::string>> innermost(const onnx::NodeProto& node) {
-    const std::string* trace = metadata(node, "pkg.torch.onnx.stack_trace");
-    if (trace == nullptr) return std::nullopt;
-    const std::size_t code = trace->rfind('\n');
-    if (code == std::string::npos || code == 0) return std::nullopt;
-    const std::size_t place = trace->rfind('\n', code - 1);
-    const std::size_t begin = place == std::string::npos ? 0 : place + 1;
-    return std::pair(trace->substr(begin, code - begin), trace->substr(code + 1));
-}
-
-struct Path {
-    std::vector<std::string> scopes, classes;  // from the root to the module that made the call
-};
-std::optional<Path> path_of(const onnx::NodeProto& node) {
-    const std::string* scopes = metadata(node, "pkg.torch.onnx.name_scopes");
-    const std::string* classes = metadata(node, "pkg.torch.onnx.class_hierarchy");
-    if (scopes == nullptr || classes == nullptr) return std::nullopt;
-    Path out{parse_string_list(*scopes), parse_string_list(*classes)};
-    if (out.scopes.size() != out.classes.size() || out.scopes.size() < 2) return std::nullopt;
-    out.scopes.pop_back();  // the call itself
-    out.classes.pop_back();
-    return out;
-}
 
 enum class Author : std::uint8_t { torch, library, user };  // of the code that a value passes
 
@@ -88,9 +30,9 @@ Author author_of(const std::string& module_class) {
 }
 
 // Whether a Sequential runs the one module right behind the other.
-bool follows(const Path& a, const Path& b, std::size_t common) {
+bool follows(const ModulePath& a, const ModulePath& b, std::size_t common) {
     if (a.classes[common - 1] != "torch.nn.modules.container.Sequential") return false;
-    const auto place = [common](const Path& path) -> std::optional<int> {
+    const auto place = [common](const ModulePath& path) -> std::optional<int> {
         if (common >= path.scopes.size()) return std::nullopt;
         const std::string& scope = path.scopes[common];
         const std::size_t digits = scope.find_last_not_of("0123456789") + 1;
@@ -104,20 +46,15 @@ bool follows(const Path& a, const Path& b, std::size_t common) {
 // Who wrote the code between the two calls: that of the modules from the one up to their common parent, down to the
 // other.
 Author author_between(const onnx::NodeProto& from, const onnx::NodeProto& to) {
-    const std::optional<Path> a = path_of(from), b = path_of(to);
+    const std::optional<ModulePath> a = module_path(from), b = module_path(to);
     if (!a || !b) return Author::user;
     std::size_t common = 0;
     while (common < std::min(a->scopes.size(), b->scopes.size()) && a->scopes[common] == b->scopes[common]) ++common;
     if (common == 0) return Author::user;
     Author out = Author::torch;
-    for (const Path* path : {&*a, &*b})
+    for (const ModulePath* path : {&*a, &*b})
         for (std::size_t k = common; k < path->classes.size(); ++k) out = std::max(out, author_of(path->classes[k]));
     return follows(*a, *b, common) ? out : std::max(out, author_of(a->classes[common - 1]));
-}
-
-Author author_of_line(const onnx::NodeProto& from, const onnx::NodeProto& to) {
-    const auto a = innermost(from), b = innermost(to);
-    return a && b && *a == *b && is_harmless(a->second) ? Author::torch : author_between(from, to);
 }
 
 // What the nodes of one call have as operands.
@@ -136,6 +73,7 @@ class Finder {
            const std::function<bool(const onnx::NodeProto&, int)>& stopped)
         : graph_(graph),
           missing_(graph, traced),
+          lines_(graph),
           carries_(carries),
           reaches_(reaches),
           merged_(merged),
@@ -202,7 +140,8 @@ class Finder {
         if (operands.unnamed.empty() && operands.missing.size() <= operands.others.size()) return;
         Author author = Author::torch;
         for (const auto& [value, reader] : may_stand)
-            author = std::max(author, author_of_line(*producers_.at(value), *reader));
+            if (!lines_.nothing_between(*producers_.at(value), *reader))
+                author = std::max(author, author_between(*producers_.at(value), *reader));
         if (author == Author::torch) return;
         Found& found = author == Author::user ? written_ : library_;
         if (found.first == nullptr) found.first = may_stand.front().second;
@@ -262,6 +201,7 @@ class Finder {
 
     const onnx::GraphProto& graph_;
     MissingValues missing_;
+    LinesOfCode lines_;
     const std::set<std::string>&carries_, &reaches_, &merged_;
     const std::function<bool(const onnx::NodeProto&, int)>& stopped_;
     std::map<std::string, const onnx::TensorProto*> initializers_;

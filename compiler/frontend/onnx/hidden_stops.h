@@ -5,8 +5,9 @@
 //     graph:  Mul(b, tanh), whose call says %clone: the same as without detach()
 //
 // What gradients come to is such a place, unless no detach() can have been written there: the modules that the value
-// passes on its way are torch's own, or the line of code that gave it is the one that reads it, and calls nothing but
-// what is known. Where the modules are of transformers it is a note; elsewhere a warning.
+// passes on its way are torch's own, or all lines of code from the one that gave it to the one that reads it are known,
+// and call nothing but what stops no gradient (lines_of_code.h). Where the modules are of transformers it is a note;
+// elsewhere a warning.
 #pragma once
 
 #include <onnx/onnx_pb.h>
