@@ -1,6 +1,7 @@
 #include "compiler/passes/step/compose_step.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -42,6 +43,17 @@ MainResults main_results(const Function& main) {
         Diagnostic d;
         d.message = "there is nothing to train: no trainable parameter reaches the loss";
         d.help = "name parameters with --trainable, or freeze fewer with --freeze";
+        // A copy of a layer that begins with its numbers, as a target network does, may be one tensor with it.
+        for (const ArgInfo& info : main.argument_info) {
+            if (info.kind != ArgInfo::Kind::parameter || info.trainable || info.aliases.empty() ||
+                info.aliases.front().empty())
+                continue;
+            d.actual = fmt::format("{} is frozen, and so is {}: they are one tensor", info.names.front(),
+                                   fmt::join(info.aliases.front(), ", "));
+            d.help +=
+                "; where they are two in the model, torch.onnx.export(..., dynamo=True, optimize=False) keeps both";
+            break;
+        }
         throw UserError(std::move(d));
     }
     check(main.results.size() > out.trainable.size(),

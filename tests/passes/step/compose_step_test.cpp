@@ -215,5 +215,24 @@ func @main(%x: f32[3] input "x", %w: f32[3] parameter "w" {frozen}) -> (%loss "l
     }
 }
 
+// --freeze target, of an export that made one tensor of a network and its copy.
+TEST(ComposeStep, WhatIsFrozenWithAnotherIsNamed) {
+    try {
+        composed(R"(
+func @main(%x: f32[3] input "x", %w: f32[3] parameter "online.w" {alias 0 = ["target.w"], frozen}) -> (%loss "loss") {
+  %y = mul(%x, %w) : f32[3]
+  %loss = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
+}
+)");
+        FAIL() << "no error";
+    } catch (const UserError& error) {
+        EXPECT_EQ(error.diagnostic().text(),
+                  "error: there is nothing to train: no trainable parameter reaches the loss\n"
+                  "  found: online.w is frozen, and so is target.w: they are one tensor\n"
+                  "help: name parameters with --trainable, or freeze fewer with --freeze; where they are two in the "
+                  "model, torch.onnx.export(..., dynamo=True, optimize=False) keeps both\n");
+    }
+}
+
 }  // namespace
 }  // namespace thunderc
