@@ -19,7 +19,8 @@ function(thunderc_tests target)
     if(arg_FILTER)
       set(filter TEST_FILTER ${arg_FILTER})
     endif()
-    gtest_discover_tests(${target} ${filter} TEST_PREFIX "${arg_PREFIX}" DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    gtest_discover_tests(${target} ${filter} TEST_PREFIX "${arg_PREFIX}" DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${arg_TIMEOUT}
+                         FAIL_REGULAR_EXPRESSION "Running 0 tests")  # a name of a list that is out of date
     return()
   endif()
   set(filter)

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 quick=0 full=OFF
 case "${1:-}" in
     --quick) quick=1 ;;
-    --full) full=ON; export THUNDERC_ALL_LOSSES=1 ;;
+    --full) full=ON ;;
     "") ;;
     *) echo "usage: tests/run.sh [--quick | --full]" >&2; exit 2 ;;
 esac

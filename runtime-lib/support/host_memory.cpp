@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -74,9 +76,12 @@ void bound_by_groups(const std::string& mount, std::string path, const GroupFile
 
 HostMemory host_memory(const std::string& root) {
     HostMemory memory;
-    if (const char* given = std::getenv("THUNDER_MEMORY"); given != nullptr && root.empty()) {
-        memory.total = memory.available = std::strtoull(given, nullptr, 10);
-        return memory;
+    if (root.empty()) {
+        if (const auto given = number_of_environment("THUNDER_MEMORY", 1, std::numeric_limits<std::int64_t>::max(),
+                                                     "it is in bytes; leave it unset for what the system tells")) {
+            memory.total = memory.available = static_cast<std::uint64_t>(*given);
+            return memory;
+        }
     }
     const std::string info = system_text(root + "/proc/meminfo");
     std::uint64_t swap = 0;

@@ -116,7 +116,8 @@ const Json* Json::find(std::string_view key) const {
 }
 
 Json parse_json(std::string_view text, const std::string& what, const std::string& help) {
-    constexpr unsigned flags = rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag;
+    constexpr unsigned flags = rapidjson::kParseValidateEncodingFlag | rapidjson::kParseFullPrecisionFlag |
+                               rapidjson::kParseNanAndInfFlag;  // which Python writes
     Builder builder(what, help);
     rapidjson::MemoryStream stream(text.data(), text.size());
     rapidjson::Reader reader;

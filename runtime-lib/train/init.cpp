@@ -93,6 +93,7 @@ std::vector<std::string> begin_missing(const ProgramSpec& program, const std::ve
 // What config.json of the checkpoint's folder says of whether its model ties embedding and head; nothing where it says
 // nothing of it.
 std::optional<bool> says_tied(const std::string& path) {
+    if (path.empty()) return std::nullopt;
     const std::size_t slash = path.find_last_of('/');
     const std::string folder = is_folder(path) ? path : slash == std::string::npos ? "." : path.substr(0, slash);
     const std::string config = join_path(folder, "config.json");
@@ -106,6 +107,7 @@ std::optional<bool> says_tied(const std::string& path) {
 // Whose tensor a missing parameter is in a checkpoint that ties two: files have one of them alone.
 class Ties {
   public:
+    // path: of the file or its folder; "": there is nothing to ask it.
     Ties(const ProgramSpec& program, const std::vector<Weights::Found>& found, const std::string& path)
         : program_(program), found_(found), tied_(says_tied(path)) {}
 
@@ -181,7 +183,10 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
     std::vector<const ParameterSpec*> missing, refused;
     std::vector<std::size_t> refused_at;
     std::vector<std::string> tied;  // lines
-    const Ties ties(program, found, path);
+    // What else the file's folder says is asked where the file does not have everything.
+    const bool complete =
+        std::all_of(found.begin(), found.end(), [](const Weights::Found& f) { return f.tensor != nullptr; });
+    const Ties ties(program, found, complete ? "" : path);
     for (std::size_t i = 0; i < found.size(); ++i) {
         const ParameterSpec& parameter = program.parameters[i];
         if (found[i].tensor != nullptr) continue;

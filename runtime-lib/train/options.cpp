@@ -6,15 +6,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <regex>
 #include <span>
 
 #include "comm/communicator.h"
 #include "support/command_line.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/init.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -354,8 +357,10 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
     if (o.keep > 0 && o.checkpoint.empty())
         fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
-    if (!o.init_missing.empty() && o.init == "random")
-        fail_usage("--init-missing is about files, and --init random reads none", "leave it away");
+    if (!o.init_missing.empty() && initial_weights(o).empty())
+        fail_usage(o.init.empty() ? "--init-missing is about files, and this program has none of its own"
+                                  : "--init-missing is about files, and --init random reads none",
+                   "give --init FILE, or leave it away: all parameters begin as the model's layers do");
     for (const MissingRule& rule : o.init_missing) {
         if (rule.pattern.empty()) continue;
         const std::regex expression(rule.pattern);
@@ -385,7 +390,9 @@ namespace {
 // Nothing where this process was started by itself.
 std::optional<int> launched_rank() {
     for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-        if (const char* rank = std::getenv(variable)) return std::atoi(rank);
+        if (const auto rank = number_of_environment(variable, 0, std::numeric_limits<int>::max(),
+                                                    "launchers of ranks set it; unset it where there is one rank"))
+            return static_cast<int>(*rank);
     return std::nullopt;
 }
 

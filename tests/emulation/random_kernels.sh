@@ -108,7 +108,9 @@ stop() {
     echo "stopped"
     kill $(jobs -p) 2>/dev/null || true
     kernels=0
+    stopped=1
 }
+stopped=0
 trap stop INT TERM
 while ((started < kernels)) || ((${#printed[@]})); do
     if ((started < kernels && ${#printed[@]} < jobs)); then
@@ -125,4 +127,5 @@ while ((started < kernels)) || ((${#printed[@]})); do
     fi
 done
 echo "$done kernels of seeds $first to $((seed - 1)) at -O$level in $((SECONDS - begin)) s with $jobs jobs: ${#failed[@]} failures${failed[*]:+: seeds ${failed[*]}, in $out}"
+((stopped == 0)) || exit 130
 ((${#failed[@]} == 0))

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
 #include "tests/planned/ranks.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc {
 namespace {
@@ -132,12 +132,10 @@ void expect_means_of_the_whole_batch(int terms, Mesh mesh) {
 
 class LossTerms : public testing::TestWithParam<int> {};
 
-// In ten tests: all counts from 1 to 50, and ten in each forty above; with THUNDERC_ALL_LOSSES=1 in the environment all
+// In ten tests: all counts from 1 to 50, and ten in each forty above; with -DTHUNDERC_FULL=ON all
 // to 200 (add_loss_test.cpp has what becomes of each of them).
 TEST_P(LossTerms, OfAnyNumberAreMeansOfTheWholeBatch) {
-    const char* asked = std::getenv("THUNDERC_ALL_LOSSES");
-    const bool all = asked != nullptr && std::string(asked) == "1";
-    for (int terms = GetParam(); terms <= 200; terms += all || terms <= 40 ? 10 : 40)
+    for (int terms = GetParam(); terms <= 200; terms += full_form || terms <= 40 ? 10 : 40)
         expect_means_of_the_whole_batch(terms, Mesh{});
 }
 INSTANTIATE_TEST_SUITE_P(Counts, LossTerms, testing::Range(1, 11));

@@ -1,17 +1,17 @@
 // Losses of all kinds in compiled programs, beside PyTorch: value, gradient norm and parameters of five steps.
 // tests/planned/losses_test.cpp has every loss on every cut in process; here a few programs cover what is compiled of
 // them: each way to add up a loss (its mean with a weight, one weight for each term, the mean over parts), each cut and
-// both types. THUNDERC_ALL_LOSSES=1 in the environment builds all of them, some hundreds of programs; --gtest_filter
+// both types. -DTHUNDERC_FULL=ON builds all of them, some hundreds of programs; --gtest_filter
 // takes a part.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::tests {
 namespace {
@@ -71,12 +71,11 @@ const Chosen chosen[] = {
 };
 
 std::vector<Case> cases() {
-    const char* all = std::getenv("THUNDERC_ALL_LOSSES");
     std::vector<Case> out;
     for (const nlohmann::json& row : reference().at("losses"))
         for (const Cut& cut : cuts)
             for (const char* dtype : {"f32", "bf16"}) {
-                bool wanted = all != nullptr && std::string(all) == "1";
+                bool wanted = full_form;
                 for (const Chosen& c : chosen)
                     wanted = wanted || (row.at("name") == c.loss && cut.name == std::string(c.cut) &&
                                         dtype == std::string(c.dtype));

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -20,6 +21,7 @@
 #include "comm/ranks/agreement.h"
 #include "comm/ranks/start_timeout.h"
 #include "comm/ranks/watch.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/text.h"
@@ -141,9 +143,12 @@ class Mpi : public Communicator {
             fail("this MPI does not let several threads call it",
                  "Open MPI and MPICH do, where they are built with threads");
         }
-        if (const char* ranks = std::getenv("WORLD_SIZE"); world_ == 1 && ranks != nullptr && std::atoi(ranks) > 1) {
-            fail(cat("WORLD_SIZE is ", ranks, ", and MPI knows of one rank alone"),
-                 cat("MPI's ranks are started by mpirun -np ", ranks, " or srun -n ", ranks,
+        if (const auto ranks = world_ > 1 ? std::nullopt
+                                          : number_of_environment("WORLD_SIZE", 0, std::numeric_limits<int>::max(),
+                                                                  "launchers of ranks set it; unset it for one rank");
+            ranks.value_or(1) > 1) {
+            fail(cat("WORLD_SIZE is ", *ranks, ", and MPI knows of one rank alone"),
+                 cat("MPI's ranks are started by mpirun -np ", *ranks, " or srun -n ", *ranks,
                      "; environment variables alone start programs that were built with -DCOMM=nccl"));
         }
         sharing_ = count_sharing();

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <utility>
 
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -23,6 +24,7 @@ namespace thunder {
 
 namespace {
 
+constexpr int most_ranks = 1 << 20;
 constexpr double greeting_time = 10;  // seconds in which who has connected says who it is
 
 // What a rank says when it comes.
@@ -36,6 +38,13 @@ const char* variable(const char* name) {
     return value == nullptr || *value == '\0' ? nullptr : value;
 }
 
+// A number that a person may have set by hand.
+int checked_number(const char* name, int least, int most, int otherwise) {
+    if (variable(name) == nullptr) return otherwise;
+    return static_cast<int>(number_of_environment(name, least, most, "launchers of ranks set it").value_or(otherwise));
+}
+
+// The number that a launcher's text begins with: "2(x4)" are two tasks on each of four hosts.
 int number(const char* name, int otherwise) {
     const char* value = variable(name);
     return value == nullptr ? otherwise : std::atoi(value);
@@ -80,15 +89,15 @@ Launch launched() {
     launch.patience = start_timeout();
     for (const Launcher& launcher : launchers) {
         if (variable(launcher.rank) == nullptr || variable(launcher.world) == nullptr) continue;
-        launch.rank = number(launcher.rank, 0);
-        launch.world = number(launcher.world, 1);
+        launch.rank = checked_number(launcher.rank, 0, most_ranks, 0);
+        launch.world = checked_number(launcher.world, 1, most_ranks, 1);
         if (launch.world < 1 || launch.rank < 0 || launch.rank >= launch.world)
             fail(cat(launcher.rank, " is ", launch.rank, " and ", launcher.world, " is ", launch.world),
                  "ranks are counted from 0");
         const bool here = variable("MASTER_ADDR") == nullptr;
         launch.local_rank = number(launcher.local_rank, launch.local_rank);
         launch.local_world = number(launcher.local_world, launch.local_world);
-        launch.port = number("MASTER_PORT", launch.port);
+        launch.port = checked_number("MASTER_PORT", 1, 65535, launch.port);
         if (!here) {
             launch.address = variable("MASTER_ADDR");
         } else if (launch.local_world > 0 && launch.local_world != launch.world) {

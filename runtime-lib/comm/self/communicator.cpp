@@ -2,9 +2,10 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <limits>
 
 #include "device/stream.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -45,9 +46,10 @@ class Self : public Communicator {
 std::unique_ptr<Communicator> make_communicator() {
     // Each of several would train alone, and write over what the others write.
     for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
-        const char* size = std::getenv(variable);
-        if (size != nullptr && std::atoi(size) > 1)
-            fail(cat(variable, " says that there are ", size, " ranks, and this program was built for one alone"),
+        const auto size = number_of_environment(variable, 0, std::numeric_limits<int>::max(),
+                                                "launchers of ranks set it; unset it where there is one rank");
+        if (size.value_or(1) > 1)
+            fail(cat(variable, " says that there are ", *size, " ranks, and this program was built for one alone"),
                  "start it by itself; thunderc train --dp N or --fsdp N makes programs for several ranks, which are "
                  "built with -DCOMM=mpi");
     }

@@ -113,7 +113,8 @@ TEST_F(FailuresTest, TheTimeToStartInIsANumberOfSeconds) {
             shell(cat("THUNDER_START_TIMEOUT='", bad, "' " PROGRAMS "/words_dp2 --feed feed.safetensors"));
         EXPECT_EQ(outcome.status, 1);
         EXPECT_EQ(outcome.err, cat("error: THUNDER_START_TIMEOUT is '", bad,
-                                   "': seconds from 1 to 1000000 are asked for\nhelp: leave it unset for 60 s\n"));
+                                   "': a whole number from 1 to 1000000 is asked for\nhelp: it is in seconds; leave "
+                                   "it unset for 60\n"));
     }
 }
 

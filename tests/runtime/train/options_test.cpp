@@ -160,7 +160,13 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
          "refusing: random, zeros or ones; 'lora_B=zeros,random' says it by regular expressions, the first that fits, "
          "and for the rest"},
         {{"--feed", "f", "--init", "random", "--init-missing", "random"},
-         "error: --init-missing is about files, and --init random reads none\nhelp: leave it away"},
+         "error: --init-missing is about files, and --init random reads none\nhelp: give --init FILE, or leave it "
+         "away: "
+         "all parameters begin as the model's layers do"},
+        {{"--feed", "f", "--init-missing", "zeros"},
+         "error: --init-missing is about files, and this program has none of its own\nhelp: give --init FILE, or leave "
+         "it "
+         "away: all parameters begin as the model's layers do"},
         {{"--feed", "f", "--map", "input_ids=ones"},
          "error: --map says how --data feeds the inputs, and there is no --data\nhelp: train --help says what there "
          "is"},

@@ -255,9 +255,16 @@ TEST_F(WeightsTest, OfATiedCheckpointGoToBoth) {
             random_normal(drawn.data(), 0, drawn.size(), 5, lacks);
             EXPECT_EQ(read_floats(path("out.safetensors"), lacks), drawn);
         }
+    // As Python writes what JSON has no word for.
+    write_file(path("hf/config.json"), R"({"limits": [0.0, Infinity, NaN], "tie_word_embeddings": true})");
+    EXPECT_EQ(start("--init hf").status, 0);
     // Its own description says that it ties nothing: then something is missing.
     write_file(path("hf/config.json"), R"({"tie_word_embeddings": false})");
     EXPECT_EQ(start("--init hf").status, 1);
+    // Of a file that has everything nothing is asked, whatever lies beside it.
+    write_tensors(path("hf/model.safetensors"), all());
+    write_file(path("hf/config.json"), "{damaged");
+    EXPECT_EQ(start("--init hf").status, 0);
 }
 
 // Two tables of one size, as of users and items, are no pair: nothing says that one of them has the other's numbers.
