@@ -90,5 +90,27 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
     EXPECT_EQ(restored.status, 0) << restored.out << restored.err;
 }
 
+// The loss of a model that stops gradients moves by more than its gradients say: differences judge nothing.
+TEST(EditedProgram, ThatStopsGradientsIsJudgedByItsReferenceAlone) {
+    const GeneratedProgram program("byol_edited", "byol", "noopt.loss", "");
+    ASSERT_TRUE(program.built()) << program.failure();
+    const Outcome whole = program.own_tests("-DREFERENCE=ON");
+    EXPECT_EQ(whole.status, 0) << whole.out << whole.err;
+
+    const fs::path schedule = program.file("out/model.cpp");
+    const std::string text = read_file(schedule), call = "layers_0_0_weight_gradient(g_predictor,";
+    std::string missing = text;
+    ASSERT_EQ(replace(missing, call, "if (false) " + call), 1);
+    write_file(schedule, missing);
+    const Outcome edited = program.own_tests("-DREFERENCE=ON");
+    expect_failure(edited, "nothing is left to judge it by, since the model stops gradients");
+    EXPECT_NE(edited.out.find("FAIL  predictor.weight: relative error"), std::string::npos) << edited.out;
+    EXPECT_EQ(edited.out.find("slope of the loss"), std::string::npos) << edited.out;
+
+    expect_failure(program.own_tests("-DREFERENCE=OFF"),
+                   "the model stops gradients, which differences of its loss would show");
+    write_file(schedule, text);
+}
+
 }  // namespace
 }  // namespace thunderc::tests
