@@ -14,9 +14,9 @@
 namespace thunderc {
 namespace {
 
-std::string purpose_of(const std::string& collective) {
-    if (collective == "all_gather") return "shards of parameters are gathered on it";
-    if (collective == "reduce_scatter") return "gradients are summed over the ranks that share a copy on it";
+std::string purpose_of(Collective kind) {
+    if (kind == Collective::all_gather) return "shards of parameters are gathered on it";
+    if (kind == Collective::reduce_scatter) return "gradients are summed over the ranks that share a copy on it";
     return "gradients are summed over ranks on it";
 }
 
@@ -46,7 +46,7 @@ Communication::Communication(const Module& module) : module_(&module) {
         for (const Function& f : module.functions)
             for (const Op& op : f.ops) {
                 if (op.stream != name || !is_collective(op) || f.name == norm_function) continue;
-                if (s.purpose.empty()) s.purpose = purpose_of(op.name);
+                if (s.purpose.empty()) s.purpose = purpose_of(*collective_of(op));
             }
         streams_.push_back(std::move(s));
     }
@@ -140,7 +140,7 @@ std::vector<Communication::Row> Communication::rows() const {
     auto one = [&](const Function& f, const Op* loop, const Op& op) {
         const std::int64_t layers = loop == nullptr ? 1 : loop->attributes.integer("n");
         Row row;
-        row.call = op.name;
+        row.kind = *collective_of(op);
         row.name = op.attributes.string("name");
         std::replace(row.name.begin(), row.name.end(), '_', ' ');
         row.what = loop != nullptr && !f.scope.empty() ? f.scope : op.attributes.string("what");
@@ -157,7 +157,7 @@ std::vector<Communication::Row> Communication::rows() const {
         };
         for (Value v : op.results) row.elements += elements(v);
         // a rank keeps its piece of such a sum: told is the whole, as of a gather
-        if (op.name == "reduce_scatter") row.elements = elements(op.operands.front());
+        if (is_collective(op, Collective::reduce_scatter)) row.elements = elements(op.operands.front());
         row.elements *= row.together;
         row.group = op.attributes.string("group");
         row.reason = op.attributes.string("reason");
@@ -186,7 +186,7 @@ std::vector<std::string> Communication::schedule() const {
     std::vector<std::string> out;
     for (const Row& row : rows()) {
         std::string line =
-            fmt::format("{} x {} {} of {} over {}", row.times, row.call, row.name, row.elements, row.group);
+            fmt::format("{} x {} {} of {} over {}", row.times, name_of(row.kind), row.name, row.elements, row.group);
         if (!row.when.empty()) line += " " + row.when;
         if (row.layers > 0) line += fmt::format(", {} layers {}", row.layers, row.backward ? "backward" : "forward");
         if (row.together > 1) line += fmt::format(", {} at once", row.together);

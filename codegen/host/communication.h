@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 
@@ -44,7 +45,8 @@ class Communication {
 
     // The collectives of a step in the order of the text.
     struct Row {
-        std::string call, name, what;  // "all_reduce", "bucket 0", the parameters
+        Collective kind{};
+        std::string name, what;  // "bucket 0", the parameters
         std::int64_t times = 0, elements = 0;
         std::string when;  // "in the first micro-step"; "": in each
         // Of a loop's: how many layers that has, and how many are sent as one, gathered ahead of their turn, there from

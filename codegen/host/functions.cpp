@@ -128,7 +128,8 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
         const bool loop = op.name == "repeat";
-        if (op.name == "all_reduce" && !op.attributes.has("unit") && !f.type(op.results[0]).dims.empty())
+        if (is_collective(op, Collective::all_reduce) && !op.attributes.has("unit") &&
+            !f.type(op.results[0]).dims.empty())
             for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
                 used[range.first.index] = true;
         if (!loop && op.name != "call") {

@@ -10,6 +10,7 @@
 #include "codegen/host/parameters.h"
 #include "codegen/text.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -218,14 +219,14 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
         }
         const auto at = in_units.find({p.arena, p.offset});
-        if (at == in_units.end() || op.name == "pack" || op.name == "all_gather") return false;
+        if (at == in_units.end() || op.name == "pack" || is_collective(op, Collective::all_gather)) return false;
         out[v.index] = at->second;
         return true;
     };
     for (const Op& op : function.ops)
         for (Value v : op.results) {
             if (in_unit(op, v)) continue;
-            if (op.name == "all_gather" || op.name == "unwritten" || op.name == "pack") {
+            if (is_collective(op, Collective::all_gather) || op.name == "unwritten" || op.name == "pack") {
                 give(v, function.info(v).name + "_unit");
                 continue;
             }
@@ -319,7 +320,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
     }
     for (std::size_t r = carried; r < loop.results.size(); ++r) {
         const bool shard = std::any_of(body.ops.begin(), body.ops.end(), [&](const Op& op) {
-            return op.name == "reduce_scatter" && op.results[0] == body.results[r];
+            return is_collective(op, Collective::reduce_scatter) && op.results[0] == body.results[r];
         });
         if (!shard)
             add(caller, loop.results[r], body.info(body.results[r]).name, framework_name(caller, loop.results[r]));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/host/collective_ranges.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -70,7 +71,7 @@ bool gathered_from_shadows(const Module& planned, const Function& function, Valu
     for (const Op& op : function.ops)
         if (op.name == "unpack" && function.info(op.results[0]).placement == place) flat = op.operands[0];
     for (const Op& op : function.ops) {
-        if (op.name != "all_gather" || op.results[0] != flat) continue;
+        if (!is_collective(op, Collective::all_gather) || op.results[0] != flat) continue;
         Value shard = op.operands[0];
         const Function* f = &function;
         for (const Function& caller : planned.functions)  // of the loop whose body this is

@@ -170,10 +170,10 @@ std::string joined(const std::string& a, const std::string& b) {
 // What the text of a collective names beside tensors, for model.h.
 void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
                                          const Op& op) const {
-    if (op.name != "all_reduce" || op.attributes.has("unit")) {
+    if (!is_collective(op, Collective::all_reduce) || op.attributes.has("unit")) {
         const std::string name = identifier(op.attributes.string("name"));
-        const Value flat = op.name == "all_gather" ? op.results[0] : op.operands[0];
-        Value shard = op.name == "all_gather" ? op.operands[0] : op.results[0];
+        const Value flat = is_collective(op, Collective::all_gather) ? op.results[0] : op.operands[0];
+        Value shard = is_collective(op, Collective::all_gather) ? op.operands[0] : op.results[0];
         const std::int64_t elements = function.type(shard).elements();
         const Function& outer = loop == nullptr ? function : caller_of(layout_.module(), *loop);
         if (loop != nullptr) shard = outside_value(function, *loop, shard);
@@ -183,7 +183,7 @@ void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const 
                             loop == nullptr ? "" : fmt::format(", {}_{}_stride = {}", name, what, p.layer_stride));
             if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
         };
-        if (op.name != "all_reduce") add("unit", function.info(flat).placement);
+        if (!is_collective(op, Collective::all_reduce)) add("unit", function.info(flat).placement);
         add("shard", outer.info(shard).placement);
         const std::string line =
             fmt::format("inline constexpr std::int64_t {}_elements = {};  // of a shard", name, elements);
@@ -396,14 +396,15 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, const O
         }
         return;
     }
-    if (op.name != "all_reduce" || op.attributes.has("unit")) return unit_call(out, frame, op, stream);
+    if (!is_collective(op, Collective::all_reduce) || op.attributes.has("unit"))
+        return unit_call(out, frame, op, stream);
     all_reduce(out, frame, op, stream);
 }
 
 // A gather or a reduction of a unit, or of this rank's shard of it: where it lies, model.h says.
 void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {
     const std::string name = identifier(op.attributes.string("name"));
-    const bool gather = op.name == "all_gather";
+    const bool gather = is_collective(op, Collective::all_gather);
     auto place = [&](const char* what, Value v, std::int64_t slots) {
         const Type& type = frame.f.type(v);
         // A shard in a loop is the caller's, of one layer.
@@ -421,7 +422,7 @@ void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& o
     };
     const Value flat = gather ? op.results[0] : op.operands[0];
     std::string fields;
-    if (op.name == "all_reduce")
+    if (is_collective(op, Collective::all_reduce))
         fields = fmt::format(".buffer = {}", place("shard", op.results[0], 0));
     else if (gather)
         fields = fmt::format(".unit = {}, .shard = {}", place("unit", flat, frame.f.info(flat).placement.slots),
@@ -430,7 +431,7 @@ void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& o
         fields = fmt::format(".shard = {}, .unit = {}", place("shard", op.results[0], 0),
                              place("unit", flat, frame.f.info(flat).placement.slots));
     fields += fmt::format(", .elements = offset::{}_elements", name);
-    if (op.name == "reduce_scatter") fields += ", .gradient = gradient";
+    if (is_collective(op, Collective::reduce_scatter)) fields += ", .gradient = gradient";
     fields +=
         fmt::format(", .group = Group::{}, .what = \"{}\"{}", op.attributes.string("group"),
                     op.attributes.string("what"), frame.loop == nullptr ? "" : ", .layer = static_cast<int>(layer)");

@@ -10,6 +10,7 @@
 #include "codegen/host/parameters.h"
 #include "codegen/program/model_files.h"
 #include "compiler/ir/print.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -271,7 +272,7 @@ std::string gathered_text(const Communication& communication) {
     std::vector<std::string> stay;
     std::int64_t elements = 0;
     for (const Communication::Row& row : communication.rows()) {
-        if (row.call != "all_gather" || !seen.insert(row.name).second) continue;
+        if (row.kind != Collective::all_gather || !seen.insert(row.name).second) continue;
         if (row.layers > 0 && row.slots < row.layers) {
             turns +=
                 fmt::format("{}{} of the {} layers of {}", turns.empty() ? "" : ", ", row.slots, row.layers, row.what);
@@ -331,7 +332,7 @@ std::string ranks_text(const ProgramLayout& layout) {
     out += streams + ".\nIn the order of `model.cpp`, which says what waits for what:\n\n";
     out += "| call | times | elements, whole | of | it stands there because |\n|---|---:|---:|---|---|\n";
     for (const Communication::Row& row : communication.rows())
-        out += fmt::format("| `{}`, {}{} | {} {} | {} | {} | {} |\n", row.call, row.name,
+        out += fmt::format("| `{}`, {}{} | {} {} | {} | {} | {} |\n", name_of(row.kind), row.name,
                            row.layers == 0 ? "" : (row.backward ? ", backward" : ", forward"), row.times,
                            row.when.empty() ? "in each micro-step" : row.when, row.elements, row.what, row.reason);
     return out + "\n" + gathered_text(communication);
@@ -400,7 +401,7 @@ static std::int64_t bytes_in_turns(const Module& m) {
             if (op.name != "repeat") continue;
             const Function& body = *m.find(op.attributes.string("body"));
             for (const Op& inner : body.ops) {
-                if (inner.name != "all_gather") continue;
+                if (!is_collective(inner, Collective::all_gather)) continue;
                 const Placement& place = body.info(inner.results[0]).placement;
                 if (place.slots < op.attributes.integer("n"))
                     by_unit[inner.attributes.string("unit")] = place.slots * place.layer_stride;

@@ -10,6 +10,7 @@
 #include "compiler/check/check_plan_parts.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/ops/linear.h"
 
 namespace thunderc::checking {
@@ -453,8 +454,8 @@ class FunctionChecker {
     static std::size_t carry_count(const Op& op) { return static_cast<std::size_t>(op.attributes.integer("carried")); }
 
     bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
-        if (op.name == "all_reduce") return r == o;
-        if (op.name == "reduce_scatter") return o == 1;
+        if (is_collective(op, Collective::all_reduce)) return r == o;
+        if (is_collective(op, Collective::reduce_scatter)) return o == 1;
         if (op.name == "call") return true;  // the body was checked with these places
         if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
             return r >= carry_count(op) &&

@@ -149,7 +149,7 @@ class StreamChecker {
                 const std::size_t tensor = a.writes[w].tensor;
                 if (there_[k])
                     writers_[tensor] = k;
-                else if (a.op->name == "all_gather")
+                else if (is_collective(*a.op, Collective::all_gather))
                     stays_[tensor] = true;
                 else if (a.reads.at(w))
                     writers_[tensor] = writers_[a.reads[w]->tensor];

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "compiler/cost_model/machines.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 
@@ -30,8 +31,6 @@ struct GroupShape {
     std::int64_t per_node = 1;  // of its ranks, in the node that has the fewest
 };
 GroupShape shape_of(const RankGroup& group, std::int64_t ranks_per_node);
-
-enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter };
 
 struct CollectiveCost {
     double latency = 0;     // seconds that pass whatever else is sent

@@ -236,7 +236,7 @@ class Works {
     }
 
     Work of(const PlannedAction& action, bool first_micro_step) {
-        const auto kind = collective_kind(action.op->name);
+        const auto kind = collective_of(*action.op);
         return kind ? collective(action, *kind) : kernel(action, first_micro_step);
     }
 
@@ -255,13 +255,6 @@ class Works {
         const std::optional<KernelCost> cost = op_cost(module_, *action.function, *action.op, first_micro_step);
         if (cost) at->second = {.seconds = seconds(*cost, machine_, reach_), .kind = cost->group};
         return at->second;
-    }
-
-    static std::optional<Collective> collective_kind(const std::string& op) {
-        if (op == "all_reduce") return Collective::all_reduce;
-        if (op == "all_gather") return Collective::all_gather;
-        if (op == "reduce_scatter") return Collective::reduce_scatter;
-        return std::nullopt;
     }
 
     Work collective(const PlannedAction& action, Collective kind) {

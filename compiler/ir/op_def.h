@@ -185,6 +185,9 @@ struct OptimizerGroups {
     std::size_t tensors(std::size_t operands) const { return (operands - scalars) / groups; }
 };
 
+// What the ranks of a group give each other: the sum of tensors, all shards of one, or a shard of the sum of one.
+enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter };
+
 struct OpDef {
     std::string name;
     OpLevel level = OpLevel::primitive;
@@ -212,6 +215,10 @@ struct OpDef {
     std::optional<std::size_t> in_place_from;
     // Of what steps parameters alone: each result but a shadow may be written over its operand.
     std::function<OptimizerGroups(const Attributes&)> optimizer;
+    // Of what ranks give each other: the kind, and whether this is the op that begins one (before plan), which an
+    // `await` ends, or the whole of it on a stream (after plan).
+    std::optional<Collective> collective;
+    bool starts_collective = false;
     bool commutative = false;
     // Suffixes: {"y", "rstd"}; empty: one result. Those behind the last one have none: ops of many tensors.
     std::vector<std::string> result_names;

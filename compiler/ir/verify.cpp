@@ -14,7 +14,8 @@ namespace thunderc {
 namespace {
 
 bool is_start(const Op& op) {
-    return op.name.ends_with("_start");
+    const OpDef* def = find_op(op.name);
+    return def != nullptr && def->starts_collective;
 }
 
 // By value: the token behind whose await it may be read; none where it may be read at once. A function that a loop or a
@@ -105,7 +106,7 @@ class Verifier {
     void collective() const {
         const bool planned = module_.phase == Module::Phase::planned;
         if (is_start(*op_) || op_->name == "await") require_that(!planned, "there are no tokens after plan");
-        if (op_->name == "all_reduce" || op_->name == "all_gather" || op_->name == "reduce_scatter")
+        if (const OpDef* def = find_op(op_->name); def != nullptr && def->collective && !def->starts_collective)
             require_that(planned, "before plan a collective has a start and an await");
         if (op_->attributes.has("group")) {
             const std::string group = op_->attributes.string("group");

@@ -21,6 +21,8 @@
 namespace thunderc {
 namespace {
 
+constexpr std::string_view kinds[] = {"all_reduce", "all_gather", "reduce_scatter"};  // in Collective's order
+
 OpDef collective(std::string name, std::string summary, std::function<std::vector<Type>(const InferInput&)> infer) {
     OpDef def;
     def.name = std::move(name);
@@ -112,8 +114,34 @@ std::vector<Type> with_token(std::vector<Type> types) {
 
 }  // namespace
 
+std::optional<Collective> collective_of(const Op& op) {
+    const OpDef& def = op_def(op.name);
+    return def.starts_collective ? std::nullopt : def.collective;
+}
+
+std::optional<Collective> start_of(const Op& op) {
+    const OpDef& def = op_def(op.name);
+    return def.starts_collective ? def.collective : std::nullopt;
+}
+
+std::string_view name_of(Collective kind) {
+    return kinds[static_cast<std::size_t>(kind)];
+}
+
 bool is_collective(const Op& op) {
-    return op.name == "all_reduce" || op.name == "all_gather" || op.name == "reduce_scatter";
+    return collective_of(op).has_value();
+}
+
+bool is_collective(const Op& op, Collective kind) {
+    return collective_of(op) == kind;
+}
+
+bool is_start(const Op& op) {
+    return start_of(op).has_value();
+}
+
+bool is_start(const Op& op, Collective kind) {
+    return start_of(op) == kind;
 }
 
 bool is_event(const Op& op) {
@@ -122,7 +150,7 @@ bool is_event(const Op& op) {
 
 Value flag_of(const Op& op) {
     if (is_event(op)) return op.operands.empty() ? Value{} : op.operands.front();
-    return op.name == "all_reduce" || op.name == "all_gather" ? op.operands.back() : Value{};
+    return is_collective(op) && !is_collective(op, Collective::reduce_scatter) ? op.operands.back() : Value{};
 }
 
 std::vector<OpDef> define_collectives() {
@@ -187,6 +215,12 @@ std::vector<OpDef> define_collectives() {
                                   require(!in.attributes.string("body").empty(), "a loop's body has a name");
                                   return std::vector<Type>{};
                               }));
+    for (OpDef& def : defs)
+        for (Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+            if (!def.name.starts_with(name_of(kind))) continue;
+            def.collective = kind;
+            def.starts_collective = def.name != name_of(kind);
+        }
     return defs;
 }
 

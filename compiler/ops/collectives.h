@@ -1,12 +1,22 @@
 // What passes and printers ask of the ops by which ranks and streams speak to each other.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "compiler/ir/module.h"
+#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 
-// all_reduce, all_gather, reduce_scatter: after plan.
+// The kind of a collective that runs on a stream (after plan), or of one that is begun and awaited (before plan).
+std::optional<Collective> collective_of(const Op& op);
+std::optional<Collective> start_of(const Op& op);
+std::string_view name_of(Collective kind);  // of the op that runs on a stream
 bool is_collective(const Op& op);
+bool is_collective(const Op& op, Collective kind);
+bool is_start(const Op& op);
+bool is_start(const Op& op, Collective kind);
 // record, wait: after plan.
 bool is_event(const Op& op);
 

@@ -192,7 +192,7 @@ class Expansion {
         if (!whole && !collective) return;
         std::vector<Value> operands = op.operands;
         if (const Value flag = flag_of(op)) a.enabled = access(flag, 0);
-        if (is_event(op) || (collective && op.name != "reduce_scatter")) {
+        if (is_event(op) || (collective && !is_collective(op, Collective::reduce_scatter))) {
             if (!operands.empty()) operands.pop_back();
         }
         for (Value v : operands) {
@@ -217,7 +217,7 @@ class Expansion {
             a.reads = std::exchange(together.reads, {});
             a.writes = std::exchange(together.writes, {});
         }
-        if (op.name == "all_gather" && op.attributes.has("slots"))
+        if (is_collective(op, Collective::all_gather) && op.attributes.has("slots"))
             gathered_[{op.attributes.string("unit"), binding.layer}] = a.writes.front().tensor;
         if (op.name == "record")
             records_[{binding.loop, binding.step, &f, op.attributes.string("event")}] = plan_.actions.size();

@@ -55,9 +55,9 @@ std::vector<std::vector<Tensor>> reduced(const std::vector<std::vector<Tensor>>&
 
 // By rank of the group: what the collective gives from what the ranks have.
 std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vector<std::vector<Tensor>>& operands) {
-    if (op.name == "all_gather") return gathered(operands);
-    if (op.name == "reduce_scatter") return reduced(operands);
-    check(op.name == "all_reduce", [&] { return op.name + " cannot be executed"; });
+    if (is_collective(op, Collective::all_gather)) return gathered(operands);
+    if (is_collective(op, Collective::reduce_scatter)) return reduced(operands);
+    check(is_collective(op, Collective::all_reduce), [&] { return op.name + " cannot be executed"; });
     std::vector<Tensor> sums;
     for (std::size_t k = 0; k < operands.front().size(); ++k) {
         std::vector<const Tensor*> terms;

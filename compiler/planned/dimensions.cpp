@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/ops/linear.h"
 #include "compiler/planned/parameter_arenas.h"
 #include "compiler/support/error.h"
@@ -132,7 +133,7 @@ class Dimensions::Finder {
         if (def.level == OpLevel::primitive && def.elementwise) return elementwise(f, op);
         if (op.name == "reshape") return reshape(f, op);
         // Flat tensors of several ranks have sizes of their own.
-        if (op.attributes.has("group") && op.name != "all_reduce") return;
+        if (op.attributes.has("group") && !is_collective(op, Collective::all_reduce)) return;
         if (op.name.starts_with("reduce_")) return reduce(f, op);
         if (op.name == "transpose") {
             const Dims permutation = op.attributes.integers("permutation");

@@ -9,13 +9,10 @@
 #include <vector>
 
 #include "compiler/ir/function_tools.h"
+#include "compiler/ops/collectives.h"
 
 namespace thunderc {
 namespace {
-
-bool is_start(const Op& op) {
-    return op.name.ends_with("_start");
-}
 
 // The starts of a function, by the token that they give; of a loop, those of its body.
 std::map<Value, const Op*> starts_by_token(const Module& module, const Function& f) {
@@ -39,8 +36,8 @@ std::string listed(const std::vector<std::string>& names) {
 
 // Why what `starts` send is waited for in front of `reader`; none is the function's end.
 std::string await_reason(const Function& f, const std::vector<const Op*>& starts, const Op* reader) {
-    const bool gradients =
-        std::none_of(starts.begin(), starts.end(), [](const Op* start) { return start->name == "all_gather_start"; });
+    const bool gradients = std::none_of(starts.begin(), starts.end(),
+                                        [](const Op* start) { return is_start(*start, Collective::all_gather); });
     if (reader == nullptr && gradients)
         return starts.size() > 1 ? "the update reads the summed gradients; what a stream sends last is there last"
                                  : "the update reads the summed gradients";
@@ -113,7 +110,7 @@ void gather_ahead(const Module& module, Function& f, Report& report) {
     if (f.kind != "loop") return;
     const std::int64_t layers = layers_of(module, f);
     for (Op& op : f.ops) {
-        if (op.name != "all_gather_start" || op.attributes.integer("slots") < 2) continue;
+        if (!is_start(op, Collective::all_gather) || op.attributes.integer("slots") < 2) continue;
         if (op.attributes.integer("resident") >= layers) continue;
         op.attributes.set("ahead", std::int64_t{1});
         report.done("ahead", f.name, op.attributes.string("what"));
@@ -168,7 +165,7 @@ class EarlyBeginnings {
     std::vector<const Op*> gathers(const Op& loop, bool first) const {
         std::vector<const Op*> out;
         for (const Op& op : module_.find(loop.attributes.string("body"))->ops) {
-            if (op.name != "all_gather_start") continue;
+            if (!is_start(op, Collective::all_gather)) continue;
             if (!first || op.attributes.integer("resident", 0) < op.attributes.integer("ahead", 0)) out.push_back(&op);
         }
         return out;
@@ -204,7 +201,7 @@ class EarlyBeginnings {
                 at = std::max(at, j + 1);
                 behind = true;
             }
-            if (op.name != "all_gather_start") continue;
+            if (!is_start(op, Collective::all_gather)) continue;
             for (std::int32_t user : uses_.users[op.results.back().index])
                 if (static_cast<std::size_t>(user) < k) at = std::max(at, j + 1);
         }
@@ -231,7 +228,7 @@ std::string gather_reason(const Op& op, std::int64_t layers) {
 
 // Whether backward has no other gradients behind op k.
 bool ends_backward(const Module& module, const Function& f, std::size_t k) {
-    auto sends = [](const Op& op) { return is_start(op) && op.name != "all_gather_start"; };
+    auto sends = [](const Op& op) { return is_start(op) && !is_start(op, Collective::all_gather); };
     return std::none_of(f.ops.begin() + static_cast<std::ptrdiff_t>(k) + 1, f.ops.end(), [&](const Op& op) {
         if (op.name != "repeat") return sends(op) && op.attributes.string("group") != "replica";
         const Function& body = *module.find(op.attributes.string("body"));
@@ -259,9 +256,9 @@ void give_reasons(const Module& module, Function& f) {
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
         Op& op = f.ops[k];
         if (!is_start(op)) continue;
-        const std::int64_t layers = op.name == "all_gather_start" && f.kind == "loop" ? layers_of(module, f) : 0;
+        const std::int64_t layers = is_start(op, Collective::all_gather) && f.kind == "loop" ? layers_of(module, f) : 0;
         op.attributes.set("reason",
-                          op.name == "all_gather_start" ? gather_reason(op, layers) : sum_reason(module, f, k));
+                          is_start(op, Collective::all_gather) ? gather_reason(op, layers) : sum_reason(module, f, k));
     }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/ir/function_tools.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/support/error.h"
 
@@ -17,12 +18,8 @@ bool is_token(const Function& f, Value v) {
     return f.type(v).kind == Type::Kind::token;
 }
 
-bool is_start(const Op& op) {
-    return op.name.ends_with("_start");
-}
-
 std::string stream_of(const Op& start) {
-    if (start.name == "all_gather_start") return "gather";
+    if (is_start(start, Collective::all_gather)) return "gather";
     return start.attributes.string("group") == "replica" ? "replicate" : "reduce";
 }
 
@@ -134,7 +131,7 @@ class FunctionLowering {
     // Who waits for a sum that is not there waits for nothing. A gather that is not there was there before: its events
     // stand in every micro-step.
     static Value sum_flag(const Op& start) {
-        return start.name == "all_reduce_start" ? start.operands.back() : Value{};
+        return is_start(start, Collective::all_reduce) ? start.operands.back() : Value{};
     }
 
     // What the loop of op k sends, as this function sees it.
@@ -167,7 +164,8 @@ class FunctionLowering {
     bool gathers_in_loops() const {
         for (const Function& f : module_.functions)
             for (const Op& op : f.ops)
-                if (op.name == "all_gather_start" || op.name == "all_gather") return reaches(f);
+                if (is_start(op, Collective::all_gather) || is_collective(op, Collective::all_gather))
+                    return reaches(f);
         return false;
     }
     bool reaches(const Function& g) const {
@@ -181,7 +179,7 @@ class FunctionLowering {
     bool gathers_again(const Op& repeat) {
         bool again = false;
         for (const Op& op : module_.find(repeat.attributes.string("body"))->ops) {
-            if (op.name != "all_gather") continue;
+            if (!is_collective(op, Collective::all_gather)) continue;
             const bool seen = !gathered_.insert(op.attributes.string("unit")).second;
             again = again || (seen && op.attributes.integer("resident") == 0);
         }
@@ -205,9 +203,9 @@ class FunctionLowering {
     // A sum that is alone in its function and is read by what stands behind it has nothing to run beside: it stays on
     // compute, where its neighbours are its order.
     void find_what_stays() {
-        const auto starts = std::count_if(f_.ops.begin(), f_.ops.end(), is_start);
+        const auto starts = std::count_if(f_.ops.begin(), f_.ops.end(), [](const Op& op) { return is_start(op); });
         for (std::size_t k = 0; k + 1 < f_.ops.size() && starts == 1; ++k)
-            if (f_.ops[k].name == "all_reduce_start" && !sum_flag(f_.ops[k]) && f_.ops[k + 1].name == "await")
+            if (is_start(f_.ops[k], Collective::all_reduce) && !sum_flag(f_.ops[k]) && f_.ops[k + 1].name == "await")
                 stays_ = k;
     }
 
@@ -236,7 +234,7 @@ class FunctionLowering {
             for (const auto& [key, one] : last) {
                 // A gather in a loop records where it stands, ahead of this iteration.
                 const Op& from = f_.ops[one.op];
-                if (!(loop_ && from.name == "all_gather_start")) record_end(one);
+                if (!(loop_ && is_start(from, Collective::all_gather))) record_end(one);
                 if (sent_on)
                     for (std::int32_t reader : readers) {
                         chained_[static_cast<std::size_t>(reader)].push_back(one);
@@ -268,7 +266,7 @@ class FunctionLowering {
     void await(const Op& op, std::size_t k) {
         for (const Sent& one : ends_[k]) {
             const Op& from = f_.ops[one.op];
-            const bool gather = loop_ && from.name == "all_gather_start";
+            const bool gather = loop_ && is_start(from, Collective::all_gather);
             if (gather && from.attributes.integer("resident") >= layers_) continue;
             wait(one.name + "_done", "", gather ? timing_of(from, {"resident"}) : Timing(), one.flag);
             ops_.back().provenance = op.provenance;
@@ -286,20 +284,20 @@ class FunctionLowering {
         if (stays_ == k) return collective(op, "");
         const std::string name = op.attributes.string("name"), stream = stream_of(op);
         use_stream(stream);
-        if (op.name == "all_gather_start") return gather(op, k);
+        if (is_start(op, Collective::all_gather)) return gather(op, k);
         if (auto at = chained_.find(k); at != chained_.end()) {
             for (const Sent& before : at->second) wait(before.name + "_done", stream, {}, sum_flag(op));
         } else {
             both(name + "_ready", stream, timing_of(op, {"layers"}), sum_flag(op));
         }
         collective(op, stream);
-        if (loop_ && op.name == "reduce_scatter_start" && owned_.contains(op.attributes.string("unit")))
+        if (loop_ && is_start(op, Collective::reduce_scatter) && owned_.contains(op.attributes.string("unit")))
             record(name + "_summed", stream, {});
     }
 
     void collective(const Op& op, const std::string& stream) {
         Op lowered = without_tokens(op);
-        lowered.name.resize(lowered.name.size() - std::string("_start").size());
+        lowered.name = name_of(*start_of(op));
         lowered.stream = stream;
         ops_.push_back(std::move(lowered));
     }
@@ -387,7 +385,7 @@ class UnitPlaces {
         for (Function& f : module_.functions) {
             if (f.is_kernel()) continue;
             for (const Op& op : f.ops) {
-                if (op.name == "all_gather")
+                if (is_collective(op, Collective::all_gather))
                     place(f, op, Arena::gathered, memory_.gathered);
                 else if (op.name == "unwritten" || op.name == "pack")
                     place(f, op, Arena::unit_gradients, memory_.gradients);

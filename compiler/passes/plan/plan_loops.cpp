@@ -2,6 +2,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ops/collectives.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/support/error.h"
@@ -14,9 +15,9 @@ namespace thunderc::planning {
 std::vector<std::pair<std::size_t, std::size_t>> FunctionPlanner::added_in_place(const Op& op, const Function& f) {
     const OpDef& def = op_def(op.name);
     std::vector<std::pair<std::size_t, std::size_t>> out;
-    if (op.name == "all_reduce")  // each tensor where it is
+    if (is_collective(op, Collective::all_reduce))  // each tensor where it is
         for (std::size_t r = 0; r < op.results.size(); ++r) out.emplace_back(r, r);
-    if (op.name == "reduce_scatter") out.emplace_back(0, 1);
+    if (is_collective(op, Collective::reduce_scatter)) out.emplace_back(0, 1);
     if (!def.call) return out;
     const std::vector<std::pair<std::size_t, std::size_t>> pairs = in_place_of(op);
     if (pairs.empty()) return out;
