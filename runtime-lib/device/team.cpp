@@ -1,6 +1,7 @@
 #include "device/team.h"
 
 #include <omp.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "support/error.h"
 
@@ -66,13 +68,36 @@ thread_local bool occupied = false;
 
 constexpr int most_threads = 4096;  // what --threads takes
 
+// OpenMP binds the first thread of a process to one place (OMP_PROC_BIND, OMP_PLACES) as soon as it is loaded, and a
+// thread has what its maker was bound to: so that helpers do not all share that one, each goes where OpenMP would have
+// put thread `me` of a team of `threads`. Where OpenMP binds nobody, or all to one place, nothing is done.
+void bind_helper(int me, int threads) {
+    const omp_proc_bind_t wanted = omp_get_proc_bind();
+    const int places = omp_get_num_places();
+    if (places <= 1 || wanted == omp_proc_bind_false || wanted == omp_proc_bind_master) return;
+    const int step = wanted == omp_proc_bind_spread ? std::max(1, places / threads) : 1;
+    // a team larger than the places fills each evenly
+    const int place = threads > places ? static_cast<int>(std::int64_t{me} * places / threads) : me * step % places;
+    std::vector<int> cores(static_cast<std::size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, cores.data());
+    if (cores.empty()) return;
+    const int most = 1 + *std::max_element(cores.begin(), cores.end());
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(most));
+    if (set == nullptr) return;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most));
+    CPU_ZERO_S(bytes, set);
+    for (const int core : cores) CPU_SET_S(static_cast<std::size_t>(core), bytes, set);
+    sched_setaffinity(0, bytes, set);  // where it may not: the thread stays where it is
+    CPU_FREE(set);
+}
+
 // The one team of the process. Its helpers sleep until the process ends, so it is never destroyed.
 class Team {
   public:
     void resize(int threads);
     int size() const { return size_.load(std::memory_order_relaxed); }
-    // False where somebody else has the team.
-    bool share(std::int64_t pieces, Run run, void* context);
+    // On at most so many threads. False where somebody else has the team.
+    bool share(std::int64_t pieces, int most, Run run, void* context);
 
   private:
     struct alignas(64) Slot {
@@ -107,8 +132,9 @@ void Team::resize(int threads) {
     threads = std::clamp(threads, 1, most_threads);
     for (; helpers_ < threads - 1; ++helpers_) {
         try {
-            std::thread([this, me = helpers_ + 1, seen = begun_.load(std::memory_order_relaxed)]() mutable {
+            std::thread([this, threads, me = helpers_ + 1, seen = begun_.load(std::memory_order_relaxed)]() mutable {
                 occupied = true;
+                bind_helper(me, threads);
                 omp_set_num_threads(1);  // a library that is called in a piece starts no threads of its own
                 for (;;) {
                     seen = wait_for_change(begun_, seen);
@@ -153,10 +179,10 @@ void Team::work(int me) {
     }
 }
 
-bool Team::share(std::int64_t pieces, Run run, void* context) {
+bool Team::share(std::int64_t pieces, int most, Run run, void* context) {
     const std::unique_lock lock(lent_, std::try_to_lock);
     if (!lock.owns_lock()) return false;
-    const int threads = size();
+    const int threads = std::min(size(), most);
     run_.store(run, std::memory_order_release);
     context_.store(context, std::memory_order_release);
     threads_.store(threads, std::memory_order_release);
@@ -230,11 +256,11 @@ int default_team_size() {
     return of_openmp;
 }
 
-void share_pieces(std::int64_t pieces, Run run, void* context) {
+void share_pieces(std::int64_t pieces, int threads, Run run, void* context) {
     if (pieces <= 0) return;
-    if (pieces > 1 && !occupied && team_size() > 1) {
+    if (pieces > 1 && !occupied && std::min(threads, team_size()) > 1) {
         if (pieces <= most_pieces) {
-            if (team().share(pieces, run, context)) return count(shared);
+            if (team().share(pieces, threads, run, context)) return count(shared);
         } else {
             struct Whole {
                 std::int64_t pieces;
@@ -246,7 +272,7 @@ void share_pieces(std::int64_t pieces, Run run, void* context) {
                 for (std::int64_t i = it.pieces * part / most_pieces; i < it.pieces * (part + 1) / most_pieces; ++i)
                     it.run(it.context, i, thread);
             };
-            if (team().share(most_pieces, several, &whole)) return count(shared);
+            if (team().share(most_pieces, threads, several, &whole)) return count(shared);
         }
         count(alone);  // somebody else has the team
     }

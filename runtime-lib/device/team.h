@@ -18,23 +18,29 @@ void set_team_size(int threads);
 // What a team has where nobody says: OMP_NUM_THREADS, or the cores that this process may use.
 int default_team_size();
 
-// Calls run(context, piece, thread) for each piece in [0, pieces) once, with thread in [0, team_size()); pieces of
-// different threads run at the same time. What one throws ends the process: a piece that may fail
-// notes it, for the caller to say behind the loop. Where the caller is a piece of a loop itself, or another thread has
-// the team, the caller runs all of them, as thread 0.
-void share_pieces(std::int64_t pieces, void (*run)(void* context, std::int64_t piece, int thread) noexcept,
+// Calls run(context, piece, thread) for each piece in [0, pieces) once, with thread in [0, threads), on no more threads
+// than the team has; pieces of different threads run at the same time. `threads` is what the caller has memory for: the
+// team's size is no such number, since another thread may set it meanwhile. What a piece throws ends the process: one
+// that may fail notes it, for the caller to say behind the loop. Where the caller is a piece of a loop itself, or
+// another thread has the team, the caller runs all of them, as thread 0.
+void share_pieces(std::int64_t pieces, int threads, void (*run)(void* context, std::int64_t piece, int thread) noexcept,
                   void* context);
 
 // The same of body(piece, thread).
 template <typename Body>
-inline void share_pieces(std::int64_t pieces, Body&& body) {
+inline void share_pieces(std::int64_t pieces, int threads, Body&& body) {
     using Function = std::remove_reference_t<Body>;
     share_pieces(
-        pieces,
+        pieces, threads,
         [](void* context, std::int64_t piece, int thread) noexcept {
             (*static_cast<Function*>(context))(piece, thread);
         },
         const_cast<std::remove_const_t<Function>*>(&body));
+}
+// On the whole team, for a body that has no memory of each thread.
+template <typename Body>
+inline void share_pieces(std::int64_t pieces, Body&& body) {
+    share_pieces(pieces, team_size(), body);
 }
 
 // Tests of threads run models of which most loops are too small to be shared. THUNDER_GRAIN_DIVISOR in the environment,

@@ -362,7 +362,7 @@ bool multiplies_bf16() {
 bool product(const Product& call, Stream& stream) {
     if (stream.products() == nullptr) stream.keep_products(new Cache);
     auto& cache = static_cast<Cache&>(*stream.products());
-    const int threads = team_size();
+    const int threads = stream.threads();  // which memory is taken for
     Plan& plan = cache.plans[key_of(call)];
     if (plan.threads != threads) plan = plan_of(call, threads, cache);
     if (plan.tiles == 0) {
@@ -375,7 +375,7 @@ bool product(const Product& call, Stream& stream) {
         plan.scratchpad == 0 ? nullptr : stream.provider_scratch(plan.scratchpad * static_cast<std::size_t>(threads));
     const std::size_t parts = plan.parts.size() / static_cast<std::size_t>(plan.tiles);
     std::atomic<dnnl_status_t> failure = dnnl_success;  // the first
-    share_pieces(plan.tiles, [&](std::int64_t tile, int thread) {
+    share_pieces(plan.tiles, threads, [&](std::int64_t tile, int thread) {
         const auto me = static_cast<std::size_t>(thread);
         for (std::size_t k = 0; k < parts; ++k) {
             const dnnl_status_t status = execute(plan.parts[static_cast<std::size_t>(tile) * parts + k], call, me,

@@ -1,11 +1,15 @@
 #include "device/team.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <string>
@@ -196,6 +200,60 @@ TEST(TeamDeathTest, ThrowsNothing) {
         };
         EXPECT_DEATH(throws(), "terminate");
     }
+}
+
+// A caller that has memory for some threads gets no more, whatever size the team has by then.
+TEST(TeamOfAnySize, UsesNoMoreThreadsThanTheCallerHasMemoryFor) {
+    set_team_size(7);
+    for (const int threads : {1, 2, 3}) {
+        for (const std::int64_t pieces : {64, 40000}) {
+            std::atomic<int> largest = 0;
+            std::atomic<std::int64_t> done = 0;
+            share_pieces(pieces, threads, [&](std::int64_t, int thread) {
+                int before = largest;
+                while (before < thread && !largest.compare_exchange_weak(before, thread)) {
+                }
+                ++done;
+            });
+            EXPECT_LT(largest.load(), threads);
+            EXPECT_EQ(done.load(), pieces);
+        }
+    }
+    set_team_size(1);
+}
+
+// Where OpenMP binds threads to cores, a team has as many cores as threads: the first thread is bound before any helper
+// starts, and a thread inherits what its maker is bound to. The process is started anew, since that is read once.
+TEST(TeamDeathTest, HasAllCoresWhereOpenMpBindsThreads) {
+    const int threads = omp_get_num_procs();
+    if (threads < 2) GTEST_SKIP() << "one core";
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    const auto count_cores = [threads] {
+        set_team_size(threads);
+        std::vector<cpu_set_t> allowed(static_cast<std::size_t>(threads));
+        std::atomic<int> arrived = 0;
+        // one piece for each thread: nobody ends before all are there
+        share_pieces(threads, [&](std::int64_t, int thread) {
+            cpu_set_t& mine = allowed[static_cast<std::size_t>(thread)];
+            sched_getaffinity(0, sizeof mine, &mine);
+            for (++arrived; arrived < threads;) std::this_thread::yield();
+        });
+        cpu_set_t all;
+        CPU_ZERO(&all);
+        bool bound = true;
+        for (const cpu_set_t& one : allowed) {
+            CPU_OR(&all, &all, &one);
+            bound = bound && CPU_COUNT(&one) < threads;
+        }
+        std::fprintf(stderr, "%s, %d cores\n", bound ? "bound" : "not bound", CPU_COUNT(&all));
+        std::exit(0);
+    };
+    const std::string expected = "bound, " + std::to_string(threads) + " cores";
+    for (const char* bind : {"true", "close", "spread"}) {
+        setenv("OMP_PROC_BIND", bind, 1);
+        EXPECT_EXIT(count_cores(), testing::ExitedWithCode(0), "^" + expected) << bind;
+    }
+    unsetenv("OMP_PROC_BIND");
 }
 
 // Teams that shrink and grow again: threads of a larger one leave a smaller one alone.

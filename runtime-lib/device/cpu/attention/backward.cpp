@@ -127,7 +127,7 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), rows = tile::round_up(B * NH * T, 16),
                        own = 2 * query_block * key_block;
     auto* memory = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(2 * transposed + 2 * rows + team_size() * own) * sizeof(float)));
+        stream.workspace(static_cast<std::size_t>(2 * transposed + 2 * rows + stream.threads() * own) * sizeof(float)));
     float* k_transposed = memory;
     float* v_transposed = k_transposed + transposed;
     float* shift = v_transposed + transposed;
@@ -159,7 +159,7 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
                     KVH,
                     HS};
     const std::int64_t key_blocks = blocks_of(S), query_blocks = (T + query_block - 1) / query_block, units = B * KVH;
-    const std::int64_t threads = team_size();
+    const int threads = stream.threads();
     const bool by_heads = units >= 4 * threads || units % threads == 0;
     parallel_rows(units * key_blocks, 2 * key_block * HS, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
@@ -190,13 +190,13 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
         }
     });
     if (by_heads) {
-        share_pieces(units, [&](std::int64_t i, int thread) {
+        share_pieces(units, threads, [&](std::int64_t i, int thread) {
             for (std::int64_t block = 0; block < S; block += key_block)
                 keys_backward(p, i / KVH, i % KVH, block, Make::all, owned + thread * own);
         });
         return;
     }
-    share_pieces(B * NH * query_blocks + units * key_blocks, [&](std::int64_t i, int thread) {
+    share_pieces(B * NH * query_blocks + units * key_blocks, threads, [&](std::int64_t i, int thread) {
         float* mine = owned + thread * own;
         if (i >= B * NH * query_blocks) {
             i -= B * NH * query_blocks;

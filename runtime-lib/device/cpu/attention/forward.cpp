@@ -109,7 +109,7 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), own = tile::round_up(own_elements(HS), 16);
     auto* memory = reinterpret_cast<float*>(
-        stream.workspace(static_cast<std::size_t>(transposed + team_size() * own) * sizeof(float)));
+        stream.workspace(static_cast<std::size_t>(transposed + stream.threads() * own) * sizeof(float)));
     const Problem problem{{static_cast<const float*>(call.q.data), T, or_dense(call.ld_q, NH * HS), HS},
                           {static_cast<const float*>(call.k.data), S, or_dense(call.ld_k, KVH * HS), HS},
                           {static_cast<const float*>(call.v.data), S, or_dense(call.ld_v, KVH * HS), HS},
@@ -126,7 +126,7 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
         for (std::int64_t i = begin; i < end; ++i)
             transpose_block(memory, problem.k, i / key_blocks / KVH, i / key_blocks % KVH, i % key_blocks, KVH);
     });
-    share_pieces(B * NH * query_blocks, [&](std::int64_t i, int thread) {
+    share_pieces(B * NH * query_blocks, stream.threads(), [&](std::int64_t i, int thread) {
         // the last blocks of queries read most keys where the mask is causal: they come first
         const std::int64_t t0 = (query_blocks - 1 - i / (B * NH)) * query_block, b = i % (B * NH) / NH, h = i % NH;
         query_block_forward(problem, b, h, t0, std::min(query_block, T - t0), memory + transposed + thread * own);
