@@ -68,8 +68,8 @@ class Device {
     const DeviceOptions& options() const { return options_; }
 
     // Fails where the device has less memory than a program of that many bytes takes; `plan` says what they are, on one
-    // line. Nothing is taken yet.
-    void check_room(std::size_t bytes, const std::string& plan);
+    // line, and `help` what takes less. Nothing is taken yet.
+    void check_room(std::size_t bytes, const std::string& plan, const std::string& help);
     // Memory for an arena; 0 bytes are allowed. Fails with the number of bytes where the system has not that much.
     Memory allocate(std::size_t bytes);
     // Memory of the host that a stream copies from or to while the host goes on.

@@ -75,7 +75,8 @@ struct Runner::State {
         const std::size_t sizes[] = {bytes.parameters, bytes.gradients, bytes.saved,  bytes.scratch,
                                      bytes.constants,  bytes.batch,     bytes.results};
         const std::size_t total = std::accumulate(std::begin(sizes), std::end(sizes), std::size_t{0});
-        device.check_room(total, cat("the function wants ", bytes_text(total)));
+        device.check_room(total, cat("memory of the function ", function.name),
+                          "thunderc emit needs less with a smaller --batch or a shorter --seq");
         for (std::size_t i = 0; i < std::size(places); ++i) {
             memory.push_back(device.allocate(sizes[i]));
             *places[i] = memory.back().data();

@@ -45,28 +45,65 @@ bool number_in(const std::string& path, std::uint64_t& number) {
     return number_after(system_text(path), "", number);
 }
 
-// What the files of one version of control groups are called.
+// What the files of one version of control groups are called, and the lines of memory.stat. Pages of files that are
+// cached go when memory is wanted, whether they were read once (inactive) or again (active).
 struct GroupFiles {
-    const char *limit, *usage, *cache;
+    const char *limit, *usage, *inactive, *active;
+    const char *swap_limit, *swap_usage;
+    bool swap_has_memory;  // these two count memory and swap together
 };
+constexpr GroupFiles of_version_1{"/memory.limit_in_bytes",
+                                  "/memory.usage_in_bytes",
+                                  "total_inactive_file",
+                                  "total_active_file",
+                                  "/memory.memsw.limit_in_bytes",
+                                  "/memory.memsw.usage_in_bytes",
+                                  true};
+constexpr GroupFiles of_version_2{"/memory.max", "/memory.current",  "inactive_file",
+                                  "active_file", "/memory.swap.max", "/memory.swap.current",
+                                  false};
 
-// A group's limit, and what is left below it: pages of files that are cached go when they are wanted.
-void bound_by_group(const std::string& folder, const GroupFiles& files, std::uint64_t swap, HostMemory& memory) {
-    std::uint64_t limit = 0, usage = 0, cache = 0;
-    if (!number_in(folder + files.limit, limit) || limit >= memory.total) return;
-    memory.total = limit;
-    number_in(folder + files.usage, usage);
-    number_after(system_text(folder + "/memory.stat"), files.cache, cache);
-    usage -= std::min(usage, cache);
-    memory.available = std::min(memory.available, limit - std::min(limit, usage) + swap);
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t minus(std::uint64_t a, std::uint64_t b) {
+    return a - std::min(a, b);
 }
 
-// The groups from `path` up to the root that are seen from here; in a container the outer ones are not.
-void bound_by_groups(const std::string& mount, std::string path, const GroupFiles& files, std::uint64_t swap,
-                     HostMemory& memory) {
+// What a group has left of its memory, of its swap, and of both together.
+struct Room {
+    std::uint64_t memory = unlimited, swap = unlimited, both = unlimited;
+};
+
+Room room_of(const std::string& folder, const GroupFiles& files, std::uint64_t& total) {
+    const std::string stat = system_text(folder + "/memory.stat");
+    std::uint64_t inactive = 0, active = 0;
+    number_after(stat, files.inactive, inactive);
+    number_after(stat, files.active, active);
+    // below the limit that one file says, where it says any, with the use that another says
+    const auto left = [&](const char* limit_file, const char* usage_file, std::uint64_t cached) {
+        std::uint64_t limit = 0, usage = 0;
+        if (!number_in(folder + limit_file, limit)) return unlimited;
+        number_in(folder + usage_file, usage);
+        return minus(limit, minus(usage, cached));
+    };
+    Room room;
+    room.memory = left(files.limit, files.usage, inactive + active);
+    (files.swap_has_memory ? room.both : room.swap) =
+        left(files.swap_limit, files.swap_usage, files.swap_has_memory ? inactive + active : 0);
+    if (std::uint64_t limit = 0; number_in(folder + files.limit, limit)) total = std::min(total, limit);
+    return room;
+}
+
+// The least that any of the groups has left from `path` up to the root that is seen from here; in a container the outer
+// ones are not. One whose limit is larger may have less left: its other members take more.
+void bound_by_groups(const std::string& mount, std::string path, const GroupFiles& files, Room& least,
+                     std::uint64_t& total) {
     for (;;) {
         while (!path.empty() && path.back() == '/') path.pop_back();
-        bound_by_group(mount + path, files, swap, memory);
+        const Room room = room_of(mount + path, files, total);
+        least.memory = std::min(least.memory, room.memory);
+        least.swap = std::min(least.swap, room.swap);
+        least.both = std::min(least.both, room.both);
         if (path.empty()) return;
         path.resize(std::min(path.rfind('/'), path.size()));
     }
@@ -89,7 +126,7 @@ HostMemory host_memory(const std::string& root) {
         return {};
     number_after(info, "SwapFree:", swap);
     for (std::uint64_t* kilobytes : {&memory.total, &memory.available, &swap}) *kilobytes *= 1024;
-    memory.available += swap;
+    Room room;
     // "0::/user.slice/job" for the one hierarchy of version 2, "9:memory:/job" for that of version 1.
     const std::string groups = system_text(root + "/proc/self/cgroup");
     for (std::size_t at = 0; at < groups.size();) {
@@ -102,12 +139,13 @@ HostMemory host_memory(const std::string& root) {
         const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
         const std::string path = line.substr(second + 1);
         if (controllers == ",,")
-            bound_by_groups(root + "/sys/fs/cgroup", path, {"/memory.max", "/memory.current", "inactive_file"}, swap,
-                            memory);
+            bound_by_groups(root + "/sys/fs/cgroup", path, of_version_2, room, memory.total);
         else if (controllers.find(",memory,") != std::string::npos)
-            bound_by_groups(root + "/sys/fs/cgroup/memory", path,
-                            {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"}, swap, memory);
+            bound_by_groups(root + "/sys/fs/cgroup/memory", path, of_version_1, room, memory.total);
     }
+    swap = std::min(swap, room.swap);  // what lies there takes nothing of a group's memory
+    const std::uint64_t of_groups = room.memory == unlimited ? unlimited : room.memory + swap;
+    memory.available = std::min({memory.available + swap, of_groups, room.both});
     return memory;
 }
 
@@ -118,13 +156,14 @@ std::string less_memory() {
            "thunderc plan shows what takes how much";
 }
 
-void check_host_memory(const HostMemory& memory, std::uint64_t bytes, const std::string& plan) {
+void check_host_memory(const HostMemory& memory, std::uint64_t bytes, const std::string& plan,
+                       const std::string& help) {
     if (memory.total == 0 || bytes <= memory.available) return;
     fail(cat("the program wants ", bytes_text(bytes), ", and this machine has ",
              memory.available < memory.total ? cat(bytes_text(memory.available), " free of ", bytes_text(memory.total))
                                              : bytes_text(memory.total),
              ": ", plan),
-         less_memory());
+         cat(help, "; THUNDER_MEMORY=BYTES in the environment says how much there is, where that is not so"));
 }
 
 }  // namespace thunder

@@ -24,6 +24,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "support/host_memory.h"
 #include "support/text.h"
 #include "train/init.h"
 #include "train/log.h"
@@ -292,7 +293,8 @@ struct Trainer::State {
         if (program.bf16 && program.providers.products) console.line(cat("bf16: ", device.describe_bf16()));
         console.line(memory_text(program));
         const auto& sizes = program.arena_bytes;
-        device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program));
+        device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program),
+                          less_memory());
         allocate();
         const std::uint64_t seed = options.seed;
         start();

@@ -61,8 +61,8 @@ Device::~Device() {
     delete profiler_;
 }
 
-void Device::check_room(std::size_t bytes, const std::string& plan) {
-    check_host_memory(host_memory(), bytes, plan);
+void Device::check_room(std::size_t bytes, const std::string& plan, const std::string& help) {
+    check_host_memory(host_memory(), bytes, plan, help);
 }
 
 Memory Device::allocate_staging(std::size_t bytes) {

@@ -60,7 +60,15 @@ TEST_F(HostMemoryOf, AContainer) {
     write("sys/fs/cgroup/memory.max", std::to_string(4 * giga) + "\n");
     write("sys/fs/cgroup/memory.current", std::to_string(3 * giga) + "\n");
     write("sys/fs/cgroup/memory.stat", "anon 5\ninactive_file " + std::to_string(giga) + "\n");
-    expect(4 * giga, 3 * giga);  // 3 GB used, 1 of that a cache; 1 of swap
+    expect(4 * giga, 3 * giga);  // 3 GB used, 1 of that a cache; 1 of swap, of which nothing is said
+    write("sys/fs/cgroup/memory.stat",
+          "active_file " + std::to_string(giga / 2) + "\ninactive_file " + std::to_string(giga) + "\n");
+    expect(4 * giga, 7 * giga / 2);  // another half is a cache of what was read again
+    write("sys/fs/cgroup/memory.swap.max", "0\n");
+    expect(4 * giga, 5 * giga / 2);  // the host's swap is not the container's
+    write("sys/fs/cgroup/memory.swap.max", std::to_string(giga) + "\n");
+    write("sys/fs/cgroup/memory.swap.current", std::to_string(3 * giga / 4) + "\n");
+    expect(4 * giga, 11 * giga / 4);  // a quarter of it is left
     write("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 524288 kB\nSwapFree: 0 kB\n");
     expect(4 * giga, giga / 2);  // the machine has less left than the group may take
 }
@@ -75,6 +83,10 @@ TEST_F(HostMemoryOf, AJobInGroups) {
     expect(2 * giga, 2 * giga);
     write("sys/fs/cgroup/slurm/memory.max", std::to_string(8 * giga) + "\n");
     expect(2 * giga, 2 * giga);
+    // the group around the job is nearly full of what other jobs take
+    write("sys/fs/cgroup/slurm/memory.current", std::to_string(15 * giga / 2) + "\n");
+    write("sys/fs/cgroup/slurm/memory.swap.max", "0\n");
+    expect(2 * giga, giga / 2);
 }
 
 TEST_F(HostMemoryOf, GroupsOfTheFirstVersion) {
@@ -86,6 +98,9 @@ TEST_F(HostMemoryOf, GroupsOfTheFirstVersion) {
     write("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(2 * giga) + "\n");
     write("sys/fs/cgroup/memory/memory.stat", "inactive_file 7\ntotal_inactive_file " + std::to_string(giga) + "\n");
     expect(3 * giga, 3 * giga);
+    write("sys/fs/cgroup/memory/docker/a/memory.memsw.limit_in_bytes", std::to_string(3 * giga) + "\n");
+    write("sys/fs/cgroup/memory/docker/a/memory.memsw.usage_in_bytes", std::to_string(2 * giga) + "\n");
+    expect(3 * giga, giga);  // its swap is within that too
 }
 
 TEST(HostMemory, ThatDoesNotSufficeIsSaidBeforeItIsTaken) {
@@ -100,7 +115,9 @@ TEST(HostMemory, ThatDoesNotSufficeIsSaidBeforeItIsTaken) {
             error.message(),
             "the program wants 9.0 GB, and this machine has 8.0 GB free of 16.0 GB: memory 9.0 GB: parameters 9.0 "
             "GB");
-        EXPECT_EQ(error.help(), less_memory());
+        EXPECT_EQ(error.help(), less_memory() +
+                                    "; THUNDER_MEMORY=BYTES in the environment says how much there is, "
+                                    "where that is not so");
         EXPECT_EQ(error.exit_code(), 1);
         for (const char* flag : {"--batch", "--grad-accum", "--recompute", "--fsdp", "--dtype bf16"})
             EXPECT_NE(error.help().find(flag), std::string::npos) << flag;
@@ -111,11 +128,11 @@ TEST(HostMemory, ThatDoesNotSufficeIsSaidBeforeItIsTaken) {
 TEST(HostMemory, OfADevice) {
     Device device(1);
     ASSERT_EQ(setenv("THUNDER_MEMORY", "1000", 1), 0);
-    EXPECT_NO_THROW(device.check_room(1000, ""));
-    EXPECT_THROW(device.check_room(1001, ""), Error);
+    EXPECT_NO_THROW(device.check_room(1000, "", ""));
+    EXPECT_THROW(device.check_room(1001, "", ""), Error);
     unsetenv("THUNDER_MEMORY");
-    EXPECT_NO_THROW(device.check_room(1001, ""));
-    EXPECT_THROW(device.check_room(std::size_t{1} << 60, ""), Error);
+    EXPECT_NO_THROW(device.check_room(1001, "", ""));
+    EXPECT_THROW(device.check_room(std::size_t{1} << 60, "", ""), Error);
 }
 
 }  // namespace

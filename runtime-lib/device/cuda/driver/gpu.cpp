@@ -112,11 +112,12 @@ Gpu find_gpu(const CudaBuild& build) {
     return gpu;
 }
 
-void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std::string& plan) {
+void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std::string& plan,
+                  const std::string& help) {
     if (bytes <= free) return;
     const std::string has =
         free < gpu.memory ? cat(bytes_text(free), " free of ", bytes_text(gpu.memory)) : bytes_text(gpu.memory);
-    fail(cat("the program wants ", bytes_text(bytes), ", and ", gpu.name, " has ", has, ": ", plan), less_memory());
+    fail(cat("the program wants ", bytes_text(bytes), ", and ", gpu.name, " has ", has, ": ", plan), help);
 }
 
 Roof roof_of(std::string_view name) {

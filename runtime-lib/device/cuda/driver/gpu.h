@@ -34,7 +34,8 @@ Gpu find_gpu(const CudaBuild& build);
 bool runs_on(std::string_view architectures, int gpu);
 
 // Fails where a program that wants `bytes` has no place in that memory.
-void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std::string& plan);
+void check_memory(const Gpu& gpu, std::size_t bytes, std::size_t free, const std::string& plan,
+                  const std::string& help);
 
 // By the GPU's name; 0 where the name is not known.
 Roof roof_of(std::string_view name);

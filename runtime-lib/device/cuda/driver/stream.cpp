@@ -137,14 +137,14 @@ void Device::Native::open() {
     opened = true;
 }
 
-void Device::check_room(std::size_t bytes, const std::string& plan) {
+void Device::check_room(std::size_t bytes, const std::string& plan, const std::string& help) {
     const std::size_t wanted = bytes + product_workspace_bytes;
     native_->plan = plan;
-    check_memory(native_->gpu, wanted, native_->gpu.memory, plan);
+    check_memory(native_->gpu, wanted, native_->gpu.memory, plan, help);
     native_->open();
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    check_memory(native_->gpu, wanted, free, plan);
+    check_memory(native_->gpu, wanted, free, plan, help);
 }
 
 bool Device::is_gpu() const {
