@@ -318,7 +318,7 @@ class Simplifier {
         return same_type(op, whole);
     }
 
-    // Taking consecutive rows by known indices is a slice.
+    // Taking consecutive rows by known indices is a slice; not where one of them is to have no gradient.
     Value shorter_gather(const Op& op) {
         const Op* known = definition(op.operands[1], "constant");
         Value data = op.operands[0];
@@ -350,6 +350,8 @@ class Simplifier {
         const std::int64_t first = row(0);
         for (std::int64_t k = 1; k < rows; ++k)
             if (row(k) != first + k) return {};
+        const std::int64_t padding = op.attributes.integer("padding_idx", -1);
+        if (padding >= first && padding < first + rows) return {};
         Dims flat(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(axis));
         std::int64_t size = 1;
         for (std::int64_t c = 0; c < coordinates; ++c) size *= from[axis + static_cast<std::size_t>(c)];

@@ -1,5 +1,7 @@
 #include "compiler/passes/simplify/simplify.h"
 
+#include <sstream>
+
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
@@ -83,6 +85,29 @@ func @main(%x: f32[2,1,3,8] input "x") -> (%b) {
   %b = reshape(%x) {dims = [6, 8]} : f32[6,8]
 }
 )"));
+}
+
+// A slice has a gradient in all of its rows, a table has none in the one that pads.
+TEST(Simplify, RowsOfATableThatPadAreNoSlice) {
+    const auto taken = [](const std::string& ids, const std::string& padding) {
+        const std::string dims = std::to_string(std::count(ids.begin(), ids.end(), ',') + 1);
+        return simplified("\nfunc @main(%w: f32[5,2] parameter \"w\") -> (%y) {\n  %ids = constant() {value = <i64[" +
+                          dims + "] dense [" + ids + "]>} : i64[" + dims + "]\n  %y = gather(%w, %ids) {axis = 0" +
+                          padding + "} : f32[" + dims + ",2]\n}\n");
+    };
+    const auto is_gather = [](const std::string& text) { return text.find("gather(") != std::string::npos; };
+    for (const char* ids : {"0, 1, 2", "0, 1, 2, 3, 4", "-5, -4", "2"}) {
+        EXPECT_FALSE(is_gather(taken(ids, ""))) << ids;
+        for (int padding = 0; padding < 5; ++padding) {
+            const std::string text = taken(ids, ", padding_idx = " + std::to_string(padding));
+            std::istringstream numbers(ids);
+            bool pads = false;
+            for (std::string number; std::getline(numbers, number, ',');)
+                pads = pads || (std::stoi(number) + 5) % 5 == padding;
+            EXPECT_EQ(is_gather(text), pads) << ids << " " << padding;
+            EXPECT_EQ(text.find("padding_idx") != std::string::npos, pads) << ids << " " << padding;
+        }
+    }
 }
 
 TEST(Simplify, ElementwiseOpsBroadcastByThemselves) {
