@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -190,10 +191,7 @@ class LossAdder {
     // --------------------------------------------------------------------------------------------
 
     void split(std::size_t result) {
-        std::vector<Value> labels;
-        for (const Op& op : main_.ops)
-            if (op.name == "cross_entropy") labels.push_back(op.operands[1]);
-        for (Value v : labels) describe_labels(v);
+        if (has_tokens()) describe_labels();
         const std::string name = result_name(result);
         if (const Op* op = definition(main_.results[result])) builder_.set_provenance(op->provenance);
         const SplitLoss split = split_loss(main_, main_.results[result], builder_.provenance());
@@ -216,23 +214,115 @@ class LossAdder {
         return found;
     }
 
-    // Walks from the labels that the loss sees back to the input they come from.
-    void describe_labels(Value labels) {
-        if (!has_tokens()) return;
-        bool shifted = false;
+    // Along the positions of sequences: how far from their beginning values were taken, and how long the axes were
+    // there.
+    struct Positions {
+        std::int64_t begin = 0;
+        std::set<std::int64_t> extents;
+    };
+
+    std::size_t axis_of(const Op& op) const {
+        const std::int64_t axis = op.attributes.integer("axis"), rank = main_.type(op.results[0]).rank();
+        return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+    }
+
+    // One row of the batch an element: no positions lie along this dimension.
+    bool is_batch(Value v, std::size_t axis) const {
+        const BatchShare& share = shares_[v.index];
+        return share.kind == BatchShare::Kind::rows && share.axis == axis && main_.type(v).dims[axis] == batch();
+    }
+
+    // Labels, followed back through what cuts, joins and masks them; what they come from is left in `labels`.
+    Positions follow_labels(Value& labels) const {
+        Positions out;
+        const auto move = [&](Value from, std::size_t axis, std::int64_t by) {
+            if (by == 0 || is_batch(from, axis)) return;
+            out.begin += by;
+            out.extents.insert(main_.type(from).dims[axis]);
+        };
         for (const Op* op = definition(labels); op != nullptr; op = definition(labels)) {
-            if (op->name == "slice") shifted = shifted || op->attributes.integer("begin") == 1;
-            labels = op->name == "select" || op->name == "concat" ? only_computed(*op)
-                     : op->name == "slice" || op->name == "reshape" || op->name == "cast" || op->name == "pad" ||
-                             op->name == "transpose"
-                         ? op->operands[0]
-                         : Value{};
+            Value next;
+            if (op->name == "slice") {
+                next = op->operands[0];
+                move(next, axis_of(*op), op->attributes.integer("begin"));
+            } else if (op->name == "pad") {
+                next = op->operands[0];
+                const Dims low = op->attributes.integers("low");
+                for (std::size_t d = 0; d < low.size(); ++d) move(next, d, -low[d]);
+            } else if (op->name == "concat") {
+                next = only_computed(*op);
+                std::int64_t before = 0;
+                for (Value part : op->operands) {
+                    if (part == next) break;
+                    before += main_.type(part).dims[axis_of(*op)];
+                }
+                if (next) move(next, axis_of(*op), -before);
+            } else if (op->name == "select") {
+                next = only_computed(*op);
+            } else if (op->name == "reshape" || op->name == "cast" || op->name == "transpose") {
+                next = op->operands[0];
+            }
+            labels = next;
         }
-        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
-            ArgInfo& info = main_.argument_info[k];
-            if (main_.arguments[k] != labels || info.kind != ArgInfo::Kind::input) continue;
-            info.source = shifted ? "tokens" : "next_tokens";
+        for (std::int64_t d : labels ? main_.type(labels).dims : Dims{}) out.extents.insert(d);
+        return out;
+    }
+
+    // Where logits begin among the positions that there are labels for: of slices of logits, or of what they are
+    // directly computed from, along axes as long as the labels'. What a model puts in front of its sequences and takes
+    // away again is none of these.
+    std::int64_t begin_of_logits(Value v, const std::set<std::int64_t>& extents) const {
+        std::int64_t begin = 0;
+        auto classes = static_cast<std::size_t>(main_.type(v).rank() - 1);
+        for (const Op* op = definition(v); op != nullptr; op = definition(v)) {
+            const Dims& to = main_.type(v).dims;
+            Value next = op->operands.empty() ? Value() : op->operands[0];
+            if (!next || op->results.size() != 1) break;
+            const Dims& from = main_.type(next).dims;
+            if (op->name == "slice") {
+                const std::size_t axis = axis_of(*op);
+                if (axis != classes && !is_batch(next, axis) && extents.contains(from[axis]))
+                    begin += op->attributes.integer("begin");
+            } else if (op->name == "transpose") {
+                classes = static_cast<std::size_t>(op->attributes.integers("permutation")[classes]);
+            } else if (op->name == "reshape") {
+                if (classes + 1 != to.size() || from.empty() || from.back() != to.back()) break;
+                classes = from.size() - 1;
+            } else if (op->name == "linear" || op->name == "matmul") {
+                if (classes + 1 != to.size() || from.empty()) break;
+                classes = from.size() - 1;
+            } else {  // by element, of one value that is computed
+                for (Value other : op->operands)
+                    if (other && shares_[other.index].kind != BatchShare::Kind::same && other != next)
+                        next = shares_[next.index].kind == BatchShare::Kind::same ? other : Value();
+                if (!next || main_.type(next).dims != to) break;
+            }
+            v = next;
         }
+        return begin;
+    }
+
+    // Which labels a loss sees: those of its inputs, where the model shifts them against the logits by itself, be it by
+    // one position or by more, are the tokens; else the tokens behind them.
+    void describe_labels() {
+        std::map<std::size_t, bool> shifted;  // by argument
+        for (const Op& op : main_.ops) {
+            if (op.name != "cross_entropy") continue;
+            Value labels = op.operands[1];
+            const Positions positions = follow_labels(labels);
+            const auto at = std::find(main_.arguments.begin(), main_.arguments.end(), labels);
+            if (!labels || at == main_.arguments.end()) continue;
+            const auto k = static_cast<std::size_t>(at - main_.arguments.begin());
+            const ArgInfo& info = main_.argument_info[k];
+            if (info.kind != ArgInfo::Kind::input || info.source == "tokens") continue;
+            const bool shift = positions.begin > begin_of_logits(op.operands[0], positions.extents);
+            if (shifted.try_emplace(k, shift).first->second != shift)
+                fail(fmt::format("one cross entropy shifts {} against its logits, and another one does not",
+                                 info.names.front()),
+                     "give the model an input for each of the two: what it shifts by itself are the tokens, and the "
+                     "labels of a loss that does not are the tokens behind them");
+        }
+        for (const auto& [k, shift] : shifted) main_.argument_info[k].source = shift ? "tokens" : "next_tokens";
     }
 
     bool has_tokens() const {
@@ -275,12 +365,40 @@ class LossAdder {
         return v;
     }
 
-    bool batched(const Type& logits) const {
-        return std::any_of(main_.argument_info.begin(), main_.argument_info.end(),
-                           [](const ArgInfo& info) { return info.batched; }) &&
-               std::any_of(main_.arguments.begin(), main_.arguments.end(), [&](Value v) {
-                   return main_.type(v).rank() > 0 && main_.type(v).dims[0] == logits.dims[0];
-               });
+    // Rows of a micro-batch; 0 where no input has any.
+    std::int64_t batch() const {
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
+            const ArgInfo& info = main_.argument_info[k];
+            const Type& type = main_.type(main_.arguments[k]);
+            if (info.kind == ArgInfo::Kind::input && info.batched && type.rank() > 0) return type.dims[0];
+        }
+        return 0;
+    }
+
+    // The input of labels of that type: the rows of the batch are its first dimension, as of every other input. Those
+    // that the result has folded with what stands behind them, [batch * positions, classes], get two dimensions.
+    Dims dims_of_labels(std::size_t result, const Type& labels) const {
+        const BatchShare& share = shares_[main_.results[result].index];
+        const std::int64_t rows = batch();
+        Dims dims = labels.dims;
+        if (rows == 0 || dims.empty() || dims[0] == 0) return dims;
+        const bool known = share.kind == BatchShare::Kind::rows;
+        if (known ? share.axis == 0 && share.outer == 1 : dims[0] == rows) {
+            if (dims[0] == rows) return dims;
+            dims[0] /= rows;
+            dims.insert(dims.begin(), rows);
+            return dims;
+        }
+        const std::string where =
+            !known ? "a dimension 0 that is not the batch's"
+                   : fmt::format("the batch in dimension {}{}", share.axis,
+                                 share.outer > 1 ? fmt::format(", behind {} others", share.outer) : "");
+        fail(fmt::format("the labels of {} would not have the batch's rows in their first dimension",
+                         result_name(result)),
+             "let the model return [batch, …], as y.transpose(0, 1) does of [positions, batch, …]; or export it with "
+             "its loss",
+             fmt::format("a result with the {} row{} of the batch in dimension 0", rows, rows == 1 ? "" : "s"),
+             fmt::format("{} {}, with {}", result_name(result), to_string(main_.type(main_.results[result])), where));
     }
 
     // Scores of the next token, for each position of sequences of integers; not where an input of floats has the
@@ -317,13 +435,15 @@ class LossAdder {
         info.kind = ArgInfo::Kind::input;
         const std::string name = labels_name();
         info.names = {name};
-        info.batched = batched(type);
+        info.batched = batch() > 0;
         const Type labels_type = added.labels(type);
+        const Dims dims = dims_of_labels(result, labels_type);
         if (is_integer(labels_type.dtype) && has_tokens()) info.source = "next_tokens";
-        const Value labels = add_input(labels_type, std::move(info));
+        const Value input = add_input(Type::tensor(labels_type.dtype, dims), std::move(info));
         Provenance provenance;
         provenance.scope = "loss";
         builder_.set_provenance(provenance);
+        const Value labels = builder_.reshape(input, labels_type.dims);
         const std::vector<Value> made = added.build(builder_, logits, labels);
         report_.done("loss", result_name(result), added.said(type, name));
         finish(made.front(), {made.begin() + 1, made.end()});

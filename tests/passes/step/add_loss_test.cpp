@@ -276,6 +276,99 @@ TEST(AddLoss, LabelsAreFollowedThroughSelection) {
     EXPECT_NE(with_loss(chosen).find("input \"labels\" {batched},"), std::string::npos) << with_loss(chosen);
 }
 
+// What labels are against the logits of one head: `labels` and `logits` are slices of positions, [begin, end) of 6.
+struct Head {
+    int labels_begin, labels_end, logits_begin, logits_end;
+};
+
+std::string model_with_heads(const std::vector<Head>& heads, const std::string& input = "labels") {
+    std::string ops, sum;
+    for (std::size_t k = 0; k < heads.size(); ++k) {
+        const Head& h = heads[k];
+        const int n = h.labels_end - h.labels_begin, rows = 2 * n;
+        const auto name = [&](const std::string& s) { return "%" + s + std::to_string(k); };
+        const auto slice = [&](const std::string& to, const std::string& from, int begin, int end,
+                               const std::string& type) {
+            ops += "  " + to + " = slice(" + from + ") {axis = 1, begin = " + std::to_string(begin) +
+                   ", end = " + std::to_string(end) + ", step = 1} : " + type + "\n";
+        };
+        const std::string r = std::to_string(rows);
+        slice(name("h"), "%x", h.logits_begin, h.logits_end, "f32[2," + std::to_string(n) + ",5]");
+        slice(name("c"), "%labels", h.labels_begin, h.labels_end, "i64[2," + std::to_string(n) + "]");
+        ops += "  " + name("y") + " = linear(" + name("h") + ", %w) : f32[2," + std::to_string(n) + ",5]\n  " +
+               name("f") + " = reshape(" + name("y") + ") {dims = [" + r + ", 5]} : f32[" + r + ",5]\n  " + name("l") +
+               " = reshape(" + name("c") + ") {dims = [" + r + "]} : i64[" + r + "]\n  " + name("s") + ", " +
+               name("e") + " = cross_entropy(" + name("f") + ", " + name("l") +
+               ") {ignore_index = -100} : f32[], f32[" + r + "]\n";
+        if (k > 0) ops += "  " + name("t") + " = add(" + sum + ", " + name("s") + ") : f32[]\n";
+        sum = k > 0 ? name("t") : name("s");
+    }
+    return "\nfunc @main(%input_ids: i64[2,6] input \"input_ids\" {batched, entries = 5, source = \"tokens\"}, "
+           "%labels: i64[2,6] input \"" +
+           input + "\" {batched}, %w: f32[5,5] parameter \"w\") -> (" + sum +
+           " \"loss\") {\n  %x = gather(%w, %input_ids) {axis = 0} : f32[2,6,5]\n" + ops + "}\n";
+}
+
+// Labels that the model shifts by itself, by however many positions, are the tokens: then position t learns what comes
+// at t + 2 where labels[:, 2:] stand against logits[:, :-2]. Positions that both leave out are no shift.
+TEST(AddLoss, LabelsThatTheModelShiftsAreTheTokens) {
+    const auto source = [](const std::vector<Head>& heads) {
+        const std::string text = with_loss(model_with_heads(heads));
+        return text.find("input \"labels\" {batched, source = \"tokens\"}") != std::string::npos        ? "tokens"
+               : text.find("input \"labels\" {batched, source = \"next_tokens\"}") != std::string::npos ? "next_tokens"
+                                                                                                        : "none";
+    };
+    EXPECT_STREQ(source({{0, 6, 0, 6}}), "next_tokens");
+    EXPECT_STREQ(source({{1, 6, 0, 5}}), "tokens");
+    EXPECT_STREQ(source({{2, 6, 0, 4}}), "tokens");
+    EXPECT_STREQ(source({{3, 6, 2, 5}}), "tokens");
+    EXPECT_STREQ(source({{2, 6, 2, 6}}), "next_tokens");  // a prompt that is not learnt
+    EXPECT_STREQ(source({{5, 6, 5, 6}}), "next_tokens");  // the last position alone
+    EXPECT_STREQ(source({{0, 4, 0, 4}}), "next_tokens");
+    EXPECT_STREQ(source({{1, 6, 0, 5}, {2, 6, 0, 4}}), "tokens");  // heads for the next token and the one behind it
+    EXPECT_STREQ(source({{0, 6, 0, 6}, {2, 6, 2, 6}}), "next_tokens");
+}
+
+TEST(AddLoss, LabelsAreNoTwoThings) {
+    for (const auto& heads : std::vector<std::vector<Head>>{{{0, 6, 0, 6}, {1, 6, 0, 5}}, {{1, 6, 0, 5}, {0, 6, 0, 6}}})
+        EXPECT_EQ(error_of(model_with_heads(heads, "classes"), "auto"),
+                  "error: one cross entropy shifts classes against its logits, and another one does not\n"
+                  "help: give the model an input for each of the two: what it shifts by itself are the tokens, and the "
+                  "labels of a loss that does not are the tokens behind them\n");
+}
+
+// The labels' first dimension is the batch's, as every other input's: micro-batches and ranks are cut along it.
+TEST(AddLoss, LabelsHaveTheRowsOfTheBatch) {
+    const auto graph = [](const std::string& ops, const std::string& type) {
+        return "\nfunc @main(%ids: i64[2,3] input \"input_ids\" {batched, source = \"tokens\"}, %w: f32[5,3] "
+               "parameter \"w\") -> (%y \"logits\") {\n  %x = gather(%w, %ids) {axis = 0} : f32[2,3,3]\n  %y = " +
+               ops + " : f32[" + type + "]\n}\n";
+    };
+    const std::string folded = with_loss(graph("reshape(%x) {dims = [6, 3]}", "6,3"), "cross-entropy");
+    EXPECT_NE(folded.find("i64[2,3] input \"labels\" {batched, source = \"next_tokens\"}"), std::string::npos)
+        << folded;
+    EXPECT_NE(folded.find("{dims = [6]} : i64[6]"), std::string::npos) << folded;
+    const std::string numbers = with_loss(graph("reshape(%x) {dims = [6, 3]}", "6,3"), "mse");
+    EXPECT_NE(numbers.find("f32[2,3,3] input \"labels\" {batched}"), std::string::npos) << numbers;
+    // A parameter with as many entries as a dimension is no batch.
+    const std::string first = "the labels of logits would not have the batch's rows in their first dimension";
+    for (const std::string loss : {"cross-entropy", "mse"}) {
+        EXPECT_EQ(error_of(graph("transpose(%x) {permutation = [1, 0, 2]}", "3,2,3"), loss),
+                  "error: " + first +
+                      "\n  expected: a result with the 2 rows of the batch in dimension 0\n"
+                      "  found: logits f32[3,2,3], with the batch in dimension 1\n"
+                      "help: let the model return [batch, …], as y.transpose(0, 1) does of [positions, batch, …]; or "
+                      "export it with its loss\n");
+        EXPECT_NE(error_of(graph("reduce_sum(%x) {axes = [0], keep_dims = false}", "3,3"), loss).find(first),
+                  std::string::npos);
+    }
+    std::string runs = graph("transpose(%x) {permutation = [1, 0, 2]}", "3,2,3");
+    runs.replace(runs.find("%y \"logits\""), 11, "%f \"logits\"");
+    runs.insert(runs.rfind('}'), "  %f = reshape(%y) {dims = [6, 3]} : f32[6,3]\n");
+    EXPECT_NE(error_of(runs, "mse").find("with the batch in dimension 0, behind 3 others"), std::string::npos)
+        << error_of(runs, "mse");
+}
+
 TEST(AddLoss, AnotherScalarIsKeptAndSaid) {
     Report report;
     EXPECT_EQ(with_loss(R"(
