@@ -71,7 +71,7 @@ void add_recognition(PassList& list, const CompileOptions& o) {
         return lift_parameters(std::move(m), LiftOptions{o.trainable, o.constant}, r);
     });
     list.add("fold_tables", fold_constants);  // again: tables that turned out to be no parameters
-    list.add("simplify", simplify);           // the transposes that lifting put in front of products cancel
+    list.add("simplify", simplify_model);     // the transposes that lifting put in front of products cancel
 
     list.add("raise_norm", raise_norm);
     list.add("raise_embedding", raise_embedding);

@@ -46,8 +46,14 @@ class Finder {
         return std::move(shares_);
     }
 
-  private:
+    void add(const Op& op) {
+        shares_.resize(main_.values.size());
+        visit(op);
+    }
+
     const BatchShare& of(Value v) const { return shares_[v.index]; }
+
+  private:
     const Dims& dims(Value v) const { return main_.type(v).dims; }
     bool has_rows(Value v, std::size_t axis) const { return of(v).kind == Kind::rows && of(v).axis == axis; }
 
@@ -223,7 +229,8 @@ class Finder {
     }
 
     // The axis that begins where a run of rows does, or holds several runs. Axes of one element may leave a choice:
-    // first the one of the same extent, then another that is a single run.
+    // first, of a batch of one row, one that is just that, then the one of the same extent, then another that is a
+    // single run, then several runs. Last, of a batch of one row, what stood behind it and is as it was.
     BatchShare reshape(Value x, const Dims& to) const {
         const BatchShare& share = of(x);
         if (share.kind != Kind::rows) return share;
@@ -236,7 +243,8 @@ class Finder {
             if (before == 0 || runs % before != 0) continue;
             const std::int64_t outer = runs / before;
             if (to[d] % (outer * batch_) != 0) continue;
-            const int rank = outer > 1 ? 1 : to[d] != extent ? 2 : 3;
+            const bool behind = extent == 1 && share.axis + 1 < dims(x).size() && to[d] == dims(x)[share.axis + 1];
+            const int rank = outer > 1 ? 2 : to[d] == 1 ? 5 : to[d] == extent ? 4 : behind ? 1 : 3;
             if (rank > best) found = rows(d, outer);
             best = std::max(best, rank);
         }
@@ -315,6 +323,23 @@ class Finder {
 
 std::vector<BatchShare> batch_shares(const Function& main) {
     return Finder(main).run();
+}
+
+struct BatchShares::Impl {
+    Finder finder;
+};
+
+BatchShares::BatchShares(const Function& main) : impl_(std::make_unique<Impl>(Impl{Finder(main)})) {}
+BatchShares::BatchShares(BatchShares&&) noexcept = default;
+BatchShares& BatchShares::operator=(BatchShares&&) noexcept = default;
+BatchShares::~BatchShares() = default;
+
+void BatchShares::add(const Op& op) {
+    impl_->finder.add(op);
+}
+
+const BatchShare& BatchShares::of(Value v) const {
+    return impl_->finder.of(v);
 }
 
 }  // namespace thunderc

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "compiler/ir/module.h"
@@ -37,5 +38,21 @@ struct BatchShare {
 
 // By value of `main`, before layers are outlined: all that it calls are ops.
 std::vector<BatchShare> batch_shares(const Function& main);
+
+// The same, op by op, where a pass adds values to the function as it goes.
+class BatchShares {
+  public:
+    explicit BatchShares(const Function& main);
+    BatchShares(BatchShares&&) noexcept;
+    BatchShares& operator=(BatchShares&&) noexcept;
+    ~BatchShares();
+
+    void add(const Op& op);  // behind those that its operands come from
+    const BatchShare& of(Value v) const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace thunderc

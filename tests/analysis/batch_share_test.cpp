@@ -58,6 +58,30 @@ TEST(BatchShare, RunsOfRows) {
     EXPECT_EQ(share_of(folded + "%y = reshape(%f) {dims = [2, 3, 4]} : f32[2,3,4]"), "other");
 }
 
+// A batch of one row: its dimension looks like any other of one element, and what is said is the same as of two.
+TEST(BatchShare, ABatchOfOneRow) {
+    const std::string x = "%x: f32[1,3,4] input \"x\" {batched}";
+    const std::string turned = "%t = transpose(%x) {permutation = [1, 0, 2]} : f32[3,1,4]\n";
+    const std::string flat = "%f = reshape(%x) {dims = [3, 4]} : f32[3,4]\n",
+                      runs = turned + "%f = reshape(%t) {dims = [3, 4]} : f32[3,4]\n";
+    const auto of = [&](const std::string& ops) { return share_of(ops, x); };
+    EXPECT_EQ(of("%y = neg(%x) : f32[1,3,4]"), "rows 0");
+    EXPECT_EQ(of("%y = reshape(%x) {dims = [3, 4]} : f32[3,4]"), "rows 0");
+    EXPECT_EQ(of("%y = reshape(%x) {dims = [1, 12]} : f32[1,12]"), "rows 0");
+    EXPECT_EQ(of("%y = reshape(%x) {dims = [1, 1, 3, 4]} : f32[1,1,3,4]"), "rows 0");
+    EXPECT_EQ(of(flat + "%y = reshape(%f) {dims = [1, 3, 2, 2]} : f32[1,3,2,2]"), "rows 0");
+    EXPECT_EQ(of(flat + "%y = reshape(%f) {dims = [12]} : f32[12]"), "rows 0");
+    EXPECT_EQ(of(turned + "%y = neg(%t) : f32[3,1,4]"), "rows 1");
+    EXPECT_EQ(of(turned + "%y = reshape(%t) {dims = [3, 2, 2]} : f32[3,2,2]"), "rows 1");  // heads behind it
+    EXPECT_EQ(of(turned + "%y = reshape(%t) {dims = [3, 4]} : f32[3,4]"), "rows 0 in 3 runs");
+    EXPECT_EQ(of(runs + "%y = reshape(%f) {dims = [3, 1, 4]} : f32[3,1,4]"), "rows 1");
+    EXPECT_EQ(of(runs + "%y = reshape(%f) {dims = [12]} : f32[12]"), "rows 0 in 3 runs");
+    EXPECT_EQ(of(turned + "%y = reduce_sum(%t) {axes = [0], keep_dims = false} : f32[1,4]"), "rows 0");
+    EXPECT_EQ(of(turned + "%y = reduce_sum(%t) {axes = [1], keep_dims = false} : f32[3,4]"), "sum");
+    EXPECT_EQ(of("%y = slice(%x) {axis = 0, begin = 0, end = 1, step = 1} : f32[1,3,4]"), "other");
+    EXPECT_EQ(of("%y = reduce_max(%x) {axes = [0], keep_dims = false} : f32[3,4]"), "other");
+}
+
 // z[:, rows, columns], as exporters write it: what is not named, in step, or of the indices may have rows.
 TEST(BatchShare, GatherNd) {
     const std::string pairs = "%i = constant() {value = <i64[3,2] dense [1, 0, 2, 0, 2, 1]>} : i64[3,2]\n";

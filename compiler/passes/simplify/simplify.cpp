@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/batch_share.h"
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/function_tools.h"
@@ -88,7 +89,10 @@ bool lossless(DType from, DType to) {
 
 class Simplifier {
   public:
-    explicit Simplifier(Function& f) : f_(f) {}
+    // `rows`: what is known of a batch's rows stays known.
+    Simplifier(Function& f, bool rows) : f_(f) {
+        if (rows) rows_.emplace(f);
+    }
 
     std::size_t run() {
         std::vector<Op> old = std::move(f_.ops);
@@ -127,8 +131,9 @@ class Simplifier {
 
     // The op's results, or what they are equal to; appends the op only where that is new.
     std::vector<Value> add(Op op) {
+        if (rows_) rows_->add(op);
         if (op.results.size() == 1)
-            if (Value v = shorter(op)) return {v};
+            if (Value v = shorter(op); v && has_rows_of(v, op.results[0])) return {v};
         const bool structural = op_def(op.name).level == OpLevel::structural;
         if (!structural || op.name == "constant") {
             const std::size_t hash = hash_of(op);
@@ -151,6 +156,12 @@ class Simplifier {
         Value result = f_.add_value(Type::tensor(type(operand).dtype, std::move(dims)), f_.info(like.results[0]).name);
         definition_.push_back(-1);
         return add({std::move(name), {operand}, {result}, std::move(attributes), like.provenance})[0];
+    }
+
+    bool has_rows_of(Value v, Value other) const {
+        if (!rows_) return true;
+        const BatchShare &a = rows_->of(v), &b = rows_->of(other);
+        return a.kind == b.kind && a.axis == b.axis && a.outer == b.outer;
     }
 
     // `v` where it can stand for the op's result.
@@ -374,6 +385,7 @@ class Simplifier {
     std::vector<Value> now_;                                  // by old value
     std::vector<std::int32_t> definition_;                    // by value, into the new ops
     std::unordered_multimap<std::size_t, std::size_t> seen_;  // by hash
+    std::optional<BatchShares> rows_;
 };
 
 // Names of functions that an op refers to.
@@ -402,15 +414,31 @@ std::size_t drop_uncalled(Module& module) {
     return std::erase_if(module.functions, [&](const Function& f) { return !reached.contains(f.name); });
 }
 
-}  // namespace
+bool has_batch_of_one(const Function& f) {
+    for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
+        const Type& type = f.type(f.arguments[k]);
+        if (f.argument_info[k].batched && type.rank() > 0 && type.dims[0] == 1) return true;
+    }
+    return false;
+}
 
-Module simplify(Module module, Report& report) {
+Module simplified(Module module, Report& report, bool keep_rows) {
     for (Function& f : module.functions)
-        if (std::size_t count = Simplifier(f).run(); count > 0)
+        if (std::size_t count = Simplifier(f, keep_rows && has_batch_of_one(f)).run(); count > 0)
             report.done("ops", f.name, std::to_string(count) + " fewer");
     if (std::size_t count = drop_uncalled(module); count > 0)
         report.done("functions", module.name, std::to_string(count) + " that nothing calls");
     return module;
+}
+
+}  // namespace
+
+Module simplify(Module module, Report& report) {
+    return simplified(std::move(module), report, false);
+}
+
+Module simplify_model(Module module, Report& report) {
+    return simplified(std::move(module), report, true);
 }
 
 }  // namespace thunderc

@@ -23,4 +23,8 @@ namespace thunderc {
 
 Module simplify(Module module, Report& report);
 
+// Before it is known what the loss is: where a batch has one row, the dimension of the rows looks like any other of one
+// element, and what moves, cuts or folds it stays as it is, so that batch_shares sees the same as of a larger batch.
+Module simplify_model(Module module, Report& report);
+
 }  // namespace thunderc

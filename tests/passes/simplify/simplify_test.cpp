@@ -1,7 +1,9 @@
 #include "compiler/passes/simplify/simplify.h"
 
 #include <sstream>
+#include <tuple>
 
+#include "compiler/analysis/batch_share.h"
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
@@ -108,6 +110,48 @@ TEST(Simplify, RowsOfATableThatPadAreNoSlice) {
             EXPECT_EQ(text.find("padding_idx") != std::string::npos, pads) << ids << " " << padding;
         }
     }
+}
+
+// Where the loss is still to be found, what is known of the rows of a batch is kept, whatever looks shorter.
+TEST(Simplify, TheRowsOfABatchOfOneStayKnown) {
+    const auto share = [](const Module& m) {
+        const BatchShare s = batch_shares(m.main())[m.main().results[0].index];
+        return std::tuple(s.kind, s.axis, s.outer);
+    };
+    const struct {
+        const char* ops;
+        std::size_t model, otherwise;  // how many ops are left
+    } cases[] = {
+        {"%y = transpose(%x) {permutation = [1, 0, 2, 3]} : f32[3,1,1,4]", 1, 1},
+        {"%y = transpose(%x) {permutation = [0, 2, 1, 3]} : f32[1,1,3,4]", 1, 1},  // a reshape
+        {"%t = transpose(%x) {permutation = [1, 0, 2, 3]} : f32[3,1,1,4]\n"
+         "%y = reduce_sum(%t) {axes = [0], keep_dims = false} : f32[1,1,4]",
+         2, 2},
+        {"%s = slice(%x) {axis = 0, begin = 0, end = 1, step = 1} : f32[1,3,1,4]\n%y = neg(%s) : f32[1,3,1,4]", 2, 1},
+        {"%s = slice(%x) {axis = 2, begin = 0, end = 1, step = 1} : f32[1,3,1,4]\n%y = neg(%s) : f32[1,3,1,4]", 1, 1},
+        {"%f = reshape(%x) {dims = [3, 4]} : f32[3,4]\n%y = reshape(%f) {dims = [1, 3, 2, 2]} : f32[1,3,2,2]", 1, 1},
+    };
+    for (const auto& c : cases) {
+        const std::string ir = c.ops;
+        const std::size_t type = ir.rfind(" : ");
+        const Module module = parse_module(
+            "module \"m\" values\nfunc @main(%x: f32[1,3,1,4] input \"x\" {batched}) -> (%y) {\n" + ir + "\n}\n");
+        verify(module);
+        Report report;
+        const Module out = simplify_model(module, report), shorter = simplify(module, report);
+        verify(out);
+        expect_same_values(module, out);
+        EXPECT_EQ(share(out), share(module)) << ir.substr(0, type);
+        EXPECT_EQ(out.main().ops.size(), c.model) << ir;
+        EXPECT_EQ(shorter.main().ops.size(), c.otherwise) << ir;
+    }
+    // Of a larger batch nothing looks alike.
+    const std::string two =
+        "\nfunc @main(%x: f32[2,1,3] input \"x\" {batched}) -> (%y) {\n  %y = transpose(%x) {permutation = [1, 0, 2]} "
+        ": "
+        "f32[1,2,3]\n}\n";
+    Report report;
+    EXPECT_EQ(after_pass(simplify_model, two, report), simplified(two));
 }
 
 TEST(Simplify, ElementwiseOpsBroadcastByThemselves) {
