@@ -82,6 +82,9 @@ class Evaluator {
 
     void step(const Function& function, const Op& op, const std::vector<Value>& dead, std::vector<Slot>& frame) {
         std::vector<Slot> results;
+        const bool pads = options_.at_stop && op.attributes.has("padding_idx");
+        Tensor ids;  // as they are before the op, which may take what nothing else reads
+        if (pads) ids = *frame[op.operands[1].index].at(0);
         if (op.name == "constant") {
             results = {{constant(op.attributes.constant("value"))}};
         } else if (op.name == "call") {
@@ -103,7 +106,19 @@ class Evaluator {
         });
         for (std::size_t k = 0; k < results.size(); ++k) frame[op.results[k].index] = std::move(results[k]);
         if (options_.at_stop && op.name == "stop_gradient") options_.at_stop(*frame[op.results[0].index].at(0));
+        if (pads) hold_padding(ids, op.attributes.integer("padding_idx"), *frame[op.results[0].index].at(0));
         if (options_.observe) observe(function, op, frame);
+    }
+
+    // Rows that a table gives where the id pads have no gradient, as what a stop gives.
+    void hold_padding(const Tensor& ids, std::int64_t padding, Tensor& rows) const {
+        Tensor held = rows;
+        options_.at_stop(held);
+        const std::int64_t width = ids.size() == 0 ? 0 : rows.size() / ids.size();
+        for (std::int64_t k = 0; k < ids.size(); ++k) {
+            if (ids.i[static_cast<std::size_t>(k)] != padding) continue;
+            for (std::int64_t j = k * width; j < (k + 1) * width; ++j) rows.set(j, held.at(j));
+        }
     }
 
     std::vector<Slot> operands_of(const Op& op, const std::vector<Slot>& frame) const {

@@ -20,7 +20,8 @@ struct EvaluateOptions {
     bool round_to_dtype = false;
     // Sees every op of every function after it ran, with its results (say, to look for the first NaN).
     std::function<void(const Function&, const Op&, std::span<const Members> results)> observe;
-    // May put another tensor in the place of what a stop_gradient gives: differences of a loss hold it still.
+    // May put another tensor in the place of what a stop_gradient gives, or a lookup at ids that pad (`padding_idx`):
+    // differences of a loss hold it still.
     std::function<void(Tensor&)> at_stop = {};
 };
 

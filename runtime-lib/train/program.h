@@ -67,7 +67,7 @@ struct ProgramSpec {
     std::int64_t batch;                                               // rows of one micro-batch of one rank
     std::int64_t tokens;  // positions in it (rows where there is no sequence)
     Loss loss;
-    bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
+    bool stops_gradients = false;  // the model detaches something, or pads: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known
     Providers providers{};

@@ -3,7 +3,7 @@
 //   the reference     the same model from primitives alone, in plain loops (reference/): every gradient, by relative L2
 //   differences       (loss(w + h d) - loss(w - h d)) / 2h is g d, where g is the gradient: what backward says is what
 //                     forward does. d is the gradient, the gradient with weights drawn for it, and drawn altogether.
-//                     Not where the model stops gradients: there the loss moves by more
+//                     Not where the model stops gradients (detach, padding_idx): there the loss moves by more
 //
 // Both at random parameters of which the loss depends enough to be measured. A program that was edited to be another
 // model disagrees with the reference, which is still the old one, and not with differences: what is said at the end
@@ -174,7 +174,9 @@ class Check {
         draw_parameters();
         if (!reference_.empty()) against_the_reference();
         if (PROGRAM.stops_gradients)
-            std::printf("left out: differences of the loss, since the model stops gradients that they would show\n");
+            std::printf(
+                "left out: differences of the loss, since the model stops gradients that they would show (detach, "
+                "padding_idx)\n");
         else
             against_differences();
         return verdict();

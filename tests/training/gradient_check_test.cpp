@@ -118,6 +118,52 @@ func @main(%p: f32[1] parameter "p", %dloss: f32[] scalar "dloss") -> (%loss "lo
     for (double wrong : {0.0, 0.4, 1.6}) EXPECT_GT(checked(wrong).error, 1e-3) << wrong;
 }
 
+// A row that pads is read, and has no gradient: differences hold what is read, whatever reads the table beside. A
+// gradient that goes into that row all the same is found, and so is one that is missing in another.
+TEST(GradientCheck, ARowThatPadsIsHeldStill) {
+    for (const std::string op :
+         {"embedding(%w, %ids) {padding_idx = 2}", "gather(%w, %ids) {axis = 0, padding_idx = 2}"}) {
+        const auto module = [&](const std::string& lookup) {
+            Report report;
+            return differentiate(parse_module(R"(module "m" values
+func @main(%ids: i64[2,3] input "ids", %w: f32[4,2] parameter "w") -> (%loss "loss") {
+  %c = call(%w, %ids) {callee = "table"} : f32[2,3,2]
+  %m = neg(%ids) : i64[2,3]
+  %n = neg(%m) : i64[2,3]
+  %d = )" + std::string(lookup).replace(lookup.find("%ids"), 4, "%n") +
+                                              R"( : f32[2,3,2]
+  %x = add(%c, %d) : f32[2,3,2]
+  %y = linear(%x, %w) : f32[2,3,4]
+  %t = tanh(%y) : f32[2,3,4]
+  %loss = reduce_sum(%t) {axes = [0, 1, 2], keep_dims = false} : f32[]
+}
+func @table(%w: f32[4,2], %ids: i64[2,3]) -> (%x) {
+  %x = )" + lookup + R"( : f32[2,3,2]
+}
+)"),
+                                 {}, report);
+        };
+        const Module right = module(op);
+        std::vector<Members> arguments = random_arguments(right.main(), 3);
+        arguments.at(0).at(0).i = {2, 0, 1, 2, 0, 3};
+        const auto error = [&](const Module& m) {
+            double worst = 0;
+            for (const GradientCheck& c : check_gradients(m, arguments)) worst = std::max(worst, c.error);
+            return worst;
+        };
+        EXPECT_LT(error(right), 1e-8) << op;
+        for (const char* other : {"", "padding_idx = 0"}) {  // the way back of a table that pads nowhere, or elsewhere
+            Module wrong = right;
+            const bool axis = op.starts_with("gather");
+            const Module from = module(op.substr(0, op.find('{')) + "{" + (axis ? "axis = 0" : "") +
+                                       (axis && *other != 0 ? ", " : "") + other + "}");
+            for (Function& f : wrong.functions)
+                if (f.name.ends_with("backward")) f = *from.find(f.name);
+            EXPECT_GT(error(wrong), 1e-3) << op << ", " << other;
+        }
+    }
+}
+
 TEST(GradientCheck, AMissingTermIsFound) {
     Module module = differentiated();
     Function& backward = *module.find("layer_backward");

@@ -31,8 +31,9 @@ Module remove_stops(Module module, Report& report) {
 }
 
 bool stops_gradients(const Module& module) {
+    const auto stops = [](const Op& op) { return is_stop(op) || op.attributes.has("padding_idx"); };
     return std::any_of(module.functions.begin(), module.functions.end(),
-                       [](const Function& f) { return std::any_of(f.ops.begin(), f.ops.end(), is_stop); });
+                       [&](const Function& f) { return std::any_of(f.ops.begin(), f.ops.end(), stops); });
 }
 
 }  // namespace thunderc

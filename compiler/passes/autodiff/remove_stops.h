@@ -15,7 +15,8 @@ namespace thunderc {
 
 Module remove_stops(Module module, Report& report);
 
-// Whether a function of the module stops a gradient.
+// Whether a function of the module stops a gradient, of a table's row that pads as well: differences of the loss show
+// what its gradient does not.
 bool stops_gradients(const Module& module);
 
 }  // namespace thunderc

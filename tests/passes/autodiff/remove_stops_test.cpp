@@ -52,6 +52,14 @@ func @layer(%x: f32[3]) -> (%y) {
 })")));
 }
 
+// Differences of the loss move that row, which has no gradient.
+TEST(RemoveStops, ARowThatPadsIsAStop) {
+    for (const char* op : {"embedding(%w, %ids) {padding_idx = 2}", "gather(%w, %ids) {axis = 0, padding_idx = 2}"})
+        EXPECT_TRUE(stops_gradients(module_of(std::string(R"(
+func @main(%ids: i64[3], %w: f32[4,2]) -> (%y) {
+  %y = )") + op + " : f32[3,2]\n}\n")));
+}
+
 TEST(RemoveStops, LeavesTheRest) {
     const std::string text = R"(
 func @main(%x: f32[3], %w: f32[3]) -> (%y) {
