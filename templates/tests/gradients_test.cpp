@@ -75,32 +75,62 @@ std::uint64_t next(std::uint64_t& state) {  // splitmix64
     return z ^ (z >> 31);
 }
 
-// The micro-batches of all ranks: ids anywhere in their range, floats in [-1, 1).
+// A step's micro-batches of a rank: more than one, since the first writes the gradients and others add to them.
+constexpr int micro_batches = 2;
+
+// The k-th integer of an input's micro-batches: an id anywhere in its range, a label or at times the mark of one that
+// is ignored, a mask's 0 or 1. The first row of all has no ignored labels, so that no term of the loss is without any;
+// a mask begins with a 1, and so do its rows, so that none of them is without any. Of other integers nothing is
+// known: 1.
+template <typename T>
+T integer(const InputSpec& input, std::size_t k, std::uint64_t bits) {
+    const std::size_t elements = input.bytes / size_of(input.dtype);
+    std::size_t row = 1, rows = 1;  // the innermost dimension of more than one element, and the first dimension
+    for (const std::int64_t n : input.shape)
+        if (n > 1) row = static_cast<std::size_t>(n);
+    if (!input.shape.empty()) rows = static_cast<std::size_t>(input.shape.front());
+    const IdRange ids = ids_at(input, static_cast<std::int64_t>(k % elements));
+    if (input.dtype == DType::boolean || (ids.entries < 0 && input.source == "ones"))
+        return static_cast<T>((row > 1 && k % row == 0) || k == 0 || bits % 4 != 0);
+    if (ids.ignore_index != 0 && k >= elements / rows && bits >> 61U == 0) return static_cast<T>(ids.ignore_index);
+    return static_cast<T>(ids.entries > 0 ? bits % static_cast<std::uint64_t>(ids.entries) : 1);
+}
+
+// The micro-batches of all ranks.
 void write_feed(const std::string& path) {
     std::vector<TensorToWrite> tensors;
-    const auto ranks_of = [](const InputSpec& input) { return input.batched ? PROGRAM.mesh.world() : 1; };
+    const auto micro_batches_of = [](const InputSpec& input) {
+        return input.batched ? micro_batches * PROGRAM.mesh.world() : 1;
+    };
+    const auto is_float = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
     for (const InputSpec& input : PROGRAM.inputs) {
-        tensors.push_back({std::string(input.name) + "_0", input.dtype, {input.shape.begin(), input.shape.end()}});
-        if (input.batched) tensors.back().shape.front() *= ranks_of(input);
+        tensors.push_back({std::string(input.name) + "_0",
+                           is_float(input.dtype) ? DType::f32 : input.dtype,
+                           {input.shape.begin(), input.shape.end()}});
+        if (input.batched) tensors.back().shape.front() *= micro_batches_of(input);
     }
     SafetensorsWriter writer(path, tensors);
-    std::uint64_t state = 1;
+    // Floats behind the first micro-batches are those of these, a row further and a tenth smaller: as far from where a
+    // model is steep, as a logarithm is.
+    std::uint64_t state = 1, state_behind = 2;
     for (const InputSpec& input : PROGRAM.inputs) {
-        const std::size_t n = input.bytes / size_of(input.dtype) * static_cast<std::size_t>(ranks_of(input));
+        const std::size_t n = input.bytes / size_of(input.dtype) * static_cast<std::size_t>(micro_batches_of(input));
+        const std::size_t first = input.batched ? n / micro_batches : n;
+        const std::size_t row =
+            input.batched ? n / static_cast<std::size_t>(micro_batches_of(input) * input.shape[0]) : 0;
+        std::vector<float> floats;
+        const auto append = [&](auto value) { writer.append(&value, sizeof value); };
         for (std::size_t k = 0; k < n; ++k) {
-            const std::uint64_t bits = next(state);
-            if (input.dtype == DType::f32) {
-                const auto value = static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1);
-                writer.append(&value, sizeof value);
-            } else if (input.dtype == DType::i64) {
-                const std::size_t of_one_rank = input.bytes / size_of(input.dtype);
-                const std::int64_t entries = ids_at(input, static_cast<std::int64_t>(k % of_one_rank)).entries;
-                const auto value =
-                    static_cast<std::int64_t>(entries > 0 ? bits % static_cast<std::uint64_t>(entries) : 1);
-                writer.append(&value, sizeof value);
-            } else {
-                const std::vector<std::byte> ones(size_of(input.dtype), std::byte{1});
-                writer.append(ones.data(), ones.size());
+            const std::uint64_t bits = next(k < first ? state : state_behind);
+            switch (input.dtype) {
+                case DType::f32:
+                case DType::bf16:
+                    if (k < first) floats.push_back(static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1));
+                    append(k < first ? floats.back() : 0.9F * floats[(k + row) % first]);
+                    break;
+                case DType::i64: append(integer<std::int64_t>(input, k, bits)); break;
+                case DType::i32: append(integer<std::int32_t>(input, k, bits)); break;
+                case DType::boolean: append(integer<std::uint8_t>(input, k, bits)); break;
             }
         }
     }
@@ -566,8 +596,10 @@ int main(int argc, char** argv) try {
     std::string launched;
     for (std::size_t i = own; i < words.size(); ++i) launched += quoted(words[i]) + " ";
     if (!launched.empty()) launched += std::to_string(ranks) + " ";
-    const std::string reference = alone ? "" : quoted(words[1]) + " --grad-accum " + std::to_string(ranks);
-    return Check(launched + quoted(words[0]) + " --grad-accum 1", reference, words[own - 1]).run_all() ? 0 : 1;
+    const std::string reference =
+        alone ? "" : quoted(words[1]) + " --grad-accum " + std::to_string(micro_batches * ranks);
+    const std::string train = launched + quoted(words[0]) + " --grad-accum " + std::to_string(micro_batches);
+    return Check(train, reference, words[own - 1]).run_all() ? 0 : 1;
 } catch (...) {
     return report_error();
 }

@@ -49,6 +49,17 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
         << wrong.out;
     EXPECT_EQ(wrong.out.find("lm_head.weight: slope of the loss"), std::string::npos) << wrong.out;
 
+    // a gradient that each micro-batch writes anew, where it should add to what the one before left
+    std::string last_alone = text;
+    const std::string adds = ".gradient = gradient,";
+    const std::size_t head = text.find("linear_backward_weight({.dweight = g_lm_head"), sum = text.find(adds, head);
+    ASSERT_LT(sum, text.find("stream);", head));
+    last_alone.erase(sum, adds.size());
+    write_file(schedule, last_alone);
+    const Outcome unsummed = program.own_tests("-DREFERENCE=ON");
+    expect_failure(unsummed, "the\nmodel is the old one, and what backward computes is wrong.");
+    EXPECT_NE(unsummed.out.find("FAIL  lm_head.weight: relative error"), std::string::npos) << unsummed.out;
+
     // forward alone, without the residual that attention is added to: another model, and gradients that are the old
     // one's
     std::string forward = text;
