@@ -78,6 +78,19 @@ TEST(ReferenceCalls, ProductsAreOneSumForEachElement) {
                 }
 }
 
+// Of the numbers of bf16 around that to which a float is rounded the nearest one; of two as near the even one.
+bf16 nearest_bf16(double x) {
+    const bf16 near = to_bf16(static_cast<float>(x));
+    bf16 best = near;
+    for (const int step : {-1, 1}) {
+        const bf16 other{static_cast<std::uint16_t>(near.bits + step)};
+        const double off = std::abs(static_cast<double>(to_float(other)) - x),
+                     least = std::abs(static_cast<double>(to_float(best)) - x);
+        if (off < least || (off == least && other.bits % 2 == 0)) best = other;
+    }
+    return best;
+}
+
 TEST(ReferenceCalls, ProductsOfBf16AreRoundedOnce) {
     Device device(2);
     Stream stream(device);
@@ -96,8 +109,22 @@ TEST(ReferenceCalls, ProductsOfBf16AreRoundedOnce) {
                     a[at / static_cast<std::size_t>(n) * static_cast<std::size_t>(k) + static_cast<std::size_t>(p)])) *
                 static_cast<double>(to_float(b[static_cast<std::size_t>(p * n) + at % static_cast<std::size_t>(n)]));
         EXPECT_EQ(whole[at], static_cast<float>(sum));
-        EXPECT_EQ(low[at].bits, to_bf16(static_cast<float>(sum)).bits);
+        EXPECT_EQ(low[at].bits, nearest_bf16(sum).bits);
     }
+    // 1 + 2^-8 lies halfway between two numbers of bf16, and 2^-30 is lost in a float: rounded by way of a float these
+    // would become 1, the even one of the two. From below, with 3 * 2^-8, likewise.
+    const std::vector<bf16> terms = {to_bf16(1), to_bf16(0x1p-8F), to_bf16(0x1p-15F), to_bf16(0x3p-8F),
+                                     to_bf16(-0x1p-15F)};
+    const auto sum_of = [&](bf16 second, bf16 third) {
+        const std::vector<bf16> row = {terms[0], second, third}, column = {terms[0], terms[0], terms[2]};
+        bf16 sum{};
+        reference_matmul({.c = &sum, .a = row.data(), .b = column.data(), .m = 1, .n = 1, .k = 3}, stream);
+        return to_float(sum);
+    };
+    EXPECT_EQ(sum_of(terms[1], terms[2]), 1 + 0x1p-7F);
+    EXPECT_EQ(sum_of(terms[1], terms[4]), 1.0F);
+    EXPECT_EQ(sum_of(terms[3], terms[4]), 1 + 0x1p-7F);
+    EXPECT_EQ(sum_of(terms[3], terms[2]), 1 + 0x1p-6F);
 }
 
 TEST(ReferenceCalls, IndexedAccess) {

@@ -1,5 +1,6 @@
 // Products of naive programs: three loops, the sums in double.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "device/call_types.h"
@@ -27,9 +28,13 @@ void write(float& to, double x) {
     to = static_cast<float>(x);
 }
 void write(bf16& to, double x) {
-    const auto value = static_cast<float>(x);
+    // A float in between that keeps in its last bit whether anything was cut off (rounding to odd) is rounded as the
+    // double would be: a tie of the float is then one of the double.
+    auto value = static_cast<float>(x);
     std::uint32_t bits = 0;
     std::memcpy(&bits, &value, sizeof bits);
+    const double off = x - static_cast<double>(value);
+    if (off != 0 && std::isfinite(value) && (bits & 1U) == 0) bits += (off > 0) == (x > 0) ? 1U : -1U;
     bits = value != value ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16U & 1U);
     to.bits = static_cast<std::uint16_t>(bits >> 16U);
 }

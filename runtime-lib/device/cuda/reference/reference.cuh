@@ -12,6 +12,18 @@ struct ReferenceProduct {
     bool add;
 };
 
+// A sum, rounded once. By way of a float it is rounded twice, which differs where the float lies halfway between two
+// numbers of bf16, `near` and its mirror image beyond the float: the sum says which is nearer.
+template <typename C>
+THUNDER_FUNCTION C rounded(double sum) {
+    const float between = static_cast<float>(sum);
+    const C near = narrow<C>(between);
+    const float other = 2 * between - wide(near);  // exact where it is a number of bf16
+    const double off = sum - static_cast<double>(wide(near)), other_off = sum - static_cast<double>(other);
+    const bool nearer = other_off * other_off < off * off;
+    return nearer && wide(narrow<C>(other)) == other ? narrow<C>(other) : near;
+}
+
 template <typename C, typename A>
 THUNDER_FUNCTION void reference_matmul(Global<C> c, Global<const A> a, Global<const A> b, ReferenceProduct p) {
     const std::int64_t at = global_index<256>();
@@ -25,7 +37,7 @@ THUNDER_FUNCTION void reference_matmul(Global<C> c, Global<const A> a, Global<co
         sum += x * y;
     }
     if (p.add) sum += static_cast<double>(wide(c[to]));
-    c[to] = narrow<C>(static_cast<float>(sum));
+    c[to] = rounded<C>(sum);
 }
 
 // An element is a word of its size.
