@@ -25,10 +25,12 @@ std::int64_t size_of(const Type& type, std::int64_t axis) {
 
 ValueSet ValueColumns::between(std::int64_t begin, std::int64_t end) const {
     ValueSet out;
-    std::int64_t from = 0;
-    for (const Run& run : runs) {
-        if (from < end && run.end > begin) out.add(run.set);
-        from = run.end;
+    if (begin >= end) return out;
+    auto run = std::upper_bound(runs.begin(), runs.end(), begin,
+                                [](std::int64_t position, const Run& other) { return position < other.end; });
+    for (; run != runs.end(); ++run) {
+        out.add(run->set);
+        if (run->end >= end) break;
     }
     return out;
 }
@@ -69,6 +71,14 @@ const ValueColumns& ValueRanges::constant_columns(Value v, std::int64_t axis) {
     return at->second;
 }
 
+// The same runs are asked for each time that something is computed.
+const ValueSet& ValueRanges::constant_between(Value v, const ValueColumns& columns, std::int64_t begin,
+                                              std::int64_t end) {
+    const auto [at, is_new] = unions_.try_emplace({v.index, columns.axis, begin, end});
+    if (is_new) at->second = columns.between(begin, end);
+    return at->second;
+}
+
 std::optional<ValueColumns> ValueRanges::columns_result(const Op& op) {
     const Type& type = function_->type(op.results[0]);
     if (!type.is_tensor() || op.operands.empty() || !op.operands[0]) return std::nullopt;
@@ -97,25 +107,31 @@ std::optional<ValueColumns> ValueRanges::columns_by_element(const Op& op) {
     if (out.axis < 0) return std::nullopt;
     std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    std::vector<std::pair<Value, const ValueColumns*>> varying;
+    struct Varying {
+        Value value;
+        const ValueColumns* columns;
+        bool constant;
+        ValueSet before;
+    };
+    std::vector<Varying> varying;
     for (Value v : op.operands) {
         if (!v) continue;
         const std::int64_t axis = own_axis(v);
         const Op* from = definition(v);
         if (const ValueColumns* x = columns_of(v))
-            varying.emplace_back(v, x);
+            varying.push_back({v, x, false, sets_[v.index]});
         else if (from != nullptr && from->name == "constant" && size_of(function_->type(v), axis) > 1)
-            varying.emplace_back(v, &constant_columns(v, axis));
+            varying.push_back({v, &constant_columns(v, axis), true, sets_[v.index]});
     }
-    std::vector<ValueSet> before;
-    for (const auto& [v, x] : varying) before.push_back(sets_[v.index]);
     std::int64_t begin = 0;
     for (const std::int64_t end : ends) {
-        for (const auto& [v, x] : varying) sets_[v.index] = x->between(begin, end);
+        for (const Varying& x : varying)
+            sets_[x.value.index] =
+                x.constant ? constant_between(x.value, *x.columns, begin, end) : x.columns->between(begin, end);
         out.append(end, result(op));
         begin = end;
     }
-    for (std::size_t k = 0; k < varying.size(); ++k) sets_[varying[k].first.index] = before[k];
+    for (Varying& x : varying) sets_[x.value.index] = std::move(x.before);
     return out;
 }
 

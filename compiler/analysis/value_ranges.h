@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -72,6 +73,7 @@ class ValueRanges {
     const Op* definition(Value v) const;
     // By position, where the op's operands are known so (value_columns.cpp).
     std::optional<ValueColumns> columns_result(const Op& op);
+    const ValueSet& constant_between(Value v, const ValueColumns& columns, std::int64_t begin, std::int64_t end);
     std::optional<ValueColumns> columns_by_element(const Op& op);
     std::optional<ValueColumns> columns_of_view(const Op& op, const ValueColumns& x) const;
     std::optional<ValueColumns> columns_of_rows(const Op& op, const ValueColumns& x) const;
@@ -85,6 +87,7 @@ class ValueRanges {
     std::vector<ValueSet> sets_;  // by value; of constants from the start
     std::map<std::uint32_t, ValueColumns> columns_;
     std::map<std::pair<std::uint32_t, std::int64_t>, ValueColumns> constants_;  // by value and axis
+    std::map<std::tuple<std::uint32_t, std::int64_t, std::int64_t, std::int64_t>, ValueSet> unions_;  // and positions
 };
 
 }  // namespace thunderc

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -55,9 +56,9 @@ class IndexBounder {
 
     void run() {
         if (accesses_.empty()) return;
-        std::vector<Value> wanted;
-        for (const Access& a : accesses_) wanted.push_back(a.index);
-        ranges_.emplace(f_, wanted);
+        std::vector<std::size_t> all(accesses_.size());
+        std::iota(all.begin(), all.end(), std::size_t{0});
+        ranges_ = ranges_of(all);
         for (std::size_t k : ranges_->arguments()) {
             const ArgInfo& info = f_.argument_info.at(k);
             if (info.kind == ArgInfo::Kind::input && is_integer(f_.type(f_.arguments[k]).dtype))
@@ -142,9 +143,16 @@ class IndexBounder {
         return set;
     }
 
+    // Of these accesses' indices.
+    ValueRanges ranges_of(std::span<const std::size_t> which) const {
+        std::vector<Value> wanted;
+        for (std::size_t k : which) wanted.push_back(accesses_[k].index);
+        return ValueRanges(f_, wanted);
+    }
+
     void compute() {
-        std::vector<ValueSet> sets;
-        for (Value v : f_.arguments) sets.push_back(ValueSet::any(f_.type(v).dtype));
+        std::vector<ValueSet> sets(f_.arguments.size());
+        for (std::size_t k : ranges_->arguments()) sets[k] = ValueSet::any(f_.type(f_.arguments[k]).dtype);
         std::map<std::size_t, ValueColumns> columns;
         for (const Input& input : inputs_) {
             const DType dtype = f_.type(f_.arguments[input.argument]).dtype;
@@ -214,6 +222,8 @@ class IndexBounder {
         std::erase_if(mended, [this](std::size_t k) { return !holds(accesses_[k]); });
         std::string table;
         if (!mended.empty()) {
+            // The others need not be computed again and again.
+            ValueRanges all = std::exchange(*ranges_, ranges_of(mended));
             std::int64_t good = 1, bad = (bound.entries < 0 ? most_entries : bound.entries) + 1;
             while (bad - good > 1) {
                 ids.entries = good + (bad - good) / 2;
@@ -224,6 +234,7 @@ class IndexBounder {
             for (auto k = mended.rbegin(); k != mended.rend(); ++k)
                 if (!holds(accesses_[*k])) table = table_of(accesses_[*k]);
             bound = {good, 0};
+            *ranges_ = std::move(all);
         }
         ids = restore;
         return table;
@@ -241,11 +252,15 @@ class IndexBounder {
             if (ends.size() < 2) continue;
             for (Input& other : inputs_) other = {other.argument, nothing, 0, {}};
             at->axis = axis;
-            for (const std::int64_t end : ends) at->columns.push_back({end, nothing, ""});
             std::vector<ArgInfo::Column> columns;
             for (std::size_t c = 0; c < ends.size(); ++c) {
                 ArgInfo::Column column{ends[c], given.ids, ""};
-                column.table = largest(at->columns[c].ids, column.ids);
+                at->columns.clear();  // it, and what is in front of it and behind it
+                if (c > 0) at->columns.push_back({ends[c - 1], nothing, ""});
+                const std::size_t own = at->columns.size();
+                at->columns.push_back({ends[c], nothing, ""});
+                if (c + 1 < ends.size()) at->columns.push_back({ends.back(), nothing, ""});
+                column.table = largest(at->columns[own].ids, column.ids);
                 if (!columns.empty() && columns.back().ids == column.ids && columns.back().table == column.table)
                     columns.back().end = column.end;
                 else
@@ -362,6 +377,7 @@ class IndexBounder {
                     candidates.push_back(materialize(*value).i[0]);
             }
         }
+        if (candidates.empty()) return;
         compute();
         std::vector<bool>
             counts_down;  // an index that may be negative without it; else -100 were the 100th from the end

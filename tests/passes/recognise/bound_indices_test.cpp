@@ -261,6 +261,21 @@ func @main(%s: i64[5,3] input "s" {batched}, %w: f32[21,4] parameter "w") -> (%y
 }
 
 // The last column is no index: any number will do. Two that are alike are one run; labels ignore what they ignore.
+// Each of many has a range of its own.
+TEST(BoundIndices, ManyColumnsWithOffsets) {
+    constexpr int n = 400, rows = 7;
+    const std::string type = "i64[2," + std::to_string(n) + "]", all = std::to_string(n * rows);
+    std::string expected = "ids:";
+    for (int c = 0; c < n; ++c)
+        expected += (c == 0 ? "" : ",") + std::to_string(c + 1) + "=" + std::to_string(rows * (n - c)) + "(w)";
+    EXPECT_EQ(ranges(bounded("func @main(%ids: " + type + " input \"ids\" {batched}, %w: f32[" + all +
+                             ",1] parameter \"w\") -> (%y \"y\") {\n  %o = constant() {value = <i64[" +
+                             std::to_string(n) + "] affine 0.0 + [" + std::to_string(rows) + ".0]>} : i64[" +
+                             std::to_string(n) + "]\n  %index = add(%ids, %o) : " + type +
+                             "\n  %y = embedding(%w, %index) : f32[2," + std::to_string(n) + ",1]\n}\n")),
+              expected);
+}
+
 TEST(BoundIndices, ColumnsOfOtherKinds) {
     EXPECT_EQ(ranges(bounded(R"(
 func @main(%s: i64[5,4] input "s" {batched}, %w: f32[7,6] parameter "w") -> (%loss "loss") {
