@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view format = "thunder-checkpoint";
 constexpr std::int64_t checkpoint_version = 1;
+constexpr std::string_view made_by_prefix = "made_by.";  // of keys in the metadata
 
 // The type of the parameters that train: what it says of a frozen one is in how many digits this program holds it, and
 // no part of what a checkpoint means.
@@ -172,18 +173,19 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
     std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(progress.step));
     char identity[32];
     std::snprintf(identity, sizeof identity, "%016llx", static_cast<unsigned long long>(program_identity(program)));
-    const std::pair<std::string, std::string> metadata[] = {{"format", std::string(format)},
-                                                            {"version", cat(checkpoint_version)},
-                                                            {"program", std::string(program.name)},
-                                                            {"identity", identity},
-                                                            {"optimizer", std::string(program.optimizer)},
-                                                            {"compute", std::string(compute_type(program))},
-                                                            {"step", cat(progress.step)},
-                                                            {"data_position", cat(progress.data_position)},
-                                                            {"batches", progress.batches},
-                                                            {"seed", cat(progress.seed)},
-                                                            {"steps", cat(progress.steps)},
-                                                            {"warmup", cat(progress.warmup)}};
+    std::vector<std::pair<std::string, std::string>> metadata = {{"format", std::string(format)},
+                                                                 {"version", cat(checkpoint_version)},
+                                                                 {"program", std::string(program.name)},
+                                                                 {"identity", identity},
+                                                                 {"optimizer", std::string(program.optimizer)},
+                                                                 {"compute", std::string(compute_type(program))},
+                                                                 {"step", cat(progress.step)},
+                                                                 {"data_position", cat(progress.data_position)},
+                                                                 {"batches", progress.batches},
+                                                                 {"seed", cat(progress.seed)},
+                                                                 {"steps", cat(progress.steps)},
+                                                                 {"warmup", cat(progress.warmup)}};
+    for (const auto& [name, value] : progress.made_by) metadata.emplace_back(cat(made_by_prefix, name), value);
     std::string path = join_path(folder, name);
     world.save(path, tensors_of(program, arenas), metadata, stream);
     return path;
@@ -223,6 +225,8 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                       .batches = entry(file, "batches")};
     if (!entry(file, "steps").empty()) progress.steps = number<std::int64_t>(file, "steps");
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
+    for (const auto& [name, value] : file.metadata())
+        if (name.starts_with(made_by_prefix)) progress.made_by[name.substr(made_by_prefix.size())] = value;
     const std::vector<HeldTensor> tensors = tensors_of(program, arenas);
     for (const HeldTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);

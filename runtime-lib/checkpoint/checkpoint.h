@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,10 @@ struct Progress {
     std::int64_t steps = -1, warmup = -1;
     // What the products of the program that wrote it are of; "" where the checkpoint does not tell.
     std::string compute;
-    std::string batches{};    // where its rows came from, --data or --feed; "" where the checkpoint does not tell
+    std::string batches{};  // where its rows came from, --data or --feed; "" where the checkpoint does not tell
+    // What else the steps so far were made by, as text: options by their names, and what is behind --data or --feed.
+    // Empty where the checkpoint does not tell.
+    std::map<std::string, std::string> made_by{};
     std::size_t rounded = 0;  // frozen parameters that the checkpoint has in bf16 and this program holds in f32
 };
 

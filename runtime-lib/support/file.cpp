@@ -214,27 +214,40 @@ void check_folder(const std::string& path) {
     if (error != 0) fail(cat("cannot write into the folder ", path, ": ", std::strerror(error)), "name another folder");
 }
 
-FolderLock::FolderLock(const std::string& path) {
+FolderLock::FolderLock(const std::string& path) : file_(join_path(path, ".lock")) {
     for (;;) {
         if (made_.empty()) made_ = new_folders(path);
-        descriptor_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-            close(descriptor_);
-            fail(cat("another run is writing into the folder ", path), "let that run end, or name another folder");
+        descriptor_ = open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (descriptor_ < 0 && errno == ENOENT &&
+            !is_folder(path)) {  // another run removed the folder that it had made
+            made_.clear();
+            continue;
         }
-        // A run that ended meanwhile may have removed the folder that it had made: what was locked is then nowhere.
+        if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+            const int error = errno;
+            if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
+            if (error == EWOULDBLOCK)
+                fail(cat("another run is writing into the folder ", path), "let that run end, or name another folder");
+            not_locked_ = cat(file_, ": ", std::strerror(error));
+            return;
+        }
+        // A run that ended meanwhile has removed its file, and maybe the folder: what was locked is then nowhere.
         struct stat locked {};
         struct stat there {};
-        if (descriptor_ < 0 || fstat(descriptor_, &locked) != 0) return;
-        if (stat(path.c_str(), &there) == 0 && locked.st_dev == there.st_dev && locked.st_ino == there.st_ino) return;
-        close(descriptor_);
+        if (fstat(descriptor_, &locked) == 0 && stat(file_.c_str(), &there) == 0 && locked.st_dev == there.st_dev &&
+            locked.st_ino == there.st_ino)
+            return;
+        close(std::exchange(descriptor_, -1));
         made_.clear();
     }
 }
 
 FolderLock::~FolderLock() {
+    if (descriptor_ >= 0) {
+        unlink(file_.c_str());
+        close(descriptor_);
+    }
     remove_folders(made_);
-    if (descriptor_ >= 0) close(descriptor_);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -64,16 +64,19 @@ void check_writable(const std::string& path);
 void check_folder(const std::string& path);
 
 // A folder that this process alone writes into, for as long as this lives: fails where another process has it. It is
-// made where there is none, and removed again where nothing was put into it. File systems that know no locks let
-// everybody in.
+// made where there is none, and removed again where nothing was put into it. What is locked is a file `.lock` in it,
+// opened to be written, since NFS has locks of such files alone; it is removed at the end, and harmless where it stays.
 class FolderLock {
   public:
     explicit FolderLock(const std::string& path);
     FolderLock(const FolderLock&) = delete;
     FolderLock& operator=(const FolderLock&) = delete;
     ~FolderLock();
+    // Why anybody else may write there all the same, as on a file system that has no locks; "" where nobody does.
+    const std::string& not_locked() const { return not_locked_; }
 
   private:
+    std::string file_, not_locked_;
     std::vector<std::string> made_;  // the outermost first
     int descriptor_ = -1;
 };

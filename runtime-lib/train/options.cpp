@@ -446,23 +446,26 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     }
 }
 
-std::string help_text(const ProgramSpec& program, const Options& o) {
+std::vector<std::pair<std::string, std::string>> step_options(const Options& o) {
     const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
-    const std::pair<std::string, std::string> defaults[] = {
-        {"init-std", cat(o.init_std)},
-        {"seed", cat(o.seed)},
-        {"steps", cat(o.steps)},
-        {"lr", cat(o.lr)},
-        {"schedule", schedules[static_cast<std::size_t>(o.schedule)]},
-        {"weight-decay", cat(o.weight_decay)},
-        {"decay", o.decay == Decay::all ? "all" : "matrices"},
-        {"beta1", cat(o.beta1)},
-        {"beta2", cat(o.beta2)},
-        {"eps", cat(o.eps)},
-        {"momentum", cat(o.momentum)},
-        {"grad-clip", cat(o.grad_clip)},
-        {"grad-accum", cat(o.grad_accum)},
-        {"hang-timeout", cat(o.hang_timeout)}};
+    return {{"lr", cat(o.lr)},
+            {"schedule", schedules[static_cast<std::size_t>(o.schedule)]},
+            {"weight-decay", cat(o.weight_decay)},
+            {"decay", o.decay == Decay::all ? "all" : "matrices"},
+            {"beta1", cat(o.beta1)},
+            {"beta2", cat(o.beta2)},
+            {"eps", cat(o.eps)},
+            {"momentum", cat(o.momentum)},
+            {"grad-clip", cat(o.grad_clip)}};
+}
+
+std::string help_text(const ProgramSpec& program, const Options& o) {
+    std::vector<std::pair<std::string, std::string>> defaults = step_options(o);
+    defaults.insert(defaults.end(), {{"init-std", cat(o.init_std)},
+                                     {"seed", cat(o.seed)},
+                                     {"steps", cat(o.steps)},
+                                     {"grad-accum", cat(o.grad_accum)},
+                                     {"hang-timeout", cat(o.hang_timeout)}});
     const bool adam = program.optimizer == "adamw";
     std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
     std::vector<FlagText> shown;

@@ -77,6 +77,9 @@ struct Options {
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder);
 
+// The options that say what a step computes, by their names, as text.
+std::vector<std::pair<std::string, std::string>> step_options(const Options& options);
+
 // What --help prints, with these defaults.
 std::string help_text(const ProgramSpec& program, const Options& defaults);
 

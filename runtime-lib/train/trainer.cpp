@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
+#include "data/fingerprint.h"
 #include "device/menu.h"
 #include "device/team.h"
 #include "program/transfer.h"
@@ -322,6 +324,7 @@ struct Trainer::State {
             note_compute();
             note_schedule();
             note_batches();
+            note_options();
             progress.steps = options.steps;
             progress.warmup = options.warmup;
             return;
@@ -332,6 +335,7 @@ struct Trainer::State {
         }
         progress.seed = options.seed;
         progress.batches = batches_from();
+        progress.made_by = made_by();
         progress.steps = options.steps;
         progress.warmup = options.warmup;
         for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
@@ -387,12 +391,45 @@ struct Trainer::State {
 
     std::string batches_from() const { return options.data.empty() ? "--feed" : "--data"; }
 
-    // Rows are counted on, whatever they are rows of.
+    // What the steps of this run are made by.
+    std::map<std::string, std::string> made_by() const {
+        if (options.checkpoint.empty()) return {};
+        std::map<std::string, std::string> all;
+        for (const auto& [name, value] : step_options(options)) all.emplace(cat("--", name), value);
+        all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
+        all.emplace("rows a step", cat(cut.global_rows()));
+        all.emplace(batches_from(), sample_of_all(options.data.empty() ? options.feed : options.data));
+        return all;
+    }
+
+    // Says where the steps to come are made by something else than those before. Where batches come from --feed now and
+    // from --data before, that was said.
+    void note_options() {
+        const std::map<std::string, std::string> before = std::exchange(progress.made_by, made_by());
+        std::string others;
+        for (const auto& [name, value] : progress.made_by) {
+            const auto old = before.find(name);
+            if (old == before.end() || old->second == value) continue;
+            others += others.empty() ? "" : ", ";
+            if (name == batches_from())
+                others += cat("another ", name);
+            else if (name.starts_with("--"))
+                others += cat(name, " ", old->second, " (now ", value, ")");
+            else
+                others += cat(old->second, " ", name, " (now ", value, ")");
+        }
+        if (others.empty() || progress.step >= options.steps) return;
+        console.line(cat("note: the checkpoint was made with ", others,
+                         ": the steps to come are not those that it would have done"));
+    }
+
+    // With --data rows are counted on, whatever they are rows of; --feed has batches of a step each.
     void note_batches() {
         if (const std::string before = std::exchange(progress.batches, batches_from());
             !before.empty() && before != progress.batches) {
-            console.line(cat("note: the checkpoint's batches came from ", before, ", these come from ",
-                             progress.batches, ", from row ", progress.data_position, " on"));
+            console.line(cat(
+                "note: the checkpoint's batches came from ", before, ", these come from ", progress.batches, ", from ",
+                options.data.empty() ? cat("step ", progress.step) : cat("row ", progress.data_position), " on"));
         }
     }
 
@@ -401,6 +438,9 @@ struct Trainer::State {
         if (options.checkpoint.empty() || !world.is_first()) return;
         check_folder(options.checkpoint);
         checkpoint_lock.emplace(options.checkpoint);
+        if (const std::string& why = checkpoint_lock->not_locked(); !why.empty())
+            console.line(cat("note: ", options.checkpoint, " cannot be locked (", why,
+                             "): see to it that no other run writes there"));
     }
 
     void save_checkpoint() {

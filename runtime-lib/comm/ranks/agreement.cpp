@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "data/fingerprint.h"
 #include "program/weights.h"
 #include "support/file.h"
 #include "support/philox.h"
@@ -47,41 +48,6 @@ void compare(Communicator& communicator, std::span<const std::pair<std::string, 
         }
         fail(cat("rank ", other, " runs another program than rank 0"), "let all ranks start the same file");
     }
-}
-
-std::string hex(std::uint64_t number) {
-    constexpr char figures[] = "0123456789abcdef";
-    std::string text(16, '0');
-    for (std::size_t i = text.size(); i-- > 0; number /= 16) text[i] = figures[number % 16];
-    return text;
-}
-
-// A hash of bytes as far as some pages of them tell, the first and the last among them.
-std::uint64_t sampled_hash(std::span<const std::byte> bytes, std::size_t pages, std::uint64_t hash = 0) {
-    constexpr std::size_t page = 4096;
-    for (std::size_t i = 0; i < pages; ++i) {
-        const std::size_t begin = bytes.size() <= page ? 0 : (bytes.size() - page) / (pages - 1) * i;
-        const auto part = bytes.subspan(begin, std::min(page, bytes.size() - begin));
-        hash = 31 * hash + hash_text({reinterpret_cast<const char*>(part.data()), part.size()});
-        if (bytes.size() <= page) break;
-    }
-    return hash;
-}
-
-// The file's length, and a hash of it as far as 64 pages tell.
-std::string sample_of(const std::string& path) {
-    const MappedFile file(path);
-    return cat(file.bytes().size(), " bytes, ", hex(sampled_hash(file.bytes(), 64)));
-}
-
-std::string sample_of_all(const std::string& path) {
-    if (path.empty()) return "";
-    if (!is_folder(path)) return sample_of(path);
-    std::string all;
-    const std::vector<std::string> names = names_in(path);
-    for (const std::string& name : names)
-        if (const std::string inner = join_path(path, name); is_file(inner)) all += cat(name, sample_of(inner));
-    return cat(names.size(), " files, ", hex(hash_text(all)));
 }
 
 // Of each tensor three pages: whoever trained one of them, or another number of steps, has moved all of it.

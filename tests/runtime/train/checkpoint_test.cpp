@@ -124,8 +124,11 @@ TEST_F(CheckpointTest, SaysWhereTheScheduleIsAnotherOne) {
               "note: the checkpoint was made with --steps 20 --warmup 2; with --steps 20 --warmup 9 the schedule of "
               "the learning rate changes");
     EXPECT_EQ(note("", "20"), "");
-    EXPECT_EQ(note("--schedule constant", "40"), "");  // warm in both
-    EXPECT_EQ(note("", "4"), "");                      // nothing to train
+    // warm in both, but one has gone down by then
+    EXPECT_EQ(note("--schedule constant", "40"),
+              "note: the checkpoint was made with --schedule cosine (now constant): the steps to come are not those "
+              "that it would have done");
+    EXPECT_EQ(note("", "4"), "");  // nothing to train
     EXPECT_EQ(note("--quiet", "40"), "");
 }
 
@@ -342,8 +345,9 @@ TEST_F(CheckpointTest, AFolderIsOneRuns) {
         expect_failure(
             run("words_train", flags + " --checkpoint c"),
             "error: another run is writing into the folder c\nhelp: let that run end, or name another folder");
-        EXPECT_EQ(files(), (std::vector<std::string>{"constants.safetensors", "feed.safetensors"}));
+        EXPECT_EQ(files(), (std::vector<std::string>{"c/.lock", "constants.safetensors", "feed.safetensors"}));
     }
+    EXPECT_EQ(files(), (std::vector<std::string>{"constants.safetensors", "feed.safetensors"}));
     expect_success(run("words_train", flags + " --checkpoint c"));
 }
 
@@ -392,6 +396,42 @@ TEST_F(CheckpointTest, SaysThatBatchesComeFromElsewhere) {
     EXPECT_NE((other.out + other.err).find(note), std::string::npos) << other.out << other.err;
     const Outcome same = run("words_train", "--data corpus.bin --steps 10 --checkpoint c --resume");
     EXPECT_EQ((same.out + same.err).find("batches came from"), std::string::npos) << same.out << same.err;
+    // A feed has batches of a step each: which row was the last is of no matter to it.
+    const Outcome back = run("words_train", "--feed feed.safetensors --steps 11 --checkpoint c --resume");
+    EXPECT_NE(
+        back.err.find("note: the checkpoint's batches came from --data, these come from --feed, from step 10 on\n"),
+        std::string::npos)
+        << back.err;
+}
+
+TEST_F(CheckpointTest, SaysWhatTheStepsBeforeWereMadeBy) {
+    expect_success(run("words_train", flags + " --checkpoint c"));
+    const std::string file = path("c/step-00000008.safetensors"), whole = read_file(file);
+    const auto note = [&](const std::string& program, const std::string& options) {
+        const Outcome outcome = run(program, options + " --steps 9 --warmup 3 --checkpoint c --resume");
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        std::filesystem::remove(path("c/step-00000009.safetensors"));
+        const std::size_t end = outcome.err.find(": the steps to come are not those"),
+                          begin = outcome.err.rfind("note: ", end);
+        return end == std::string::npos ? "" : outcome.err.substr(begin, outcome.err.find('\n', end) - begin);
+    };
+    const std::string same = "--feed feed.safetensors --lr 0.1";
+    EXPECT_EQ(note("words_train", same), "");
+    EXPECT_EQ(note("words_half_train", same + " --grad-accum 2"), "");  // the same rows a step
+    const std::string end = ": the steps to come are not those that it would have done";
+    EXPECT_EQ(
+        note("words_train", "--feed feed.safetensors --lr 0.2 --grad-clip 0 --decay all"),
+        "note: the checkpoint was made with --decay matrices (now all), --grad-clip 1 (now 0), --lr 0.1 (now 0.2)" +
+            end);
+    write_feed("other.safetensors", 4, 4);
+    EXPECT_EQ(note("words_train", "--feed other.safetensors --lr 0.1"),
+              "note: the checkpoint was made with another --feed" + end);
+    // One that was written before checkpoints had that.
+    std::string old = whole;
+    for (std::size_t at = 0; (at = old.find("\"made_by.", at)) != std::string::npos;)
+        old.replace(at + 1, 8, "nothing.");
+    write_file(file, old);
+    EXPECT_EQ(note("words_train", "--feed other.safetensors --lr 0.2"), "");
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {
