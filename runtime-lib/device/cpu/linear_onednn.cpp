@@ -172,7 +172,8 @@ void provide_arguments(Compiled& compiled, int threads, const Cache& cache) {
 Compiled compile(const Product& p, const Cache& cache) {
     Compiled compiled;
     if (!exact(p.activation)) return compiled;
-    // A matrix of one row or column may have any stride there; oneDNN is given the plain one.
+    // Strides are those of the whole matrix for its tiles too, also for one of a single row or column, where nothing is
+    // read by them.
     Layout a =
         matrix(type_of(p.a), p.batch, p.m, p.k, p.transpose_a ? 1 : p.ld_a, p.transpose_a ? p.ld_a : 1, p.stride_a);
     Layout b =
