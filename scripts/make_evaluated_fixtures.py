@@ -301,6 +301,16 @@ def copies():
     }
 
 
+def tails():
+    """Losses whose last term is gone, as the exporter's optimizer sees that it is zero. The graphs' outputs have the traced names."""
+    penalty = lambda w: 0.1 * w.abs().sum()
+    return {
+        "tail_of_zeros": Small(lambda m, x, y: F.mse_loss(m.a(x) + x @ m.g, y) + penalty(m.g), torch.zeros(4, 4)),
+        "tail_of_copies": Copied(lambda m, h, y: F.mse_loss(m.student(h), y) + penalty(m.student.weight - m.teacher.weight)),
+        "tail_is_there": Small(lambda m, x, y: F.mse_loss(m.a(x), y) + 0.1 * m.a(y).abs().sum()),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
@@ -319,6 +329,9 @@ def main():
     torch.manual_seed(7)
     for name, model in copies().items():
         export(model.eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True)
+    torch.manual_seed(7)
+    for name, model in tails().items():
+        export(model.eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True, ())
 
 
 if __name__ == "__main__":

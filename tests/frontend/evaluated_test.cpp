@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/frontend/onnx/missing_values.h"
 #include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/restore_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
@@ -40,6 +41,12 @@ std::string evaluated(const std::string& what) {
     return "evaluated, " + what +
            ": the exporter's optimizer computed it: a constant here; parameters that it was computed from get no "
            "gradient through it. Export with optimize=False to keep what it was computed by.";
+}
+
+std::string unread(const std::string& names) {
+    return "unread parameters, " + names +
+           ": no operator that is left reads them, so they are not trained: the model does not use them, or the "
+           "exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.";
 }
 
 const Lines of_one_layer = {"a.bias", "a.weight"}, with_g = {"a.bias", "a.weight", "g"};
@@ -100,12 +107,34 @@ TEST(Evaluated, WhatWasMadeOfNothingIsAConstant) {
         EXPECT_TRUE(warning.starts_with("dropped, ")) << warning;  // the layer is called twice, and was merged
 }
 
+// A penalty on what begins at zeros leaves nothing: the graph's output has its name, and is what stood before it.
+TEST(Evaluated, ALossWhoseLastTermIsGoneIsSaid) {
+    const auto output = [](const std::string& name) {
+        return "output, " + name +
+               ": the exporter's optimizer dropped it, or more calls, which gave no new numbers: it is mse_loss here. "
+               "A "
+               "term that begins at zero or too small to change the sum, a penalty on a weight of zeros say, would be "
+               "gone too: where the model has such, export with optimize=False";
+    };
+    EXPECT_EQ(lifted("evaluated/tail_of_zeros.onnx").warnings, Lines{output("add_1")});
+    EXPECT_EQ(lifted("evaluated/tail_of_copies.onnx").warnings,
+              (Lines{unread("teacher.weight, teacher.bias"), output("add")}));
+    EXPECT_EQ(lifted("evaluated/tail_is_there.onnx").warnings, Lines{});
+    // The output's own name, given at the export, tells as little.
+    const auto model = onnx_frontend::read_model(fixture("evaluated/tail_of_zeros.onnx"));
+    onnx::GraphProto& graph = *model->mutable_graph();
+    for (auto& node : *graph.mutable_node())
+        for (auto& name : *node.mutable_output())
+            if (name == graph.output(0).name()) name = "loss";
+    graph.mutable_output(0)->set_name("loss");
+    const onnx_frontend::MissingValues missing(graph, onnx_frontend::TracedProgram(graph));
+    ASSERT_EQ(missing.lost_outputs().size(), 1U);
+    EXPECT_EQ(missing.lost_outputs().front().value, "add_1");
+}
+
 // A layer that nothing reads is not said to be lost.
 TEST(Evaluated, UnreadIsNotLost) {
-    EXPECT_EQ(lifted("evaluated/gate.onnx").warnings.front(),
-              "unread parameters, module.weight, module.bias: no operator that is left reads them, so they are not "
-              "trained: the model does not use them, or the exporter's optimizer evaluated or dropped what did. Export "
-              "with optimize=False to tell.");
+    EXPECT_EQ(lifted("evaluated/gate.onnx").warnings.front(), unread("module.weight, module.bias"));
 }
 
 std::string merged(const std::string& names, const std::string& instead, bool several = true) {
@@ -143,11 +172,6 @@ TEST(Merged, ACopyThatIsGoneIsNamed) {
 // The copy's own weight, as it is, behind detach(): the call does not say whose it was. Those that calls do name are
 // parameters of their own.
 TEST(Merged, AParameterBehindAStopMayBeACopy) {
-    const auto unread = [](const std::string& names) {
-        return "unread parameters, " + names +
-               ": no operator that is left reads them, so they are not trained: the model does not use them, or the "
-               "exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.";
-    };
     EXPECT_EQ(lifted("evaluated/stopped_weights.onnx").warnings, Lines{unread("teacher.weight, teacher.bias")});
     const Lifted got = lifted("evaluated/stopped_weight.onnx");
     EXPECT_EQ(got.warnings, Lines{unread("teacher.weight")});

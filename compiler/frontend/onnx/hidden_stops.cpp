@@ -88,6 +88,7 @@ class Finder {
             if (const std::optional<TracedCall> call = traced_call(node)) gather(node, *call);
         for (const std::string& result : order_) judge(calls_[result]);
         warn(report);
+        warn_of_outputs(report);
     }
 
   private:
@@ -197,6 +198,38 @@ class Finder {
             report.done("dropped", place(library_),
                         fmt::format(dropped, " of transformers", listed(library_)) +
                             ". A detach() beside one could not be seen");
+    }
+
+    // Behind the last call that is left, too. What stands there is no place for a detach(), which would leave nothing
+    // to train.
+    void warn_of_outputs(Report& report) const {
+        for (const MissingValues::LostOutput& output : missing_.lost_outputs()) {
+            const auto& given = output.instead->output();
+            if (!may_hide(output.value) ||
+                std::none_of(given.begin(), given.end(), [&](const std::string& v) { return carries_.contains(v); }))
+                continue;
+            const std::string text = fmt::format(
+                "the exporter's optimizer dropped it, or more calls, which gave no new numbers: it is {} here. A term "
+                "that begins at zero or too small to change the sum, a penalty on a weight of zeros say, would be gone "
+                "too",
+                traced_call(*output.instead)->result);
+            if (author_of_all(*output.instead) == Author::user)
+                report.warning("output", output.value, text + ": where the model has such, export with optimize=False");
+            else
+                report.done("output", output.value, text);
+        }
+    }
+
+    // Of the modules from the root to the one that made the call.
+    static Author author_of_all(const onnx::NodeProto& node) {
+        const std::string* classes = metadata(node, "pkg.torch.onnx.class_hierarchy");
+        if (classes == nullptr) return Author::user;
+        std::vector<std::string> path = parse_string_list(*classes);
+        if (path.size() < 2) return Author::user;
+        path.pop_back();  // the call itself
+        Author out = Author::torch;
+        for (const std::string& module_class : path) out = std::max(out, author_of(module_class));
+        return out;
     }
 
     const onnx::GraphProto& graph_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <optional>
 
 #include "compiler/frontend/onnx/traced_operands.h"
@@ -17,6 +18,26 @@ MissingValues::MissingValues(const onnx::GraphProto& graph, const TracedProgram&
     for (const auto& node : graph.node()) {
         there_.insert(node.output().begin(), node.output().end());
         if (const std::optional<TracedCall> call = traced_call(node)) there_.insert(call->result);
+    }
+    find_lost_outputs(graph);
+}
+
+// The exporter's optimizer gives an output's name to what is left in front of the calls that it drops.
+void MissingValues::find_lost_outputs(const onnx::GraphProto& graph) {
+    const std::vector<std::string>& outputs = traced_.outputs();
+    if (outputs.size() != static_cast<std::size_t>(graph.output_size())) return;
+    std::map<std::string, const onnx::NodeProto*> producers;
+    for (const auto& node : graph.node())
+        for (const std::string& name : node.output()) producers[name] = &node;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+        const std::string& output = outputs[k];
+        const auto producer = producers.find(graph.output(static_cast<int>(k)).name());
+        const std::optional<TracedCall> call =
+            producer == producers.end() ? std::nullopt : traced_call(*producer->second);
+        // (One of several results has a name of its own.)
+        if (!call || call->result == output || without_count(output) == "getitem") continue;
+        there_.erase(output);
+        lost_outputs_.push_back({output, producer->second});
     }
 }
 

@@ -25,11 +25,21 @@ class MissingValues {
     std::vector<std::string> of(const TracedCall& call) const;
     // What the call names where the node has operand k: "tanh", "p_fc_weight". "" where it does not tell.
     std::string behind(const onnx::NodeProto& node, int k) const;
+    // Outputs of the program that are missing, with what gives the graph's output in their place: mse_loss, where the
+    // program gave mse_loss + 0.1 * |w| and w begins at zeros.
+    struct LostOutput {
+        std::string value;
+        const onnx::NodeProto* instead;
+    };
+    const std::vector<LostOutput>& lost_outputs() const { return lost_outputs_; }
 
   private:
+    void find_lost_outputs(const onnx::GraphProto& graph);
+
     const TracedProgram& traced_;
     std::set<std::string, std::less<>> there_;  // by the graph's name and by the traced program's
     std::set<std::string, std::less<>> initializers_;
+    std::vector<LostOutput> lost_outputs_;
 };
 
 }  // namespace thunderc::onnx_frontend
