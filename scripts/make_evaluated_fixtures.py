@@ -308,6 +308,9 @@ def tails():
         "tail_of_zeros": Small(lambda m, x, y: F.mse_loss(m.a(x) + x @ m.g, y) + penalty(m.g), torch.zeros(4, 4)),
         "tail_of_copies": Copied(lambda m, h, y: F.mse_loss(m.student(h), y) + penalty(m.student.weight - m.teacher.weight)),
         "tail_is_there": Small(lambda m, x, y: F.mse_loss(m.a(x), y) + 0.1 * m.a(y).abs().sum()),
+        # a parameter of zeros that is read transposed alone, and one that is read in both orders
+        "turned_zeros": Small(lambda m, x, y: F.mse_loss(m.a(x) + x @ m.g.t(), y), torch.zeros(4, 4)),
+        "turned_twice": Small(lambda m, x, y: F.mse_loss(m.a(x) + (x @ m.g).tanh() @ m.g.t(), y), torch.zeros(4, 3)),
     }
 
 

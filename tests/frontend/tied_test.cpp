@@ -81,7 +81,58 @@ TEST(Tied, EqualNumbersTellNothing) {
     for (auto& tensor : *model->mutable_graph()->mutable_initializer())
         if (tensor.data_type() == onnx::TensorProto::FLOAT)
             tensor.mutable_raw_data()->assign(tensor.raw_data().size(), 0);
-    EXPECT_TRUE(tied(*model->mutable_graph(), raw).tied.empty());
+    const TiedParameters got = tied(*model->mutable_graph(), raw);
+    EXPECT_TRUE(got.tied.empty());
+    EXPECT_EQ(got.alike.size(), 1U);
+}
+
+// x wᵀ, where w is a weight of these dimensions, read as a matrix of as many rows as its first; of another call.
+onnx::GraphProto product_of(const std::vector<std::int64_t>& dims) {
+    onnx::GraphProto graph;
+    std::int64_t columns = 1;
+    for (std::size_t d = 1; d < dims.size(); ++d) columns *= dims[d];
+    const std::int64_t rows = dims[0];
+    std::vector<float> numbers(static_cast<std::size_t>(rows * columns)), turned(numbers.size());
+    for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c)
+            turned[static_cast<std::size_t>(c * rows + r)] = numbers[static_cast<std::size_t>(r * columns + c)] =
+                static_cast<float>(100 * r + c);
+    const auto add = [&](const char* name, const std::vector<std::int64_t>& shape, const std::vector<float>& data) {
+        onnx::TensorProto* tensor = graph.add_initializer();
+        tensor->set_name(name);
+        tensor->set_data_type(onnx::TensorProto::FLOAT);
+        for (const std::int64_t dim : shape) tensor->add_dims(dim);
+        tensor->set_raw_data(std::string(reinterpret_cast<const char*>(data.data()), 4 * data.size()));
+    };
+    add("conv.weight", dims, numbers);
+    add("t", {columns, rows}, turned);
+    graph.add_input()->set_name("x");
+    graph.add_output()->set_name("matmul");
+    onnx::NodeProto* node = graph.add_node();
+    node->set_op_type("MatMul");
+    node->add_input("x");
+    node->add_input("t");
+    node->add_output("matmul");
+    onnx::StringStringEntryProto* call = node->add_metadata_props();
+    call->set_key("pkg.torch.onnx.fx_node");
+    call->set_value(
+        "%matmul : [num_users=1] = call_function[target=torch.ops.aten.matmul.default](args = (%x, %t), kwargs = {})");
+    onnx::StringStringEntryProto* signature = graph.add_metadata_props();
+    signature->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    signature->set_value("p_conv_weight: PARAMETER target='conv.weight'\nx: USER_INPUT\nmatmul: USER_OUTPUT");
+    return graph;
+}
+
+// A weight of a convolution of volumes is found in any order; of what has more dimensions nothing is claimed.
+TEST(Tied, OrdersOfManyDimensions) {
+    for (const std::vector<std::int64_t>& dims : {std::vector<std::int64_t>{4, 6}, {4, 3, 2}, {4, 3, 2, 2, 2}}) {
+        onnx::GraphProto graph = product_of(dims);
+        EXPECT_EQ(copies(tied(graph, raw)), (std::map<std::string, int>{{"conv.weight", 1}}));
+    }
+    onnx::GraphProto graph = product_of({4, 3, 2, 2, 2, 2});
+    const TiedParameters got = tied(graph, raw);
+    EXPECT_TRUE(got.tied.empty());
+    EXPECT_FALSE(got.unmatched.contains("t"));
 }
 
 // Without the signature nobody knows what a parameter is: the graph stays as it is.

@@ -50,6 +50,11 @@ void Importer::tie_copies() {
                         fmt::format("holds the numbers of {}, and of other parameters that are equal to it: trained "
                                     "apart from each. Export with optimize=False to keep the parameter.",
                                     shown(tie.parameter)));
+    for (const TiedParameters::Tie& tie : tied_.alike)
+        report_.warning("untied", tie.copy,
+                        fmt::format("may be {} in another order: their numbers are all the same, and tell nothing. It "
+                                    "is trained apart. Export with optimize=False to keep the parameter.",
+                                    shown(tie.parameter)));
     for (const TiedParameters::Tie& tie : tied_.unread)
         report_.warning("untied", tie.copy,
                         fmt::format("may be {} in another order, as of a table that is the head as well: without the "
@@ -76,8 +81,16 @@ void Importer::restore_lost() {
     const bool merged = warn_of_merged();
     if (!restored_.unread.empty() && !merged)
         report_.warning("unread parameters", shown_names(restored_.unread),
-                        "no operator that is left reads them, so they are not trained: the model does not use them, or "
-                        "the exporter's optimizer evaluated or dropped what did. Export with optimize=False to tell.");
+                        restored_.unexplained.empty()
+                            ? "no operator that is left reads them, so they are not trained: the model does not use "
+                              "them, or the exporter's optimizer evaluated or dropped what did. Export with "
+                              "optimize=False to tell."
+                            : fmt::format("no operator that is left reads them under these names. What the graph calls "
+                                          "{} may be one of them in another order: then it is trained, under that "
+                                          "name. Else the model does not use them, or the exporter's optimizer "
+                                          "evaluated or dropped what did, and they are not trained. Export with "
+                                          "optimize=False to tell.",
+                                          list_of_names(restored_.unexplained)));
     if (!restored_.rearranged.empty())
         report_.warning("rearranged", shown_names(restored_.rearranged),
                         "the graph has its numbers as the exporter arranged them for the call. Loading and saving them "

@@ -263,6 +263,13 @@ class Restorer {
                 // call it is no parameter's numbers.
                 out_.evaluated[name] = values.empty() ? named : without_count(*values.begin());
         }
+        for (const auto& tensor : graph_.initializer()) {
+            const std::string& name = tensor.name();
+            if (tensor.dims_size() >= 2 && made_by_exporter(tensor, traced_) && !out_.standing_in.contains(name) &&
+                !out_.constants.contains(name) && !out_.evaluated.contains(name) &&
+                is_rearrangement(without_count(name)))
+                out_.unexplained.push_back(name);
+        }
         // Of parameters that are all there nothing else was made, where a constant that is not there explains the rest.
         if (!out_.all_there()) return;
         const std::vector<std::string> gone = missing_constants();

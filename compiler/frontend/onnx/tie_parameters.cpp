@@ -25,8 +25,8 @@ using Bytes = std::vector<std::byte>;
 
 // Numbers that are the same by chance, as ones and zeros are, are fewer.
 constexpr std::size_t least_different = 4;
-// Orders of more dimensions than these are not tried.
-constexpr std::size_t most_dims = 4;
+// Orders of more dimensions than these are not tried: a convolution of volumes has five.
+constexpr std::size_t most_dims = 5;
 
 Shape shape_of(const onnx::TensorProto& tensor) {
     return {tensor.dims().begin(), tensor.dims().end()};
@@ -75,11 +75,15 @@ bool same_numbers(const Bytes& source, const Shape& shape, const View& view, con
     return true;
 }
 
+bool can_be_tried(const Shape& shape) {
+    return shape.size() <= most_dims;
+}
+
 // The first view of the source that has the copy's numbers.
 std::optional<View> find_view(const Bytes& source, const Shape& shape, const Bytes& copy, const Shape& wanted,
                               std::size_t size) {
     const std::int64_t n = elements_of(wanted);
-    if (shape.empty() || shape.size() > most_dims || n == 0) return std::nullopt;
+    if (shape.empty() || !can_be_tried(shape) || n == 0) return std::nullopt;
     View view;
     view.order.resize(shape.size());
     for (view.axis = 0; view.axis < shape.size(); ++view.axis) {
@@ -318,7 +322,10 @@ class Tier {
         const std::optional<Bytes> numbers = read_(copy);
         if (!numbers) return note_unread(copy);
         const std::size_t size = stored_bytes(copy, *numbers);
-        if (!varied(*numbers, size)) return;
+        if (!varied(*numbers, size)) {
+            if (is_transposition(call)) note_alike(copy, *numbers, size);
+            return;
+        }
         std::vector<std::pair<Source, View>> found;
         bool all_read = true;
         for (const Source& source : sources()) {
@@ -326,7 +333,7 @@ class Tier {
             if (from->data_type() != copy.data_type() || elements_of(shape_of(*from)) < elements_of(shape_of(copy)))
                 continue;
             const std::optional<Bytes>& held = bytes(*from);
-            all_read = all_read && held.has_value();
+            all_read = all_read && held.has_value() && can_be_tried(shape_of(*from));
             if (!held) continue;
             if (std::optional<View> view = find_view(*held, shape_of(*from), *numbers, shape_of(copy), size))
                 found.emplace_back(source, std::move(*view));
@@ -373,6 +380,21 @@ class Tier {
             out_.ambiguous.push_back({fitting.front().first.parameter, name});
         else
             sources_.push_back({name, ""});
+    }
+
+    // Of zeros nothing tells whose they are.
+    void note_alike(const onnx::TensorProto& copy, const Bytes& numbers, std::size_t size) {
+        for (const Source& source : sources()) {
+            const onnx::TensorProto& from = *initializer(source.name);
+            const Shape shape = shape_of(from);
+            if (source.parameter.empty() || from.data_type() != copy.data_type() ||
+                elements_of(shape) != elements_of(shape_of(copy)))
+                continue;
+            const std::optional<Bytes>& held = bytes(from);
+            if (!held || !find_view(*held, shape, numbers, shape_of(copy), size)) continue;
+            out_.alike.push_back({source.parameter, copy.name()});
+            return;
+        }
     }
 
     // A graph without its weights. What the exporter evaluated of a parameter has such a name and shape as well.

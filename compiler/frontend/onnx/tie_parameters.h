@@ -37,6 +37,8 @@ struct TiedParameters {
     std::vector<Tie> different;
     // Copies of what may be one of several parameters of equal numbers: they stay apart.
     std::vector<Tie> ambiguous;
+    // What may be a parameter in another order, whose numbers are all the same, as are its own: they stay apart.
+    std::vector<Tie> alike;
     // What may be a parameter in another order, by its name and shape, while the numbers of one are not there.
     std::vector<Tie> unread;
     // What was held against the numbers of every parameter, and is none of them.
