@@ -216,7 +216,9 @@ class Lifter {
     static StoredMatrix stored(const Lifted& lifted) { return {lifted.source.get(), lifted.type, lifted.transposed}; }
 
     // Two initializers of equal, varied content, of which one is an embedding and the other a product's weight: a tie
-    // of which the exporter kept two copies, one of them transposed.
+    // of which the exporter kept two copies, one of them transposed and without a name of its own. Equal numbers alone
+    // may as well be those of a head that began as a copy, so the guess is said; two that each have a name of the
+    // model's own are no copies of the exporter's.
     void tie_head() {
         for (std::size_t t = 0; t < lifted_.size(); ++t) {
             if (!lifted_[t].table) continue;
@@ -235,7 +237,16 @@ class Lifter {
                     std::swap(turned.type.dims[0], turned.type.dims[1]);
                     turned.transposed = true;
                     if (!same_matrix(stored(lifted_[t]), stored(turned))) continue;
-                    head = std::move(turned);
+                    if (!are_twins(t, h)) head = std::move(turned);
+                }
+                if (!traced && are_twins(t, h)) {
+                    report_.warning(
+                        "untied", head.name,
+                        fmt::format("holds the numbers of {}, and is trained apart from it, since each has a "
+                                    "name of its own: if the model ties the two, export it with "
+                                    "dynamo=True and optimize=False, which says so",
+                                    lifted_[t].name));
+                    continue;
                 }
                 ties_[h] = t;
                 std::vector<std::string>& aliases = lifted_[t].aliases;
@@ -244,11 +255,26 @@ class Lifter {
                 if (own && std::find(aliases.begin(), aliases.end(), head.name) == aliases.end())
                     aliases.push_back(head.name);
                 lifted_[t].first_use = std::min(lifted_[t].first_use, head.first_use);
-                report_.done("tied", lifted_[t].name,
-                             fmt::format("also {}: two initializers of {}", head.name,
-                                         traced ? "one traced parameter" : "equal content"));
+                const std::string text = fmt::format("also {}: two initializers of {}", head.name,
+                                                     traced ? "one traced parameter" : "equal content");
+                if (traced)
+                    report_.done("tied", lifted_[t].name, text);
+                else
+                    report_.warning("tied", lifted_[t].name,
+                                    text +
+                                        ". The graph does not say that they are one parameter: where one only began "
+                                        "as a copy of the other, export with dynamo=True and optimize=False, which "
+                                        "tells them apart, or with other numbers in one of them");
             }
         }
+    }
+
+    // Whether two initializers have names that the model gave them.
+    bool are_twins(std::size_t t, std::size_t h) const {
+        const auto named = [&](std::size_t k) {
+            return is_dotted(main_.argument_info[lifted_[k].argument].names.front());
+        };
+        return named(t) && named(h);
     }
 
     void make_names_unique() {

@@ -268,13 +268,32 @@ TEST(LiftParameters, TwoCopiesOfOneMatrixAreATie) {
         for (std::size_t c = 0; c < 3; ++c) turned[c * 5 + r] = table[r * 3 + c];
     module.main().argument_info[1].sources = {source_of(Type::tensor(DType::f32, {5, 3}), table)};
     module.main().argument_info[2].sources = {source_of(Type::tensor(DType::f32, {3, 5}), turned)};
-    EXPECT_EQ(lifted(std::move(module)), text(R"(
+    const Module copy = module;
+    Report report;
+    EXPECT_EQ(lifted(std::move(module), report), text(R"(
 func @main(%ids: i64[2] input "ids", %embed.weight: f32[5,3] parameter "embed.weight" {alias 0 = ["lm_head.weight"]}) -> (%y) {
   %e = gather(%embed.weight, %ids) {axis = 0} : f32[2,3]
   %transpose = transpose(%embed.weight) {permutation = [1, 0]} : f32[3,5]
   %y = matmul(%e, %transpose) {transpose_a = false, transpose_b = false} : f32[2,5]
 }
 )"));
+    // A head that began as a copy looks the same.
+    EXPECT_NE(
+        notes(report).find("warning tied at embed.weight: also lm_head.weight: two initializers of equal content. "
+                           "The graph does not say that they are one parameter"),
+        std::string::npos)
+        << notes(report);
+    // Two that the model gave names of their own are two, whatever their numbers.
+    Module named = copy;
+    named.main().argument_info[2].names = {"lm_head.weight"};
+    Report apart;
+    const std::string two = lifted(std::move(named), apart);
+    EXPECT_NE(two.find("parameter \"embed.weight\",\n"), std::string::npos) << two;
+    EXPECT_NE(two.find("parameter \"lm_head.weight\")"), std::string::npos) << two;
+    EXPECT_NE(notes(apart).find("warning untied at lm_head.weight: holds the numbers of embed.weight, and is trained "
+                                "apart from it"),
+              std::string::npos)
+        << notes(apart);
 }
 
 // The traced nodes say which parameter they read, whatever the numbers: without any it is a tie, and equal ones of two
