@@ -44,6 +44,15 @@ void elementwise(Node& n) {
     n.output(0, n.b().op(our_name(n.proto().op_type()), std::move(operands)));
 }
 
+// The op that gives a value, where it is one of that name. By value: each op that is built moves the function's own.
+// Bodies of torch's functions are short, and stand last.
+std::optional<Op> defining(Node& n, Value v, std::string_view name) {
+    const std::vector<Op>& ops = n.b().function().ops;
+    for (auto op = ops.rbegin(); op != ops.rend(); ++op)
+        if (op->results.front() == v) return op->name == name ? std::optional(*op) : std::nullopt;
+    return std::nullopt;
+}
+
 // torch.clamp with tensors as bounds: one clip, whose gradient on the bounds is x's alone, where that of max and min is
 // shared.
 bool clamped(Node& n) {
@@ -52,13 +61,12 @@ bool clamped(Node& n) {
     const bool low = n.proto().op_type() == "Max";
     const Value x = n.input(0), bound = n.input(1);
     const Dims dims = *broadcast(n.type(0).dims, n.type(1).dims);
-    if (!low)
-        for (const Op& op : b.function().ops)  // the Max in front of it
-            if (op.name == "clip" && op.results[0] == x && op.operands.size() == 2 && b.type(x).dims == dims) {
-                const std::vector<Value> operands = {op.operands[0], op.operands[1], bound};
-                n.output(0, b.op("clip", operands));
-                return true;
-            }
+    const std::optional<Op> front = low ? std::nullopt : defining(n, x, "clip");  // the Max in front of it
+    if (front && front->operands.size() == 2 && b.type(x).dims == dims) {
+        const std::vector<Value> operands = {front->operands[0], front->operands[1], bound};
+        n.output(0, b.op("clip", operands));
+        return true;
+    }
     const Value all = b.broadcast_to(x, dims);
     n.output(0, low ? b.op("clip", {all, bound}) : b.op("clip", {all, Value{}, bound}));
     return true;
@@ -104,15 +112,6 @@ void modulo(Node& n) {
     if (n.integer("fmod", 0) != 0)
         n.fail("Mod with fmod = 1 is not supported", "use torch.remainder, whose result has the sign of the divisor");
     n.output(0, n.b().op("mod", {n.input(0), n.input(1)}));
-}
-
-// The op that gives a value, where it is one of that name. By value: each op that is built moves the function's own.
-// Bodies of torch's functions are short, and stand last.
-std::optional<Op> defining(Node& n, Value v, std::string_view name) {
-    const std::vector<Op>& ops = n.b().function().ops;
-    for (auto op = ops.rbegin(); op != ops.rend(); ++op)
-        if (op->results.front() == v) return op->name == name ? std::optional(*op) : std::nullopt;
-    return std::nullopt;
 }
 
 // torch.xlogy(y, x), exported as "y where y = 0, else y log x": no function of x at y = 0, where its derivative by y is
