@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "compiler/support/error.h"
@@ -23,6 +25,19 @@ struct Symbol {
 std::string symbol_name(const onnx::ValueInfoProto& input, int d) {
     const auto& dim = input.type().tensor_type().shape().dim(d);
     return dim.dim_param().empty() ? fmt::format("{}.{}", input.name(), d) : dim.dim_param();
+}
+
+bool has(std::string name, std::string_view word) {
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return name.find(word) != std::string::npos;
+}
+// What people call an axis by: "seq_len", "batch_size".
+bool names_batch(const std::string& name) {
+    return has(name, "batch");
+}
+bool names_positions(const std::string& name) {
+    return !names_batch(name) && (has(name, "seq") || has(name, "time"));
 }
 
 // The command line is at fault: it lacks a dimension, or gives one that the model has not.
@@ -64,7 +79,9 @@ class Binder {
             Symbol symbol;
             symbol.axis = d;
             symbol.where = fmt::format("dimension {} of the input {}", d, input.name());
-            symbol.flag = d == 0 ? "--batch N" : d == 1 ? "--seq N" : fmt::format("--dim {}=N", symbol_name(input, d));
+            const bool usual = d == 0 ? !names_positions(symbol_name(input, 0)) : !names_batch(symbol_name(input, d));
+            symbol.flag =
+                d > 1 || !usual ? fmt::format("--dim {}=N", symbol_name(input, d)) : (d == 0 ? "--batch N" : "--seq N");
             symbols_.emplace(symbol_name(input, d), std::move(symbol));
         }
     }
@@ -76,6 +93,7 @@ class Binder {
             const auto& shape = input->type().tensor_type().shape();
             if (axis >= shape.dim_size() || shape.dim(axis).has_dim_value()) continue;
             if (symbols_.at(symbol_name(*input, axis)).axis != axis) continue;
+            refuse_other_axis(*input, axis, value, flag);
             bind(symbol_name(*input, axis), value, fmt::format("{} {}", flag, value));
             symbolic = true;
         }
@@ -97,6 +115,25 @@ class Binder {
         Diagnostic d;
         d.message = fmt::format("{} is given, but no input has a dimension {}", flag, axis);
         d.help = fmt::format("leave {} out", flag);
+        fail(std::move(d));
+    }
+
+    // A program takes dimension 0 for the batch, and windows of tokens along dimension 1: of a model whose own names
+    // say the other way about, --batch would be the length.
+    void refuse_other_axis(const onnx::ValueInfoProto& input, int axis, std::int64_t value,
+                           const std::string& flag) const {
+        const std::string name = symbol_name(input, axis);
+        if (!(axis == 0 ? names_positions(name) : names_batch(name))) return;
+        std::vector<std::string> flags;
+        for (const auto& [known, symbol] : symbols_) flags.push_back(fmt::format("--dim {}=N", known));
+        Diagnostic d;
+        d.message = fmt::format("{} {} would bind the dimension {} of the input {}", flag, value, name, input.name());
+        d.expected = axis == 0 ? "the batch in dimension 0" : "positions in dimension 1";
+        d.actual = fmt::format("{} in dimension {}", name, axis);
+        d.help = fmt::format(
+            "export a model whose inputs have the batch first (forward(self, x): return self.model(x.T)); if the "
+            "names mean nothing, bind the dimensions by them: {}",
+            fmt::join(flags, " "));
         fail(std::move(d));
     }
 
@@ -156,6 +193,9 @@ class Binder {
         // Batched is what shares dimension 0 with the first input, by symbol or by size.
         if (shape.dim_size() > 0) {
             const auto& first = inputs_.front()->type().tensor_type().shape();
+            out.batch_last = !shape.dim(0).has_dim_value() && names_positions(symbol_name(input, 0)) &&
+                             shape.dim_size() > 1 && !shape.dim(1).has_dim_value() &&
+                             names_batch(symbol_name(input, 1));
             out.batched = first.dim_size() > 0 && first.dim(0).has_dim_value() == shape.dim(0).has_dim_value() &&
                           (shape.dim(0).has_dim_value() ? first.dim(0).dim_value() == shape.dim(0).dim_value()
                                                         : symbol_name(*inputs_.front(), 0) == symbol_name(input, 0));

@@ -1,10 +1,15 @@
 #include "compiler/frontend/onnx/dropped_arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
+#include <map>
+#include <vector>
 
 #include "compiler/frontend/onnx/scopes.h"
+#include "compiler/frontend/onnx/tensors.h"
 #include "compiler/frontend/onnx/traced_operands.h"
 #include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/support/error.h"
@@ -98,6 +103,26 @@ void refuse_dropped_arguments(const onnx::GraphProto& graph) {
             throw UserError(std::move(d));
         }
     }
+}
+
+void warn_of_untraced(const onnx::GraphProto& graph, Report& report) {
+    std::map<std::string, const onnx::TensorProto*> initializers;
+    for (const auto& tensor : graph.initializer()) initializers[tensor.name()] = &tensor;
+    std::vector<std::string> tables;
+    for (const auto& node : graph.node()) {
+        if (metadata(node, traced_call_key) != nullptr) return;
+        if (node.op_type() != "Gather" || node.input_size() == 0) continue;
+        const auto tensor = initializers.find(node.input(0));
+        if (tensor == initializers.end() || tensor->second->dims_size() != 2) continue;
+        const std::optional<DType> dtype = dtype_of(tensor->second->data_type());
+        if (dtype && is_float(*dtype) && std::find(tables.begin(), tables.end(), tensor->first) == tables.end())
+            tables.push_back(tensor->first);
+    }
+    if (!tables.empty())
+        report.warning("untraced", fmt::format("{}", fmt::join(tables, ", ")),
+                       "the graph keeps no calls of torch, as exports with dynamo=False do not: a padding_idx of an "
+                       "embedding, whose row gets no gradient, is not in it, nor are detach() and dropout. Where the "
+                       "model has such, export with dynamo=True, optimize=False");
 }
 
 }  // namespace thunderc::onnx_frontend

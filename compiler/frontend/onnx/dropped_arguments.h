@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "compiler/support/report.h"
+
 namespace thunderc::onnx_frontend {
 
 struct DroppedArgument {
@@ -40,5 +42,8 @@ std::optional<std::int64_t> padding_index(const onnx::NodeProto& node);
 
 // Throws UserError where a call has an argument that is dropped and would matter.
 void refuse_dropped_arguments(const onnx::GraphProto& graph);
+
+// Of a graph that keeps no calls none of this is known: a warning says so where there is an embedding.
+void warn_of_untraced(const onnx::GraphProto& graph, Report& report);
 
 }  // namespace thunderc::onnx_frontend

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/check_model.h"
 #include "compiler/frontend/onnx/dimensions.h"
 #include "compiler/frontend/onnx/dropped_arguments.h"
@@ -27,11 +28,14 @@ constexpr std::int64_t shape_like = 64;
 // Nodes that bodies of functions and branches expand to. Functions that call functions twice grow without bound.
 constexpr std::int64_t most_expanded_nodes = 100'000;
 
-// A framework's name: a module path and a leaf. Exporters' own names have none of it ("val_110"), or slashes and
-// colons.
-bool dotted(const std::string& name) {
-    return name.find('.') != std::string::npos && name.find('/') == std::string::npos &&
-           name.find(':') == std::string::npos;
+// Whether a single number of the graph is certainly none of the model's parameters: by its having no module's name, or,
+// where names without a module may be parameters', by having one that no author gives ("val_7", "onnx::Mul_7", "7"; not
+// "scale7"). The others are decided with the rest of the tensors (decide_parameters.h).
+bool is_number_of_code(const std::string& name, bool dotted_alone) {
+    if (dotted_alone) return !is_dotted(name);
+    if (!exporters_name(name)) return false;
+    const std::size_t end = name.find_last_not_of("0123456789");
+    return end == std::string::npos || name[end] == '_' || name.find_first_of(":/") != std::string::npos;
 }
 
 // A name as the IR prints values: letters, digits, dots and underscores.
@@ -95,6 +99,7 @@ Module Importer::run() {
     stops_.emplace(model_->graph());
     stops_->warn(traced_, said_merged_, report_);
     warn_of_eval_mode(model_->graph(), report_);
+    warn_of_untraced(model_->graph(), report_);
     for (const auto& node : model_->graph().node())
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
     import_inputs();
@@ -235,6 +240,11 @@ void Importer::import_inputs() {
         info.kind = ArgInfo::Kind::input;
         info.names = {input.name};
         info.batched = input.batched;
+        if (input.batch_last)
+            report_.warning("batch", input.name,
+                            "its dimensions are named as if the batch were the second: a program takes the first for "
+                            "the batch, of which micro-steps and ranks have their parts, and cuts windows of tokens "
+                            "along the second");
         const Type type = Type::tensor(dtype(input.data_type, "the input " + input.name), input.dims);
         if (!countable(type.dims) || type.elements() == 0) {
             Diagnostic d;
@@ -271,6 +281,10 @@ TracedInput Importer::says_exporter(const onnx::TensorProto& tensor) const {
 // kind: parameter and constant are certain, value is not; what was evaluated, of parameters perhaps, has the call as
 // its note. Numbers without a name of their own (an epsilon) and integers are constants.
 void Importer::import_initializers(const onnx::GraphProto& graph) {
+    // The TorchScript-based exporter, which names nodes after modules, keeps parameters and names them.
+    const bool names = traced_.parameters().empty() &&
+                       std::any_of(graph.node().begin(), graph.node().end(),
+                                   [](const onnx::NodeProto& node) { return node.name().starts_with("/"); });
     for (const auto& tensor : graph.initializer()) {
         const Type type = reader_.type(tensor);
         Binding binding;
@@ -281,7 +295,7 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
         const bool single = type.elements() <= 1 && says != TracedInput::parameter && !computed &&
                             !restored_.standing_in.contains(tensor.name());
         if (!is_float(type.dtype) || type.elements() == 0 ||
-            (single && (says == TracedInput::constant || !dotted(tensor.name())))) {
+            (single && (says == TracedInput::constant || is_number_of_code(tensor.name(), !names)))) {
             binding.proto = &tensor;
             bind(tensor.name(), std::move(binding));
             continue;
