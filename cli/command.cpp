@@ -524,6 +524,18 @@ Module compile_until(const ModelOptions& options, const std::string& last_pass) 
     return compile(options, {}, last_pass).module;
 }
 
+std::optional<Module> compile_with_batch(ModelOptions options, std::int64_t batch, const std::string& last_pass) {
+    options.compile.batch = batch;
+    const PassOptions run_options = {
+        .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
+    std::vector<PassRun> runs;
+    try {
+        return run_passes(imported(options), passes_until(pipeline(options.compile), last_pass), runs, run_options);
+    } catch (const UserError&) {
+        return std::nullopt;
+    }
+}
+
 std::vector<std::string> pass_names(const ModelOptions& options) {
     std::vector<std::string> names = {"import"};
     for (const Pass& pass : pipeline(options.compile)) names.push_back(pass.name);

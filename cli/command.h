@@ -90,6 +90,9 @@ void warn_of_memory(const Module& module);
 Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers);
 // What `compile` gives as far as this pass.
 Module compile_until(const ModelOptions& options, const std::string& last_pass);
+// The same of a model with that many rows in its batch, without a word; none where the graph's batch cannot be bound
+// so.
+std::optional<Module> compile_with_batch(ModelOptions options, std::int64_t batch, const std::string& last_pass);
 // "import" and the passes that these options ask for, in order.
 std::vector<std::string> pass_names(const ModelOptions& options);
 // Throws UsageError, which lists them, where there is none of this name.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "cli/command.h"
@@ -79,8 +80,19 @@ int verify_command(VerifyOptions o) {
                            [](const GradientCheck& c) { return c.actual == 0 && c.expected == 0; });
     });
     LossCheck loss;
-    if (!nothing)
-        loss = check_loss(graph, choose_loss(before_loss, o.model.compile.loss), step_of(o, module), o.check.seed);
+    std::string alone;  // why one micro-batch is compared by itself
+    if (!nothing) {
+        const ChosenLoss chosen = choose_loss(before_loss, o.model.compile.loss);
+        std::optional<Module> joined;
+        const std::int64_t rows = o.model.compile.batch;
+        if (chosen.added == nullptr && chosen.whole && rows > 0)
+            joined = compile_with_batch(o.model, checked_micro_batches * rows, "simplify");
+        if (chosen.added == nullptr && !joined)
+            alone = chosen.whole ? "that of several is not compared, since the graph's batch is not bound by --batch"
+                                 : "that of several is no loss of one larger batch, as the warning or the report of "
+                                   "thunderc inspect says";
+        loss = check_loss(graph, joined ? &*joined : nullptr, chosen, step_of(o, module), o.check.seed);
+    }
     const bool loss_ok = loss.error <= o.tolerance;
     if (!nothing)
         fmt::print("loss: {}, over {} micro-batch{}: error {:.1e}, {:.8e} by the step, {:.8e} by definition{}\n\n",
@@ -122,8 +134,9 @@ int verify_command(VerifyOptions o) {
         throw UserError(std::move(d));
     }
     if (failed == 0) {
-        fmt::print("the loss agrees with its definition, {} gradients agree with differences within {:.0e}\n",
-                   rows.size(), o.tolerance);
+        fmt::print("the loss{} agrees with its definition, {} gradients agree with differences within {:.0e}\n",
+                   alone.empty() ? "" : " of one micro-batch", rows.size(), o.tolerance);
+        if (!alone.empty()) fmt::print("{}\n", alone);
         return 0;
     }
     Diagnostic d;
@@ -144,8 +157,10 @@ void add_verify(CLI::App& app, Action& action) {
                            "check the loss of a model's step against its definition, and its gradients against finite "
                            "differences of it, in double precision");
     sub->footer(
-        "The loss of a step is compared with the graph's own, as it was imported, or, where --loss adds it, with its\n"
-        "definition over the graph's results of three micro-batches. Every trainable parameter's gradient is checked\n"
+        "The loss of a step of three micro-batches is compared with the graph's own, as it was imported, of all their\n"
+        "rows (of one micro-batch, where --batch binds no dimension or the loss is averaged), or, where --loss adds "
+        "it,\n"
+        "with its definition over the graph's results. Every trainable parameter's gradient is checked\n"
         "at a few random elements, and all of them together along random directions; weights and inputs are random.\n"
         "Exit status 1 where the loss or a gradient is wrong. For a large model choose a small --batch and --seq.\n\n"
         "  thunderc verify model.onnx --batch 1 --seq 16");

@@ -54,6 +54,19 @@ Tensor one_behind_the_other(const std::vector<Tensor>& parts) {
     return out;
 }
 
+// The rows of all of them.
+Tensors one_batch(const Function& model, const std::vector<Tensors>& batches) {
+    Tensors out = batches.front();
+    for (const ArgInfo& info : model.argument_info) {
+        if (info.kind != ArgInfo::Kind::input || !info.batched) continue;
+        std::vector<Tensor> parts;
+        for (const Tensors& tensors : batches)
+            if (const auto at = tensors.find(info.names.front()); at != tensors.end()) parts.push_back(at->second);
+        if (!parts.empty()) out.insert_or_assign(info.names.front(), one_behind_the_other(parts));
+    }
+    return out;
+}
+
 // As the runtime makes a step of micro-batches, without its gradients.
 double step_loss(const Module& composed, const std::vector<Tensors>& batches) {
     const LossForm form = loss_form(composed);
@@ -85,20 +98,23 @@ double step_loss(const Module& composed, const std::vector<Tensors>& batches) {
 
 }  // namespace
 
-LossCheck check_loss(const Module& graph, const ChosenLoss& chosen, const Module& composed, std::uint64_t seed) {
+LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss& chosen, const Module& composed,
+                     std::uint64_t seed) {
     LossCheck out;
-    out.what = chosen.added == nullptr ? fmt::format("{}, as the model has it", chosen.name)
-                                       : fmt::format("{} of {}", chosen.added->name, chosen.name);
-    out.micro_batches = chosen.added == nullptr ? 1 : 3;
+    const bool own = chosen.added == nullptr;
+    out.what = own ? fmt::format("{}, as the model has it", chosen.name)
+                   : fmt::format("{} of {}", chosen.added->name, chosen.name);
+    out.micro_batches = own && (joined == nullptr || !chosen.whole) ? 1 : checked_micro_batches;
     const Function &step = composed.main(), &model = graph.main();
     std::vector<Tensors> batches(out.micro_batches);
     for (std::size_t batch = 0; batch < batches.size(); ++batch) {
         const std::vector<Members> drawn = random_arguments(step, seed + batch);
         for (std::size_t k = 0; k < drawn.size(); ++k) {
             const ArgInfo& info = step.argument_info[k];
-            if (info.kind == ArgInfo::Kind::input)
+            if (info.kind == ArgInfo::Kind::input && info.batched)
                 add_named(batches[batch], info, drawn[k]);
-            else if (info.kind == ArgInfo::Kind::parameter || info.kind == ArgInfo::Kind::constant)
+            else if (info.kind == ArgInfo::Kind::input || info.kind == ArgInfo::Kind::parameter ||
+                     info.kind == ArgInfo::Kind::constant)
                 for (std::size_t later = batch == 0 ? 0 : batches.size(); later < batches.size(); ++later)
                     add_named(batches[later], info, drawn[k]);  // the same for all
         }
@@ -112,16 +128,22 @@ LossCheck check_loss(const Module& graph, const ChosenLoss& chosen, const Module
         for (const ArgInfo& other : model.argument_info) known = known || other.names.front() == info.names.front();
         if (!known) labels = info.names.front();
     }
-    check(labels.empty() == (chosen.added == nullptr), "the labels of the loss are " + labels);
-    std::vector<Tensor> results, targets;
-    for (const Tensors& tensors : batches) {
-        const std::vector<Members> arguments = arguments_of(model, tensors);
-        results.push_back(evaluate(graph, model, std::span<const Members>(arguments)).at(chosen.result).at(0));
-        if (chosen.added != nullptr) targets.push_back(tensors.at(labels));
+    check(labels.empty() == own, "the labels of the loss are " + labels);
+    const auto result_of = [&](const Module& module, const Tensors& tensors) {
+        const std::vector<Members> arguments = arguments_of(module.main(), tensors);
+        return evaluate(module, module.main(), std::span<const Members>(arguments)).at(chosen.result).at(0);
+    };
+    if (own) {
+        const bool several = batches.size() > 1;
+        out.expected = result_of(several ? *joined : graph, several ? one_batch(model, batches) : batches[0]).at(0);
+    } else {
+        std::vector<Tensor> results, targets;
+        for (const Tensors& tensors : batches) {
+            results.push_back(result_of(graph, tensors));
+            targets.push_back(tensors.at(labels));
+        }
+        out.expected = chosen.added->definition(one_behind_the_other(results), one_behind_the_other(targets));
     }
-    out.expected = chosen.added == nullptr
-                       ? results.front().at(0)
-                       : chosen.added->definition(one_behind_the_other(results), one_behind_the_other(targets));
     const double difference = std::abs(out.actual - out.expected);
     out.error = difference == 0 ? 0 : difference / (std::abs(out.actual) + std::abs(out.expected));
     return out;

@@ -18,10 +18,16 @@ struct LossCheck {
     double error = 0;               // |actual - expected| / (|actual| + |expected|); NaN where one of the two is NaN
 };
 
+// How many micro-batches a step has here: each may have another weight.
+constexpr std::int64_t checked_micro_batches = 3;
+
 // `graph` is the model as it was imported, with the framework's names and without an added loss; `composed` is what
 // compose_step leaves of it. Weights and inputs are random. A loss that was added to the graph's result is compared
-// with its definition over the rows of three micro-batches, of which each may have another weight. The model's own loss
-// is what the graph gives, for one micro-batch: of several it may be the mean, as the compiler says when it splits it.
-LossCheck check_loss(const Module& graph, const ChosenLoss& chosen, const Module& composed, std::uint64_t seed);
+// with its definition over the rows of all micro-batches; the model's own with what the graph gives for all of them as
+// one batch: `joined` is the graph imported with that many rows. Where there is none (null), or the loss of several
+// micro-batches is not that of one large one (chosen.whole), one micro-batch is compared alone, of which a sum, its
+// weight and an average tell nothing.
+LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss& chosen, const Module& composed,
+                     std::uint64_t seed);
 
 }  // namespace thunderc

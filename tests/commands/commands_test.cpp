@@ -42,7 +42,8 @@ TEST_F(Commands, VerifyComparesTheLossWithItsDefinition) {
          {std::pair{"mlp/dynamo.logits.onnx --loss cross-entropy",
                     "loss: cross-entropy of logits, over 3 micro-batches: error "},
           {"losses/added_mse.onnx --batch 2 --loss mse", "loss: mse of linear_1, over 3 micro-batches: error "},
-          {"losses/two_means.onnx --batch 2", "loss: add_26, as the model has it, over 1 micro-batch: error "}}) {
+          {"losses/two_means.onnx --batch 2", "loss: add_26, as the model has it, over 3 micro-batches: error "},
+          {"losses/mse_sum.onnx --batch 2", "loss: mse_loss, as the model has it, over 1 micro-batch: error "}}) {
         const Ran ran = run("verify --elements 1 --directions 1 " + fixtures + "/" + arguments);
         EXPECT_EQ(ran.status, 0) << ran.err;
         EXPECT_TRUE(ran.out.starts_with(begin)) << ran.out;

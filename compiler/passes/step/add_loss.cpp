@@ -60,6 +60,14 @@ class LossAdder {
         return {k, result_name(k), added != nullptr ? added : &guess(k)};
     }
 
+    ChosenLoss choose_and_judge() {
+        ChosenLoss out = choose();
+        if (out.added != nullptr) return out;
+        const SplitLoss split = split_loss(main_, main_.results[out.result], {});
+        out.whole = !split.averaged && !split.mixed;
+        return out;
+    }
+
     Module run() {
         const ChosenLoss chosen = choose();
         if (chosen.added == nullptr) {
@@ -462,7 +470,7 @@ class LossAdder {
 
 ChosenLoss choose_loss(const Module& module, const std::string& loss) {
     Report nothing_is_done;
-    return LossAdder(module, loss, nothing_is_done).choose();
+    return LossAdder(module, loss, nothing_is_done).choose_and_judge();
 }
 
 Module add_loss(Module module, const std::string& loss, Report& report) {

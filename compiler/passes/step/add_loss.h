@@ -31,6 +31,9 @@ struct ChosenLoss {
     std::size_t result = 0;
     std::string name;                  // of the result
     const AddedLoss* added = nullptr;  // null: the result is the model's own loss
+    // Of several micro-batches it is what it is of all of their rows as one batch: of the model's own, no term is
+    // averaged for want of better, and no rows see one another.
+    bool whole = true;
 };
 ChosenLoss choose_loss(const Module& module, const std::string& loss);
 

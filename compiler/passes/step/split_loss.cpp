@@ -57,6 +57,7 @@ class Splitter {
                 average.push_back(k);
         }
         SplitLoss out;
+        out.mixed = shares_[root.index].mixed;
         out.averaged = !sums.empty() || !others.empty();
         out.text = text(terms.size(), whole.size(), average.size(), sums.size(), others.size()) + seen(root);
         if (whole.empty()) {
@@ -118,7 +119,9 @@ class Splitter {
                 return collect(op->operands[0], factors, negative, terms);
             }
             const bool sums = op->name == "reduce_sum" || op->name == "reduce_mean";
-            if (sums && is_one(op->operands[0])) return collect(op->operands[0], factors, negative, terms);
+            // Of a batch of one row the row is one number too.
+            const bool row = sums && shares_[op->operands[0].index].kind == Kind::rows;
+            if (sums && !row && is_one(op->operands[0])) return collect(op->operands[0], factors, negative, terms);
         }
         terms.push_back({v, std::move(factors), negative});
     }
@@ -230,6 +233,7 @@ class Splitter {
         term.factors.erase(term.factors.begin() + static_cast<std::ptrdiff_t>(at));
         const Op* op = definition(term.leaf);
         const bool entropy = op != nullptr && op->name == "cross_entropy" && term.factors.empty();
+        out.mixed = shares_[term.leaf.index].mixed;
         out.text = fmt::format("the model's own mean{}{}, split into sum and weight", entropy ? " cross entropy" : "",
                                term.factors.empty() ? "" : " times a factor") +
                    seen(term.leaf);

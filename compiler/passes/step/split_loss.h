@@ -25,6 +25,7 @@ struct SplitLoss {
     std::vector<Value> weights;  // f32[]; main has the arguments loss_weights[k] unless the loss is one mean
     std::string text;
     bool averaged = false;  // some term is not the whole batch's, but averaged
+    bool mixed = false;     // rows of a batch see one another on the way to it
 };
 
 // Appends to main what it needs.
