@@ -207,6 +207,39 @@ std::string tensor_row(const Function& main, std::size_t k, const std::string& n
                        what);
 }
 
+// The file that --feed takes: inputs of one step, with all its micro-batches and ranks.
+std::string feed_text(const ProgramLayout& layout) {
+    const Module& m = layout.module();
+    const Function& main = m.main();
+    std::string rows;
+    std::int64_t batch = 1;
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        if (info.kind != ArgInfo::Kind::input) continue;
+        const Type& type = main.type(main.arguments[k]);
+        if (info.batched && type.rank() > 0) batch = type.dims[0];
+        std::string dims;
+        for (std::size_t d = 0; d < type.dims.size(); ++d)
+            dims +=
+                fmt::format("{}{}", d == 0 ? "" : ", ", d == 0 && info.batched ? "rows" : std::to_string(type.dims[d]));
+        std::string what;
+        if (info.entries >= 0) what = fmt::format("0 to {}", info.entries - 1);
+        if (info.entries >= 0 && info.ignore_index != 0)
+            what += fmt::format(", or {}, which is ignored", info.ignore_index);
+        const std::string& name = info.names.front();
+        rows += fmt::format("| `{}_0`, `{}_1`, ... | {} | [{}] | {} |\n", name, name, name_of(type.dtype), dims, what);
+    }
+    if (rows.empty()) return "";
+    const std::int64_t ranks = m.mesh.world();
+    return "## Feed\n\n`--feed FILE` takes a safetensors file with each input once for each step, counted from 0; "
+           "behind "
+           "the last step that all inputs have, the\nfirst comes again.\n\n"
+           "| tensors | type | shape | numbers |\n|---|---|---|---|\n" +
+           rows +
+           fmt::format("\n`rows` is what a step takes: {} of a micro-batch, times `--grad-accum`{}.\n\n", batch,
+                       ranks > 1 ? fmt::format(", times {} ranks", ranks) : "");
+}
+
 // What the function takes and gives, by the names that the files have.
 std::string function_text(const ProgramLayout& layout) {
     const Module& m = layout.module();
@@ -492,6 +525,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     if (!layout.symbols().all().empty()) out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
     if (!layout.symbols().all().empty()) out += "\n";
+    if (layout.trains()) out += feed_text(layout);
     if (layout.trains() && options.compile.dtype == "bf16") out += precision_text(layout, options.compile);
     if (layout.trains()) out += tests_text();
     out +=
