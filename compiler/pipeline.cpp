@@ -131,7 +131,8 @@ void add_emission(PassList& list, const CompileOptions& o) {
 std::vector<Pass> training_program(const CompileOptions& o) {
     PassList list;
     add_recognition(list, o);
-    list.require("add_loss", [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r); });
+    list.require("add_loss",
+                 [o](Module m, Report& r) { return add_loss(std::move(m), o.loss, r, o.mesh.communicates()); });
     list.add("bound_indices",
              bound_indices);  // what is left is what a program computes: each index is shown to be inside
     list.add("simplify_raised", simplify);

@@ -30,12 +30,13 @@ namespace {
 
 class LossAdder {
   public:
-    LossAdder(Module module, const std::string& loss, Report& report)
+    LossAdder(Module module, const std::string& loss, Report& report, bool several_ranks = true)
         : module_(std::move(module)),
           main_(module_.main()),
           builder_(main_),
           loss_(loss),
           report_(report),
+          several_ranks_(several_ranks),
           uses_(main_),
           shares_(batch_shares(main_)) {}
 
@@ -203,7 +204,7 @@ class LossAdder {
         const std::string name = result_name(result);
         if (const Op* op = definition(main_.results[result])) builder_.set_provenance(op->provenance);
         const SplitLoss split = split_loss(main_, main_.results[result], builder_.provenance());
-        if (split.averaged)
+        if (split.averaged && several_ranks_)
             report_.warning("loss", name, split.text);
         else
             report_.done("loss", name, split.text);
@@ -462,6 +463,7 @@ class LossAdder {
     Builder builder_;
     std::string loss_;
     Report& report_;
+    bool several_ranks_;
     Uses uses_;
     std::vector<BatchShare> shares_;
 };
@@ -473,8 +475,8 @@ ChosenLoss choose_loss(const Module& module, const std::string& loss) {
     return LossAdder(module, loss, nothing_is_done).choose_and_judge();
 }
 
-Module add_loss(Module module, const std::string& loss, Report& report) {
-    return LossAdder(std::move(module), loss, report).run();
+Module add_loss(Module module, const std::string& loss, Report& report, bool several_ranks) {
+    return LossAdder(std::move(module), loss, report, several_ranks).run();
 }
 
 Module append_loss(Module module, std::size_t result, const AddedLoss& added, Report& report) {

@@ -37,7 +37,8 @@ struct ChosenLoss {
 };
 ChosenLoss choose_loss(const Module& module, const std::string& loss);
 
-Module add_loss(Module module, const std::string& loss, Report& report);
+// `several_ranks`: each step averages a loss that is no mean, which is warned of. (Else it may, with --grad-accum.)
+Module add_loss(Module module, const std::string& loss, Report& report, bool several_ranks = true);
 
 // The part of it that adds `added` to a result.
 Module append_loss(Module module, std::size_t result, const AddedLoss& added, Report& report);

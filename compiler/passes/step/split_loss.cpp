@@ -267,14 +267,19 @@ class Splitter {
                     : fmt::format("{} over a fixed number of elements, or of no input, averaged over micro-steps and "
                                   "ranks",
                                   counted(average, "mean")));
-        const char* averaged = "averaged over micro-steps and ranks, each counting the same";
-        if (sums > 0)
-            add(one ? fmt::format("is a sum: it is {}", averaged)
-                    : fmt::format("{} over the batch, {}", counted(sums, "sum"), averaged));
+        if (sums + others == 0) return out;
+        if (sums > 0) add(one ? "is a sum over the batch's rows" : counted(sums, "sum") + " over the batch's rows");
         if (others > 0)
-            add(one ? fmt::format("is no mean over the batch: it is {}", averaged)
-                    : fmt::format("{} that {} no mean over the batch, {}", counted(others, "term"),
-                                  others == 1 ? "is" : "are", averaged));
+            add(one ? "is no mean over the batch"
+                    : fmt::format("{} that {} no mean over the batch", counted(others, "term"),
+                                  others == 1 ? "is" : "are"));
+        out += fmt::format(
+            ". In one batch on one rank that is the model's own loss; with --grad-accum or several ranks a step takes "
+            "the mean over these of {}, {}the loss of all rows at once. {}",
+            one ? "it" : "such terms", sums > 0 ? "which is smaller than " : "which is not ",
+            sums > 0 && others == 0
+                ? "Divide by the number of rows in the model, so that it is a mean, to have the same"
+                : "For the same, give the whole batch with --batch");
         return out;
     }
 

@@ -1,5 +1,7 @@
 #include "compiler/passes/step/add_loss.h"
 
+#include <fmt/format.h>
+
 #include "compiler/passes/step/added_losses.h"
 #include "compiler/support/error.h"
 #include "tests/passes/pass_test.h"
@@ -383,7 +385,19 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%m "loss") {
 }
 )"));
     EXPECT_EQ(notes(report),
-              "warning loss at value: is a sum: it is averaged over micro-steps and ranks, each counting the same\n");
+              "warning loss at value: is a sum over the batch's rows. In one batch on one rank that is the model's own "
+              "loss; with --grad-accum or several ranks a step takes the mean over these of it, which is smaller than "
+              "the loss of all rows at once. Divide by the number of rows in the model, so that it is a mean, to have "
+              "the same\n");
+    // On one rank nothing has to be done.
+    Report one;
+    add_loss(parse_module(R"(module "m" values
+func @main(%x: f32[2,3] input "x" {batched}) -> (%m "value") {
+  %m = reduce_sum(%x) {axes = [0, 1], keep_dims = false} : f32[]
+}
+)"),
+             "auto", one, false);
+    EXPECT_EQ(notes(one).substr(0, 24), "done loss at value: is a");
 }
 
 // What a sum is divided by need not be its own number of labels: it is what inputs say of the whole batch.
@@ -451,7 +465,16 @@ TEST(AddLoss, EachMeanKeepsItsWeight) {
 }
 
 TEST(AddLoss, SaysWhatALossIs) {
-    const std::string averaged = "averaged over micro-steps and ranks, each counting the same\n";
+    const auto averaged = [](const char* what, const char* than, const char* help) {
+        return fmt::format(
+            ". In one batch on one rank that is the model's own loss; with --grad-accum or several ranks a step takes "
+            "the mean over these of {}, which is {} the loss of all rows at once. {}\n",
+            what, than, help);
+    };
+    const char* mean_help = "Divide by the number of rows in the model, so that it is a mean, to have the same";
+    const std::string sum = "is a sum over the batch's rows" + averaged("it", "smaller than", mean_help);
+    const std::string no_mean =
+        "is no mean over the batch" + averaged("it", "not", "For the same, give the whole batch with --batch");
     const std::string split = "done loss at loss: the model's own mean times a factor, split into sum and weight\n";
     // A factor that is the same whatever the batch is: a parameter, a constant.
     EXPECT_EQ(notes_of("  %e = exp(%s) : f32[]\n  %loss = mul(%e, %mean) : f32[]\n"), split);
@@ -459,22 +482,22 @@ TEST(AddLoss, SaysWhatALossIs) {
     // The weight's bound is the whole batch's.
     EXPECT_EQ(notes_of("  %b = max(%m, %one) : f32[]\n  %loss = div(%sum, %b) : f32[]\n"),
               "done loss at loss: the model's own mean, divided by weights that are summed first\n");
-    EXPECT_EQ(notes_of("", "%sum"), "warning loss at loss: is a sum: it is " + averaged);
+    EXPECT_EQ(notes_of("", "%sum"), "warning loss at loss: " + sum);
     // Neither a root of a sum nor a product of means is a term of the whole batch's.
     for (const char* ir :
          {"  %r = sqrt(%sum) : f32[]\n  %loss = div(%r, %n) : f32[]\n", "  %loss = mul(%mean, %mean) : f32[]\n",
           "  %loss = exp(%mean) : f32[]\n", "  %loss = div(%one, %mean) : f32[]\n"})
-        EXPECT_EQ(notes_of(ir), "warning loss at loss: is no mean over the batch: it is " + averaged) << ir;
+        EXPECT_EQ(notes_of(ir), "warning loss at loss: " + no_mean) << ir;
     // Rows summed before they are squared: no sum over rows any more.
     EXPECT_EQ(notes_of("  %c = reduce_sum(%rows) {axes = [0], keep_dims = false} : f32[5]\n"
                        "  %q = mul(%c, %c) : f32[5]\n"
                        "  %t = reduce_sum(%q) {axes = [0], keep_dims = false} : f32[]\n"
                        "  %loss = div(%t, %n) : f32[]\n"),
-              "warning loss at loss: is no mean over the batch: it is " + averaged);
+              "warning loss at loss: " + no_mean);
     EXPECT_EQ(notes_of("  %loss = add(%mean, %sum) : f32[]\n"),
               "warning loss at loss: the model's own, 2 terms; 1 term is divided by its weight, which is summed first; "
-              "1 sum over the batch, " +
-                  averaged);
+              "1 sum over the batch's rows" +
+                  averaged("such terms", "smaller than", mean_help));
     EXPECT_EQ(notes_of("  %loss = reduce_mean(%y) {axes = [0, 1, 2], keep_dims = false} : f32[]\n"),
               "done loss at loss: the model's own mean over a fixed number of elements, averaged over micro-steps and "
               "ranks\n");
