@@ -4,6 +4,7 @@
 
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/frontend/onnx/model_file.h"
 #include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/frontend/onnx/training_mode.h"
 #include "compiler/interpreter/evaluate.h"
@@ -204,6 +205,15 @@ TEST(Modes, DropoutThatEvalModeSwitchedOffIsNamed) {
         ": is switched off, since the export is of a model in eval() mode: it is trained without, and what p was the "
         "export does not tell";
     EXPECT_EQ(warnings_of("modes/dropout.eval.noopt.onnx"), Lines{"dropout, layer" + text});
+    // A module that is called twice is one.
+    const auto model = onnx_frontend::read_model(fixture("modes/dropout.eval.noopt.onnx"));
+    onnx::GraphProto twice = model->graph();
+    twice.mutable_node()->MergeFrom(model->graph().node());
+    Report report;
+    onnx_frontend::warn_of_eval_mode(twice, report);
+    ASSERT_EQ(report.notes.size(), 1U);
+    EXPECT_EQ(report.notes[0].where, "layer");
+    EXPECT_TRUE(report.notes[0].text.starts_with("is, in 2 calls, switched off")) << report.notes[0].text;
     EXPECT_EQ(warnings_of("modes/functional_dropout.eval.noopt.onnx"), Lines{"dropout, layer" + text});
     EXPECT_EQ(warnings_of("modes/attention.eval.noopt.onnx"), Lines{});
     EXPECT_EQ(warnings_of("modes/clone.noopt.onnx"), Lines{});  // a clone that is none

@@ -204,15 +204,23 @@ void warn_of_eval_mode(const onnx::GraphProto& graph, Report& report) {
                });
     };
     std::vector<std::string> dropouts, norms;
+    std::size_t calls = 0;
+    // A module that is called several times is one place.
+    const auto add = [](std::vector<std::string>& places, std::string place) {
+        if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
+    };
     for (const auto& node : graph.node()) {
-        if (is_switched_off_dropout(node)) dropouts.push_back(place_of(node));
-        if (node.op_type() == "BatchNormalization" && !of_the_batch(node)) norms.push_back(place_of(node));
+        if (node.op_type() == "BatchNormalization" && !of_the_batch(node)) add(norms, place_of(node));
+        if (!is_switched_off_dropout(node)) continue;
+        add(dropouts, place_of(node));
+        ++calls;
     }
     if (!dropouts.empty())
         report.warning("dropout", some(dropouts),
-                       fmt::format("{} switched off, since the export is of a model in eval() mode: it is trained "
+                       fmt::format("{}{} switched off, since the export is of a model in eval() mode: it is trained "
                                    "without, and what p was the export does not tell",
-                                   dropouts.size() == 1 ? "is" : fmt::format("these {} are", dropouts.size())));
+                                   dropouts.size() == 1 ? "is" : fmt::format("these {} are", dropouts.size()),
+                                   calls == dropouts.size() ? "" : fmt::format(", in {} calls,", calls)));
     if (!norms.empty())
         report.warning("batch norm", some(norms),
                        "takes its running statistics, since the export is of a model in eval() mode: they stay as they "
