@@ -111,13 +111,34 @@ TEST(Modes, ADetachOfUnknownPlaceIsNamed) {
     EXPECT_EQ(warnings_of("modes/same_value.dynamo.onnx"), Lines{});
 }
 
+// Of what is frozen there is no gradient to stop.
+TEST(Modes, ARegionOfFrozenParametersIsNotNamed) {
+    const auto said = [](const char* file, const CompileOptions& options) {
+        Report report;
+        import_model(fixture(file), options, report);
+        return std::count_if(report.notes.begin(), report.notes.end(),
+                             [](const Note& note) { return note.what == "no_grad"; });
+    };
+    for (const char* file : {"modes/no_grad.noopt.onnx", "modes/no_grad.dynamo.onnx"}) {
+        CompileOptions frozen, before, only;
+        frozen.freeze = ".";
+        before.freeze = "^layer";  // gradients of a come to it all the same
+        only.train_only = "^b";    // that stands behind the region
+        EXPECT_EQ(said(file, {}), 1) << file;
+        EXPECT_EQ(said(file, frozen), 0) << file;
+        EXPECT_EQ(said(file, before), 1) << file;
+        EXPECT_EQ(said(file, only), 0) << file;
+    }
+}
+
 TEST(Modes, ARegionWithoutGradientsIsNamed) {
     for (const char* file : {"modes/no_grad.noopt.onnx", "modes/no_grad.dynamo.onnx"})
         EXPECT_EQ(
             warnings_of(file),
             Lines{"no_grad, node_linear_1: 2 operators stand here, the first of them node_linear_1, under "
                   "torch.no_grad() or torch.autocast(), which an export does not tell apart: gradients pass through; "
-                  "where it was no_grad(), write .detach() behind it, and export with optimize=False"})
+                  "where it was no_grad(), write .detach() behind it, and export with optimize=False; --freeze REGEX "
+                  "alone, of layer.weight, layer.bias, would not do, since other parameters' gradients pass there too"})
             << file;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "compiler/analysis/parameter_names.h"
 #include "compiler/frontend/onnx/hidden_stops.h"
 #include "compiler/frontend/onnx/traced_operands.h"
 #include "compiler/frontend/onnx/traced_program.h"
@@ -129,7 +130,8 @@ std::vector<int> GradientStops::stopped_inputs(const onnx::NodeProto& node) cons
     return at == stopped_.end() ? std::vector<int>() : at->second;
 }
 
-void GradientStops::warn(const TracedProgram& parameters, const std::set<std::string>& merged, Report& report) const {
+void GradientStops::warn(const TracedProgram& parameters, const std::set<std::string>& merged,
+                         const std::set<std::string>& frozen, Report& report) const {
     std::set<std::string> said;
     for (const auto& [name, node] : lost_)
         if (said.insert(name).second)
@@ -144,6 +146,10 @@ void GradientStops::warn(const TracedProgram& parameters, const std::set<std::st
             (tensor.dims_size() >= 2 && made_by_exporter(tensor, parameters)))
             weights.insert(tensor.name());
     std::vector<const onnx::NodeProto*> inside;
+    std::set<std::string> trained;        // values that what is trained gets gradients through
+    std::vector<std::string> own;         // parameters that a region reads
+    bool from_outside = false;            // other gradients come to a region
+    std::set<std::string> inside_values;  // what regions give
     for (const auto& node : graph_.node()) {
         if (has_no_gradient(node)) continue;
         const std::vector<int> stopped = stopped_inputs(node);
@@ -159,8 +165,27 @@ void GradientStops::warn(const TracedProgram& parameters, const std::set<std::st
         for (const auto& value : node.input()) unstopped = unstopped || any || reaches.contains(value);
         if (unstopped) reaches.insert(node.output().begin(), node.output().end());
         if (!any || is_detach(node)) continue;
-        if (is_region(node)) inside.push_back(&node);
         carries.insert(node.output().begin(), node.output().end());
+        // The same without what is frozen. (A weight that the exporter made is what the call says that it read.)
+        const std::vector<std::string> read = parameters.read_by(node);
+        const auto is_trained = [&](const std::string& name) { return !frozen.contains(name); };
+        bool weighs = std::any_of(read.begin(), read.end(), is_trained), passes = false;
+        for (int k = 0; k < node.input_size(); ++k) {
+            const std::string& value = node.input(k);
+            const bool parameter = parameters.input(value) == TracedInput::parameter;
+            weighs = weighs || (parameter ? weights.contains(value) && is_trained(value)
+                                          : product && weights.contains(value) && read.empty());
+            if (!trained.contains(value) || std::find(stopped.begin(), stopped.end(), k) != stopped.end()) continue;
+            passes = true;
+            from_outside = from_outside || (is_region(node) && !inside_values.contains(value));
+        }
+        if (!weighs && !passes) continue;
+        trained.insert(node.output().begin(), node.output().end());
+        if (!is_region(node)) continue;
+        inside.push_back(&node);
+        inside_values.insert(node.output().begin(), node.output().end());
+        for (const std::string& name : read)
+            if (is_trained(name) && std::find(own.begin(), own.end(), name) == own.end()) own.push_back(name);
     }
     warn_of_hidden_stops(
         graph_, parameters, carries, reaches, merged,
@@ -174,9 +199,15 @@ void GradientStops::warn(const TracedProgram& parameters, const std::set<std::st
         "no_grad", place_of(*inside.front()),
         fmt::format("{} here, the first of them {}, under torch.no_grad() or torch.autocast(), which an export "
                     "does not tell apart: gradients pass through; where it was no_grad(), write .detach() behind it, "
-                    "and export with optimize=False",
+                    "and export with optimize=False{}",
                     inside.size() == 1 ? "one operator stands" : fmt::format("{} operators stand", inside.size()),
-                    provenance_of(*inside.front()).nodes.front()));
+                    provenance_of(*inside.front()).nodes.front(),
+                    own.empty()    ? ""
+                    : from_outside ? fmt::format("; --freeze REGEX alone, of {}, would not do, since other parameters' "
+                                                 "gradients pass there too",
+                                                 list_of_names(own))
+                                   : fmt::format(", or leave these parameters untrained with --freeze REGEX: {}",
+                                                 list_of_names(own))));
 }
 
 }  // namespace thunderc::onnx_frontend

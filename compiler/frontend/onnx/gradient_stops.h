@@ -29,8 +29,9 @@ class GradientStops {
     // Operands of a node of the graph at which the gradient stops, though the node that stopped it is gone.
     std::vector<int> stopped_inputs(const onnx::NodeProto& node) const;
     // Names what cannot be put back, and what may have been under torch.no_grad(). `merged`: values of which it is said
-    // that others stand in their place.
-    void warn(const TracedProgram& parameters, const std::set<std::string>& merged, Report& report) const;
+    // that others stand in their place. `frozen`: parameters of the traced program that are not trained.
+    void warn(const TracedProgram& parameters, const std::set<std::string>& merged, const std::set<std::string>& frozen,
+              Report& report) const;
 
   private:
     std::vector<int> in_order(const onnx::NodeProto& node, const TracedCall& call,

@@ -97,7 +97,7 @@ Module Importer::run() {
     restore_lost();
     refuse_lost_names();
     stops_.emplace(model_->graph());
-    stops_->warn(traced_, said_merged_, report_);
+    stops_->warn(traced_, said_merged_, frozen_parameters(), report_);
     warn_of_eval_mode(model_->graph(), report_);
     warn_of_untraced(model_->graph(), report_);
     for (const auto& node : model_->graph().node())

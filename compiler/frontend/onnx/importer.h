@@ -103,6 +103,7 @@ class Importer {
     void tie_copies();
     void restore_lost();
     bool warn_of_merged();
+    std::set<std::string> frozen_parameters() const;
     std::string shown_name(const std::string& name) const;
     std::string shown_names(const std::vector<std::string>& names) const;
     void import_inputs();

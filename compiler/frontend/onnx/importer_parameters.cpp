@@ -120,6 +120,23 @@ bool Importer::warn_of_merged() {
     return certain;
 }
 
+// Parameters that --freeze and --train-only leave untrained.
+std::set<std::string> Importer::frozen_parameters() const {
+    std::set<std::string> out;
+    try {
+        const std::regex freeze(options_.freeze), only(options_.train_only);
+        for (const std::string& name : traced_.parameters()) {
+            const std::string shown = shown_name(name);
+            if ((!options_.freeze.empty() && std::regex_search(shown, freeze)) ||
+                (!options_.train_only.empty() && !std::regex_search(shown, only)))
+                out.insert(name);
+        }
+    } catch (const std::regex_error&) {
+        return {};  // said by whoever takes it
+    }
+    return out;
+}
+
 // An expression of the command line that means parameters of the model, none of which the exporter's optimizer left,
 // would be said to match nothing, and lists of names would be no help. One that matches something else is not judged
 // here: which initializers are parameters is not decided yet.
