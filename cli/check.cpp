@@ -21,13 +21,6 @@ struct CheckOptions {
     std::string arch = "sm_90a";  // a,b,c
 };
 
-[[noreturn]] void fail(const std::string& message, const std::string& help) {
-    Diagnostic d;
-    d.message = message;
-    d.help = help;
-    throw UserError(d);
-}
-
 std::vector<std::string> targets(const std::string& list) {
     std::vector<std::string> out;
     std::istringstream words(list);

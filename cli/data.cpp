@@ -26,13 +26,6 @@ struct InspectOptions {
     std::int64_t first = 16;
 };
 
-[[noreturn]] void fail(const std::string& message, const std::string& help) {
-    Diagnostic d;
-    d.message = message;
-    d.help = help;
-    throw UserError(std::move(d));
-}
-
 struct FilesToPack {
     std::vector<std::filesystem::path> files;
     std::size_t left_out = 0;  // hidden files of the folders; a hidden folder counts as one

@@ -89,13 +89,6 @@ void* open(const fs::path& path) {
     return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
-[[noreturn]] void fail(const std::string& message, const std::string& help) {
-    Diagnostic d;
-    d.message = message;
-    d.help = help;
-    throw UserError(d);
-}
-
 // What was read into `buffer` with the zero that ends it.
 std::string without_zero(std::string buffer) {
     buffer.resize(std::min(buffer.find('\0'), buffer.size()));

@@ -24,13 +24,6 @@ namespace thunderc {
 namespace fs = std::filesystem;
 namespace {
 
-[[noreturn]] void fail(const std::string& message, const std::string& help) {
-    Diagnostic d;
-    d.message = message;
-    d.help = help;
-    throw UserError(std::move(d));
-}
-
 std::string read(const fs::path& path) {
     std::ifstream in(path, std::ios::binary);
     std::stringstream text;

@@ -25,8 +25,8 @@ struct RunOptions {
     std::int64_t ranks = 0;  // as many as the program is made for
 };
 
-[[noreturn]] void fail(const std::string& message, const std::string& help, const std::string& expected = {},
-                       const std::string& actual = {}) {
+[[noreturn]] void fail_comparing(const std::string& message, const std::string& help, const std::string& expected,
+                                 const std::string& actual) {
     Diagnostic d;
     d.message = message;
     d.help = help;
@@ -59,9 +59,9 @@ Tensor argument(const std::map<std::string, Tensor>& given, const std::filesyste
         if (found == given.end()) continue;
         const Tensor& t = found->second;
         if (t.type.dims != type.dims || t.floating() != is_float(type.dtype))
-            fail(fmt::format("{} in {} does not fit the model", name, file.string()),
-                 "give it the model's shape, or choose the model's with --batch, --seq and --dim", to_string(type),
-                 to_string(t.type));
+            fail_comparing(fmt::format("{} in {} does not fit the model", name, file.string()),
+                           "give it the model's shape, or choose the model's with --batch, --seq and --dim",
+                           to_string(type), to_string(t.type));
         Tensor out(type);
         for (std::int64_t k = 0; k < out.size(); ++k) {
             if (t.floating())

@@ -40,16 +40,16 @@ std::string without_comments(std::string_view text) {
     return out;
 }
 
-bool in_name(char c) {
+bool is_name_character(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
 // Of "Output dq{}", "std::int64_t rows = 0": what stands last in front of the initial value.
 std::string declared_name(std::string_view declarator) {
     declarator = declarator.substr(0, declarator.find_first_of("={"));
-    while (!declarator.empty() && !in_name(declarator.back())) declarator.remove_suffix(1);
+    while (!declarator.empty() && !is_name_character(declarator.back())) declarator.remove_suffix(1);
     std::size_t begin = declarator.size();
-    while (begin > 0 && in_name(declarator[begin - 1])) --begin;
+    while (begin > 0 && is_name_character(declarator[begin - 1])) --begin;
     return std::string(declarator.substr(begin));
 }
 

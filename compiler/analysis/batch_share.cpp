@@ -27,9 +27,9 @@ std::size_t axis_of(const Op& op, std::size_t rank) {
     return place(op.attributes.integer("axis"), rank);
 }
 
-class Finder {
+class ShareFinder {
   public:
-    explicit Finder(const Function& main) : main_(main), shares_(main.values.size()) {
+    explicit ShareFinder(const Function& main) : main_(main), shares_(main.values.size()) {
         for (std::size_t k = 0; k < main.arguments.size(); ++k) {
             const ArgInfo& info = main.argument_info[k];
             BatchShare& share = shares_[main.arguments[k].index];
@@ -322,7 +322,7 @@ class Finder {
 }  // namespace
 
 std::vector<BatchShare> batch_shares(const Function& main) {
-    return Finder(main).run();
+    return ShareFinder(main).run();
 }
 
 struct BatchShares::Impl {

@@ -13,8 +13,6 @@
 namespace thunderc {
 namespace {
 
-using Kind = ConstExpr::Kind;
-
 // exp(-1e4) is 0 in every type; masks that frameworks write are -1e4, the least finite value of a type, or -inf.
 constexpr double masked_below = -1e4;
 
@@ -31,11 +29,11 @@ struct Band {
 class Reader {
   public:
     std::optional<std::string> narrow(const ConstExpr& e, bool holds) {
-        if (e.kind == Kind::splat) {
+        if (e.kind == ConstExpr::Kind::splat) {
             if ((e.value != 0) == holds) return std::nullopt;
             return "it lets no key be read";
         }
-        if (e.kind == Kind::elementwise) {
+        if (e.kind == ConstExpr::Kind::elementwise) {
             if (e.op_name == "not") return narrow(*e.operands[0], !holds);
             if (e.op_name == (holds ? "and" : "or")) {
                 auto why = narrow(*e.operands[0], holds);
@@ -54,9 +52,9 @@ class Reader {
   private:
     static std::string describe(const ConstExpr& e) {
         switch (e.kind) {
-            case Kind::elementwise: return e.op_name;
-            case Kind::select: return "a select";
-            case Kind::dense: return "a table";
+            case ConstExpr::Kind::elementwise: return e.op_name;
+            case ConstExpr::Kind::select: return "a select";
+            case ConstExpr::Kind::dense: return "a table";
             default: return "an index";
         }
     }
@@ -66,8 +64,8 @@ class Reader {
         bool positions_only = true;  // does not depend on batch or head
     };
     static std::optional<Linear> linear(const ConstExpr& e) {
-        if (e.kind == Kind::splat) return Linear{e.value};
-        if (e.kind != Kind::affine) return std::nullopt;
+        if (e.kind == ConstExpr::Kind::splat) return Linear{e.value};
+        if (e.kind != ConstExpr::Kind::affine) return std::nullopt;
         Linear out{e.base};
         const std::size_t rank = e.step.size();
         for (std::size_t d = 0; d < rank; ++d) {
@@ -150,7 +148,7 @@ MaskClass from_elements(const Tensor& mask, std::int64_t T, std::int64_t S) {
 MaskClass classify_mask(const ConstExpr& mask, std::int64_t T, std::int64_t S) {
     const Dims& dims = mask.type.dims;
     if (dims.size() < 2)
-        return mask.kind == Kind::splat
+        return mask.kind == ConstExpr::Kind::splat
                    ? classify_mask(*ConstExpr::splat(Type::tensor(mask.type.dtype, {T, S}), mask.value), T, S)
                    : other("it has fewer than two dimensions");
     if (mask.type.dtype != DType::boolean && !is_float(mask.type.dtype))
@@ -158,11 +156,11 @@ MaskClass classify_mask(const ConstExpr& mask, std::int64_t T, std::int64_t S) {
 
     const ConstExpr* predicate = &mask;
     bool holds = true;  // readable where the predicate holds
-    if (mask.type.dtype != DType::boolean && mask.kind == Kind::splat) {
+    if (mask.type.dtype != DType::boolean && mask.kind == ConstExpr::Kind::splat) {
         if (mask.value == 0) return {MaskClass::Kind::none, 0, ""};
         return other(fmt::format("it adds {} to all scores", mask.value));
     }
-    if (mask.type.dtype != DType::boolean && mask.kind == Kind::select) {
+    if (mask.type.dtype != DType::boolean && mask.kind == ConstExpr::Kind::select) {
         std::optional<double> then = splat_value(*mask.operands[1]), otherwise = splat_value(*mask.operands[2]);
         if (then && otherwise &&
             ((*then == 0 && *otherwise <= masked_below) || (*otherwise == 0 && *then <= masked_below))) {
@@ -171,7 +169,7 @@ MaskClass classify_mask(const ConstExpr& mask, std::int64_t T, std::int64_t S) {
         }
     }
     std::string reason;
-    if (predicate->type.dtype == DType::boolean && predicate->kind != Kind::dense) {
+    if (predicate->type.dtype == DType::boolean && predicate->kind != ConstExpr::Kind::dense) {
         Reader reader;
         std::optional<std::string> why = reader.narrow(*predicate, holds);
         if (!why) {

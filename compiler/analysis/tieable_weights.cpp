@@ -8,9 +8,9 @@
 namespace thunderc {
 namespace {
 
-class Finder {
+class TieFinder {
   public:
-    explicit Finder(const Function& main) : main_(main) {
+    explicit TieFinder(const Function& main) : main_(main) {
         for (const Op& op : main.ops)
             for (const Value result : op.results) definitions_[result] = &op;
         for (std::size_t k = 0; k < main.arguments.size(); ++k) arguments_[main.arguments[k]] = &main.argument_info[k];
@@ -76,7 +76,7 @@ class Finder {
 }  // namespace
 
 std::optional<TieableWeights> tieable_weights(const Module& module) {
-    return Finder(module.main()).run();
+    return TieFinder(module.main()).run();
 }
 
 }  // namespace thunderc

@@ -33,7 +33,7 @@ constexpr Link ethernet_400{"Ethernet", 6.25e9, ethernet_reach, 3 * network_hop}
 constexpr Link ethernet_100{"Ethernet", 1.5625e9, ethernet_reach, 3 * network_hop};  // 100 Gb/s for 8 GPUs
 // 10 Gb/s and TCP's round trips.
 constexpr Link ethernet_10{"Ethernet", 1.25e9, 0.9, 30e-6};
-constexpr Link none{"memory", 10e9, 1, 1e-6};  // of a node with one rank: nobody is there to send to
+constexpr Link within_one_rank{"memory", 10e9, 1, 1e-6};  // of a node with one rank: nobody is there to send to
 
 constexpr std::int64_t GB = 1'000'000'000;
 
@@ -53,7 +53,7 @@ const std::vector<Machine>& machines() {
         // The machine of docs/performance.md: two cores of an EPYC (Zen 5) at 4.1 GHz, which add 64 products of f32 a
         // cycle each; bf16 is multiplied as f32. 30 GB/s: what reading two arrays and writing one gets. A node has one
         // rank, with both cores.
-        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 24 * GB, 1, none, ethernet_10, false},
+        {"cpu", "pair of EPYC cores", 30e9, 525e9, 525e9, 24 * GB, 1, within_one_rank, ethernet_10, false},
     };
     return all;
 }

@@ -301,7 +301,7 @@ class Works {
 
 }  // namespace
 
-Simulation simulate_step(const Module& planned, const Machine& machine, const StepOptions& options) {
+Simulation simulate_step(const Module& planned, const Machine& machine, const SimulatedStepOptions& options) {
     check(options.micro_steps >= 1, "a step has a micro-step");
     Simulation step;
     const auto run = [&](const char* name, std::int64_t times) {

@@ -78,11 +78,11 @@ using IsThere = std::function<bool(const PlannedAction&)>;  // what its flag say
 Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of,
                     const IsThere& is_there = {});
 
-struct StepOptions {
+struct SimulatedStepOptions {
     std::int64_t micro_steps = 1;
     Reach reach = expected_reach;
 };
 // A step of a training program: all of its functions, one after the other, those of a micro-step `micro_steps` times.
-Simulation simulate_step(const Module& planned, const Machine& machine, const StepOptions& options = {});
+Simulation simulate_step(const Module& planned, const Machine& machine, const SimulatedStepOptions& options = {});
 
 }  // namespace thunderc

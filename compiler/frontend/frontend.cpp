@@ -11,17 +11,6 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
-
-[[noreturn]] void fail(std::string message, std::string help) {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    throw UserError(std::move(d));
-}
-
-}  // namespace
-
 Module import_model(const std::filesystem::path& path, const CompileOptions& options, Report& report) {
     std::error_code error;
     const std::filesystem::file_status status = std::filesystem::status(path, error);

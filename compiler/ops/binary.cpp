@@ -56,7 +56,7 @@ std::int64_t power(std::int64_t base, std::int64_t exponent) {
     return result;
 }
 
-const BinaryRow rows[] = {
+const BinaryRow binary_rows[] = {
     {"add", "Sum, element by element.", "y = a + b; da = dy, db = dy", "ONNX Add",
      [](const double* x) { return x[0] + x[1]; }, [](const std::int64_t* x) { return wrapping_sum(x[0], x[1]); },
      "{0} + {1}", "{0} + {1}", 2, true, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
@@ -254,7 +254,7 @@ OpDef mod() {
 
 std::vector<OpDef> define_binary() {
     std::vector<OpDef> defs;
-    for (const BinaryRow& row : rows) defs.push_back(binary(row));
+    for (const BinaryRow& row : binary_rows) defs.push_back(binary(row));
     defs.push_back(mod());
     return defs;
 }

@@ -26,7 +26,7 @@ struct CompareRow {
                                                        [](const std::int64_t* \
                                                               x) { return static_cast<std::int64_t>(x[0] sign x[1]); }
 
-const CompareRow rows[] = {
+const CompareRow compare_rows[] = {
     {"eq", "Whether two elements are equal.", "Equal", THUNDERC_COMPARE(==), true},
     {"ne", "Whether two elements differ.", "Not of Equal", THUNDERC_COMPARE(!=), true},
     {"lt", "Whether the first element is less.", "Less", THUNDERC_COMPARE(<), false},
@@ -53,8 +53,8 @@ OpDef compare(const CompareRow& row) {
         return std::vector<Type>{bool_type(require_broadcast(in.operand(0).dims, in.operand(1).dims))};
     };
     // The definition keeps views of these texts, so they must live as long as the registry.
-    static std::vector<std::string> texts(std::size(rows));
-    std::string& text = texts[static_cast<std::size_t>(&row - rows)];
+    static std::vector<std::string> texts(std::size(compare_rows));
+    std::string& text = texts[static_cast<std::size_t>(&row - compare_rows)];
     text = fmt::format("{{0}} {} {{1}}", row.sign);
     Elementwise rule{row.evaluate, text, text, 1};
     def.elementwise = rule;
@@ -245,7 +245,7 @@ OpDef clip() {
 
 std::vector<OpDef> define_compare() {
     std::vector<OpDef> defs;
-    for (const CompareRow& row : rows) defs.push_back(compare(row));
+    for (const CompareRow& row : compare_rows) defs.push_back(compare(row));
     defs.push_back(select());
     defs.push_back(cast());
     defs.push_back(clip());

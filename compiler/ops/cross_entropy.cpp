@@ -52,7 +52,7 @@ Value is_label(Builder& b, Value labels, std::int64_t classes) {
     return b.op("eq", {index, column(b, labels)});
 }
 
-std::vector<Value> decompose_forward(Builder& b, const Op& op) {
+std::vector<Value> decompose_cross_entropy(Builder& b, const Op& op) {
     Value labels = op.operands[1];
     const Type type = b.type(op.operands[0]);
     const DType dtype = loss_dtype(type);
@@ -66,7 +66,7 @@ std::vector<Value> decompose_forward(Builder& b, const Op& op) {
     return {b.reduce_sum(rows, {0}), lse};
 }
 
-std::vector<Value> decompose_backward(Builder& b, const Op& op) {
+std::vector<Value> decompose_cross_entropy_backward(Builder& b, const Op& op) {
     Value labels = op.operands[1];
     const Type type = b.type(op.operands[0]);
     const DType dtype = loss_dtype(type);
@@ -81,7 +81,7 @@ std::vector<Value> decompose_backward(Builder& b, const Op& op) {
 // ---- definitions
 // -------------------------------------------------------------------------------------------------------------------
 
-VjpResult vjp(const VjpInput& in) {
+VjpResult cross_entropy_vjp(const VjpInput& in) {
     Builder& b = in.b;
     VjpResult result(2);
     if (!in.wants(0)) return result;
@@ -97,7 +97,7 @@ VjpResult vjp(const VjpInput& in) {
     return result;
 }
 
-void common_fields(MenuCall& call, const Op& op, const Dims& logits) {
+void cross_entropy_fields(MenuCall& call, const Op& op, const Dims& logits) {
     call.fields.push_back(literal_field("ignore_index", ignored(op.attributes)));
     call.fields.push_back(literal_field("rows", logits[0]));
     call.fields.push_back(literal_field("classes", logits[1]));
@@ -136,14 +136,14 @@ OpDef forward() {
         }
         return std::vector<Tensor>{loss, lse};
     };
-    def.vjp = vjp;
-    def.decompose = decompose_forward;
+    def.vjp = cross_entropy_vjp;
+    def.decompose = decompose_cross_entropy;
     def.call = [](const Op& op, const Function& f) {
         MenuCall call{
             "cross_entropy_forward", {}, "loss = sum of log-sum-exp minus the label's logit, over rows with a label"};
         call.fields = {result_field("loss", 0), result_field("lse", 1).shaped("rows"),
                        operand_field("logits", 0).shaped("rows classes"), operand_field("labels", 1).shaped("rows")};
-        common_fields(call, op, f.type(op.operands[0]).dims);
+        cross_entropy_fields(call, op, f.type(op.operands[0]).dims);
         return call;
     };
     // not worth another pass over the logits, and lse is one value a row; there are no products
@@ -203,13 +203,13 @@ OpDef backward() {
         return std::vector<Tensor>{d};
     };
     def.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
-    def.decompose = decompose_backward;
+    def.decompose = decompose_cross_entropy_backward;
     def.call = [](const Op& op, const Function& f) {
         MenuCall call{"cross_entropy_backward", {}, "dlogits = (softmax(logits) - one_hot(label)) dloss"};
         call.fields = {result_field("dlogits", 0).shaped("rows classes"),
                        operand_field("logits", 0).shaped("rows classes"), operand_field("labels", 1).shaped("rows"),
                        operand_field("lse", 2).shaped("rows"), operand_field("dloss", 3)};
-        common_fields(call, op, f.type(op.operands[0]).dims);
+        cross_entropy_fields(call, op, f.type(op.operands[0]).dims);
         return call;
     };
     def.recompute = Recompute::expensive;

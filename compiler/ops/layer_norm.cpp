@@ -22,20 +22,21 @@ void check_columns(const InferInput& in, std::size_t index, const char* what, co
                         dims_text(x.dims)));
 }
 
-Type statistic(const Type& x) {
+Type layer_norm_statistic(const Type& x) {
     return Type::tensor(statistics_dtype(x.dtype), leading_dims(x.dims));
 }
 
-std::vector<Type> infer_forward(const InferInput& in) {
+std::vector<Type> infer_layer_norm(const InferInput& in) {
     const Type& x = in.operand(0);
     require(x.rank() >= 1, "x is a scalar");
     check_columns(in, 1, "scale", x);
     check_columns(in, 2, "bias", x);
     in.attributes.number("eps");
-    return {x, statistic(x), statistic(x)};
+    return {x, layer_norm_statistic(x), layer_norm_statistic(x)};
 }
 
-std::vector<Tensor> reference_forward(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_layer_norm(const Op& op, std::span<const Tensor> operands,
+                                         std::span<const Type> results) {
     const Tensor& x = operands[0];
     Tensor y(results[0]), mean(results[1]), rstd(results[2]);
     const std::int64_t rows = row_count(x.type.dims), n = last_dim(x.type.dims);
@@ -55,7 +56,7 @@ std::vector<Tensor> reference_forward(const Op& op, std::span<const Tensor> oper
     return {y, mean, rstd};
 }
 
-std::vector<Value> decompose_forward(Builder& b, const Op& op) {
+std::vector<Value> decompose_layer_norm(Builder& b, const Op& op) {
     const Type type = b.type(op.operands[0]);
     const DType dtype = statistics_dtype(type.dtype);
     Value x = b.cast(op.operands[0], dtype);
@@ -70,7 +71,7 @@ std::vector<Value> decompose_forward(Builder& b, const Op& op) {
     return {b.cast(y, type.dtype), b.reshape(mean, rows), b.reshape(rstd, rows)};
 }
 
-VjpResult vjp(const VjpInput& in) {
+VjpResult layer_norm_vjp(const VjpInput& in) {
     Builder& b = in.b;
     const Op& op = in.op;
     VjpResult result(op.operands.size());
@@ -102,13 +103,13 @@ VjpResult vjp(const VjpInput& in) {
     return result;
 }
 
-std::vector<Type> infer_backward(const InferInput& in) {
+std::vector<Type> infer_layer_norm_backward(const InferInput& in) {
     const Type& x = in.operand(1);
     require(in.operand(0) == x, fmt::format("dy is {}, x is {}", to_string(in.operand(0)), to_string(x)));
     check_columns(in, 2, "scale", x);
     for (std::size_t i : {std::size_t{3}, std::size_t{4}})
-        require(in.operand(i) == statistic(x),
-                fmt::format("a statistic is {}, x is {}", to_string(in.operand(i)), to_string(x)));
+        require(in.operand(i) == layer_norm_statistic(x),
+                fmt::format("a layer_norm_statistic is {}, x is {}", to_string(in.operand(i)), to_string(x)));
     std::vector<Type> results = {x};
     if (in.has(2)) results.push_back(in.operand(2));
     if (in.attributes.boolean("bias", false))
@@ -116,7 +117,8 @@ std::vector<Type> infer_backward(const InferInput& in) {
     return results;
 }
 
-std::vector<Tensor> reference_backward(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_layer_norm_backward(const Op& op, std::span<const Tensor> operands,
+                                                  std::span<const Type> results) {
     const Tensor &dy = operands[0], &x = operands[1], &mean = operands[3], &rstd = operands[4];
     std::vector<Tensor> result(results.begin(), results.end());
     const std::int64_t rows = row_count(x.type.dims), n = last_dim(x.type.dims);
@@ -140,7 +142,7 @@ std::vector<Tensor> reference_backward(const Op& op, std::span<const Tensor> ope
     return result;
 }
 
-std::vector<Value> decompose_backward(Builder& b, const Op& op) {
+std::vector<Value> decompose_layer_norm_backward(Builder& b, const Op& op) {
     const Type type = b.type(op.operands[1]);
     Value rstd = keep_dim(b, op.operands[4]);
     const DType dtype = b.type(rstd).dtype;
@@ -171,10 +173,10 @@ std::vector<OpDef> define_layer_norm() {
         "mean(g xn)), g = dy w; "
         "dw = sum of dy xn; db = sum of dy";
     forward.source = "Ba, Kiros and Hinton, Layer Normalization, 2016";
-    forward.infer = infer_forward;
-    forward.reference = reference_forward;
-    forward.vjp = vjp;
-    forward.decompose = decompose_forward;
+    forward.infer = infer_layer_norm;
+    forward.reference = reference_layer_norm;
+    forward.vjp = layer_norm_vjp;
+    forward.decompose = decompose_layer_norm;
     forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
     forward.result_names = {"y", "mean", "rstd"};
     forward.operand_names = {"x", "weight", "bias"};
@@ -203,10 +205,10 @@ std::vector<OpDef> define_layer_norm() {
         "dx = rstd (g - mean(g) - xn mean(g xn)), g = dy w, xn = (x - mean) rstd; dw = sum over rows of dy xn; db = "
         "sum over rows of dy";
     backward.source = "the VJP of layer_norm";
-    backward.infer = infer_backward;
-    backward.reference = reference_backward;
+    backward.infer = infer_layer_norm_backward;
+    backward.reference = reference_layer_norm_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
-    backward.decompose = decompose_backward;
+    backward.decompose = decompose_layer_norm_backward;
     backward.precision = {.kind = Precision::Kind::island, .why = "sums over rows and columns", .low_operands = {0, 1}};
     backward.result_names = {"dx", "dweight", "dbias"};
     backward.operand_names = {"dy", "x", "weight", "mean", "rstd"};
@@ -225,7 +227,7 @@ std::vector<OpDef> define_layer_norm() {
          "dy is f32[2,4], x is f32[2,5]"},
         {{f32_type({2, 4}), f32_type({2, 4}), f32_type({4}), f32_type({2}), f32_type({4})},
          {},
-         "a statistic is f32[4], x is f32[2,4]"},
+         "a layer_norm_statistic is f32[4], x is f32[2,4]"},
     };
     return {forward, backward};
 }

@@ -64,7 +64,7 @@ void multiply(const double* a, const double* b, double* c, std::int64_t m, std::
         }
 }
 
-std::vector<Tensor> reference(const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
+std::vector<Tensor> reference_matmul(const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
     Product p = product_of(x[0].type, x[1].type, op.attributes);
     Tensor out(y[0]);
     auto scaled = [&](const Dims& batch, std::int64_t matrix) {
@@ -87,7 +87,7 @@ std::vector<Tensor> reference(const Op& op, std::span<const Tensor> x, std::span
     return {std::move(out)};
 }
 
-VjpResult vjp(const VjpInput& in) {
+VjpResult matmul_vjp(const VjpInput& in) {
     Builder& b = in.b;
     Value x = in.operand(0), y = in.operand(1), dc = in.cotangent();
     const Type tx = in.type(x), ty = in.type(y);
@@ -115,7 +115,7 @@ bool repeats(const Dims& batch, const Dims& common) {
 }
 
 // The menu repeats one matrix or walks both batches alike; what repeats in part is made explicit first.
-std::vector<Value> decompose(Builder& b, const Op& op) {
+std::vector<Value> decompose_matmul(Builder& b, const Op& op) {
     Value x = op.operands[0], y = op.operands[1];
     const Type tx = b.type(x), ty = b.type(y);
     Product p = product_of(tx, ty, op.attributes);
@@ -126,7 +126,7 @@ std::vector<Value> decompose(Builder& b, const Op& op) {
     return b.emit("matmul", {explicit_batch(x, tx, p.batch_a), explicit_batch(y, ty, p.batch_b)}, op.attributes);
 }
 
-// No function where the batches repeat in part: decompose it first.
+// No function where the batches repeat in part: decompose_matmul it first.
 MenuCall call(const Op& op, const Function& function) {
     Product p = product_of(function.type(op.operands[0]), function.type(op.operands[1]), op.attributes);
     std::int64_t batch = element_count(p.batch), count_a = element_count(p.batch_a), count_b = element_count(p.batch_b);
@@ -183,9 +183,9 @@ std::vector<OpDef> define_matmul() {
         Product p = product_of(a, b, in.attributes);
         return std::vector<Type>{Type::tensor(gradient_dtype(in.attributes, a.dtype), joined(p.batch, p.m, p.n))};
     };
-    def.reference = reference;
-    def.vjp = vjp;
-    def.decompose = decompose;
+    def.reference = reference_matmul;
+    def.vjp = matmul_vjp;
+    def.decompose = decompose_matmul;
     def.call = call;
     def.flops = [](const Op& op, const Function& function) {
         Product p = product_of(function.type(op.operands[0]), function.type(op.operands[1]), op.attributes);

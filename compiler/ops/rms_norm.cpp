@@ -21,19 +21,19 @@ void check_scale(const InferInput& in, std::size_t index, const Type& x) {
                         dims_text(x.dims)));
 }
 
-Type statistic(const Type& x) {
+Type rms_norm_statistic(const Type& x) {
     return Type::tensor(statistics_dtype(x.dtype), leading_dims(x.dims));
 }
 
-std::vector<Type> infer_forward(const InferInput& in) {
+std::vector<Type> infer_rms_norm(const InferInput& in) {
     const Type& x = in.operand(0);
     require(x.rank() >= 1, "x is a scalar");
     check_scale(in, 1, x);
     in.attributes.number("eps");
-    return {x, statistic(x)};
+    return {x, rms_norm_statistic(x)};
 }
 
-std::vector<Tensor> reference_forward(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_rms_norm(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
     const Tensor& x = operands[0];
     Tensor y(results[0]), rstd(results[1]);
     const std::int64_t rows = row_count(x.type.dims), n = last_dim(x.type.dims);
@@ -55,7 +55,7 @@ Value scale_of(Builder& b, const Op& op, Value w, DType dtype) {
     return offset == 0 ? scale : b.add(scale, offset);
 }
 
-std::vector<Value> decompose_forward(Builder& b, const Op& op) {
+std::vector<Value> decompose_rms_norm(Builder& b, const Op& op) {
     const Type type = b.type(op.operands[0]);
     const DType dtype = statistics_dtype(type.dtype);
     Value x = b.cast(op.operands[0], dtype);
@@ -65,7 +65,7 @@ std::vector<Value> decompose_forward(Builder& b, const Op& op) {
     return {b.cast(y, type.dtype), b.reshape(rstd, leading_dims(type.dims))};
 }
 
-VjpResult vjp(const VjpInput& in) {
+VjpResult rms_norm_vjp(const VjpInput& in) {
     Builder& b = in.b;
     const Op& op = in.op;
     VjpResult result(op.operands.size());
@@ -88,16 +88,18 @@ VjpResult vjp(const VjpInput& in) {
     return result;
 }
 
-std::vector<Type> infer_backward(const InferInput& in) {
+std::vector<Type> infer_rms_norm_backward(const InferInput& in) {
     const Type& x = in.operand(1);
     require(in.operand(0) == x, fmt::format("dy is {}, x is {}", to_string(in.operand(0)), to_string(x)));
     check_scale(in, 2, x);
-    require(in.operand(3) == statistic(x), fmt::format("rstd is {}, x is {}", to_string(in.operand(3)), to_string(x)));
+    require(in.operand(3) == rms_norm_statistic(x),
+            fmt::format("rstd is {}, x is {}", to_string(in.operand(3)), to_string(x)));
     if (in.has(2)) return {x, in.operand(2)};
     return {x};
 }
 
-std::vector<Tensor> reference_backward(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_rms_norm_backward(const Op& op, std::span<const Tensor> operands,
+                                                std::span<const Type> results) {
     const Tensor &dy = operands[0], &x = operands[1], &rstd = operands[3];
     std::vector<Tensor> result(results.begin(), results.end());
     const std::int64_t rows = row_count(x.type.dims), n = last_dim(x.type.dims);
@@ -116,7 +118,7 @@ std::vector<Tensor> reference_backward(const Op& op, std::span<const Tensor> ope
     return result;
 }
 
-std::vector<Value> decompose_backward(Builder& b, const Op& op) {
+std::vector<Value> decompose_rms_norm_backward(Builder& b, const Op& op) {
     const Type type = b.type(op.operands[1]);
     Value rstd = keep_dim(b, op.operands[3]);
     const DType dtype = b.type(rstd).dtype;
@@ -147,10 +149,10 @@ std::vector<OpDef> define_rms_norm() {
         "w), xn = x rstd; "
         "dw = sum of dy xn";
     forward.source = "Zhang and Sennrich, Root Mean Square Layer Normalization, 2019";
-    forward.infer = infer_forward;
-    forward.reference = reference_forward;
-    forward.vjp = vjp;
-    forward.decompose = decompose_forward;
+    forward.infer = infer_rms_norm;
+    forward.reference = reference_rms_norm;
+    forward.vjp = rms_norm_vjp;
+    forward.decompose = decompose_rms_norm;
     forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
     forward.result_names = {"y", "rstd"};
     forward.operand_names = {"x", "weight"};
@@ -171,10 +173,10 @@ std::vector<OpDef> define_rms_norm() {
     backward.summary = "The cotangents of rms_norm's x (..., n) and w (n), from dy and the kept rstd (...).";
     backward.formula = "dx = rstd (g - xn mean(g xn)), g = dy (offset + w), xn = x rstd; dw = sum over rows of dy xn";
     backward.source = "the VJP of rms_norm";
-    backward.infer = infer_backward;
-    backward.reference = reference_backward;
+    backward.infer = infer_rms_norm_backward;
+    backward.reference = reference_rms_norm_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
-    backward.decompose = decompose_backward;
+    backward.decompose = decompose_rms_norm_backward;
     backward.precision = {.kind = Precision::Kind::island, .why = "sums over rows and columns", .low_operands = {0, 1}};
     backward.result_names = {"dx", "dweight"};
     backward.operand_names = {"dy", "x", "weight", "rstd"};

@@ -50,7 +50,7 @@ Partner partner(std::int64_t i, std::int64_t rotated, bool pairs) {
     return i < half ? Partner{i + half, -1} : Partner{i - half, 1};
 }
 
-std::vector<Tensor> reference(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_rotary(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
     const Tensor &x = operands[0], &cos = operands[1], &sin = operands[2];
     Tensor y(results[0]);
     const Dims& d = x.type.dims;
@@ -101,7 +101,7 @@ Value over_heads(Builder& b, Value table) {
     return b.reshape(table, {dims[0], dims[1], 1, dims[2]});
 }
 
-std::vector<Value> decompose(Builder& b, const Op& op) {
+std::vector<Value> decompose_rotary(Builder& b, const Op& op) {
     Value x = op.operands[0];
     const Type type = b.type(x);
     const std::int64_t rotated = b.type(op.operands[1]).dims[2];
@@ -124,7 +124,7 @@ std::vector<Value> decompose(Builder& b, const Op& op) {
     return {y};
 }
 
-VjpResult vjp(const VjpInput& in) {
+VjpResult rotary_vjp(const VjpInput& in) {
     Builder& b = in.b;
     const Op& op = in.op;
     Value dy = in.cotangent();
@@ -171,9 +171,9 @@ std::vector<OpDef> define_rotary() {
         "dcos = sum over heads of dy x; dsin = sum over heads of dy rot(x)";
     def.source = "Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021";
     def.infer = infer;
-    def.reference = reference;
-    def.vjp = vjp;
-    def.decompose = decompose;
+    def.reference = reference_rotary;
+    def.vjp = rotary_vjp;
+    def.decompose = decompose_rotary;
     def.precision = {.kind = Precision::Kind::island, .why = "tables of sines and cosines of positions"};
     def.result_names = {"y"};
     def.operand_names = {"x", "cos", "sin"};

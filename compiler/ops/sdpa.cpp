@@ -90,7 +90,7 @@ std::vector<double> score_row(const Shape& n, const Tensor& q, const Tensor& k, 
     return row;
 }
 
-std::vector<Tensor> reference_forward(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_sdpa(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
     const Shape n(operands[0].type, operands[1].type, op.attributes);
     const Tensor* padding = has_operand(op, 3) ? &operands[3] : nullptr;
     Tensor out(results[0]), lse(results[1]);
@@ -116,7 +116,8 @@ std::vector<Tensor> reference_forward(const Op& op, std::span<const Tensor> oper
     return {out, lse};
 }
 
-std::vector<Tensor> reference_backward(const Op& op, std::span<const Tensor> operands, std::span<const Type> results) {
+std::vector<Tensor> reference_sdpa_backward(const Op& op, std::span<const Tensor> operands,
+                                            std::span<const Type> results) {
     const Tensor &dout = operands[0], &q = operands[1], &k = operands[2], &v = operands[3], &out = operands[4],
                  &lse = operands[5];
     const Shape n(q.type, k.type, op.attributes);
@@ -219,7 +220,7 @@ struct Pieces {
     }
 };
 
-std::vector<Value> decompose_forward(Builder& b, const Op& op) {
+std::vector<Value> decompose_sdpa(Builder& b, const Op& op) {
     const Type q = b.type(op.operands[0]);
     const Pieces a(b, op.operands[0], op.operands[1], op.operands[2], operand_or_none(op, 3), op.attributes);
     Value top = b.op("reduce_max", {a.where_readable(b, a.scores, -std::numeric_limits<double>::infinity())},
@@ -234,7 +235,7 @@ std::vector<Value> decompose_forward(Builder& b, const Op& op) {
     return {heads_back(b, out, q.dims), b.reshape(lse, {a.n.B, a.n.NH, a.n.T})};
 }
 
-std::vector<Value> decompose_backward(Builder& b, const Op& op) {
+std::vector<Value> decompose_sdpa_backward(Builder& b, const Op& op) {
     const Dims q_dims = b.type(op.operands[1]).dims, k_dims = b.type(op.operands[2]).dims;
     const Pieces a(b, op.operands[1], op.operands[2], op.operands[3], operand_or_none(op, 6), op.attributes);
     Value p = a.probabilities(b, op.operands[5]);
@@ -249,7 +250,7 @@ std::vector<Value> decompose_backward(Builder& b, const Op& op) {
     return {dq, dk, dv};
 }
 
-VjpResult vjp(const VjpInput& in) {
+VjpResult sdpa_vjp(const VjpInput& in) {
     Builder& b = in.b;
     const Op& op = in.op;
     Value q = op.operands[0], k = op.operands[1], v = op.operands[2], padding = operand_or_none(op, 3);
@@ -273,7 +274,7 @@ VjpResult vjp(const VjpInput& in) {
 // ---- calls
 // -------------------------------------------------------------------------------------------------------------------------
 
-void common_fields(MenuCall& call, const Shape& n) {
+void sdpa_fields(MenuCall& call, const Shape& n) {
     if (n.causal) call.fields.push_back(literal_field("causal", std::string("true")));
     if (n.window > 0) call.fields.push_back(literal_field("window", n.window));
     call.fields.push_back(literal_field("scale", float_literal(n.scale)));
@@ -311,7 +312,7 @@ MenuCall call_forward(const Op& op, const Function& f) {
                    operand_field("k", 1, "ld_k", 2).shaped("B S KVH HS"),
                    operand_field("v", 2, "ld_v", 2).shaped("B S KVH HS")};
     if (has_operand(op, 3)) call.fields.push_back(operand_field("padding", 3).shaped("B S"));
-    common_fields(call, n);
+    sdpa_fields(call, n);
     return call;
 }
 
@@ -328,12 +329,12 @@ MenuCall call_backward(const Op& op, const Function& f) {
                    operand_field("out", 4, "ld_out", 2).shaped("B T NH HS"),
                    operand_field("lse", 5).shaped("B NH T")};
     if (has_operand(op, 6)) call.fields.push_back(operand_field("padding", 6).shaped("B S"));
-    common_fields(call, n);
+    sdpa_fields(call, n);
     return call;
 }
 
 // Of one product over the pairs of positions that are read.
-double product_flops(const Shape& n) {
+double sdpa_flops(const Shape& n) {
     double pairs = 0;
     for (std::int64_t t = 0; t < n.T; ++t) pairs += static_cast<double>(n.end_key(t) - n.first_key(t));
     return 2.0 * static_cast<double>(n.B * n.NH * n.HS) * pairs;
@@ -371,12 +372,12 @@ std::vector<OpDef> define_sdpa() {
         check_shapes(in, 0, 3);
         return std::vector<Type>{in.operand(0), lse_type(in.operand(0))};
     };
-    forward.reference = reference_forward;
-    forward.vjp = vjp;
-    forward.decompose = decompose_forward;
+    forward.reference = reference_sdpa;
+    forward.vjp = sdpa_vjp;
+    forward.decompose = decompose_sdpa;
     forward.call = call_forward;
     forward.flops = [](const Op& op, const Function& f) {
-        return 2 * product_flops(Shape(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes));
+        return 2 * sdpa_flops(Shape(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes));
     };
     forward.precision = {.kind = Precision::Kind::product};
     forward.recompute = Recompute::expensive;
@@ -446,13 +447,13 @@ std::vector<OpDef> define_sdpa() {
                 fmt::format("lse is {}, q is {}", to_string(in.operand(5)), to_string(q)));
         return std::vector<Type>{q, in.operand(2), in.operand(3)};
     };
-    backward.reference = reference_backward;
+    backward.reference = reference_sdpa_backward;
     backward.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
-    backward.decompose = decompose_backward;
+    backward.decompose = decompose_sdpa_backward;
     backward.call = call_backward;
     // the scores again, then four products
     backward.flops = [](const Op& op, const Function& f) {
-        return 5 * product_flops(Shape(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes));
+        return 5 * sdpa_flops(Shape(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes));
     };
     backward.precision = {.kind = Precision::Kind::product, .low_operands = {0, 1, 2, 3, 4}};  // lse stays f32
     backward.recompute = Recompute::expensive;

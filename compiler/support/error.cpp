@@ -44,6 +44,13 @@ std::string Diagnostic::text() const {
     return out;
 }
 
+void fail(std::string message, std::string help) {
+    Diagnostic d;
+    d.message = std::move(message);
+    d.help = std::move(help);
+    throw UserError(std::move(d));
+}
+
 void check(bool condition, const std::string& what) {
     if (!condition) throw InternalError(what);
 }

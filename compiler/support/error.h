@@ -50,6 +50,9 @@ class InternalError : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
+// Throws UserError: what is wrong, and what to do.
+[[noreturn]] void fail(std::string message, std::string help);
+
 // Throws InternalError where an invariant does not hold.
 void check(bool condition, const std::string& what);
 

@@ -24,13 +24,6 @@ const char* const damaged = "the graph is damaged: export the model again";
 const char* const named_as_a_call =
     "where the model has a buffer or a parameter of that name, give it another one; then export the model again";
 
-[[noreturn]] void fail(std::string message, std::string help) {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    throw UserError(std::move(d));
-}
-
 [[noreturn]] void fail_at(const onnx::NodeProto& node, std::string message, const char* help = damaged) {
     const Provenance from = provenance_of(node);
     Diagnostic d;

@@ -41,7 +41,7 @@ bool names_positions(const std::string& name) {
 }
 
 // The command line is at fault: it lacks a dimension, or gives one that the model has not.
-[[noreturn]] void fail(Diagnostic d) {
+[[noreturn]] void fail_usage(Diagnostic d) {
     throw UsageError(std::move(d));
 }
 
@@ -110,12 +110,12 @@ class Binder {
             d.expected = fmt::format("{} in dimension {} of the input {}", is, axis, input->name());
             d.actual = std::to_string(value);
             d.help = fmt::format("leave {} out, or export with dynamic axes (dynamic_shapes={{...}})", flag);
-            fail(std::move(d));
+            fail_usage(std::move(d));
         }
         Diagnostic d;
         d.message = fmt::format("{} is given, but no input has a dimension {}", flag, axis);
         d.help = fmt::format("leave {} out", flag);
-        fail(std::move(d));
+        fail_usage(std::move(d));
     }
 
     // A program takes dimension 0 for the batch, and windows of tokens along dimension 1: of a model whose own names
@@ -145,7 +145,7 @@ class Binder {
             d.message = fmt::format("--dim {}={}: the model has no dynamic dimension of that name", name, value);
             d.help = names.empty() ? "all dimensions of this model are static: leave --dim out"
                                    : fmt::format("its dynamic dimensions are: {}", fmt::join(names, ", "));
-            fail(std::move(d));
+            fail_usage(std::move(d));
         }
         bind(name, value, fmt::format("--dim {}={}", name, value));
     }
@@ -156,7 +156,7 @@ class Binder {
             Diagnostic d;
             d.message = fmt::format("the dimension {} is bound twice: {} and {}", name, symbol.flag, flag);
             d.help = "leave one of the two out";
-            fail(std::move(d));
+            fail_usage(std::move(d));
         }
         symbol.value = value;
         symbol.flag = flag;
@@ -179,7 +179,7 @@ class Binder {
         d.message = open.size() == 1 ? fmt::format("the dynamic dimension {} is not bound", dimensions.front())
                                      : fmt::format("dynamic dimensions are not bound: {}", fmt::join(dimensions, ", "));
         d.help = fmt::format("add {}", fmt::join(flags, " "));
-        fail(std::move(d));
+        fail_usage(std::move(d));
     }
 
     GraphInput bound(const onnx::ValueInfoProto& input) const {

@@ -27,7 +27,7 @@ constexpr std::string_view scales = "samples by this factor where the sizes say 
 constexpr std::string_view chooses_kernel = "chooses a kernel of cuDNN";
 constexpr std::string_view of_storage = "says how the gradient is stored";
 
-constexpr DroppedArgument table[] = {
+constexpr DroppedArgument argument_table[] = {
     {"aten.embedding", 2, "padding_idx", Fate::read, "", "keeps one row out of the gradient", ""},
     {"aten.embedding", 3, "scale_grad_by_freq", Fate::refused, "False", by_frequency, without_frequency},
     {"aten.embedding", 4, "sparse", Fate::nothing, "", of_storage, ""},
@@ -63,13 +63,13 @@ constexpr DroppedArgument table[] = {
 }  // namespace
 
 std::span<const DroppedArgument> dropped_arguments() {
-    return table;
+    return argument_table;
 }
 
 std::string dropped_argument(const onnx::NodeProto& node, std::string_view name) {
     const std::optional<TracedCall> call = traced_call(node);
     if (!call) return "";
-    for (const DroppedArgument& a : table)
+    for (const DroppedArgument& a : argument_table)
         if (a.name == name && a.call == without_overload(call->target)) return call->argument(a.position, name);
     return "";
 }
@@ -87,7 +87,7 @@ void refuse_dropped_arguments(const onnx::GraphProto& graph) {
     for (const auto& node : graph.node()) {
         const std::optional<TracedCall> call = traced_call(node);
         if (!call) continue;
-        for (const DroppedArgument& a : table) {
+        for (const DroppedArgument& a : argument_table) {
             if (a.fate != Fate::refused || a.call != without_overload(call->target)) continue;
             const std::string given = call->argument(a.position, a.name);
             if (given.empty() || given == a.neutral) continue;

@@ -66,11 +66,11 @@ struct Operands {
     std::set<std::string> others;  // tensors without gradients that the call does not name
 };
 
-class Finder {
+class StopFinder {
   public:
-    Finder(const onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& carries,
-           const std::set<std::string>& reaches, const std::set<std::string>& merged,
-           const std::function<bool(const onnx::NodeProto&, int)>& stopped)
+    StopFinder(const onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& carries,
+               const std::set<std::string>& reaches, const std::set<std::string>& merged,
+               const std::function<bool(const onnx::NodeProto&, int)>& stopped)
         : graph_(graph),
           missing_(graph, traced),
           lines_(graph),
@@ -250,7 +250,7 @@ void warn_of_hidden_stops(const onnx::GraphProto& graph, const TracedProgram& tr
                           const std::set<std::string>& carries, const std::set<std::string>& reaches,
                           const std::set<std::string>& merged,
                           const std::function<bool(const onnx::NodeProto&, int)>& stopped, Report& report) {
-    Finder(graph, traced, carries, reaches, merged, stopped).run(report);
+    StopFinder(graph, traced, carries, reaches, merged, stopped).run(report);
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -37,9 +37,9 @@ bool takes_rows(const onnx::NodeProto& node) {
     return node.op_type().starts_with("Gather") || node.op_type().starts_with("Scatter");
 }
 
-class Finder {
+class MergeFinder {
   public:
-    Finder(const onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& standing_in)
+    MergeFinder(const onnx::GraphProto& graph, const TracedProgram& traced, const std::set<std::string>& standing_in)
         : traced_(traced), standing_in_(standing_in), missing_(graph, traced) {
         for (const auto& tensor : graph.initializer()) initializers_[tensor.name()] = &tensor;
         for (const auto& node : graph.node()) {
@@ -227,7 +227,7 @@ class Finder {
 
 MergedValues find_merged(const onnx::GraphProto& graph, const TracedProgram& traced,
                          const std::set<std::string>& standing_in) {
-    return Finder(graph, traced, standing_in).run();
+    return MergeFinder(graph, traced, standing_in).run();
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -75,13 +75,6 @@ Wire walk(const std::filesystem::path& path) {
     }
 }
 
-[[noreturn]] void fail(std::string message, std::string help) {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    throw UserError(std::move(d));
-}
-
 // The parser's own complaints would go to stderr; we say what is wrong ourselves.
 void silent(google::protobuf::LogLevel, const char*, int, const std::string&) {}
 

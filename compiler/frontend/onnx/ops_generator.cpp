@@ -167,7 +167,7 @@ void if_node(Node& n) {
         if (n.wants(k)) n.importer().bind(n.proto().output(static_cast<int>(k)), outputs[k]);
 }
 
-constexpr OpImporter table[] = {
+constexpr OpImporter generator_importers[] = {
     {"Constant", 13, 23, constant, own}, {"ConstantOfShape", 13, 23, constant_of_shape, own},
     {"Range", 13, 23, range, computed},  {"Trilu", 14, 23, trilu, moved},
     {"EyeLike", 13, 23, eye_like, own},  {"OneHot", 13, 23, one_hot, Integers::of_operand(2, false)},
@@ -177,7 +177,7 @@ constexpr OpImporter table[] = {
 }  // namespace
 
 std::span<const OpImporter> generator_ops() {
-    return table;
+    return generator_importers;
 }
 
 }  // namespace thunderc::onnx_frontend

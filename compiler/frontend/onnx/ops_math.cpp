@@ -315,7 +315,7 @@ void gemm(Node& n) {
     n.output(0, v);
 }
 
-constexpr OpImporter table[] = {
+constexpr OpImporter math_importers[] = {
     {"Abs", 13, 23, elementwise, computed},
     {"Neg", 13, 23, elementwise, computed},
     {"Sign", 13, 23, elementwise, moved},
@@ -369,7 +369,7 @@ constexpr OpImporter table[] = {
 }  // namespace
 
 std::span<const OpImporter> math_ops() {
-    return table;
+    return math_importers;
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -105,7 +105,7 @@ void rms_normalization(Node& n) {
 }
 
 // Exports for inference have none; in training mode a ratio of 0 changes nothing.
-void dropout(Node& n) {
+void import_dropout(Node& n) {
     double ratio = 0.5;
     if (const auto known = n.known(1)) {
         if (known->size() != 1) n.fail("the ratio of Dropout is to be one number");
@@ -295,14 +295,14 @@ void negative_log_likelihood(Node& n) {
     n.expand_body();
 }
 
-constexpr OpImporter table[] = {
+constexpr OpImporter nn_importers[] = {
     {"Softmax", 13, 23, softmax, own},
     {"LogSoftmax", 13, 23, softmax, own},
     {"Gelu", 20, 23, gelu, own},
     {"LayerNormalization", 17, 23, layer_normalization, own},
     {"BatchNormalization", 15, 23, batch_normalization, own},
     {"RMSNormalization", 23, 23, rms_normalization, own},
-    {"Dropout", 13, 23, dropout, moved},
+    {"Dropout", 13, 23, import_dropout, moved},
     {"Attention", 23, 23, attention, own},
     {"SoftmaxCrossEntropyLoss", 13, 23, softmax_cross_entropy, own},
     {"NegativeLogLikelihoodLoss", 13, 23, negative_log_likelihood, own},
@@ -311,7 +311,7 @@ constexpr OpImporter table[] = {
 }  // namespace
 
 std::span<const OpImporter> nn_ops() {
-    return table;
+    return nn_importers;
 }
 
 }  // namespace thunderc::onnx_frontend

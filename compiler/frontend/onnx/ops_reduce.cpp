@@ -123,7 +123,7 @@ void arg_max(Node& n) {
     n.output(0, v);
 }
 
-constexpr OpImporter table[] = {
+constexpr OpImporter reduce_importers[] = {
     {"ReduceSum", 13, 23, reduce_by_operand, computed},
     {"ReduceMean", 13, 17, reduce_by_attribute, own},
     {"ReduceMean", 18, 23, reduce_by_operand, own},
@@ -151,7 +151,7 @@ constexpr OpImporter table[] = {
 }  // namespace
 
 std::span<const OpImporter> reduce_ops() {
-    return table;
+    return reduce_importers;
 }
 
 }  // namespace thunderc::onnx_frontend

@@ -16,7 +16,7 @@ void construct(Node& n) {
 }
 
 // `split` is absent (parts of 1), one size for all parts, or a size for each.
-void split(Node& n) {
+void split_to_sequence(Node& n) {
     const std::int64_t axis = n.axis(n.integer("axis", 0), n.type(0).rank());
     const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
     const auto limit = [&n](std::int64_t parts) {
@@ -70,7 +70,7 @@ void length(Node& n) {
     n.output_constant(0, Tensor::scalar(DType::i64, static_cast<double>(n.sequence(0).size())));
 }
 
-void concat(Node& n) {
+void concat_from_sequence(Node& n) {
     std::vector<Value> values = n.sequence(0);
     if (values.empty()) n.fail("ConcatFromSequence of an empty sequence");
     const bool stack = n.integer("new_axis", 0) != 0;
@@ -85,18 +85,18 @@ void concat(Node& n) {
     n.output(0, values.size() == 1 ? values[0] : n.b().op("concat", std::move(values), {{"axis", axis}}));
 }
 
-constexpr OpImporter table[] = {
+constexpr OpImporter sequence_importers[] = {
     {"SequenceConstruct", 13, 23, construct, moved},
-    {"SplitToSequence", 13, 23, split, moved},
+    {"SplitToSequence", 13, 23, split_to_sequence, moved},
     {"SequenceAt", 13, 23, at, moved},
     {"SequenceLength", 13, 23, length, own},
-    {"ConcatFromSequence", 13, 23, concat, moved},
+    {"ConcatFromSequence", 13, 23, concat_from_sequence, moved},
 };
 
 }  // namespace
 
 std::span<const OpImporter> sequence_ops() {
-    return table;
+    return sequence_importers;
 }
 
 }  // namespace thunderc::onnx_frontend

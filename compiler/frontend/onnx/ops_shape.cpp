@@ -351,7 +351,7 @@ void tile(Node& n) {
     n.output(0, n.b().reshape(n.b().broadcast_to(n.b().reshape(n.input(0), split), wide), joined));
 }
 
-constexpr OpImporter table[] = {
+constexpr OpImporter shape_importers[] = {
     {"Shape", 13, 14, shape, own},
     {"Shape", 15, 23, shape, own},
     {"Size", 13, 23, size, own},
@@ -375,7 +375,7 @@ constexpr OpImporter table[] = {
 }  // namespace
 
 std::span<const OpImporter> shape_ops() {
-    return table;
+    return shape_importers;
 }
 
 }  // namespace thunderc::onnx_frontend

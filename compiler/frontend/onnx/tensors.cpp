@@ -19,13 +19,6 @@ using onnx::TensorProto;
 
 static_assert(std::endian::native == std::endian::little, "ONNX's raw data is little-endian and is used as it lies");
 
-[[noreturn]] void fail(std::string message, std::string help) {
-    Diagnostic d;
-    d.message = std::move(message);
-    d.help = std::move(help);
-    throw UserError(std::move(d));
-}
-
 std::int64_t elements(const TensorProto& tensor) {
     std::int64_t count = 1;
     for (std::int64_t dim : tensor.dims()) count *= dim;

@@ -51,7 +51,8 @@ Shape strides_of(const Shape& shape) {
     return strides;
 }
 
-bool same_numbers(const Bytes& source, const Shape& shape, const View& view, const Bytes& copy, std::size_t size) {
+bool holds_same_numbers(const Bytes& source, const Shape& shape, const View& view, const Bytes& copy,
+                        std::size_t size) {
     const Shape strides = strides_of(shape);
     Shape dims, steps;
     for (const std::size_t d : view.order) {
@@ -94,7 +95,7 @@ std::optional<View> find_view(const Bytes& source, const Shape& shape, const Byt
         std::iota(view.order.begin(), view.order.end(), 0U);
         do {
             for (view.begin = 0; view.begin + view.length <= shape[view.axis]; ++view.begin)
-                if (same_numbers(source, shape, view, copy, size)) return view;
+                if (holds_same_numbers(source, shape, view, copy, size)) return view;
         } while (std::next_permutation(view.order.begin(), view.order.end()));
     }
     return std::nullopt;
@@ -293,7 +294,7 @@ class Tier {
         if (from && to) {
             const std::optional<View> view = as_shaped(shape, wanted, turned);
             const std::size_t size = stored_bytes(base, *from);
-            if (view && same_numbers(*from, shape, *view, *to, size)) return view;
+            if (view && holds_same_numbers(*from, shape, *view, *to, size)) return view;
             return find_view(*from, shape, *to, wanted, size);
         }
         return as_shaped(shape, wanted, turned);
@@ -460,7 +461,7 @@ class Tier {
         const std::optional<Bytes>& numbers = bytes(tensor);
         const Shape shape = shape_of(tensor);
         return !numbers ||
-               same_numbers(*numbers, shape, {0, 0, shape[0], {1, 0}}, *numbers, stored_bytes(tensor, *numbers));
+               holds_same_numbers(*numbers, shape, {0, 0, shape[0], {1, 0}}, *numbers, stored_bytes(tensor, *numbers));
     }
 
     std::string scope_of(const std::string& name) { return provenance_of(*uses_[name].front().node).scope; }

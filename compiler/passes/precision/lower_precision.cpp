@@ -15,8 +15,6 @@
 namespace thunderc {
 namespace {
 
-constexpr DType high = DType::f32;
-
 class ModuleLowering {
   public:
     ModuleLowering(const Module& module, const PrecisionOptions& options, Report& report)
@@ -82,7 +80,7 @@ Request ModuleLowering::entry_request(const Function& f) const {
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
         DType dtype = f.type(f.arguments[k]).dtype;
-        const bool parameter = info.kind == ArgInfo::Kind::parameter && dtype == high;
+        const bool parameter = info.kind == ArgInfo::Kind::parameter && dtype == DType::f32;
         if (parameter && !options_.master) dtype = options_.compute;
         if (info.kind == ArgInfo::Kind::state && is_float(dtype)) dtype = options_.gradient;
         request.dtypes.push_back(dtype);
@@ -225,8 +223,8 @@ Module ModuleLowering::run() {
 void expect_nothing_of_bf16(const PrecisionOptions& options) {
     std::vector<std::string> asked;
     if (!options.master) asked.push_back("--master none");
-    if (options.gradient != high) asked.push_back(fmt::format("--grad-dtype {}", name_of(options.gradient)));
-    if (options.optimizer != high) asked.push_back(fmt::format("--optim-dtype {}", name_of(options.optimizer)));
+    if (options.gradient != DType::f32) asked.push_back(fmt::format("--grad-dtype {}", name_of(options.gradient)));
+    if (options.optimizer != DType::f32) asked.push_back(fmt::format("--optim-dtype {}", name_of(options.optimizer)));
     if (asked.empty()) return;
     Diagnostic d;
     d.message = fmt::format("{} {} for a step in bf16, and this one is in f32", fmt::join(asked, " and "),

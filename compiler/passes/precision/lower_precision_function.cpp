@@ -15,7 +15,7 @@
 namespace thunderc {
 namespace {
 
-constexpr DType high = DType::f32;
+constexpr DType full_precision = DType::f32;
 using Kind = Precision::Kind;
 
 // One function anew, op by op.
@@ -190,12 +190,12 @@ class Lowering {
             widest = widest || out_.type(here).dtype == DType::f64;
             wide = wide || (!is_low(here) && !is_plain_constant(here));
         }
-        DType to = low && !wide ? low_ : high;
+        DType to = low && !wide ? low_ : full_precision;
         if (widest) to = DType::f64;
         const Value result = op.results[0];
         const bool floating = is_float(from_.type(result).dtype);
         const bool scalar = floating && from_.type(result).rank() == 0;
-        if (scalar && !widest) to = high;
+        if (scalar && !widest) to = full_precision;
         const bool gradient = gradient_[result.index];
         if (gradient) to = context_.options.gradient;
         for (Value& v : operands) v = as(v, to);
@@ -220,12 +220,12 @@ class Lowering {
             reached = reached || (counts && (is_low(operands[k]) || of_parameters_[op.operands[k].index]));
         }
         if (!reached) {
-            for (Value& v : operands) v = as(v, high);
+            for (Value& v : operands) v = as(v, full_precision);
             say(op, "f32: what it multiplies comes of inputs and constants alone, as angles of positions do");
             return emit(op, std::move(operands));
         }
         for (std::size_t k = 0; k < operands.size(); ++k)
-            operands[k] = lowers(k) ? for_product(operands[k]) : as(operands[k], high);
+            operands[k] = lowers(k) ? for_product(operands[k]) : as(operands[k], full_precision);
         Attributes attributes = op.attributes;
         const bool gradient =
             std::any_of(op.results.begin(), op.results.end(), [&](Value v) { return gradient_[v.index]; });
@@ -247,7 +247,7 @@ class Lowering {
         if (floating) say(op, "f32: " + precision.why);
         const bool mixed = !precision.low_operands.empty();
         for (std::size_t k = 0; k < operands.size(); ++k)
-            operands[k] = as(operands[k], mixed && low && listed(precision.low_operands, k) ? low_ : high);
+            operands[k] = as(operands[k], mixed && low && listed(precision.low_operands, k) ? low_ : full_precision);
         emit(op, std::move(operands));
         if (mixed || precision.stays || !low) return;
         for (Value v : op.results)
@@ -266,7 +266,7 @@ class Lowering {
         Request request;
         request.carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
         for (Value v : op.operands) {
-            request.dtypes.push_back(v ? out_.type(now(v)).dtype : high);
+            request.dtypes.push_back(v ? out_.type(now(v)).dtype : full_precision);
             request.masters.push_back(v && shadow_of_.contains(now(v)));
             request.of_parameters.push_back(v && of_parameters_[v.index]);
         }

@@ -18,7 +18,7 @@ bool counts_up(const ConstExpr& ids, std::int64_t entries) {
     return true;
 }
 
-void raise(Function& f, Report& report) {
+void raise_embedding_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     Builder& b = rewriter.builder();
@@ -63,7 +63,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_embedding(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_embedding_in(f, report);
     return module;
 }
 

@@ -94,18 +94,18 @@ bool is_tanh_argument(const Definitions& d, Value v, Value x, Matched& matched) 
     return true;
 }
 
-struct Match {
+struct GeluMatch {
     Value x;
     const Op* curve = nullptr;  // erf or tanh
     Matched matched;
 };
 
-std::optional<Match> match_gelu(const Definitions& d, Value v) {
+std::optional<GeluMatch> match_gelu(const Definitions& d, Value v) {
     Product p = d.product(v);
     const DType dtype = d.type(v).dtype;
     if (p.factors.size() != 2 || !about(p.constant, 0.5, dtype)) return std::nullopt;
     for (std::size_t k = 0; k < 2; ++k) {
-        Match m;
+        GeluMatch m;
         m.x = p.factors[k];
         m.matched.add(p.matched);
         std::optional<Value> inner = minus_one(d, p.factors[1 - k], m.matched);
@@ -124,13 +124,13 @@ std::optional<Match> match_gelu(const Definitions& d, Value v) {
     return std::nullopt;
 }
 
-void raise(Function& f, Report& report) {
+void raise_gelu_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     Builder& b = rewriter.builder();
     std::set<const Op*> raised;
     for (const Op& op : rewriter.old_ops()) {
-        std::optional<Match> m = op.name == "mul" || op.name == "div" ? match_gelu(d, op.results[0]) : std::nullopt;
+        std::optional<GeluMatch> m = op.name == "mul" || op.name == "div" ? match_gelu(d, op.results[0]) : std::nullopt;
         if (!m) {
             rewriter.keep(op);
             continue;
@@ -153,7 +153,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_gelu(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_gelu_in(f, report);
     return module;
 }
 

@@ -10,7 +10,7 @@
 namespace thunderc {
 namespace {
 
-struct Match {
+struct LinearMatch {
     Value x, weight, bias;
     bool transposed = true;  // the weight is (out, in), as linear wants it
     Matched matched;
@@ -26,9 +26,9 @@ Value unfolded(const Definitions& d, Value x, Matched& matched) {
     return reshape->operands[0];
 }
 
-std::optional<Match> match_product(const Definitions& d, const Op& op, Report& report) {
+std::optional<LinearMatch> match_product(const Definitions& d, const Op& op, Report& report) {
     if (op.name != "matmul") return std::nullopt;
-    Match m;
+    LinearMatch m;
     m.matched.add(&op);
     m.x = op.operands[0];
     Value second = op.operands[1];
@@ -52,7 +52,7 @@ std::optional<Match> match_product(const Definitions& d, const Op& op, Report& r
 }
 
 // The sum of a product and one parameter value for each column; the product as matched, if so.
-std::optional<Match> match_biased(const Definitions& d, const Op& op, Report& report) {
+std::optional<LinearMatch> match_biased(const Definitions& d, const Op& op, Report& report) {
     if (op.name != "add") return std::nullopt;
     for (std::size_t k = 0; k < 2; ++k) {
         const Op* product = d.op(op.operands[k], "matmul");
@@ -61,7 +61,7 @@ std::optional<Match> match_biased(const Definitions& d, const Op& op, Report& re
         if (d.type(bias).dims != Dims{d.type(product->results[0]).dims.back()} ||
             d.type(op.results[0]) != d.type(product->results[0]))
             continue;
-        std::optional<Match> m = match_product(d, *product, report);
+        std::optional<LinearMatch> m = match_product(d, *product, report);
         if (!m) continue;
         m->bias = bias;
         m->matched.add(&op);
@@ -70,12 +70,12 @@ std::optional<Match> match_biased(const Definitions& d, const Op& op, Report& re
     return std::nullopt;
 }
 
-void raise(Function& f, Report& report) {
+void raise_linear_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     Builder& b = rewriter.builder();
     for (const Op& op : rewriter.old_ops()) {
-        std::optional<Match> m = match_biased(d, op, report);
+        std::optional<LinearMatch> m = match_biased(d, op, report);
         if (!m && op.name == "matmul") {
             Report ignored;  // said when the bias is met
             const Op* user = d.only_user(op.results[0]);
@@ -109,7 +109,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_linear(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_linear_in(f, report);
     return module;
 }
 

@@ -236,7 +236,7 @@ void emit(Rewriter& rewriter, const Definitions& d, const Op& op, const Norm& n,
     report.done(name, where(provenance), replaced_text(provenance));
 }
 
-void raise(Function& f, Report& report) {
+void raise_norm_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     std::set<const Op*> raised;  // statistics
@@ -264,7 +264,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_norm(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_norm_in(f, report);
     return module;
 }
 

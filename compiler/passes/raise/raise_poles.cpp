@@ -125,7 +125,7 @@ bool is_sum_of_squares(const Definitions& d, Value v) {
     }
 }
 
-void raise(Function& f, Report& report) {
+void raise_poles_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     Builder& b = rewriter.builder();
@@ -165,7 +165,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_poles(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_poles_in(f, report);
     return module;
 }
 

@@ -12,7 +12,7 @@
 namespace thunderc {
 namespace {
 
-struct Match {
+struct RotaryMatch {
     Value x;  // (B,NH,T,HS) or (B,T,NH,HS); for a partial rotation the whole of it
     Value cos, sin;
     std::int64_t rotated = 0;  // R
@@ -70,13 +70,13 @@ std::optional<Value> other_factor(const Definitions& d, Value v, Value x, Matche
     return std::nullopt;
 }
 
-std::optional<Match> match_whole(const Definitions& d, const Op& add) {
+std::optional<RotaryMatch> match_whole(const Definitions& d, const Op& add) {
     if (add.name != "add") return std::nullopt;
     for (std::size_t k = 0; k < 2; ++k) {
         const Op* turned = d.op(add.operands[k], "mul");
         if (turned == nullptr) continue;
         for (std::size_t side = 0; side < 2; ++side) {
-            Match m;
+            RotaryMatch m;
             std::optional<Value> x = rotated_halves(d, turned->operands[side], m.matched);
             if (!x) continue;
             std::optional<Value> cos = other_factor(d, add.operands[1 - k], *x, m.matched);
@@ -94,10 +94,10 @@ std::optional<Match> match_whole(const Definitions& d, const Op& add) {
 }
 
 // concat(rotation of the first R dimensions, the rest).
-std::optional<Match> match_partial(const Definitions& d, const Op& op) {
+std::optional<RotaryMatch> match_partial(const Definitions& d, const Op& op) {
     if (op.name != "concat" || last_concat(d, op.results[0]) == nullptr) return std::nullopt;
     const Op* inner = d.op(op.operands[0]);
-    std::optional<Match> m = inner != nullptr ? match_whole(d, *inner) : std::nullopt;
+    std::optional<RotaryMatch> m = inner != nullptr ? match_whole(d, *inner) : std::nullopt;
     if (!m) return std::nullopt;
     std::optional<Cut> first = last_cut(d, m->x, m->matched), rest = last_cut(d, op.operands[1], m->matched);
     if (!first || !rest || first->of != rest->of || first->begin != 0 || first->end != rest->begin ||
@@ -110,7 +110,7 @@ std::optional<Match> match_partial(const Definitions& d, const Op& op) {
 
 // Where the positions stand in x, from the shape of the tables: 1 or 2; nullopt with a reason where the shape does not
 // fit.
-std::optional<std::size_t> position_axis(const Definitions& d, const Match& m, std::string& why) {
+std::optional<std::size_t> position_axis(const Definitions& d, const RotaryMatch& m, std::string& why) {
     const Dims& x = d.type(m.x).dims;
     if (x.size() != 4) {
         why = "the rotated tensor has " + std::to_string(x.size()) + " dimensions, not 4";
@@ -146,7 +146,7 @@ struct Heads {
 };
 
 // Equal heads are rotated once: (B,T,KVH,HS), to be repeated afterwards.
-Heads distinct_heads(Rewriter& rewriter, const Definitions& d, const Match& m, std::size_t positions) {
+Heads distinct_heads(Rewriter& rewriter, const Definitions& d, const RotaryMatch& m, std::size_t positions) {
     Builder& b = rewriter.builder();
     const Dims& dims = d.type(m.x).dims;
     const std::size_t heads = 3 - positions;
@@ -165,8 +165,8 @@ Heads distinct_heads(Rewriter& rewriter, const Definitions& d, const Match& m, s
 // Tables in the shape that rotary takes, made once: all layers share two of them, of half a million elements each.
 using Tables = std::map<std::pair<ConstPtr, Dims>, ConstPtr>;
 
-void emit(Rewriter& rewriter, Tables& tables, const Definitions& d, const Op& op, const Match& m, std::size_t positions,
-          Report& report) {
+void emit(Rewriter& rewriter, Tables& tables, const Definitions& d, const Op& op, const RotaryMatch& m,
+          std::size_t positions, Report& report) {
     Builder& b = rewriter.builder();
     Provenance provenance = m.matched.provenance();
     const Dims& dims = d.type(m.x).dims;
@@ -198,12 +198,12 @@ void emit(Rewriter& rewriter, Tables& tables, const Definitions& d, const Op& op
     report.done("rotary", where(provenance), replaced_text(provenance));
 }
 
-void raise(Function& f, Report& report) {
+void raise_rotary_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Tables tables;
     Definitions d(f, rewriter.old_ops());
     for (const Op& op : rewriter.old_ops()) {
-        std::optional<Match> m = match_partial(d, op);
+        std::optional<RotaryMatch> m = match_partial(d, op);
         if (!m) {
             const Op* user = op.results.size() == 1 ? d.only_user(op.results[0]) : nullptr;
             if (user == nullptr || !match_partial(d, *user)) m = match_whole(d, op);
@@ -224,7 +224,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_rotary(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_rotary_in(f, report);
     return module;
 }
 

@@ -319,7 +319,7 @@ void emit(Rewriter& rewriter, const Op& op, const Attention& a, Report& report) 
     report.done("sdpa", where(provenance), replaced_text(provenance));
 }
 
-void raise(Function& f, Report& report) {
+void raise_sdpa_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     std::vector<std::string> finite;
@@ -349,7 +349,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_sdpa(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_sdpa_in(f, report);
     return module;
 }
 

@@ -47,7 +47,7 @@ std::optional<Gated> match_gated(const Definitions& d, const Op& op) {
     return std::nullopt;
 }
 
-void raise(Function& f, Report& report) {
+void raise_swiglu_in(Function& f, Report& report) {
     Rewriter rewriter(f);
     Definitions d(f, rewriter.old_ops());
     Builder& b = rewriter.builder();
@@ -88,7 +88,7 @@ void raise(Function& f, Report& report) {
 
 Module raise_swiglu(Module module, Report& report) {
     for (Function& f : module.functions)
-        if (f.kind.empty()) raise(f, report);
+        if (f.kind.empty()) raise_swiglu_in(f, report);
     return module;
 }
 

@@ -18,9 +18,6 @@
 namespace thunderc {
 namespace {
 
-using Kind = ArgInfo::Kind;
-using Verdict = Decision::Verdict;
-
 std::optional<std::regex> expression(const std::string& text, const char* flag) {
     if (text.empty()) return std::nullopt;
     try {
@@ -56,27 +53,28 @@ class Decider {
         const RestoredNames names(main_, out.exporters_scopes);
         out.arguments.resize(main_.arguments.size());
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
-            if (info(k).kind == Kind::input) continue;
+            if (info(k).kind == ArgInfo::Kind::input) continue;
             check(!info(k).names.empty(), "an initializer has a name");
             Decision& decision = out.arguments[k];
             decision.sites = find_sites(main_, uses, main_.arguments[k]);
             const std::vector<Site>& sites = decision.sites;
             if (sites.empty() && !uses.is_result[main_.arguments[k].index]) {
-                decision.verdict = Verdict::unused;
+                decision.verdict = Decision::Verdict::unused;
                 report_.done("unused", name(k), "nothing reads it: left out");
                 continue;
             }
             const std::string restored = sites.empty() ? name(k) : names.target(k, sites.front(), true);
             decide(k, restored, out.exporters_scopes, decision);
             if (evaluated_of_parameters(k, decision, names)) evaluated_.push_back(k);
-            if (decision.verdict == Verdict::constant) report_.done("constant", name(k), decision.why);
+            if (decision.verdict == Decision::Verdict::constant) report_.done("constant", name(k), decision.why);
         }
         expect_match("--constant", options_.constant, constant_matches_);
         expect_match("--trainable", options_.trainable, trainable_matches_);
         if (!open_.empty()) ask();
         warn_of_evaluated(out);
-        if (!out.exporters_scopes && std::any_of(out.arguments.begin(), out.arguments.end(),
-                                                 [](const Decision& d) { return d.verdict == Verdict::parameter; }))
+        if (!out.exporters_scopes && std::any_of(out.arguments.begin(), out.arguments.end(), [](const Decision& d) {
+                return d.verdict == Decision::Verdict::parameter;
+            }))
             report_.done("modules", main_.name,
                          structure_->layers == 0
                              ? std::string("the graph names none: they are called after what they compute")
@@ -110,41 +108,43 @@ class Decider {
             d.help = "make one of the two expressions narrower";
             throw UserError(std::move(d));
         }
-        auto decided = [&](Verdict verdict, std::string why = {}) {
+        auto decided = [&](Decision::Verdict verdict, std::string why = {}) {
             decision.verdict = verdict;
             decision.why = std::move(why);
         };
         if (wanted_constant || wanted_trainable) flagged_.insert(k);
-        if (wanted_constant) return decided(Verdict::constant, "by --constant");
-        if (wanted_trainable) return decided(Verdict::parameter);
-        if (info(k).kind == Kind::parameter) return decided(Verdict::parameter);
-        if (info(k).kind == Kind::constant)
-            return decided(Verdict::constant, info(k).note.empty()
-                                                  ? std::string("a buffer, as the exporter says")
-                                                  : fmt::format("evaluated by the exporter ({})", info(k).note));
+        if (wanted_constant) return decided(Decision::Verdict::constant, "by --constant");
+        if (wanted_trainable) return decided(Decision::Verdict::parameter);
+        if (info(k).kind == ArgInfo::Kind::parameter) return decided(Decision::Verdict::parameter);
+        if (info(k).kind == ArgInfo::Kind::constant)
+            return decided(Decision::Verdict::constant,
+                           info(k).note.empty() ? std::string("a buffer, as the exporter says")
+                                                : fmt::format("evaluated by the exporter ({})", info(k).note));
         if (is_dotted(name(k))) {
-            if (buffer_name(name(k))) return decided(Verdict::constant, "a buffer, by its name");
+            if (buffer_name(name(k))) return decided(Decision::Verdict::constant, "a buffer, by its name");
             if (!parameter_name(name(k)))
                 report_.warning(
                     "parameter", name(k),
                     fmt::format("taken for a parameter by its name; if it is a buffer, add --constant '{}'", name(k)));
-            return decided(Verdict::parameter);
+            return decided(Decision::Verdict::parameter);
         }
-        if (decision.sites.empty()) return decided(Verdict::constant, "an output of the graph that nothing computes");
+        if (decision.sites.empty())
+            return decided(Decision::Verdict::constant, "an output of the graph that nothing computes");
         if (exporters_scopes) decide_by_scope(k, decision);
-        if (decision.verdict == Verdict::none) decide_by_structure(k, decision);
+        if (decision.verdict == Decision::Verdict::none) decide_by_structure(k, decision);
     }
 
     // What the exporter says it computed, and neither numbers nor its module show to be made of constants. (The lifter
     // itself warns of a norm's folded scale.)
     bool evaluated_of_parameters(std::size_t k, const Decision& decision, const RestoredNames& names) const {
-        if (info(k).note.empty() || decision.verdict == Verdict::none || decision.sites.empty() || flagged_.contains(k))
+        if (info(k).note.empty() || decision.verdict == Decision::Verdict::none || decision.sites.empty() ||
+            flagged_.contains(k))
             return false;
         const WeightSource* source = info(k).sources.empty() ? nullptr : info(k).sources.front().get();
         if (source != nullptr && what_numbers_say(*source).verdict == NumbersSay::Verdict::constant) return false;
         const std::vector<Site>& sites = decision.sites;
         if (std::all_of(sites.begin(), sites.end(), [](const Site& site) { return in_rotary(site); })) return false;
-        return decision.verdict != Verdict::parameter ||
+        return decision.verdict != Decision::Verdict::parameter ||
                std::none_of(sites.begin(), sites.end(), [&](const Site& site) { return names.folded(k, site); });
     }
 
@@ -152,7 +152,7 @@ class Decider {
         std::vector<std::string> frozen, trained;
         for (const std::size_t k : evaluated_) {
             const Decision& decision = decisions.arguments[k];
-            (decision.verdict == Verdict::constant ? frozen : trained)
+            (decision.verdict == Decision::Verdict::constant ? frozen : trained)
                 .push_back(name(k) + in_scope(decision.sites.front()));
         }
         const auto warn = [&](const std::vector<std::string>& which, const char* what) {
@@ -182,16 +182,16 @@ class Decider {
         }
         const Site& first = decision.sites.front();
         if (rotary) {
-            decision.verdict = Verdict::constant;
+            decision.verdict = Decision::Verdict::constant;
             decision.why = fmt::format("used in {}", first.scope);
             return;
         }
         const bool parameter = std::any_of(decision.sites.begin(), decision.sites.end(),
                                            [&](const Site& site) { return parameter_of_module(k, site, scoped); });
         if (parameter) {
-            decision.verdict = Verdict::parameter;
+            decision.verdict = Decision::Verdict::parameter;
         } else if (scoped && classed && !product) {
-            decision.verdict = Verdict::constant;
+            decision.verdict = Decision::Verdict::constant;
             decision.why = fmt::format("used in {} ({}), which is no layer with parameters of its own", first.scope,
                                        first.module_class);
         }
@@ -223,13 +223,13 @@ class Decider {
         std::vector<GivenArgument> given(main_.arguments.size());
         numbers_.resize(main_.arguments.size());
         for (std::size_t k = 0; k < given.size(); ++k) {
-            if (info(k).kind == Kind::input) continue;
+            if (info(k).kind == ArgInfo::Kind::input) continue;
             const WeightSource* source = info(k).sources.empty() ? nullptr : info(k).sources.front().get();
             auto matches = [&](const std::optional<std::regex>& e) { return e && std::regex_search(name(k), *e); };
             const bool named = is_dotted(name(k));
-            if (matches(trainable_) || info(k).kind == Kind::parameter || (named && !buffer_name(name(k))))
+            if (matches(trainable_) || info(k).kind == ArgInfo::Kind::parameter || (named && !buffer_name(name(k))))
                 given[k].kind = GivenArgument::Kind::parameter;
-            else if (matches(constant_) || info(k).kind == Kind::constant || named)
+            else if (matches(constant_) || info(k).kind == ArgInfo::Kind::constant || named)
                 given[k].kind = GivenArgument::Kind::constant;
             else if (source != nullptr) {
                 numbers_[k] = what_numbers_say(*source);
@@ -255,14 +255,14 @@ class Decider {
         const StructureSays& says = structure().arguments[k];
         const NumbersSay& numbers = numbers_[k];
         if (numbers.verdict == NumbersSay::Verdict::constant) {
-            decision.verdict = Verdict::constant;
+            decision.verdict = Decision::Verdict::constant;
             decision.why = numbers.why + ", by its numbers";
         } else if (says.verdict == StructureSays::Verdict::constant) {
-            decision.verdict = Verdict::constant;
+            decision.verdict = Decision::Verdict::constant;
             decision.why = says.what + ", by structure";
         } else if (says.verdict == StructureSays::Verdict::parameter &&
                    numbers.verdict == NumbersSay::Verdict::nothing) {
-            decision.verdict = Verdict::parameter;
+            decision.verdict = Decision::Verdict::parameter;
             decision.why = says.what + ", by structure";
         } else {
             std::string what = says.what.empty() ? decision.sites.front().consumer->name : says.what;

@@ -14,7 +14,7 @@
 namespace thunderc {
 namespace {
 
-[[noreturn]] void fail(std::string message, std::string help) {
+[[noreturn]] void fail_usage(std::string message, std::string help) {
     Diagnostic d;
     d.message = std::move(message);
     d.help = std::move(help);
@@ -31,8 +31,8 @@ class Matching {
         try {
             expression_.emplace(pattern);
         } catch (const std::regex_error&) {
-            fail(fmt::format("{} \"{}\" is not a regular expression", flag_, pattern),
-                 fmt::format("for example: {} 'model\\.layers\\.[0-9]+\\..*'", flag_));
+            fail_usage(fmt::format("{} \"{}\" is not a regular expression", flag_, pattern),
+                       fmt::format("for example: {} 'model\\.layers\\.[0-9]+\\..*'", flag_));
         }
     }
 
@@ -49,8 +49,8 @@ class Matching {
 
     void expect_some(std::size_t matches, const std::vector<std::string>& all) const {
         if (!given() || matches > 0) return;
-        fail(fmt::format("{} {} matches no parameter", flag_, pattern_),
-             fmt::format("the parameters are {}", list_of_names(all, shown_kinds)));
+        fail_usage(fmt::format("{} {} matches no parameter", flag_, pattern_),
+                   fmt::format("the parameters are {}", list_of_names(all, shown_kinds)));
     }
 
   private:
@@ -94,8 +94,8 @@ Module freeze_parameters(Module module, const FreezeOptions& options, Report& re
     freeze.expect_some(frozen, all);
     train_only.expect_some(trained, all);
     if (!both.empty())
-        fail(fmt::format("--freeze and --train-only both match {}", list_of_names(both, shown_kinds)),
-             "--train-only alone freezes all others; make one of the two expressions narrower");
+        fail_usage(fmt::format("--freeze and --train-only both match {}", list_of_names(both, shown_kinds)),
+                   "--train-only alone freezes all others; make one of the two expressions narrower");
     return module;
 }
 
