@@ -51,7 +51,7 @@ inline std::vector<Members> random_arguments(const Module& m, unsigned seed) {
 
 // Evaluated in fp64; sums may run in another order, so a few units in the last place of sums of some dozen terms are
 // allowed.
-inline void expect_same_values(const Module& before, const Module& after) {
+inline void expect_equal_programs(const Module& before, const Module& after) {
     for (unsigned seed : {1u, 2u, 3u}) {
         const std::vector<Members> arguments = random_arguments(before, seed);
         const std::vector<Members> a = evaluate(before, before.main(), std::span<const Members>(arguments));

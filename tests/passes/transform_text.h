@@ -21,7 +21,7 @@ inline Module parsed(const std::string& text) {
 }
 
 // The printed functions, without the module's first line.
-inline std::string text_of(const Module& module, bool provenance = false) {
+inline std::string printed_functions(const Module& module, bool provenance = false) {
     PrintOptions options;
     options.provenance = provenance;
     std::string out;

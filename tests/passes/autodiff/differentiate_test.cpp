@@ -73,7 +73,7 @@ func @main(%ids: i64[2,3] input "ids", %c: f32[2,3,2] input "c", %w: f32[4,2] pa
 }
 
 TEST(Differentiate, AStraightProgramReadsWell) {
-    EXPECT_EQ(text_of(gradients(R"(
+    EXPECT_EQ(printed_functions(gradients(R"(
 func @main(
     %x: f32[4,3] input "x",
     %w: f32[3,5] parameter "w") -> (%loss "loss") {
@@ -265,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, DifferentiateLoop,
 // Saved are the input of the layer, the statistic of its norm and what goes into silu. The normed input (with the kept
 // statistic), its product with the scale and the result of silu are computed again.
 TEST(Differentiate, SavesDeliberately) {
-    EXPECT_EQ(text_of(gradients(rolled)), R"(func @main(
+    EXPECT_EQ(printed_functions(gradients(rolled)), R"(func @main(
     %x: f32[2,6,8] input "x" {batched},
     %embed: f32[8,8] parameter "embed",
     %norm: 3 x f32[8] parameter "layers.{0..2}.norm",

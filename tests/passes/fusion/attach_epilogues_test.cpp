@@ -5,7 +5,7 @@
 namespace thunderc {
 namespace {
 
-using testing::expect_same_values;
+using testing::expect_equal_programs;
 using testing::functions_of;
 using testing::module_of;
 
@@ -15,7 +15,7 @@ void expect_attached(const std::string& before, const std::string& after) {
     const Module out = attach_epilogues(m, report);
     verify(out);
     EXPECT_EQ(functions_of(out), functions_of(module_of(after)));
-    expect_same_values(m, out);
+    expect_equal_programs(m, out);
 }
 
 void expect_unchanged(const std::string& text) {

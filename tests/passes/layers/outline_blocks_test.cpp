@@ -33,7 +33,7 @@ std::size_t count(const Module& module, const std::string& op) {
 TEST(OutlineBlocks, LayersBecomeOneFunction) {
     Report report;
     const Module module = outlined(TinyTransformer{.layers = 2}.text(), &report);
-    EXPECT_EQ(text_of(module), R"(func @main(
+    EXPECT_EQ(printed_functions(module), R"(func @main(
     %ids: i64[2,6] input "input_ids" {batched, entries = 11, source = "tokens"},
     %labels: i64[12] input "labels" {entries = 11, ignore = -100},
     %embed: f32[11,8] parameter "model.embed_tokens.weight",
@@ -209,7 +209,7 @@ TEST(OutlineBlocks, AConstantThatIsEqualMovesIntoTheFunction) {
 )",
                            i, i == 0 ? "x" : fmt::format("y{}", i - 1));
     }
-    EXPECT_EQ(text_of(rolled(text + ") -> (%y2 \"y\") {\n" + ops + "}\n")), R"(func @main(
+    EXPECT_EQ(printed_functions(rolled(text + ") -> (%y2 \"y\") {\n" + ops + "}\n")), R"(func @main(
     %x: f32[2,4] input "x",
     %w: 3 x f32[4,4] parameter "w.{0..2}") -> (%y2 "y") {
   %y2 = repeat(%x, %w) {body = "layer", carried = 1, n = 3, per_layer = 1, reverse = false} : f32[2,4]
@@ -248,7 +248,7 @@ TEST(OutlineBlocks, WhatIsReadOutsideIsCollected) {
 // ------------------------------------------------------------------------------------------------------
 
 void expect_unchanged(const std::string& text) {
-    EXPECT_EQ(text_of(rolled(text)), text_of(parsed(text)));
+    EXPECT_EQ(printed_functions(rolled(text)), printed_functions(parsed(text)));
 }
 
 // Layers before and behind it are loops; the ops of the frozen one stay. In a deep model, too: the search for what
@@ -331,7 +331,7 @@ func @f(%x: f32[4], %w: f32[4]) -> (%y) {
 // ---- with differentiation
 // --------------------------------------------------------------------------------------------------
 
-class RolledGradients : public testing::TestWithParam<RecomputePolicy> {};
+class RolledGradients : public ::testing::TestWithParam<RecomputePolicy> {};
 
 TEST_P(RolledGradients, AreThoseOfTheUnrolledProgramBitForBit) {
     for (const TinyTransformer& variant : {TinyTransformer{.layers = 5}, TinyTransformer{.layers = 2, .tied = true},
@@ -391,7 +391,7 @@ TEST_P(RolledGradients, AreRight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, RolledGradients,
-                         testing::Values(RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::block));
+                         ::testing::Values(RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::block));
 
 TEST(RolledGradients, SavedOfADecoderLayer) {
     Report report;

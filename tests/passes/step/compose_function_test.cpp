@@ -36,7 +36,7 @@ Module composed(Module module, const std::string& name) {
 }
 
 TEST(ComposeFunction, GivesOutputsAPlace) {
-    EXPECT_EQ(text_of(composed(parsed(graph), "forward")), R"(func @forward(
+    EXPECT_EQ(printed_functions(composed(parsed(graph), "forward")), R"(func @forward(
     %x: f32[4,3] input "x" {batched},
     %ids: i64[4] input "ids" {entries = 2},
     %w: f32[2,3] parameter "fc.weight",
@@ -53,7 +53,7 @@ TEST(ComposeFunction, GivesOutputsAPlace) {
 
 TEST(ComposeFunction, GivesGradientsAPlace) {
     // Integers and what is frozen have none.
-    EXPECT_EQ(text_of(composed(differentiated(graph), "vjp")), R"(func @vjp(
+    EXPECT_EQ(printed_functions(composed(differentiated(graph), "vjp")), R"(func @vjp(
     %x: f32[4,3] input "x" {batched},
     %ids: i64[4] input "ids" {entries = 2},
     %w: f32[2,3] parameter "fc.weight",
@@ -76,7 +76,7 @@ TEST(ComposeFunction, GivesGradientsAPlace) {
 }
 
 TEST(ComposeFunction, CallsBodiesOfAForwardPassSo) {
-    EXPECT_EQ(text_of(composed(parsed(R"(
+    EXPECT_EQ(printed_functions(composed(parsed(R"(
 func @main(%x: f32[4] input "x", %w: 2 x f32[4] parameter "l.{0..1}.w") -> (%y "y") {
   %y = repeat(%x, %w) {body = "layer", carried = 1, n = 2, per_layer = 1, reverse = false} : f32[4]
 }

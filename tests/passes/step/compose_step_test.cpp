@@ -34,7 +34,7 @@ Module composed(const std::string& text, const StepOptions& options = {}) {
 }
 
 TEST(ComposeStep, MakesTheThreeFunctionsOfAStep) {
-    EXPECT_EQ(text_of(composed(classifier)), R"(func @forward_backward(
+    EXPECT_EQ(printed_functions(composed(classifier)), R"(func @forward_backward(
     %x: f32[4,3] input "x" {batched},
     %labels: i64[4] input "labels" {batched, entries = 5, ignore = -100},
     %w: f32[5,3] parameter "fc.weight",
