@@ -326,10 +326,10 @@ std::vector<BatchShare> batch_shares(const Function& main) {
 }
 
 struct BatchShares::Impl {
-    Finder finder;
+    ShareFinder finder;
 };
 
-BatchShares::BatchShares(const Function& main) : impl_(std::make_unique<Impl>(Impl{Finder(main)})) {}
+BatchShares::BatchShares(const Function& main) : impl_(std::make_unique<Impl>(Impl{ShareFinder(main)})) {}
 BatchShares::BatchShares(BatchShares&&) noexcept = default;
 BatchShares& BatchShares::operator=(BatchShares&&) noexcept = default;
 BatchShares::~BatchShares() = default;

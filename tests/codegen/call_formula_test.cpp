@@ -6,7 +6,7 @@
 #include "compiler/ir/parse.h"
 
 namespace thunderc {
-namespace {
+namespace call_formula_test {
 
 const std::string text = R"(module "m" values
 
@@ -102,5 +102,5 @@ TEST_F(FormulaAtTheCall, IsNoLongerThanIsReadOnTheWay) {
     EXPECT_EQ(lines(4, {{"saved.a"}, {"b"}}, {{"c"}}), Lines{"the equation stands with the kernel"});
 }
 
-}  // namespace
+}  // namespace call_formula_test
 }  // namespace thunderc

@@ -6,7 +6,7 @@
 #include "compiler/ir/parse.h"
 
 namespace thunderc {
-namespace {
+namespace kernel_table_test {
 
 // @second differs from @first in a dimension of one element, @third in what it computes.
 constexpr const char* text = R"(module "m" values
@@ -46,5 +46,5 @@ TEST(KernelTable, HasOneKernelForOneText) {
     EXPECT_EQ(all[1].formula, std::vector<std::string>{"q = log(p)"});
 }
 
-}  // namespace
+}  // namespace kernel_table_test
 }  // namespace thunderc

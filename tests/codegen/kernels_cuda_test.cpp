@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
+namespace kernels_cuda_test {
 
 KernelDescription described(const std::string& text) {
     return describe_kernel(parse_module("module \"m\" values\n\n" + text).main());
@@ -194,5 +194,5 @@ TEST(KernelsCuda, SumsOfAllElementsHaveManyBlocks) {
     EXPECT_FALSE(has(printed(sum_of("f32[1048583]", "0")).launcher, "finish"));
 }
 
-}  // namespace
+}  // namespace kernels_cuda_test
 }  // namespace thunderc

@@ -8,7 +8,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace layout_text_test {
 
 // The statements of each function, from call 1 on; a loop is one, with the comment that says what its slots are.
 std::map<std::string, std::vector<std::string>> statements_of(const std::string& source) {
@@ -169,5 +169,5 @@ INSTANTIATE_TEST_SUITE_P(Programs, LayoutAndText,
                                            std::pair("llama5", "llama5/dynamo.logits.onnx")),
                          [](const auto& info) { return info.param.first; });
 
-}  // namespace
+}  // namespace layout_text_test
 }  // namespace thunderc

@@ -11,7 +11,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace memory_tables_test {
 
 struct Row {  // of LAYOUT
     std::string name, shape, type, arena;
@@ -256,5 +256,5 @@ TEST(BytesText, NeverRoundsToAThousand) {
     EXPECT_EQ(bytes_text(27'000'000'000), "27.00 GB");
 }
 
-}  // namespace
+}  // namespace memory_tables_test
 }  // namespace thunderc

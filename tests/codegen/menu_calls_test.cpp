@@ -16,7 +16,7 @@
 #include "compiler/ir/op_def.h"
 
 namespace thunderc {
-namespace {
+namespace menu_calls_test {
 namespace fs = std::filesystem;
 
 // The op on some of the sample's operands; none where its shape rule says that it needs the others.
@@ -89,5 +89,5 @@ TEST(MenuCalls, AreTakenByACompilerInEveryCombination) {
     fs::remove(file);
 }
 
-}  // namespace
+}  // namespace menu_calls_test
 }  // namespace thunderc

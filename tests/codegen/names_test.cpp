@@ -17,7 +17,7 @@
 #include "compiler/pipeline.h"
 
 namespace thunderc {
-namespace {
+namespace names_test {
 namespace fs = std::filesystem;
 
 constexpr const char* runtime = FIXTURES "/../../runtime-lib";
@@ -185,5 +185,5 @@ TEST_F(Names, OfAllKindsCompile) {
     }
 }
 
-}  // namespace
+}  // namespace names_test
 }  // namespace thunderc

@@ -9,7 +9,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace ranks_compile_test {
 namespace fs = std::filesystem;
 
 struct Case {
@@ -58,5 +58,5 @@ INSTANTIATE_TEST_SUITE_P(All, RanksCompile,
                                          Case{"copies", "mlp", "", {2, 1}, "forward"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace ranks_compile_test
 }  // namespace thunderc

@@ -7,7 +7,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace ranks_text_test {
 
 using Files = std::map<std::string, std::string>;
 
@@ -192,5 +192,5 @@ TEST(RanksText, TheReadmeCountsWhatIsSent) {
     EXPECT_EQ(rows("always"), (Rows{"forward | 5 in each micro-step", "backward | 5 in each micro-step"}));
 }
 
-}  // namespace
+}  // namespace ranks_text_test
 }  // namespace thunderc

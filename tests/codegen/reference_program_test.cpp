@@ -19,7 +19,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace reference_program_test {
 namespace fs = std::filesystem;
 
 // The sample as a function of its own.
@@ -202,5 +202,5 @@ TEST(ReferenceProgram, HasEachFunctionThatKernelsCall) {
     fs::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace reference_program_test
 }  // namespace thunderc

@@ -14,7 +14,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace schedule_text_test {
 
 using Kind = ScheduleStep::Kind;
 
@@ -199,5 +199,5 @@ TEST(ScheduleReader, SeesAConditionThatThePlanDoesNotHave) {
     EXPECT_FALSE(same(false));
 }
 
-}  // namespace
+}  // namespace schedule_text_test
 }  // namespace thunderc

@@ -10,7 +10,7 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
+namespace symbols_test {
 
 // A vocabulary of 8, sequences of 8, rows of 8: V = T = C = B * NH = NH * HS = 8; and two heads of keys.
 constexpr const char* eights = R"(module "m" values
@@ -126,5 +126,5 @@ func @main(%x: f32[2,3] input "x" {batched}, %w: f32[5,3] parameter "w") -> (%y)
     EXPECT_EQ(n.call("y", "in", 3), "3");
 }
 
-}  // namespace
+}  // namespace symbols_test
 }  // namespace thunderc

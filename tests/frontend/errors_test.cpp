@@ -4,7 +4,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace errors_test {
 
 std::filesystem::path temporary(const std::string& name) {
     return std::filesystem::temp_directory_path() / name;
@@ -201,5 +201,5 @@ TEST(FrontendErrors, ExternalData) {
     std::filesystem::remove(graph);
 }
 
-}  // namespace
+}  // namespace errors_test
 }  // namespace thunderc

@@ -14,7 +14,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace evaluated_test {
 
 using Lines = std::vector<std::string>;
 
@@ -305,5 +305,5 @@ TEST(HiddenStops, OfALibraryItIsANote) {
               1);
 }
 
-}  // namespace
+}  // namespace evaluated_test
 }  // namespace thunderc

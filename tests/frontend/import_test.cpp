@@ -11,7 +11,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace import_test {
 
 std::vector<std::string> op_names(const Module& module) {
     std::vector<std::string> out;
@@ -320,5 +320,5 @@ TEST(Import, PrintedFormIsReadBack) {
     }
 }
 
-}  // namespace
+}  // namespace import_test
 }  // namespace thunderc

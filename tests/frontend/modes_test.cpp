@@ -12,7 +12,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace modes_test {
 
 using Lines = std::vector<std::string>;
 
@@ -273,5 +273,5 @@ TEST(Modes, AnInputThatNothingReadsIsNamed) {
     EXPECT_EQ(warnings_of("llama2/noopt.loss.onnx"), Lines{});
 }
 
-}  // namespace
+}  // namespace modes_test
 }  // namespace thunderc

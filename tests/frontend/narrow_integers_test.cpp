@@ -12,7 +12,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace narrow_integers_test {
 namespace fs = std::filesystem;
 
 // What the graph's outputs are for an input `x` of these numbers.
@@ -82,5 +82,5 @@ TEST(NarrowIntegers, CastsAreOfTheirTarget) {
               (Numbers{{-56, 56, -112, -2}, {200, 65336, 400, 65534}, {3136, 3136, 12544, 4}}));
 }
 
-}  // namespace
+}  // namespace narrow_integers_test
 }  // namespace thunderc

@@ -7,7 +7,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace numbers_test {
 
 struct Case {
     std::string model, file;
@@ -157,5 +157,5 @@ INSTANTIATE_TEST_SUITE_P(
         return name;
     });
 
-}  // namespace
+}  // namespace numbers_test
 }  // namespace thunderc

@@ -12,7 +12,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace operators_test {
 
 class Operators : public testing::TestWithParam<int> {};
 
@@ -158,5 +158,5 @@ TEST(ImportLosses, LossesOfClassesAreCrossEntropies) {
     EXPECT_EQ(names.back(), "div");
 }
 
-}  // namespace
+}  // namespace operators_test
 }  // namespace thunderc

@@ -11,7 +11,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace restored_test {
 
 using Names = std::set<std::string>;
 
@@ -288,5 +288,5 @@ TEST(Restored, LiftedTensorsAreConstants) {
         }
 }
 
-}  // namespace
+}  // namespace restored_test
 }  // namespace thunderc

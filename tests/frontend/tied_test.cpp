@@ -12,7 +12,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace tied_test {
 
 using onnx_frontend::TiedParameters;
 
@@ -197,5 +197,5 @@ TEST(Smoothed, OtherFormsAreRefusedByName) {
     }
 }
 
-}  // namespace
+}  // namespace tied_test
 }  // namespace thunderc

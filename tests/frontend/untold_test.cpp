@@ -10,7 +10,7 @@
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
-namespace {
+namespace untold_test {
 
 using Lines = std::vector<std::string>;
 
@@ -120,5 +120,5 @@ TEST(Untold, TheBatchIsTheFirstDimension) {
         EXPECT_EQ(said(table(shape), options).size(), 1U) << shape;  // of the embedding
 }
 
-}  // namespace
+}  // namespace untold_test
 }  // namespace thunderc

@@ -8,7 +8,7 @@
 #include <sstream>
 
 namespace thunderc {
-namespace {
+namespace docs_test {
 
 TEST(Docs, OpsPageIsUpToDate) {
     const std::string path = std::string(DOCS) + "/ops.md";
@@ -18,5 +18,5 @@ TEST(Docs, OpsPageIsUpToDate) {
     EXPECT_TRUE(held.str() == ops_table()) << path << " is out of date: run scripts/generate_docs.sh";
 }
 
-}  // namespace
+}  // namespace docs_test
 }  // namespace thunderc

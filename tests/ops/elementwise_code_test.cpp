@@ -9,7 +9,7 @@
 #include "sample_checks.h"
 
 namespace thunderc::testing {
-namespace {
+namespace elementwise_code_test {
 
 template <typename T>
 std::vector<std::byte> bytes_as(const Tensor& t) {
@@ -108,5 +108,5 @@ TEST(ElementwiseCode, ComputesWhatTheReferenceDoes) {
     EXPECT_GT(judged, 1000U);
 }
 
-}  // namespace
+}  // namespace elementwise_code_test
 }  // namespace thunderc::testing

@@ -15,7 +15,7 @@
 #include "sample_checks.h"
 
 namespace thunderc::testing {
-namespace {
+namespace lowered_test {
 
 constexpr double unit = 0x1p-8;  // by so much of itself a bf16 is rounded at most: 8 digits, to the nearest
 
@@ -156,5 +156,5 @@ INSTANTIATE_TEST_SUITE_P(Op, Lowered, ::testing::ValuesIn(all_cases()), [](const
     return name;
 });
 
-}  // namespace
+}  // namespace lowered_test
 }  // namespace thunderc::testing

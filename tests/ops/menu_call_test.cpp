@@ -11,7 +11,7 @@
 #include "sample_checks.h"
 
 namespace thunderc::testing {
-namespace {
+namespace menu_call_test {
 
 // The fields of a call by name: literals as numbers, tensors as what they name.
 struct Fields {
@@ -202,5 +202,5 @@ TEST(MenuCall, OptimizersWorkOnWholeArenas) {
               "second_moments: optimizer 1\n");
 }
 
-}  // namespace
+}  // namespace menu_call_test
 }  // namespace thunderc::testing

@@ -14,7 +14,7 @@
 #include "sample_checks.h"
 
 namespace thunderc::testing {
-namespace {
+namespace rows_test {
 
 using Kind = BatchShare::Kind;
 
@@ -249,5 +249,5 @@ TEST(RowsOfSamples, AreJudged) {
         EXPECT_GT(judge(op_def(name)).judged, 0) << name;
 }
 
-}  // namespace
+}  // namespace rows_test
 }  // namespace thunderc::testing

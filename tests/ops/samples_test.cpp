@@ -8,7 +8,7 @@
 #include "sample_checks.h"
 
 namespace thunderc::testing {
-namespace {
+namespace samples_test {
 
 struct Case {
     const OpDef* def;
@@ -145,5 +145,5 @@ TEST(SampleChecks, FindAWrongDecomposition) {
     EXPECT_NE(decomposition_problem(def, def.samples[0]), "");
 }
 
-}  // namespace
+}  // namespace samples_test
 }  // namespace thunderc::testing

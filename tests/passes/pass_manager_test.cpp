@@ -9,7 +9,7 @@
 #include "compiler/ir/print.h"
 
 namespace thunderc {
-namespace {
+namespace pass_manager_test {
 
 const char* const text = R"(module "m" values
 
@@ -77,5 +77,5 @@ TEST(PassManager, DisabledPassesChangeNothingAndAreStillTold) {
     EXPECT_EQ(seen, (std::vector<std::string>{"first", "second"}));
 }
 
-}  // namespace
+}  // namespace pass_manager_test
 }  // namespace thunderc

@@ -5,7 +5,7 @@
 #include "compiler/ir/parse.h"
 
 namespace thunderc {
-namespace {
+namespace alignment_test {
 
 // @body is run for two layers whose weights lie 24 bytes apart; %part is a slice of what it is given.
 constexpr const char* text = R"(module "m" planned
@@ -45,5 +45,5 @@ TEST(Alignment, FollowsOffsetsStridesAndCallers) {
     EXPECT_EQ(aligned(m, "body", "out"), 16);  // the loop's result, at 80
 }
 
-}  // namespace
+}  // namespace alignment_test
 }  // namespace thunderc

@@ -5,7 +5,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace bf16_test {
 
 struct Case {
     std::string graph = "noopt.logits", recompute = "none";
@@ -139,5 +139,5 @@ TEST_P(PlannedBf16, IsBf16AwayFromFp64) {
 INSTANTIATE_TEST_SUITE_P(All, PlannedBf16, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name(); });
 
-}  // namespace
+}  // namespace bf16_test
 }  // namespace thunderc

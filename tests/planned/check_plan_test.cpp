@@ -7,7 +7,7 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
+namespace check_plan_test {
 
 Module planned(const std::string& functions) {
     Module m = parse_module(
@@ -507,5 +507,5 @@ TEST(CheckPlan, ThePassThrowsWhatItFound) {
     }
 }
 
-}  // namespace
+}  // namespace check_plan_test
 }  // namespace thunderc

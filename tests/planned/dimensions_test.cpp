@@ -8,7 +8,7 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
+namespace dimensions_test {
 
 struct Found {
     Module module;
@@ -166,5 +166,5 @@ func @layer(%in: f32[4,4], %w: f32[4,4]) -> (%out) {
     EXPECT_FALSE(d.same("x.0", "x.1"));
 }
 
-}  // namespace
+}  // namespace dimensions_test
 }  // namespace thunderc

@@ -6,7 +6,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace frozen_ranks_test {
 
 struct Part {
     std::string name, model, graph, freeze, train_only;
@@ -219,5 +219,5 @@ TEST(FrozenOnRanks, GiveTheSameBitsInAnyOrder) {
         }
 }
 
-}  // namespace
+}  // namespace frozen_ranks_test
 }  // namespace thunderc

@@ -8,7 +8,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace frozen_test {
 
 struct Case {
     std::string name, model, freeze, constant;
@@ -169,5 +169,5 @@ TEST(PartlyTrainedLayers, AreLoopsOfTheirOwn) {
     EXPECT_EQ(loops("", "layers\\.4\\.post_attention_layernorm"), "4");
 }
 
-}  // namespace
+}  // namespace frozen_test
 }  // namespace thunderc

@@ -14,7 +14,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace function_test {
 
 using Tensors = std::map<std::string, Tensor>;
 
@@ -398,5 +398,5 @@ TEST(Functions, KnowWhichLabelsAGraphTakes) {
     EXPECT_EQ(known, (std::vector<std::int64_t>{48, -100}));
 }
 
-}  // namespace
+}  // namespace function_test
 }  // namespace thunderc

@@ -17,7 +17,7 @@
 #include "tests/support/full_form.h"
 
 namespace thunderc {
-namespace {
+namespace loss_terms_test {
 
 constexpr std::int64_t rows = 2, width = 3;
 
@@ -146,5 +146,5 @@ TEST(LossTermsOfRanks, AreMeansOfTheWholeBatch) {
     expect_means_of_the_whole_batch(200, Mesh{2, 2});
 }
 
-}  // namespace
+}  // namespace loss_terms_test
 }  // namespace thunderc

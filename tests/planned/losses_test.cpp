@@ -10,7 +10,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace losses_test {
 
 struct Cut {
     const char* name;
@@ -299,5 +299,5 @@ TEST(LossesTable, DefinitionsArePyTorchs) {
     }
 }
 
-}  // namespace
+}  // namespace losses_test
 }  // namespace thunderc

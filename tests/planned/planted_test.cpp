@@ -9,7 +9,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace planted_test {
 
 using Arena = Placement::Arena;
 
@@ -143,5 +143,5 @@ TEST(Planted, InALoopOfLayersThatAreComputedAgain) {
     expect_found_or_harmless("llama2", options, 200);
 }
 
-}  // namespace
+}  // namespace planted_test
 }  // namespace thunderc

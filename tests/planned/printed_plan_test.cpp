@@ -9,7 +9,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace printed_plan_test {
 
 // Every model among the fixtures that trains; the goldens are programs of these.
 std::vector<std::string> models() {
@@ -105,5 +105,5 @@ TEST(PrintedPlanRuns, ToTheSameNumbers) {
     }
 }
 
-}  // namespace
+}  // namespace printed_plan_test
 }  // namespace thunderc

@@ -21,7 +21,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace random_loops_test {
 
 // Every value is f32[3,4], every weight f32[4,4].
 class RandomProgram {
@@ -241,5 +241,5 @@ TEST_P(RandomLoops, ArePlannedSoundly) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomLoops, ::testing::Range(0, 60));
 
-}  // namespace
+}  // namespace random_loops_test
 }  // namespace thunderc

@@ -12,7 +12,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace ranks_matrix_test {
 
 constexpr std::int64_t rows = 24;
 
@@ -238,5 +238,5 @@ TEST(RanksMatrixSelection, HasEachPairOfValues) {
     EXPECT_LT(some.size(), all.size() / 8);
 }
 
-}  // namespace
+}  // namespace ranks_matrix_test
 }  // namespace thunderc

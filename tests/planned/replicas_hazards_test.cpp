@@ -5,7 +5,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace replicas_hazards_test {
 
 Module planned() {
     CompileOptions o;
@@ -104,5 +104,5 @@ TEST(ReplicasHazards, AGradientThatIsSentFromWhereAnotherValueIsWritten) {
     EXPECT_FALSE(plan_violations(m).empty());
 }
 
-}  // namespace
+}  // namespace replicas_hazards_test
 }  // namespace thunderc

@@ -5,7 +5,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace replicas_test {
 
 struct Case {
     std::string model;
@@ -90,5 +90,5 @@ TEST(ReplicasThatDisagree, AreADeadlockThatIsTold) {
     }
 }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace thunderc

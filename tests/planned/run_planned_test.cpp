@@ -10,7 +10,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace run_planned_test {
 
 // The fixtures' optimizer, see reference.json.
 const PlannedOptimizer adamw = {.learning_rate = 1e-3,
@@ -202,5 +202,5 @@ TEST(RunPlannedMemory, RefusesBytesOutsideAnArena) {
     }
 }
 
-}  // namespace
+}  // namespace run_planned_test
 }  // namespace thunderc

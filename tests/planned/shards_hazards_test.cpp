@@ -6,7 +6,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace shards_hazards_test {
 
 Module planned(const std::string& reshard = "forward") {
     CompileOptions o;
@@ -220,5 +220,5 @@ TEST(ShardsHazards, APieceOfAUnitInAnotherPlace) {
     EXPECT_EQ(finding(m, "the unpack", "does not lie where it views"), "");
 }
 
-}  // namespace
+}  // namespace shards_hazards_test
 }  // namespace thunderc

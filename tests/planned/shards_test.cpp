@@ -4,7 +4,7 @@
 #include "tests/planned/ranks.h"
 
 namespace thunderc {
-namespace {
+namespace shards_test {
 
 struct Case {
     std::string model;
@@ -93,5 +93,5 @@ TEST(ShardsInAnyOrder, GiveTheSameBits) {
     }
 }
 
-}  // namespace
+}  // namespace shards_test
 }  // namespace thunderc

@@ -14,7 +14,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace siblings_test {
 
 // tanh of `count` products side by side, the k-th of 1 + k % 3 outputs.
 std::string heads(int count, bool bias) {
@@ -90,5 +90,5 @@ TEST_P(Siblings, OfAnyNumberAreOneProduct) {
 }
 INSTANTIATE_TEST_SUITE_P(Counts, Siblings, testing::Range(1, 11));
 
-}  // namespace
+}  // namespace siblings_test
 }  // namespace thunderc

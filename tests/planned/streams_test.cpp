@@ -11,7 +11,7 @@
 #include "tests/planned/twin.h"
 
 namespace thunderc {
-namespace {
+namespace streams_test {
 
 const std::string head =
     "module \"m\" planned\narena batch 64\narena parameters 256\narena scratch 384\nstream gather\n";
@@ -216,5 +216,5 @@ TEST(Streams, EveryWaitOfTheseProgramsIsNeeded) {
     EXPECT_EQ(found, 7);
 }
 
-}  // namespace
+}  // namespace streams_test
 }  // namespace thunderc

@@ -134,7 +134,7 @@ class Binder {
             "export a model whose inputs have the batch first (forward(self, x): return self.model(x.T)); if the "
             "names mean nothing, bind the dimensions by them: {}",
             fmt::join(flags, " "));
-        fail(std::move(d));
+        fail_usage(std::move(d));
     }
 
     void bind_name(const std::string& name, std::int64_t value) {

@@ -38,11 +38,6 @@ bool is_region(const onnx::NodeProto& node) {
     return trace != nullptr && trace->starts_with("File \"<eval_with_key>");
 }
 
-std::string place_of(const onnx::NodeProto& node) {
-    const Provenance from = provenance_of(node);
-    return from.scope.empty() ? from.nodes.front() : from.scope;
-}
-
 }  // namespace
 
 bool is_detach(const onnx::NodeProto& node) {

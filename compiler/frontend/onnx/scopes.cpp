@@ -91,6 +91,11 @@ Provenance provenance_of(const onnx::NodeProto& node) {
     return out;
 }
 
+std::string place_of(const onnx::NodeProto& node) {
+    const Provenance from = provenance_of(node);
+    return from.scope.empty() ? from.nodes.front() : from.scope;
+}
+
 std::string wrapper_prefix(const onnx::GraphProto& graph) {
     std::set<std::string> firsts;
     std::map<std::string, std::string> classes;  // of scopes of one part, where known; qualified

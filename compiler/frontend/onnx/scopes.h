@@ -27,6 +27,8 @@ std::vector<std::string> parse_string_list(std::string_view text);
 // ("/model/layers.0/self_attn/q_proj/MatMul"). Paths are as the exporter writes them: with a wrapper's prefix, if there
 // is one.
 Provenance provenance_of(const onnx::NodeProto& node);
+// Where the node stands, for messages: its module, or itself where it stands in none.
+std::string place_of(const onnx::NodeProto& node);
 
 // Exports are often made of a small module that wraps the model and gives the logits or the loss alone. Its attribute
 // then stands before every parameter's name ("model." in "model.lm_head.weight") and is not in any checkpoint. Returns

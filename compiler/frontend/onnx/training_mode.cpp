@@ -92,13 +92,8 @@ bool is_running_statistic(std::string_view buffer) {
     return name == "running_mean" || name == "running_var" || name == "num_batches_tracked";
 }
 
-std::string place_of(const onnx::NodeProto& node) {
-    const Provenance from = provenance_of(node);
-    return from.scope.empty() ? from.nodes.front() : from.scope;
-}
-
 // The same for all nodes of the call.
-std::string place_of(const onnx::NodeProto& node, const TracedCall& call) {
+std::string place_of_call(const onnx::NodeProto& node, const TracedCall& call) {
     const std::string scope = provenance_of(node).scope;
     return scope.empty() ? call.result : scope;
 }
@@ -148,10 +143,10 @@ void refuse_training_mode(const onnx::GraphProto& graph, const TracedProgram& si
         const std::optional<TracedCall> call = traced_call(node);
         if (call)
             if (const std::optional<std::string> what = in_training_mode(*call))
-                found.add(*what, place_of(node, *call));
+                found.add(*what, place_of_call(node, *call));
         if (!draws(node)) continue;
         // torch takes dropouts of whole channels, and others, apart.
-        const std::string place = call ? place_of(node, *call) : place_of(node);
+        const std::string place = call ? place_of_call(node, *call) : place_of(node);
         if (provenance_of(node).module_class.find("Dropout") != std::string::npos)
             found.add("dropout", place);
         else

@@ -8,7 +8,7 @@
 #include "tests/passes/transform_text.h"
 
 namespace thunderc {
-namespace {
+namespace differentiate_test {
 
 constexpr const char* mlp = R"(
 func @main(
@@ -510,5 +510,5 @@ func @layer(%x: f32[2,3], %w: f32[3,3]) -> (%y) {
                                          policy));
 }
 
-}  // namespace
+}  // namespace differentiate_test
 }  // namespace thunderc

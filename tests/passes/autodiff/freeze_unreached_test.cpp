@@ -4,7 +4,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace freeze_unreached_test {
 
 // The parameters that are left to train, and what is said.
 std::string trained(std::string_view ir, Report& report) {
@@ -79,5 +79,5 @@ func @main(%x: f32[3] input "x", %w: f32[3] parameter "w", %g: f32[3] parameter 
     EXPECT_EQ(notes(report), "");
 }
 
-}  // namespace
+}  // namespace freeze_unreached_test
 }  // namespace thunderc

@@ -3,7 +3,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace remove_stops_test {
 
 using testing::expect_equal_programs;
 using testing::functions_of;
@@ -68,5 +68,5 @@ func @main(%x: f32[3], %w: f32[3]) -> (%y) {
     EXPECT_EQ(functions_of(without(text)), functions_of(module_of(text)));
 }
 
-}  // namespace
+}  // namespace remove_stops_test
 }  // namespace thunderc

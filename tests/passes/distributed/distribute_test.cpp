@@ -5,7 +5,7 @@
 #include "tests/passes/transform_text.h"
 
 namespace thunderc {
-namespace {
+namespace distribute_test {
 
 // A loop of three layers between what comes first and what comes last.
 const std::string step = R"(func @forward_backward(
@@ -413,5 +413,5 @@ TEST(VerifyCollectives, GroupsAreThoseOfTheMesh) {
               "@f, in all_reduce: before plan a collective has a start and an await");
 }
 
-}  // namespace
+}  // namespace distribute_test
 }  // namespace thunderc

@@ -3,7 +3,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace attach_epilogues_test {
 
 using testing::expect_equal_programs;
 using testing::functions_of;
@@ -359,5 +359,5 @@ func @main(%dy: f32[3,5], %x: f32[3,4], %before: f32[5,4], %first: bool[]) -> (%
 })");
 }
 
-}  // namespace
+}  // namespace attach_epilogues_test
 }  // namespace thunderc

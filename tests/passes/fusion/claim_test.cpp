@@ -6,7 +6,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace claim_test {
 
 using testing::expect_equal_programs;
 using testing::functions_of;
@@ -181,5 +181,5 @@ TEST(Claim, AttentionSaysWhoComputesItOnGpus) {
             << note(type);
 }
 
-}  // namespace
+}  // namespace claim_test
 }  // namespace thunderc

@@ -11,7 +11,7 @@
 #include "compiler/support/error.h"
 
 namespace thunderc {
-namespace {
+namespace fuse_test {
 
 Module fused(std::string_view text, Report& report, bool fuse_groups = true) {
     Module module = fuse(parse_module(text), {.fuse = fuse_groups}, report);
@@ -445,5 +445,5 @@ func @main(%qkv: f32[2,3,24]) -> (%t) {
     EXPECT_EQ(row_stride(t, {2, 4, 3, 2}, 3), std::nullopt);
 }
 
-}  // namespace
+}  // namespace fuse_test
 }  // namespace thunderc

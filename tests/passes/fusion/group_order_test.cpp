@@ -7,7 +7,7 @@
 #include <set>
 
 namespace thunderc {
-namespace {
+namespace group_order_test {
 
 // The same question, answered by walking all that depends on the two.
 bool reaches_itself(const std::vector<std::vector<int>>& readers, const std::vector<int>& group, int a, int b) {
@@ -67,5 +67,5 @@ TEST(GroupOrder, KnowsWhatStandsBetweenTwoGroups) {
     EXPECT_GT(merged, 500);
 }
 
-}  // namespace
+}  // namespace group_order_test
 }  // namespace thunderc

@@ -9,7 +9,7 @@
 #include "tests/kernels/random_graphs.h"
 
 namespace thunderc {
-namespace {
+namespace kernel_groups_test {
 
 // Of the groups that were joined without a description each has one, and costs no more than was reckoned with.
 int expect_as_reckoned(const Function& function) {
@@ -87,5 +87,5 @@ TEST(KernelGroups, DescribeNoMoreKernelsThanThereAreOps) {
     }
 }
 
-}  // namespace
+}  // namespace kernel_groups_test
 }  // namespace thunderc

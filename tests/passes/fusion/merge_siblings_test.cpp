@@ -4,7 +4,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace merge_siblings_test {
 
 using testing::expect_equal_programs;
 using testing::functions_of;
@@ -116,5 +116,5 @@ func @main(%x: f32[3,4], %a: f32[4,4], %b: f32[4,4], %c: f32[4]) -> (%y, %t) {
 })");
 }
 
-}  // namespace
+}  // namespace merge_siblings_test
 }  // namespace thunderc

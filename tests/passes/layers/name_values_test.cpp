@@ -3,7 +3,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace name_values_test {
 
 using testing::functions_of;
 using testing::module_of;
@@ -105,5 +105,5 @@ func @main(%x: f32[3]) -> (%logits) {
     EXPECT_EQ(named(text), functions_of(module_of(text)));
 }
 
-}  // namespace
+}  // namespace name_values_test
 }  // namespace thunderc

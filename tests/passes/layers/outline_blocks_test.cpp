@@ -8,7 +8,7 @@
 #include "tests/passes/transform_text.h"
 
 namespace thunderc {
-namespace {
+namespace outline_blocks_test {
 
 Module outlined(const std::string& text, Report* report = nullptr) {
     Report own;
@@ -404,5 +404,5 @@ TEST(RolledGradients, SavedOfADecoderLayer) {
     EXPECT_EQ(saved, (std::vector<std::string>{"x", "r0", "v0", "qr0", "kr0", "a0", "lse0", "m0", "s0", "g0", "u0"}));
 }
 
-}  // namespace
+}  // namespace outline_blocks_test
 }  // namespace thunderc

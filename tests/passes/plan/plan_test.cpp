@@ -13,7 +13,7 @@
 #include "runtime-lib/optim/step_scalars.h"
 
 namespace thunderc {
-namespace {
+namespace plan_test {
 
 // What plan makes of these functions; the independent checker has looked at it.
 Module planned(const std::string& functions) {
@@ -395,5 +395,5 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
     EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);
 }
 
-}  // namespace
+}  // namespace plan_test
 }  // namespace thunderc

@@ -5,7 +5,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace lower_precision_test {
 
 using testing::functions_of;
 using testing::module_of;
@@ -362,5 +362,5 @@ func @main(%x: f32[2,4], %w: f32[4,4]) -> (%y) {
                  InternalError);
 }
 
-}  // namespace
+}  // namespace lower_precision_test
 }  // namespace thunderc

@@ -11,7 +11,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace lowered_values_test {
 
 using testing::module_of;
 using testing::random_arguments;
@@ -130,5 +130,5 @@ func @main(%x: f32[4,8] input "x" {batched}, %target: f32[4,8] input "target" {b
                      RecomputePolicy::none, 4);
 }
 
-}  // namespace
+}  // namespace lowered_values_test
 }  // namespace thunderc

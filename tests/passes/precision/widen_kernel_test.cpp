@@ -3,7 +3,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace widen_kernel_test {
 
 using testing::functions_of;
 using testing::module_of;
@@ -120,5 +120,5 @@ func @k(%x: f32[4]) -> (%y) {
     EXPECT_EQ(widened(plain), as_printed(plain));
 }
 
-}  // namespace
+}  // namespace widen_kernel_test
 }  // namespace thunderc

@@ -3,7 +3,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_embedding_test {
 
 TEST(RaiseEmbedding, RowsOfAParameter) {
     Report report;
@@ -74,5 +74,5 @@ func @main(%ids: i64[3] input "ids", %x: f32[7,4] input "x", %w: f32[7,4] parame
               "declined embedding at c: the table is not a matrix\n");
 }
 
-}  // namespace
+}  // namespace raise_embedding_test
 }  // namespace thunderc

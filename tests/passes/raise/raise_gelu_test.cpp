@@ -3,7 +3,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_gelu_test {
 
 constexpr const char* exact = R"(
 func @main(%x: f32[3,4] input "x") -> (%gelu) {
@@ -129,5 +129,5 @@ func @main(%x: f32[3,4] input "x", %z: f32[3,4] input "z") -> (%y) {
     EXPECT_EQ(after_pass(raise_gelu, ir), text(ir));
 }
 
-}  // namespace
+}  // namespace raise_gelu_test
 }  // namespace thunderc

@@ -3,7 +3,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_linear_test {
 
 std::string raised(std::string_view ir) {
     return after_pass(raise_linear, ir);
@@ -132,5 +132,5 @@ func @main(%q: f32[2,3,4] input "q", %k: f32[2,4,3] input "k") -> (%y) {
               "");
 }
 
-}  // namespace
+}  // namespace raise_linear_test
 }  // namespace thunderc

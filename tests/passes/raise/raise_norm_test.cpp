@@ -3,7 +3,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_norm_test {
 
 std::string raised(std::string_view ir) {
     return after_pass(raise_norm, ir);
@@ -225,5 +225,5 @@ func @main(%x: f32[2,3,4] input "x", %z: f32[2,3,4] input "z") -> (%y) {
     }
 }
 
-}  // namespace
+}  // namespace raise_norm_test
 }  // namespace thunderc

@@ -3,7 +3,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_poles_test {
 
 TEST(RaisePoles, LogOfSigmoid) {
     Report report;
@@ -146,5 +146,5 @@ func @main(%x: f32[3,4] input "x", %p: f32[4] input "p", %t: f32[4] input "t", %
     EXPECT_EQ(after_pass(raise_poles, ir), text(ir));
 }
 
-}  // namespace
+}  // namespace raise_poles_test
 }  // namespace thunderc

@@ -4,7 +4,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_rotary_test {
 
 Module raise_and_simplify(Module module, Report& report) {
     Report ignored;
@@ -147,5 +147,5 @@ func @main(%x: f32[2,3,2,4] input "x", %cos: f32[1,3,1,4] constant "cos", %sin: 
     EXPECT_EQ(after_pass(raise_rotary, ir), text(ir));
 }
 
-}  // namespace
+}  // namespace raise_rotary_test
 }  // namespace thunderc

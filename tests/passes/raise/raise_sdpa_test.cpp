@@ -5,7 +5,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_sdpa_test {
 
 Module raise_and_simplify(Module module, Report& report) {
     Report ignored;
@@ -308,5 +308,5 @@ func @main(%q: f32[2,4,3,8] input "q", %k: f32[2,2,3,8] input "k", %v: f32[2,2,3
               "declined sdpa at attn: keys are repeated in another order than one after the other for each group\n");
 }
 
-}  // namespace
+}  // namespace raise_sdpa_test
 }  // namespace thunderc

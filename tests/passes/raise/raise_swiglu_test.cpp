@@ -3,7 +3,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace raise_swiglu_test {
 
 TEST(RaiseSwiglu, SigmoidMulMul) {
     Report report;
@@ -67,5 +67,5 @@ func @main(%g: f32[3,4] input "g", %u: f32[3,4] input "u") -> (%y, %q) {
     EXPECT_EQ(after_pass(raise_swiglu, ir), text(ir));
 }
 
-}  // namespace
+}  // namespace raise_swiglu_test
 }  // namespace thunderc

@@ -4,7 +4,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace bound_indices_test {
 
 Module bounded(const std::string& ir) {
     Module module = parse_module("module \"m\" values\n" + ir);
@@ -384,5 +384,5 @@ func @main(%x: f32[4,6] input "x", %labels: i64[4] input "labels") -> (%loss "lo
               "no error");
 }
 
-}  // namespace
+}  // namespace bound_indices_test
 }  // namespace thunderc

@@ -4,7 +4,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace choose_init_test {
 
 using testing::module_of;
 
@@ -71,5 +71,5 @@ TEST(ChooseInit, IsPartOfThePrintedForm) {
     EXPECT_EQ(to_string(parse_module(text)), text);
 }
 
-}  // namespace
+}  // namespace choose_init_test
 }  // namespace thunderc

@@ -4,7 +4,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace choose_outputs_test {
 
 using testing::functions_of;
 using testing::module_of;
@@ -40,5 +40,5 @@ TEST(ChooseOutputs, NamesThatThereAreNotAreRefused) {
     EXPECT_EQ(error({"first", "first"}), "error: --output first is given twice\nhelp: leave one of the two out\n");
 }
 
-}  // namespace
+}  // namespace choose_outputs_test
 }  // namespace thunderc

@@ -4,7 +4,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace freeze_parameters_test {
 
 using testing::module_of;
 
@@ -83,5 +83,5 @@ TEST(FreezeParameters, Messages) {
               "help: for example: --train-only 'model\\.layers\\.[0-9]+\\..*'\n");
 }
 
-}  // namespace
+}  // namespace freeze_parameters_test
 }  // namespace thunderc

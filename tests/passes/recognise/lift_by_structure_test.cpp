@@ -16,7 +16,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace lift_by_structure_test {
 
 // Numbers as somebody learned them: none of them equal, in no order.
 std::vector<float> learned(std::int64_t n, unsigned seed = 1) {
@@ -422,5 +422,5 @@ func @main(%x: f32[2,4] input "x", %a: f32[4,6] value "t_0", %b: f32[4,6] value 
               (Names{"mlp.up.weight: f32[6,4]", "mlp.gate.weight: f32[6,4]", "mlp.down.weight: f32[4,6]"}));
 }
 
-}  // namespace
+}  // namespace lift_by_structure_test
 }  // namespace thunderc

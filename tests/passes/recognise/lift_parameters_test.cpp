@@ -12,7 +12,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace lift_parameters_test {
 
 // Parses main and gives each argument that is not an input data: 0.5, 1.0, 1.5, … or, by name, one number throughout.
 Module with_data(std::string_view text, const std::map<std::string, float>& uniform = {}) {
@@ -468,5 +468,5 @@ func @main(%x: f32[3] input "x") -> (%y) {
     EXPECT_EQ(notes(report), "done unused at pooler.weight: nothing reads it: left out\n");
 }
 
-}  // namespace
+}  // namespace lift_parameters_test
 }  // namespace thunderc

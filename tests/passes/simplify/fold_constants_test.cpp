@@ -8,7 +8,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace fold_constants_test {
 
 std::string fold(std::string_view text) {
     return after_pass(fold_constants, text);
@@ -244,5 +244,5 @@ TEST(ConstantFold, LargeTablesAreNotRepeated) {
     EXPECT_NE(broadcast_constant(table, {1 << 10, 3}), nullptr);
 }
 
-}  // namespace
+}  // namespace fold_constants_test
 }  // namespace thunderc

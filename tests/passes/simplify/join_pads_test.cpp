@@ -3,7 +3,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace join_pads_test {
 
 using testing::expect_equal_programs;
 using testing::functions_of;
@@ -70,5 +70,5 @@ func @main(%a: f32[2], %b: f32[2]) -> (%sum, %pa) {
 })");
 }
 
-}  // namespace
+}  // namespace join_pads_test
 }  // namespace thunderc

@@ -7,7 +7,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace simplify_test {
 
 std::string simplified(std::string_view text) {
     return after_pass(simplify, text);
@@ -302,5 +302,5 @@ func @main(%x: f32[2,4,3,8] input "x") -> (%e) {
     EXPECT_TRUE(second.notes.empty());
 }
 
-}  // namespace
+}  // namespace simplify_test
 }  // namespace thunderc

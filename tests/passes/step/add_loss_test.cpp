@@ -7,7 +7,7 @@
 #include "tests/passes/pass_test.h"
 
 namespace thunderc {
-namespace {
+namespace add_loss_test {
 
 std::string with_loss(std::string_view ir, Report& report, const std::string& loss = "auto") {
     Module module = parse_module("module \"m\" values\n" + std::string(ir));
@@ -652,5 +652,5 @@ func @main(%x: i64[3] input "x") -> (%y "ids") {
               "help: --loss takes auto, none, cross-entropy or mse\n");
 }
 
-}  // namespace
+}  // namespace add_loss_test
 }  // namespace thunderc

@@ -5,7 +5,7 @@
 #include "tests/passes/transform_text.h"
 
 namespace thunderc {
-namespace {
+namespace compose_function_test {
 
 constexpr const char* graph = R"(
 func @main(
@@ -84,7 +84,7 @@ func @layer(%x: f32[4], %w: f32[4]) -> (%y) {
   %y = mul(%x, %w) : f32[4]
 }
 )"),
-                               "forward")),
+                                         "forward")),
               R"(func @forward(
     %x: f32[4] input "x",
     %w: 2 x f32[4] parameter "l.{0..1}.w",
@@ -124,5 +124,5 @@ func @main(%x: f32[4] input "x", %dx: f32[4] input "dx") -> (%y "y") {
               "error: two tensors of the function would be called dx: an input, and the gradient of x" + help);
 }
 
-}  // namespace
+}  // namespace compose_function_test
 }  // namespace thunderc

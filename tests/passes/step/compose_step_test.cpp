@@ -9,7 +9,7 @@
 #include "tests/passes/transform_text.h"
 
 namespace thunderc {
-namespace {
+namespace compose_step_test {
 
 // A mean loss: its sum and its weight. The weight counts the labels that are not ignored.
 constexpr const char* classifier = R"(
@@ -234,5 +234,5 @@ func @main(%x: f32[3] input "x", %w: f32[3] parameter "online.w" {alias 0 = ["ta
     }
 }
 
-}  // namespace
+}  // namespace compose_step_test
 }  // namespace thunderc

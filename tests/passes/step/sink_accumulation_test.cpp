@@ -3,7 +3,7 @@
 #include "tests/passes/equal_programs.h"
 
 namespace thunderc {
-namespace {
+namespace sink_accumulation_test {
 
 using testing::expect_equal_programs;
 using testing::functions_of;
@@ -68,5 +68,5 @@ func @layer(%x: f32[4], %w: f32[4]) -> (%y) {
     EXPECT_EQ(functions_of(sunk(text)), functions_of(module_of(text)));
 }
 
-}  // namespace
+}  // namespace sink_accumulation_test
 }  // namespace thunderc
