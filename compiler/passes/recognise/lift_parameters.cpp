@@ -227,7 +227,8 @@ class Lifter {
                 if (h == t || head.table || !head.product || head.users.empty()) continue;
                 // What the exporter says holds whether or not the numbers are there, and are equal by chance.
                 const bool known = !head.traced.empty() && !lifted_[t].traced.empty();
-                const bool traced = known && head.traced == lifted_[t].traced && head.type == lifted_[t].type;
+                const bool told = known && head.traced == lifted_[t].traced;  // that the two are one parameter
+                const bool traced = told && head.type == lifted_[t].type;
                 if (known && head.traced != lifted_[t].traced) continue;
                 if (!traced && !same_matrix(stored(lifted_[t]), stored(head))) {
                     // A head without a module of its own, `h @ table.weight.T`: nothing but the numbers says that it
@@ -239,7 +240,7 @@ class Lifter {
                     if (!same_matrix(stored(lifted_[t]), stored(turned))) continue;
                     if (!are_twins(t, h)) head = std::move(turned);
                 }
-                if (!traced && are_twins(t, h)) {
+                if (!told && are_twins(t, h)) {
                     report_.warning(
                         "untied", head.name,
                         fmt::format("holds the numbers of {}, and is trained apart from it, since each has a "
@@ -257,7 +258,7 @@ class Lifter {
                 lifted_[t].first_use = std::min(lifted_[t].first_use, head.first_use);
                 const std::string text = fmt::format("also {}: two initializers of {}", head.name,
                                                      traced ? "one traced parameter" : "equal content");
-                if (traced)
+                if (told)
                     report_.done("tied", lifted_[t].name, text);
                 else
                     report_.warning("tied", lifted_[t].name,
