@@ -21,7 +21,7 @@
 //       %sum, %t = all_reduce_start(%g, %last) {group = "world", layers = 4, name = "bucket_1", ...}
 //     }
 //
-// FSDP and HSDP (`shards` > 1): see docs/architecture.md, Sharding. Parameters, gradients and states become shards of
+// FSDP and HSDP (`shards` > 1): see docs/sharding.md. Parameters, gradients and states become shards of
 // units; units are gathered in front of what reads them, and their gradients summed behind what makes them, layer by
 // layer in the bodies of loops.
 //
