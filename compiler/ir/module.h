@@ -217,6 +217,8 @@ struct Module {
 
     std::string name;  // of the model: file stem
     Phase phase = Phase::values;
+    // The export lists all parameters of the model: one that nothing reads was told of when it was read. Not printed.
+    bool lists_parameters = false;
     Mesh mesh;
     std::vector<ShardUnit> units;     // of a sharded model; their shards are the parameters of its functions
     std::vector<Function> functions;  // the entry first

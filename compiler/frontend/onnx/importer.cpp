@@ -110,6 +110,12 @@ Module Importer::run() {
     strip_wrapper();
     report_composites();
     warn_of_unused_inputs();
+    // The dynamo exporter keeps its signature and each node's call; files that were made smaller may have calls alone.
+    const auto& nodes = model_->graph().node();
+    module_.lists_parameters =
+        !traced_.parameters().empty() || std::any_of(nodes.begin(), nodes.end(), [](const onnx::NodeProto& node) {
+            return metadata(node, traced_call_key) != nullptr;
+        });
     return std::move(module_);
 }
 

@@ -227,8 +227,10 @@ class Lifter {
                 if (h == t || head.table || !head.product || head.users.empty()) continue;
                 // What the exporter says holds whether or not the numbers are there, and are equal by chance.
                 const bool known = !head.traced.empty() && !lifted_[t].traced.empty();
-                const bool told = known && head.traced == lifted_[t].traced;  // that the two are one parameter
-                const bool traced = told && head.type == lifted_[t].type;
+                // That the two are one parameter; of a folded copy nothing but its numbers is left, and a parameter of
+                // its own would be among those that the exporter names and no operator reads.
+                const bool told = known ? head.traced == lifted_[t].traced : module_.lists_parameters;
+                const bool traced = known && told && head.type == lifted_[t].type;
                 if (known && head.traced != lifted_[t].traced) continue;
                 if (!traced && !same_matrix(stored(lifted_[t]), stored(head))) {
                     // A head without a module of its own, `h @ table.weight.T`: nothing but the numbers says that it
