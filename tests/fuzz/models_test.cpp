@@ -238,7 +238,9 @@ TEST_F(DamagedModels, ThatGrow) {
     };
     EXPECT_TRUE(try_bytes(grown(60, twice("Add")), "sums", options));
     EXPECT_TRUE(try_bytes(grown(60, twice("Mul")), "squares", options));
-    EXPECT_TRUE(try_bytes(grown(25, twice("Concat<axis = 0>")), "concatenations", options));
+    EXPECT_TRUE(try_bytes(grown(25, twice("Concat<axis = 1>")), "concatenations", options));
+    // whose rows are no longer those of the batch
+    EXPECT_FALSE(try_bytes(grown(25, twice("Concat<axis = 0>")), "concatenations of batches", options));
     EXPECT_FALSE(try_bytes(grown(60, twice("Concat<axis = 0>")), "concatenations that are too long", options));
     EXPECT_TRUE(try_bytes(grown(60, [](const std::string& v) { return "Relu(" + v + ")"; }), "a chain", options));
 }
