@@ -192,12 +192,23 @@ class Property(Attention):
         return F.mse_loss(h.view(6, 4) + self.out(y), y)
 
 
+class InBrackets(Attention):
+    def forward(self, x, y):
+        k = self.key(x)
+        h = (
+            k.sigmoid() * k.tanh()
+            .detach().clone()
+        )
+        return F.mse_loss(h.view(6, 4), y)
+
+
 def by_lines():
     return {
         "on_lines": OnLines(),
         "line_between": LineBetween(),
         "comment_between": CommentBetween(),
         "over_lines": OverLines(),
+        "in_brackets": InBrackets(),
         "in_a_loop": InALoop(),
         "in_a_loop_behind": InALoopBehind(),
         "dropout_on_a_line": DropoutOnALine(),

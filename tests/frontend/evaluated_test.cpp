@@ -283,8 +283,8 @@ TEST(HiddenStops, LinesOfCodeTellThatThereIsNone) {
 
 // One is there in each of these, but for a line that left nothing and may be a comment; and none is seen.
 TEST(HiddenStops, WhatLinesOfCodeDoNotTellIsSaid) {
-    for (const char* name : {"line_between", "comment_between", "over_lines", "in_a_loop", "in_a_loop_behind",
-                             "dropout_on_a_line", "calls", "functions", "twice", "property"}) {
+    for (const char* name : {"line_between", "comment_between", "over_lines", "in_brackets", "in_a_loop",
+                             "in_a_loop_behind", "dropout_on_a_line", "calls", "functions", "twice", "property"}) {
         const Lines warnings = lifted("evaluated/" + std::string(name) + ".onnx").warnings;
         EXPECT_EQ(std::count_if(warnings.begin(), warnings.end(),
                                 [](const std::string& warning) { return warning.starts_with("dropped, "); }),

@@ -107,6 +107,22 @@ bool is_straight(std::string_view code) {
     return true;
 }
 
+// Whether the line says by itself that it begins a statement: an expression alone may stand within brackets that other
+// lines open and close, and go on behind it.
+bool begins_statement(std::string_view code) {
+    if (code.starts_with("return ")) return true;
+    int depth = 0;
+    for (std::size_t at = 0; at < code.size(); ++at) {
+        const char c = code[at];
+        if (c == '(' || c == '[' || c == '{') ++depth;
+        if (c == ')' || c == ']' || c == '}') --depth;
+        // (`a=b` gives an argument of a call.)
+        if (c == '=' && depth == 0 && at > 0 && std::string_view(" +-*/@").find(code[at - 1]) != std::string_view::npos)
+            return !code.substr(at).starts_with("==");
+    }
+    return false;
+}
+
 bool is_of_torch(const std::string& module_class) {
     return module_class.starts_with("torch.nn.modules.") && !module_class.starts_with("torch.nn.modules.container.");
 }
@@ -234,8 +250,8 @@ bool LinesOfCode::is_module_of_torch(std::string_view chain, const std::string& 
 bool LinesOfCode::is_harmless(std::string_view text, const std::string& scope) const {
     const std::string bared = bare(text);
     const std::string_view code = bared;
-    if (!is_whole(code) || code.find(":=") != std::string_view::npos || code.find(".data") != std::string_view::npos ||
-        has_word(code, "lambda"))
+    if (!is_whole(code) || !begins_statement(code) || code.find(":=") != std::string_view::npos ||
+        code.find(".data") != std::string_view::npos || has_word(code, "lambda"))
         return false;
     for (std::size_t at = code.find('('); at != std::string_view::npos; at = code.find('(', at + 1)) {
         std::size_t begin = at;
