@@ -133,9 +133,12 @@ void expect_means_of_the_whole_batch(int terms, Mesh mesh) {
 class LossTerms : public testing::TestWithParam<int> {};
 
 // In ten tests: all counts from 1 to 50, and ten in each forty above; with -DTHUNDERC_FULL=ON all
-// to 200 (add_loss_test.cpp has what becomes of each of them).
+// to 200 (add_loss_test.cpp has what becomes of each of them); under sanitizers those to 20, and ten near 200.
 TEST_P(LossTerms, OfAnyNumberAreMeansOfTheWholeBatch) {
-    for (int terms = GetParam(); terms <= 200; terms += full_form || terms <= 40 ? 10 : 40)
+    for (int terms = GetParam(); terms <= 200; terms += full_form                  ? 10
+                                                        : short_form && terms > 10 ? 170
+                                                        : terms <= 40              ? 10
+                                                                                   : 40)
         expect_means_of_the_whole_batch(terms, Mesh{});
 }
 INSTANTIATE_TEST_SUITE_P(Counts, LossTerms, testing::Range(1, 11));

@@ -1,4 +1,5 @@
-// Whether sweeps run in their long form: what tests/run.sh --full builds.
+// How long sweeps are: in their long form in what tests/run.sh --full builds; few under sanitizers, which take ten
+// times as long and look for what any count shows.
 #pragma once
 
 namespace thunderc {
@@ -7,6 +8,12 @@ namespace thunderc {
 inline constexpr bool full_form = true;
 #else
 inline constexpr bool full_form = false;
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) && !defined(THUNDERC_FULL)
+inline constexpr bool short_form = true;
+#else
+inline constexpr bool short_form = false;
 #endif
 
 }  // namespace thunderc
