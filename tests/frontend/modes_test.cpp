@@ -69,7 +69,7 @@ TEST(TracedCall, OfAnythingElseIsNone) {
     EXPECT_TRUE(onnx_frontend::parse_traced_call(whole).has_value());
     for (std::size_t size = 0; size < whole.size(); ++size)
         EXPECT_FALSE(onnx_frontend::parse_traced_call(whole.substr(0, size)).has_value()) << whole.substr(0, size);
-    EXPECT_FALSE(onnx_frontend::parse_traced_call("%a : placeholder[target=a]").has_value());
+    EXPECT_FALSE(onnx_frontend::parse_traced_call("%a : [num_users=1] = get_attr[target=a]").has_value());
 }
 
 // With the exporter's optimizer and without, at the same operand.
