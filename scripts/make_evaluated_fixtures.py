@@ -4,12 +4,15 @@
   python scripts/make_evaluated_fixtures.py [--out tests/fixtures]
 
 evaluated: models in eval() mode, each exported by torch's defaults; some with a layer and a copy of it, of which it makes one. Of the metadata the files keep what make_stop_fixtures.py keeps.
+One more, exported by TorchScript's exporter (torchscript.onnx), and the same as exporters named nodes and values before (torchscript_old.onnx).
 """
 import argparse, copy, os
 
+import onnx
 import torch
 from torch.nn import functional as F
 
+import make_fixtures
 from make_fixtures import PINNED, randomized
 from make_stop_fixtures import export
 
@@ -325,6 +328,27 @@ def tails():
     }
 
 
+def torchscript(path, old, x, y):
+    """Numbers at the model's root: a parameter, twice a parameter, which is folded, and numbers of the code."""
+    loss = lambda m, x, y: F.mse_loss(m.g * m.a(x) * 0.3 + torch.tanh(x * (2 * m.g)), y)
+    make_fixtures.export(randomized(Small(loss, torch.tensor(2.5))), (x, y), ["x", "y"], "loss", path, legacy=True)
+    make_fixtures.export(randomized(Small(loss, torch.tensor(2.5))), (x, y), ["x", "y"], "loss", old, legacy=True)
+    model = onnx.load(old)
+    numbers = {}
+    for k, node in enumerate(model.graph.node):
+        node.name = f"{node.op_type}_{k}"
+        for name in node.output[:]:
+            if name != "loss":
+                numbers[name] = str(10 + len(numbers))
+    for tensor in model.graph.initializer:
+        if tensor.name.startswith("onnx::"):
+            tensor.name = numbers.setdefault(tensor.name, str(10 + len(numbers)))
+    for node in model.graph.node:
+        node.input[:] = [numbers.get(v, v) for v in node.input]
+        node.output[:] = [numbers.get(v, v) for v in node.output]
+    onnx.save(model, old)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
@@ -346,6 +370,7 @@ def main():
     torch.manual_seed(7)
     for name, model in tails().items():
         export(model.eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True, ())
+    torchscript(f"{folder}/torchscript.onnx", f"{folder}/torchscript_old.onnx", x, y)
 
 
 if __name__ == "__main__":

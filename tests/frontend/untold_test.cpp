@@ -14,8 +14,13 @@ namespace untold_test {
 
 using Lines = std::vector<std::string>;
 
+// What exporters call nodes, and who wrote the file.
+struct Exporter {
+    std::string node_prefix = "/", producer;
+};
+
 // What the compiler warns of; or its error alone.
-Lines said(const std::string& graph, const CompileOptions& options = {}) {
+Lines said(const std::string& graph, const CompileOptions& options = {}, const Exporter& exporter = {}) {
     onnx::ModelProto model;
     const std::string text = "<ir_version: 10, opset_import: [\"\" : 20]> " + graph;
     onnx::OnnxParser parser(text.c_str());
@@ -27,9 +32,10 @@ Lines said(const std::string& graph, const CompileOptions& options = {}) {
     };
     for (auto& tensor : *model.mutable_graph()->mutable_initializer()) dotted(*tensor.mutable_name());
     for (auto& node : *model.mutable_graph()->mutable_node()) {
-        node.set_name("/" + node.op_type());
+        node.set_name(exporter.node_prefix + node.op_type());
         for (auto& name : *node.mutable_input()) dotted(name);
     }
+    model.set_producer_name(exporter.producer);
     const std::filesystem::path path =
         std::filesystem::temp_directory_path() / ("thunderc-untold-" + std::to_string(::getpid()) + ".onnx");
     std::ofstream(path, std::ios::binary) << model.SerializeAsString();
@@ -53,7 +59,7 @@ const std::string scaled =
 
 TEST(Untold, ANumberWithANameIsAskedFor) {
     EXPECT_EQ(said(scaled), Lines{"error: nothing says whether scale is a parameter or a constant\n"
-                                  "  found: scale [], operand of mul\n"
+                                  "  found: scale [], operand of mul, node /Mul\n"
                                   "help: --trainable '^scale$' if it is to be trained, --constant '^scale$' if not\n"});
     CompileOptions options;
     for (std::string* answer : {&options.trainable, &options.constant}) {
@@ -63,15 +69,48 @@ TEST(Untold, ANumberWithANameIsAskedFor) {
     }
 }
 
-TEST(Untold, ANumberWithAnExportersNameIsAConstant) {
-    const auto called = [](const std::string& name) {
+// The exporter of before modules had names calls nodes "Mul_7", and the file is PyTorch's all the same.
+TEST(Untold, ANumberOfAnOldExportIsAskedFor) {
+    EXPECT_EQ(said(scaled, {}, {"n_", "pytorch"}),
+              Lines{"error: nothing says whether scale is a parameter or a constant\n"
+                    "  found: scale [], operand of mul, node n_Mul\n"
+                    "help: --trainable '^scale$' if it is to be trained, --constant '^scale$' if not\n"});
+    CompileOptions options;
+    options.constant = "^scale$";
+    EXPECT_EQ(said(scaled, options, {"n_", "pytorch"}), Lines{});
+    // Whoever writes a graph by hand gives its numbers names as well.
+    EXPECT_EQ(said(scaled, {}, {"n_", ""}), Lines{});
+}
+
+TEST(Untold, ANumberWithAnExportersNameIsAConstantUnlessItWasFolded) {
+    const auto called = [](const std::string& name, const std::string& node_prefix) {
         std::string graph = scaled;
         for (std::size_t at = graph.find("scale"); at != std::string::npos; at = graph.find("scale", at + name.size()))
             graph.replace(at, 5, name);
-        return said(graph);
+        return said(graph, {}, {node_prefix, "pytorch"});
     };
-    EXPECT_EQ(called("val_7"), Lines{});
-    EXPECT_TRUE(called("scale7").at(0).starts_with("error: nothing says whether scale7 is a parameter"));
+    for (const char* node_prefix : {"/", "n_"}) {
+        EXPECT_EQ(called("val_7", node_prefix), Lines{});
+        EXPECT_TRUE(called("scale7", node_prefix).at(0).starts_with("error: nothing says whether scale7 is a param"));
+    }
+}
+
+// What TorchScript's exporter folds may be made of a parameter, `2 * g`, and has the name of what reads it, or none.
+TEST(Untold, ANumberThatWasFoldedIsAskedFor) {
+    const auto asked = [](const char* file) {
+        Report report;
+        return error_of([&] { lift_parameters(import_model(fixture(file), {}, report), {}, report); });
+    };
+    EXPECT_EQ(asked("evaluated/torchscript.onnx"),
+              "error: nothing says whether 2 tensors are parameters or constants\n"
+              "  found: g [], operand of mul, node /Mul; onnx::Mul_26 [], operand of mul, node /Mul_2\n"
+              "help: --trainable '^(g|onnx::Mul_26)$' if they are to be trained, --constant '^(g|onnx::Mul_26)$' if "
+              "not; or export with do_constant_folding=False, which keeps what the model has\n");
+    EXPECT_EQ(asked("evaluated/torchscript_old.onnx"),
+              "error: nothing says whether 2 tensors are parameters or constants\n"
+              "  found: g [], operand of mul, node Mul_1; 28 [], operand of mul, node Mul_4\n"
+              "help: --trainable '^(g|28)$' if they are to be trained, --constant '^(g|28)$' if not; or export with "
+              "do_constant_folding=False, which keeps what the model has\n");
 }
 
 std::string table(const std::string& shape) {

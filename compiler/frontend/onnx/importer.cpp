@@ -28,14 +28,28 @@ constexpr std::int64_t shape_like = 64;
 // Nodes that bodies of functions and branches expand to. Functions that call functions twice grow without bound.
 constexpr std::int64_t most_expanded_nodes = 100'000;
 
+// Whether the graph is of PyTorch's TorchScript-based exporter, of whatever age: it keeps no calls, and gives the
+// model's parameters their own names, one of a single number at the root as well ("scale"). What the code writes as
+// numbers it leaves to nodes.
+bool is_torchscript(const onnx::ModelProto& model, const TracedProgram& traced) {
+    const auto& nodes = model.graph().node();
+    const bool slashes = std::any_of(nodes.begin(), nodes.end(),
+                                     [](const onnx::NodeProto& node) { return node.name().starts_with("/"); });
+    return (slashes || model.producer_name() == "pytorch") && traced.parameters().empty() &&
+           std::none_of(nodes.begin(), nodes.end(),
+                        [](const onnx::NodeProto& node) { return metadata(node, traced_call_key) != nullptr; });
+}
+
 // Whether a single number of the graph is certainly none of the model's parameters: by its having no module's name, or,
-// where names without a module may be parameters', by having one that no author gives ("val_7", "onnx::Mul_7", "7"; not
-// "scale7"). The others are decided with the rest of the tensors (decide_parameters.h).
-bool is_number_of_code(const std::string& name, bool dotted_alone) {
-    if (dotted_alone) return !is_dotted(name);
+// in a graph of TorchScript, by having one that is given to what the code writes ("val_7", "/Constant_output_0"). Not
+// "scale7", nor what that exporter folded, which may have been made of a parameter ("onnx::Mul_7", "7"). The others are
+// decided with the rest of the tensors (decide_parameters.h).
+bool is_number_of_code(const std::string& name, bool torchscript) {
+    if (!torchscript) return !is_dotted(name);
     if (!exporters_name(name)) return false;
+    if (name.find('/') != std::string::npos) return true;
     const std::size_t end = name.find_last_not_of("0123456789");
-    return end == std::string::npos || name[end] == '_' || name.find_first_of(":/") != std::string::npos;
+    return end != std::string::npos && name[end] == '_' && name.find("::") == std::string::npos;
 }
 
 // A name as the IR prints values: letters, digits, dots and underscores.
@@ -287,10 +301,7 @@ TracedInput Importer::says_exporter(const onnx::TensorProto& tensor) const {
 // kind: parameter and constant are certain, value is not; what was evaluated, of parameters perhaps, has the call as
 // its note. Numbers without a name of their own (an epsilon) and integers are constants.
 void Importer::import_initializers(const onnx::GraphProto& graph) {
-    // The TorchScript-based exporter, which names nodes after modules, keeps parameters and names them.
-    const bool names = traced_.parameters().empty() &&
-                       std::any_of(graph.node().begin(), graph.node().end(),
-                                   [](const onnx::NodeProto& node) { return node.name().starts_with("/"); });
+    const bool torchscript = is_torchscript(*model_, traced_);
     for (const auto& tensor : graph.initializer()) {
         const Type type = reader_.type(tensor);
         Binding binding;
@@ -301,7 +312,7 @@ void Importer::import_initializers(const onnx::GraphProto& graph) {
         const bool single = type.elements() <= 1 && says != TracedInput::parameter && !computed &&
                             !restored_.standing_in.contains(tensor.name());
         if (!is_float(type.dtype) || type.elements() == 0 ||
-            (single && (says == TracedInput::constant || is_number_of_code(tensor.name(), !names)))) {
+            (single && (says == TracedInput::constant || is_number_of_code(tensor.name(), torchscript)))) {
             binding.proto = &tensor;
             bind(tensor.name(), std::move(binding));
             continue;

@@ -267,8 +267,10 @@ class Decider {
         } else {
             std::string what = says.what.empty() ? decision.sites.front().consumer->name : says.what;
             if (!numbers.why.empty()) what += ", which " + numbers.why;
-            open_.push_back({name(k), fmt::format("{} [{}], {}{}", name(k), to_string(type(k).dims), what,
-                                                  in_scope(decision.sites.front()))});
+            const Site& first = decision.sites.front();
+            const std::vector<std::string>& nodes = first.consumer->provenance.nodes;
+            open_.push_back({name(k), fmt::format("{} [{}], {}{}{}", name(k), to_string(type(k).dims), what,
+                                                  in_scope(first), nodes.empty() ? "" : ", node " + nodes.front())});
         }
     }
 
@@ -290,9 +292,14 @@ class Decider {
         // Where the exporter keeps calls with their parameters, its optimizer is what took the names.
         const bool traced =
             std::any_of(main_.ops.begin(), main_.ops.end(), [](const Op& op) { return !op.provenance.reads.empty(); });
-        d.help = fmt::format("--trainable {0} if {1} to be trained, --constant {0} if not{2}", pattern,
-                             one ? "it is" : "they are",
-                             traced ? "; or export with optimize=False, which keeps what the model has" : "");
+        // What TorchScript's exporter folds is called "onnx::Mul_7", after what reads it, or by a number alone.
+        const bool folded = std::any_of(open_.begin(), open_.end(), [](const Open& open) {
+            return open.name.starts_with("onnx::") || open.name.find_first_not_of("0123456789") == std::string::npos;
+        });
+        const char* keeps = traced ? "optimize=False" : folded ? "do_constant_folding=False" : nullptr;
+        d.help = fmt::format(
+            "--trainable {0} if {1} to be trained, --constant {0} if not{2}", pattern, one ? "it is" : "they are",
+            keeps == nullptr ? "" : fmt::format("; or export with {}, which keeps what the model has", keeps));
         throw UserError(std::move(d));
     }
 
