@@ -4,7 +4,7 @@
   python scripts/make_evaluated_fixtures.py [--out tests/fixtures]
 
 evaluated: models in eval() mode, each exported by torch's defaults; some with a layer and a copy of it, of which it makes one. Of the metadata the files keep what make_stop_fixtures.py keeps.
-One more, exported by TorchScript's exporter (torchscript.onnx), and the same as exporters named nodes and values before (torchscript_old.onnx).
+rows_*: losses over rows of a batch, dynamic in the batch. One more, exported by TorchScript's exporter (torchscript.onnx), and the same as exporters named nodes and values before (torchscript_old.onnx).
 """
 import argparse, copy, os
 
@@ -349,6 +349,20 @@ def torchscript(path, old, x, y):
     onnx.save(model, old)
 
 
+def rows():
+    """Losses over a batch, of which some take one row."""
+    return {
+        "rows_all": lambda m, x, y: F.mse_loss(m.a(x), y),
+        "rows_all_counted": lambda m, x, y: F.mse_loss(m.a(x)[: y.size(0)], y),
+        "rows_first": lambda m, x, y: F.mse_loss(m.a(x)[0], y[0]),
+        "rows_last": lambda m, x, y: F.mse_loss(m.a(x)[-1], y[-1]),
+        "rows_up_to_one": lambda m, x, y: F.mse_loss(m.a(x)[:1], y[:1]),
+        "rows_from_last": lambda m, x, y: F.mse_loss(m.a(x)[-1:], y[-1:]),
+        "rows_picked": lambda m, x, y: F.mse_loss(m.a(x)[torch.tensor([0])], y[torch.tensor([0])]),
+        "rows_position": lambda m, x, y: F.mse_loss(m.a(x.view(-1, 1, 4))[:, 0], y),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="tests/fixtures")
@@ -370,6 +384,9 @@ def main():
     torch.manual_seed(7)
     for name, model in tails().items():
         export(model.eval(), (x, y), ["x", "y"], f"{folder}/{name}.onnx", True, ())
+    batch = {0: torch.export.Dim("batch")}
+    for name, loss in rows().items():
+        make_fixtures.export(randomized(Small(loss)), (x, y), ["x", "y"], "loss", f"{folder}/{name}.onnx", optimize=False, dynamic=(batch, batch))
     torchscript(f"{folder}/torchscript.onnx", f"{folder}/torchscript_old.onnx", x, y)
 
 

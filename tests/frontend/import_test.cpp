@@ -1,6 +1,7 @@
 // What importing makes of a graph: ops, types, provenance, arguments.
 #include <cmath>
 
+#include "compiler/analysis/batch_share.h"
 #include "compiler/frontend/onnx/dropped_arguments.h"
 #include "compiler/frontend/onnx/traced_program.h"
 #include "compiler/interpreter/evaluate.h"
@@ -8,6 +9,9 @@
 #include "compiler/ir/print.h"
 #include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/recognise/bound_indices.h"
+#include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/simplify/fold_constants.h"
+#include "compiler/passes/simplify/simplify.h"
 #include "tests/frontend/fixture.h"
 
 namespace thunderc {
@@ -318,6 +322,25 @@ TEST(Import, PrintedFormIsReadBack) {
         const Module module = imported(file);
         EXPECT_EQ(to_string(parse_module(to_string(module))), to_string(module)) << file;
     }
+}
+
+// Of a batch of one row x[0] is all of it, and of no larger one: what its loss is to a batch is the same for all sizes.
+TEST(Import, ARowIsNoBatch) {
+    using Kind = BatchShare::Kind;
+    const std::map<std::string, Kind> losses = {
+        {"all", Kind::mean},   {"all_counted", Kind::mean}, {"position", Kind::mean},   {"first", Kind::other},
+        {"last", Kind::other}, {"up_to_one", Kind::other},  {"from_last", Kind::other}, {"picked", Kind::other}};
+    for (const auto& [name, kind] : losses)
+        for (const std::int64_t batch : {1, 2, 3}) {
+            CompileOptions options;
+            options.batch = batch;
+            Report report;
+            Module module = import_model(fixture("evaluated/rows_" + name + ".onnx"), options, report);
+            module = lift_parameters(fold_constants(std::move(module), report), {}, report);
+            module = simplify_model(std::move(module), report);
+            const Function& main = module.main();
+            EXPECT_EQ(batch_shares(main)[main.results[0].index].kind, kind) << name << " " << batch;
+        }
 }
 
 }  // namespace import_test

@@ -114,8 +114,10 @@ Module Importer::run() {
     stops_->warn(traced_, said_merged_, frozen_parameters(), report_);
     warn_of_eval_mode(model_->graph(), report_);
     warn_of_untraced(model_->graph(), report_);
-    for (const auto& node : model_->graph().node())
+    for (const auto& node : model_->graph().node()) {
         for (const auto& name : node.input()) consumers_[name].push_back(&node);
+        for (const auto& name : node.output()) producers_[name] = &node;
+    }
     import_inputs();
     import_initializers(model_->graph());
     import_nodes(model_->graph().node());
@@ -228,6 +230,18 @@ std::string Importer::stored_tensor(const std::string& name) const {
     const std::string prefix = wrapper_prefix(model_->graph());
     if (stored.starts_with(prefix)) stored.erase(0, prefix.size());
     return stored + " " + type;
+}
+
+bool Importer::made_of_shapes(const std::string& name) const {
+    std::set<const onnx::NodeProto*> seen;
+    for (std::vector<std::string> next{name}; !next.empty();) {
+        const auto at = producers_.find(next.back());
+        next.pop_back();
+        if (at == producers_.end() || !seen.insert(at->second).second) continue;
+        if (at->second->op_type() == "Shape" || at->second->op_type() == "Size") return true;
+        next.insert(next.end(), at->second->input().begin(), at->second->input().end());
+    }
+    return false;
 }
 
 void Importer::note_short(const std::string& name, std::int64_t size, std::int64_t asked) {

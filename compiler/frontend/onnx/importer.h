@@ -91,6 +91,8 @@ class Importer {
     // The stored tensor that an operand is, looked at or arranged in another way: "wpe.weight f32[1024,768]". For
     // messages; "" for what is computed.
     std::string stored_tensor(const std::string& name) const;
+    // Whether a Shape or Size is among what a value of the graph is computed from.
+    bool made_of_shapes(const std::string& name) const;
     // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.
     void note_short(const std::string& name, std::int64_t size, std::int64_t asked);
     void bind(const std::string& name, Binding binding);
@@ -144,6 +146,7 @@ class Importer {
     std::vector<std::pair<Binding*, Value>>
         materialised_;  // constants that became values while importing the current node
     std::map<std::string, std::vector<const onnx::NodeProto*>> consumers_;  // of the graph's own names
+    std::map<std::string, const onnx::NodeProto*> producers_;               // the same
     TracedProgram traced_{model_->graph()};
     TiedParameters tied_;
     RestoredParameters restored_;

@@ -127,6 +127,15 @@ void expand(Node& n) {
     n.output(0, n.b().broadcast_to(n.input(0), *dims));
 }
 
+// Elements begin to end of an axis that the model chooses by number. Of an axis of one element that is all of it, and
+// yet no batch: `x[0]` of a batch of one row is the first row of any batch, which batch_shares is to see.
+Value chosen(Node& n, Value v, std::int64_t axis, std::int64_t begin, std::int64_t end) {
+    const bool whole = begin == 0 && end == n.importer().type(v).dims[static_cast<std::size_t>(axis)];
+    if (!whole || end != 1 || !n.importer().stored_tensor(n.proto().input(0)).empty())
+        return n.b().slice(v, axis, begin, end);
+    return n.b().op("slice", {v}, {{"axis", axis}, {"begin", begin}, {"end", end}, {"step", std::int64_t{1}}});
+}
+
 // One axis of Slice. A negative step counts down from begin, which is a gather.
 Value slice_axis(Node& n, Value v, std::int64_t axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
     const std::int64_t size = n.importer().type(v).dims[static_cast<std::size_t>(axis)];
@@ -168,7 +177,12 @@ void slice(Node& n) {
         const std::int64_t size = n.type(0).dims[static_cast<std::size_t>(axis)];
         if (begins[k] == 0 && steps[k] == 1 && ends[k] > size && ends[k] < std::numeric_limits<std::int32_t>::max())
             n.importer().note_short(n.proto().input(0), size, ends[k]);
-        v = slice_axis(n, v, axis, begins[k], ends[k], steps[k]);
+        // x[:1] and x[-1:]; not x[:], nor x[:n] where n is computed of shapes, the batch's perhaps.
+        const bool one = size == 1 && steps[k] > 0 && (begins[k] == 0 ? ends[k] == 1 : begins[k] == -1 && ends[k] > 0);
+        if (one && !n.importer().made_of_shapes(n.proto().input(1)) && !n.importer().made_of_shapes(n.proto().input(2)))
+            v = chosen(n, v, axis, 0, 1);
+        else
+            v = slice_axis(n, v, axis, begins[k], ends[k], steps[k]);
     }
     n.output(0, v);
 }
@@ -251,7 +265,7 @@ void gather(Node& n) {
         wrap_index(n, k, size);
         Dims dims = from;
         dims.erase(dims.begin() + axis);
-        const Value row = n.b().reshape(n.b().slice(n.input(0), axis, k, k + 1), dims);
+        const Value row = n.b().reshape(chosen(n, n.input(0), axis, k, k + 1), dims);
         n.output(0, padding == k ? n.b().op("stop_gradient", {row}) : row);
         return;
     }
