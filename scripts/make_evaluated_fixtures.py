@@ -56,6 +56,14 @@ def attention(m, h):
     return F.scaled_dot_product_attention(q, k, k)[0, 0]
 
 
+def hooked(hook=None):
+    """Layers that run one behind the other: what a hook does between two of them."""
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    if hook is not None:
+        layers[2].register_forward_hook(hook)
+    return layers
+
+
 class OnOneLine(torch.nn.Module):
     """Calls that the optimizer drops, between calls of the same line of a forward()."""
 
@@ -247,8 +255,10 @@ def models():
         "attention": hidden(attention)(),
         "merged": Small(merged),
         "epsilon": Small(lambda m, x, y: (torch.log(torch.relu(m.a(x)) + 1e-9) * y).mean()),
+        "hook": Small(lambda m, x, y: F.mse_loss(m.a(m.module(x)), y), module=hooked(lambda layer, given, h: h.detach().view(h.shape))),
         # and what no detach() can hide beside
         "on_one_line": OnOneLine(),
+        "sequential": Small(lambda m, x, y: F.mse_loss(m.a(m.module(x)) + m.module(x.view(x.shape)), y), module=hooked()),
         "encoder": Small(lambda m, x, y: F.mse_loss(m.module(x[None])[0], y), module=torch.nn.TransformerEncoderLayer(4, 2, 8, 0.1, batch_first=True)),
     }
 

@@ -269,11 +269,16 @@ TEST(HiddenStops, ADetachBesideWhatWasDroppedIsSaid) {
 
 // Where torch's own modules or one line of code are all that is between, and where nothing was dropped.
 TEST(HiddenStops, NothingIsSaidWhereNoneCanBe) {
-    for (const char* file : {"evaluated/on_one_line.onnx", "evaluated/encoder.onnx", "stops/noopt.loss.onnx",
-                             "modes/clone.noopt.onnx", "chain/dynamo.logits.onnx"}) {
+    for (const char* file : {"evaluated/on_one_line.onnx", "evaluated/encoder.onnx", "evaluated/sequential.onnx",
+                             "stops/noopt.loss.onnx", "modes/clone.noopt.onnx", "chain/dynamo.logits.onnx"}) {
         const Lines warnings = lifted(file).warnings;
         for (const std::string& warning : warnings) EXPECT_FALSE(warning.starts_with("dropped, ")) << file << warning;
     }
+}
+
+// Of two layers that are one call each, one behind the other: what was dropped between them is a hook's.
+TEST(HiddenStops, AHookBetweenLayersIsSaid) {
+    EXPECT_EQ(lifted("evaluated/hook.onnx").warnings, Lines{dropped("module.3", "view")});
 }
 
 // All lines of code between are known, as of attention that is written by hand.

@@ -43,9 +43,18 @@ bool follows(const ModulePath& a, const ModulePath& b, std::size_t common) {
     return from && to && *from + 1 == *to;
 }
 
+// Modules of torch whose forward() is one call: beside theirs, a call between two of them is a hook's.
+bool is_one_call(const std::string& module_class) {
+    constexpr std::string_view activations = "torch.nn.modules.activation.";
+    constexpr std::string_view others[] = {"torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding",
+                                           "torch.nn.modules.normalization.LayerNorm"};
+    return (module_class.starts_with(activations) && !module_class.ends_with(".MultiheadAttention")) ||
+           std::find(std::begin(others), std::end(others), module_class) != std::end(others);
+}
+
 // Who wrote the code between the two calls: that of the modules from the one up to their common parent, down to the
-// other.
-Author author_between(const onnx::NodeProto& from, const onnx::NodeProto& to) {
+// other. `foreign`: a call between them is gone that is not one of the kind that gave the value, which would be merged.
+Author author_between(const onnx::NodeProto& from, const onnx::NodeProto& to, bool foreign) {
     const std::optional<ModulePath> a = module_path(from), b = module_path(to);
     if (!a || !b) return Author::user;
     std::size_t common = 0;
@@ -54,7 +63,11 @@ Author author_between(const onnx::NodeProto& from, const onnx::NodeProto& to) {
     Author out = Author::torch;
     for (const ModulePath* path : {&*a, &*b})
         for (std::size_t k = common; k < path->classes.size(); ++k) out = std::max(out, author_of(path->classes[k]));
-    return follows(*a, *b, common) ? out : std::max(out, author_of(a->classes[common - 1]));
+    if (!follows(*a, *b, common)) return std::max(out, author_of(a->classes[common - 1]));
+    const auto one_call = [common](const ModulePath& path) {
+        return path.classes.size() == common + 1 && is_one_call(path.classes.back());
+    };
+    return foreign && one_call(*a) && one_call(*b) ? Author::user : out;
 }
 
 // What the nodes of one call have as operands.
@@ -140,9 +153,13 @@ class StopFinder {
         // Each tensor without a gradient explains one of them.
         if (operands.unnamed.empty() && operands.missing.size() <= operands.others.size()) return;
         Author author = Author::torch;
-        for (const auto& [value, reader] : may_stand)
-            if (!lines_.nothing_between(*producers_.at(value), *reader))
-                author = std::max(author, author_between(*producers_.at(value), *reader));
+        for (const auto& [value, reader] : may_stand) {
+            const onnx::NodeProto& from = *producers_.at(value);
+            if (lines_.nothing_between(from, *reader)) continue;
+            const std::optional<TracedCall> call = traced_call(from);
+            const bool foreign = call && !operands.unnamed.empty() && !like_a_missing(operands, call->result);
+            author = std::max(author, author_between(from, *reader, foreign));
+        }
         if (author == Author::torch) return;
         Found& found = author == Author::user ? written_ : library_;
         if (found.first == nullptr) found.first = may_stand.front().second;
