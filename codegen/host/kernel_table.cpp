@@ -101,12 +101,12 @@ std::vector<std::string> KernelTable::formula(const Function& caller, const Op& 
     return kernel_formula(used(caller, fused).description, inputs, outputs);
 }
 
-std::vector<PrintedKernel> KernelTable::all() const {
+std::vector<PrintedKernel> KernelTable::all(bool naive) const {
     std::vector<PrintedKernel> out;
     for (const Entry& entry : entries_) {
         KernelDescription named = entry.description;
         named.name = entry.printed.name;
-        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes), sizes_));
+        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes), sizes_, naive));
     }
     return out;
 }

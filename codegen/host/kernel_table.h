@@ -26,7 +26,7 @@ class KernelTable {
     std::vector<std::string> formula(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs) const;
     // What each replaces, in all the places that use it, stands in its comment.
-    std::vector<PrintedKernel> all() const;
+    std::vector<PrintedKernel> all(bool naive = false) const;  // `naive`: as a naive program has them
     // The same kernels for GPUs.
     std::vector<PrintedCudaKernel> all_cuda(const CudaTuning& tuning) const;
 

@@ -17,6 +17,7 @@ struct Loops {
     std::vector<Affine> store_position;
     bool pointwise = true;
     std::vector<std::string> sizes = {};  // names of sizes.h, which the text may use
+    bool double_sums = false;             // sums of floats are double until they have all their terms
 
     std::int64_t row_count() const { return element_count(rows); }
     std::int64_t width() const { return element_count(columns); }

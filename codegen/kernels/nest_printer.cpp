@@ -164,22 +164,28 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
     const KernelNode& n = node(k);
     const std::size_t body = n.inputs[0];
     const std::string type(scalar_type(n.dtype));
-    const std::string function = fmt::format("{}<{}>", n.op == "sum" ? "row_sum" : "row_max", type);
-    std::string prefix = target.empty() ? fmt::format("const {} {} = ", type, name) : target + " += ";
     const bool nested = loops_.columns.size() > 1;
+    // One that is added to has not all its terms yet.
+    const bool in_double = loops_.double_sums && n.op == "sum" && is_float(n.dtype) && (nested || !target.empty());
+    const std::string part = in_double ? "double" : type;
+    const std::string function = fmt::format("{}<{}>", n.op == "sum" ? "row_sum" : "row_max", part);
+    std::string prefix = target.empty() ? fmt::format("const {} {} = ", type, name) : target + " += ";
+    Scope scope = outer;
+    const bool rounded = in_double && target.empty();
+    const std::string sum = rounded ? scope.taken.unique(name + "_in_double") : target.empty() ? name : target;
     const bool closes = nested && (n.op != "sum" || !is_float(n.dtype));  // a function's call, as integers wrap around
     if (nested) {
         std::string start = "0";
         if (n.op != "sum" && is_float(n.dtype)) start = fmt::format("-std::numeric_limits<{}>::infinity()", type);
         if (n.op != "sum" && !is_float(n.dtype)) start = fmt::format("std::numeric_limits<{}>::lowest()", type);
-        if (target.empty()) out_.line(fmt::format("{} {} = {};", type, name, start));
+        if (target.empty()) out_.line(fmt::format("{} {} = {};", part, sum, start));
         open_columns();
         if (target.empty() && closes)
             prefix = fmt::format("{} = vec_math::{}({}, ", name, n.op == "sum" ? "add" : "max", name);
         else
-            prefix = (target.empty() ? name : target) + " += ";
+            prefix = sum + " += ";
     }
-    Scope scope = outer;
+    const Scope inner = scope;
     SourceText trial;
     std::swap(out_, trial);
     define_shared({body}, scope);
@@ -195,12 +201,13 @@ void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, co
         out_.line(fmt::format("{} return {}; {}", head, value, closing));
     } else {
         out_.open(head);
-        Scope again = outer;
+        Scope again = inner;
         define_shared({body}, again);
         out_.line(fmt::format("return {};", expression(body, again).text));
         out_.close(closing);
     }
     if (nested) close_columns();
+    if (rounded) out_.line(fmt::format("const {} {} = static_cast<{}>({});", type, name, type, sum));
 }
 
 void NestPrinter::print_row(Scope scope) {
@@ -355,7 +362,8 @@ void NestPrinter::print_all_rows() {
             fmt::format("rows, {}, stream,", column_sums == all.size()
                                                  ? (all.size() == 1 ? "width" : fmt::format("{} * width", all.size()))
                                                  : whole_partials_offset(column_sums, all.size() - column_sums)));
-        out_.open("[&](std::int64_t begin, std::int64_t end, float* partial) {");
+        out_.open(fmt::format("[&](std::int64_t begin, std::int64_t end, {}* partial) {{",
+                              loops_.double_sums ? "double" : "float"));
     }
     out_.open("for (std::int64_t row = begin; row < end; ++row) {");
     print_row(scope_);

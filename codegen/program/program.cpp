@@ -76,7 +76,7 @@ std::string print_kernels_cpu(const KernelTable& kernels, bool naive) {
         "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
         "micro-step.\n#include \"kernels.h\"\n\n";
     out += kernels_cpu_prologue(uses_bf16(kernels), naive) + "\nusing namespace thunder;\n";
-    for (const PrintedKernel& kernel : kernels.all()) out += "\n" + kernel.definition;
+    for (const PrintedKernel& kernel : kernels.all(naive)) out += "\n" + kernel.definition;
     return out + kernels_cpu_epilogue();
 }
 

@@ -39,6 +39,7 @@ class Operand {
     Operand(const std::string& name, const Tensor& t, const Variant& variant) : Operand(name, t.type, variant) {
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
+                case DType::f64: put(k, t.at(k)); break;
                 case DType::f32: put(k, static_cast<float>(t.at(k))); break;
                 case DType::bf16: put(k, thunder::to_bf16(static_cast<float>(t.at(k)))); break;
                 case DType::i64: put(k, t.i[static_cast<std::size_t>(k)]); break;
@@ -54,6 +55,7 @@ class Operand {
         Tensor t(type_);
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
+                case DType::f64: t.set(k, get<double>(k)); break;
                 case DType::f32: t.set(k, static_cast<double>(get<float>(k))); break;
                 case DType::bf16: t.set(k, static_cast<double>(thunder::to_float(get<thunder::bf16>(k)))); break;
                 case DType::i64: t.i[static_cast<std::size_t>(k)] = get<std::int64_t>(k); break;

@@ -495,6 +495,7 @@ std::optional<KernelCase> sample_case(const OpDef& def, const Sample& sample) {
 
 std::vector<KernelCase> kernel_cases() {
     std::vector<KernelCase> cases = pattern_cases();
+    for (KernelCase& c : cast_cases()) cases.push_back(std::move(c));
     for (const OpDef* def : all_ops()) {
         if (def->level == OpLevel::structural) continue;
         for (const Sample& sample : def->samples) {
@@ -512,7 +513,7 @@ Dims padded_strides(const Dims& dims) {
 
 Module fused(const KernelCase& c) {
     Report report;
-    return fuse(c.module, {.fuse = c.fuse}, report);
+    return c.module.functions.size() > 1 ? c.module : fuse(c.module, {.fuse = c.fuse}, report);
 }
 
 }  // namespace thunderc::testing

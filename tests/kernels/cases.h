@@ -13,7 +13,7 @@ namespace thunderc::testing {
 
 struct KernelCase {
     std::string name;  // an identifier
-    Module module;     // before fusion: main alone, of primitives
+    Module module;     // before fusion: main alone, of primitives; or kernels already
     std::vector<Tensor> arguments;
     double tolerance = 2e-6;  // relative to the greatest magnitude of the result (or 1); see kernels_test.cpp
     bool fuse = true;
@@ -25,6 +25,10 @@ inline void PrintTo(const KernelCase& c, std::ostream* out) {
 }
 
 std::vector<KernelCase> kernel_cases();
+// Of the same, those whose kernels are compiled so that what C++ leaves undefined ends the program.
+std::vector<KernelCase> cast_cases();
+// Those that are printed as a naive program's kernels, and compiled in the same way.
+std::vector<KernelCase> naive_cases();
 
 // Strides (elements) of a tensor whose rows are a few elements longer than what is used of them.
 Dims padded_strides(const Dims& dims);

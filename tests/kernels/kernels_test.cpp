@@ -1,4 +1,5 @@
 // Printed, compiled kernels against the fp64 evaluator of the program before fusion.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
 #include "compiler/kernels/in_place.h"
+#include "device/cpu/bf16.h"
 #include "kernel_table.h"
 
 std::map<std::string, KernelCall>& kernel_table() {
@@ -38,7 +40,9 @@ class Bytes {
     explicit Bytes(const Tensor& t, bool strided = false) : Bytes(t.type, strided) {
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
+                case DType::f64: put(k, t.at(k)); break;
                 case DType::f32: put(k, static_cast<float>(t.at(k))); break;
+                case DType::bf16: put(k, thunder::to_bf16(static_cast<float>(t.at(k)))); break;
                 case DType::i64: put(k, t.i[static_cast<std::size_t>(k)]); break;
                 case DType::i32: put(k, static_cast<std::int32_t>(t.i[static_cast<std::size_t>(k)])); break;
                 case DType::boolean: put(k, t.at(k) != 0); break;
@@ -51,7 +55,9 @@ class Bytes {
         Tensor t(type_);
         for (std::int64_t k = 0; k < t.size(); ++k) {
             switch (type_.dtype) {
+                case DType::f64: t.set(k, get<double>(k)); break;
                 case DType::f32: t.set(k, static_cast<double>(get<float>(k))); break;
+                case DType::bf16: t.set(k, static_cast<double>(thunder::to_float(get<thunder::bf16>(k)))); break;
                 case DType::i64: t.i[static_cast<std::size_t>(k)] = get<std::int64_t>(k); break;
                 case DType::i32: t.i[static_cast<std::size_t>(k)] = get<std::int32_t>(k); break;
                 default: t.set(k, get<bool>(k) ? 1 : 0);
@@ -93,7 +99,9 @@ class Bytes {
 
 // Runs main op by op: kernels compiled, everything else by its reference. In place: results of kernels over their
 // operands wherever the description allows it.
-std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, bool in_place, bool strided = false) {
+std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, bool in_place,
+                        const std::string& variant = "dense") {
+    const bool strided = variant == "strided";
     thunder::Device device(threads);
     thunder::Stream stream(device);
     const Function& f = module.main();
@@ -121,7 +129,7 @@ std::vector<Tensor> run(const KernelCase& c, const Module& module, int threads, 
             continue;
         }
         const std::string name = op.attributes.string("kernel");
-        const auto kernel = kernel_table().find((strided ? "strided." : "dense.") + c.name + "." + name);
+        const auto kernel = kernel_table().find(fmt::format("{}.{}.{}", variant, c.name, name));
         if (kernel == kernel_table().end()) {
             ADD_FAILURE() << "the kernel " << name << " was not printed";
             return {};
@@ -182,10 +190,22 @@ TEST_P(Kernels, ComputeWhatTheProgramDid) {
     EXPECT_EQ(bits(run(c, module, 2, true)), bits(one)) << "in place gives other bits";
     if (!c.strided) return;
     // Other loops, hence other places where products and sums are contracted: near, but not the same bits.
-    expect_near(run(c, module, 2, false, true), expected, c.tolerance, "rows apart");
-    expect_near(run(c, module, 2, true, true), expected, c.tolerance, "rows apart, in place");
+    expect_near(run(c, module, 2, false, "strided"), expected, c.tolerance, "rows apart");
+    expect_near(run(c, module, 2, true, "strided"), expected, c.tolerance, "rows apart, in place");
 }
 
+class NaiveKernels : public ::testing::TestWithParam<KernelCase> {};
+
+TEST_P(NaiveKernels, RoundOnce) {
+    const KernelCase& c = GetParam();
+    const Module module = fused(c);
+    SCOPED_TRACE(to_string(module));
+    expect_near(run(c, module, 1, false, "naive"), evaluate(c.module, c.module.main(), c.arguments), c.tolerance,
+                "naive");
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, NaiveKernels, ::testing::ValuesIn(naive_cases()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Case, Kernels, ::testing::ValuesIn(kernel_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -1,6 +1,7 @@
 // Writes the kernels of all cases, and a table of functions that call them: the test links what this prints.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <vector>
@@ -8,55 +9,68 @@
 #include "cases.h"
 #include "codegen/kernels/cpu/kernels_cpu.h"
 
-int main(int argc, char** argv) {
-    using namespace thunderc;
-    if (argc < 2) {
-        std::cerr << "usage: print_kernels FILE.cpp...\n";
+namespace thunderc::testing {
+namespace {
+
+// `variant`: dense, strided (rows apart), or naive: as a naive program's.
+void print(std::ostream& file, const KernelCase& c, const std::string& variant) {
+    const Module module = fused(c);
+    file << fmt::format("namespace {}_{} {{\n\n", variant, c.name);
+    std::string table;
+    for (const Function& function : module.functions) {
+        if (!function.kind.starts_with("kernel:")) continue;
+        const KernelDescription description = describe_kernel(function);
+        KernelLayouts layouts;
+        if (variant == "strided") {
+            for (const auto& operand : description.inputs) layouts.inputs.push_back(padded_strides(operand.type.dims));
+            for (const auto& operand : description.outputs)
+                layouts.outputs.push_back(padded_strides(operand.type.dims));
+        }
+        const PrintedKernel kernel = print_kernel_cpu(description, layouts, "a test's ops", {}, variant == "naive");
+        file << kernel.declaration << kernel.definition << "\n";
+        std::string arguments;
+        for (const KernelArgument& a : kernel.arguments) {
+            arguments += fmt::format("to({}[{}]), ", a.output ? "outputs" : "inputs", a.index);
+        }
+        table += fmt::format(
+            "[[maybe_unused]] const bool listed_{2} = list_kernel(\"{0}.{1}.{2}\", [](void* const* outputs, void* "
+            "const* inputs, thunder::Stream& stream) {{ (void)outputs; (void)inputs; {2}({3}stream); }});\n",
+            variant, c.name, function.name, arguments);
+    }
+    file << table << "\n}  // namespace\n\n";
+}
+
+int run(int argc, char** argv) {
+    if (argc < 4) {
+        std::cerr << "usage: print_kernels NAIVE.cpp CASTS.cpp FILE.cpp...\n";
         return 2;
     }
-    const auto files = static_cast<std::size_t>(argc - 1);
     std::vector<std::ofstream> out;
     for (int k = 1; k < argc; ++k) {
         out.emplace_back(argv[k]);
-        out.back() << kernels_cpu_prologue() << "#include \"kernel_table.h\"\n\nusing namespace thunder;\n\n";
+        out.back() << kernels_cpu_prologue(true, k == 1)
+                   << "#include \"kernel_table.h\"\n\nusing namespace thunder;\n\n";
     }
+    for (const KernelCase& c : naive_cases()) print(out[0], c, "naive");
+    const std::vector<KernelCase> casts = cast_cases();
     std::size_t next = 0;
-    for (const testing::KernelCase& c : testing::kernel_cases()) {
-        std::ofstream& file = out[next++ % files];
-        const Module module = testing::fused(c);
-        for (bool strided : {false, true}) {
-            if (strided && !c.strided) continue;
-            const std::string prefix = strided ? "strided." : "dense.";
-            file << fmt::format("namespace {}_{} {{\n\n", strided ? "strided" : "dense", c.name);
-            std::string table;
-            for (const Function& function : module.functions) {
-                if (!function.kind.starts_with("kernel:")) continue;
-                const KernelDescription description = describe_kernel(function);
-                KernelLayouts layouts;
-                if (strided) {
-                    for (const auto& operand : description.inputs)
-                        layouts.inputs.push_back(testing::padded_strides(operand.type.dims));
-                    for (const auto& operand : description.outputs)
-                        layouts.outputs.push_back(testing::padded_strides(operand.type.dims));
-                }
-                const PrintedKernel kernel = print_kernel_cpu(description, layouts, "a test's ops");
-                file << kernel.declaration << kernel.definition << "\n";
-                std::string arguments;
-                for (const KernelArgument& a : kernel.arguments) {
-                    arguments += fmt::format("to({}[{}]), ", a.output ? "outputs" : "inputs", a.index);
-                }
-                table += fmt::format(
-                    "[[maybe_unused]] const bool listed_{2} = list_kernel(\"{0}{1}.{2}\", [](void* const* outputs, "
-                    "void* "
-                    "const* inputs, thunder::Stream& stream) {{ (void)outputs; (void)inputs; {2}({3}stream); }});\n",
-                    prefix, c.name, function.name, arguments);
-            }
-            file << table << "\n}  // namespace\n\n";
-        }
+    for (const KernelCase& c : kernel_cases()) {
+        const bool cast =
+            std::any_of(casts.begin(), casts.end(), [&](const KernelCase& o) { return o.name == c.name; });
+        std::ofstream& file = cast ? out[1] : out[2 + next++ % (out.size() - 2)];
+        print(file, c, "dense");
+        if (c.strided) print(file, c, "strided");
     }
     for (std::ofstream& file : out) {
         file.close();
         if (!file) return 1;
     }
     return 0;
+}
+
+}  // namespace
+}  // namespace thunderc::testing
+
+int main(int argc, char** argv) {
+    return thunderc::testing::run(argc, argv);
 }

@@ -13,7 +13,7 @@
 namespace thunderc {
 
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
-                               const std::string& replaces, const std::vector<std::string>& sizes) {
+                               const std::string& replaces, const std::vector<std::string>& sizes, bool naive) {
     PrintedKernel printed;
     printed.name = kernel.name;
     UsedNames used = kernel_names(kernel, sizes);
@@ -36,6 +36,7 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     for (const KernelNest& nest : kernel.nests) {
         Loops loops = loops_of(kernel, nest, layouts);
         loops.sizes = sizes;
+        loops.double_sums = naive;
         if (kernel.nests.size() > 1) {
             body.open("{");
             std::vector<std::string> stored;

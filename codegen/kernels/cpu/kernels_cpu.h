@@ -18,8 +18,10 @@ namespace thunderc {
 
 // `replaces`: what the comment says of where the kernel is from, "Pow, ReduceMean, Mul
 // (model.layers.0.input_layernorm)". `sizes`: the names of sizes.h, which kernels may use: nothing else has one.
+// `naive`: for a naive program, whose sums are double until they are whole.
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts = {},
-                               const std::string& replaces = {}, const std::vector<std::string>& sizes = {});
+                               const std::string& replaces = {}, const std::vector<std::string>& sizes = {},
+                               bool naive = false);
 
 // What stands before the kernels in kernels_cpu.cpp: includes and names of namespaces. `naive`: those of a naive
 // program have loops, sums and functions of their own, under the same names.

@@ -166,17 +166,12 @@ inline T row_max(std::int64_t n, Term&& term) {
     return most;
 }
 
-// Sums of `width` columns over `rows` rows: body(begin, end, partial) adds rows to partial[0, width), here one at a
-// time; finish(column, sum) takes each sum.
+// Sums of `width` columns over `rows` rows: body(begin, end, sums) adds rows to sums[0, width), here all of them;
+// finish(column, sum) takes each sum, rounded once.
 template <typename Body, typename Finish>
 inline void column_reduction(std::int64_t rows, std::int64_t width, Stream& /*stream*/, Body&& body, Finish&& finish) {
     std::vector<double> sums(static_cast<std::size_t>(width));
-    std::vector<float> terms(sums.size());
-    for (std::int64_t row = 0; row < rows; ++row) {
-        std::fill(terms.begin(), terms.end(), 0.0F);
-        body(row, row + 1, terms.data());
-        for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += static_cast<double>(terms[c]);
-    }
+    body(std::int64_t{0}, rows, sums.data());
     for (std::size_t c = 0; c < sums.size(); ++c) finish(static_cast<std::int64_t>(c), static_cast<float>(sums[c]));
 }
 
