@@ -180,13 +180,19 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
     const Elementwise& rule = *op_def(n.op).elementwise;
     std::vector<ExpressionText> operands;
     for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
-    if (n.op == "cast" && (n.dtype == DType::bf16 || node(n.inputs[0]).dtype == DType::bf16)) {
-        const bool narrows = n.dtype == DType::bf16;
-        return {fmt::format("{}({})", narrows ? "to_bf16" : "to_float", operands[0].text), 4};
+    if (n.op == "cast") {
+        // Of a bf16 its float is cast, and only a float becomes one.
+        ExpressionText& from = operands[0];
+        DType dtype = node(n.inputs[0]).dtype;
+        if (dtype == DType::bf16) from = {fmt::format("to_float({})", from.text), 4}, dtype = DType::f32;
+        if (n.dtype == DType::bf16) {
+            if (dtype != DType::f32) from = {fmt::format("static_cast<float>({})", from.text), 4};
+            return {fmt::format("to_bf16({})", from.text), 4};
+        }
+        if (n.dtype == dtype) return from;
+        if (is_float(dtype) && is_integer(n.dtype))  // static_cast has no result for what does not fit
+            return {fmt::format("vec_math::to_integer<{}>({})", scalar_type(n.dtype), from.text), 4};
     }
-    const bool to_integer = n.op == "cast" && is_float(node(n.inputs[0]).dtype) && is_integer(n.dtype);
-    if (to_integer)  // static_cast has no result for what does not fit
-        return {fmt::format("vec_math::to_integer<{}>({})", scalar_type(n.dtype), operands[0].text), 4};
     const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
     const int precedence = call ? 4 : rule.precedence;
     return {fill_template(call ? rule.integer_code : rule.code, precedence, operands, scalar_type(n.dtype)),

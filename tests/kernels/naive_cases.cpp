@@ -1,14 +1,42 @@
-// Sums that a rounding on the way would show in.
+// Casts between all types that kernels compute in, and sums that a rounding on the way would show in.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <random>
+#include <stdexcept>
 
 #include "cases.h"
 #include "compiler/ir/builder.h"
 
 namespace thunderc::testing {
 namespace {
+
+// The rows of the table of types (compiler/ir/type.cpp), behind which it has no name; kernels do not compute in f16.
+std::vector<DType> computed_dtypes() {
+    std::vector<DType> out;
+    try {
+        for (int k = 0;; ++k)
+            if (const auto dtype = static_cast<DType>(k); name_of(dtype) != "f16") out.push_back(dtype);
+    } catch (const std::out_of_range&) {
+        return out;
+    }
+}
+
+// In range and out of it, on both sides of where each integer ends, and no numbers at all; all but the last ones have
+// the digits of a bf16.
+std::vector<double> awkward_numbers(DType dtype) {
+    if (dtype == DType::boolean) return {0, 1};
+    if (dtype == DType::i32) return {0, 1, -1, 2, -7, 0x1p24, -0x1p24, 0x1p31 - 1, -0x1p31};
+    if (dtype == DType::i64)
+        return {0, 1, -1, 2, -7, 0x1p31 - 1, 0x1p31, -0x1p31, -0x1p31 - 1, 0x1p53, 0x1p63, -0x1p63};
+    std::vector<double> numbers = {0,          -0.0,   0.5,     -0.5,     0.99609375, 1,         -1,        1.5,
+                                   -2.5,       255,    -7.5,    0x1.8p30, 0x1p31,     -0x1p31,   -0x1.1p31, 0x1.8p31,
+                                   0x1p32,     0x1p40, 0x1p62,  -0x1p62,  0x1.fep62,  0x1p63,    -0x1p63,   0x1.02p63,
+                                   -0x1.02p63, 0x1p64, 0x1p100, -0x1p100, INFINITY,   -INFINITY, NAN};
+    if (dtype != DType::bf16) numbers.insert(numbers.end(), {16777215, -8388607.5, 2147483520, 0x1.fffffep62});
+    if (dtype == DType::f64) numbers.insert(numbers.end(), {2147483647.5, -2147483648.5, 0x1.fffffffffffffp62, 1e300});
+    return numbers;
+}
 
 KernelCase empty_case(std::string name) {
     KernelCase c;
@@ -20,6 +48,43 @@ KernelCase empty_case(std::string name) {
 void finish(KernelCase& c, Function f) {
     f.name = "main";
     c.module.functions.push_back(std::move(f));
+}
+
+KernelCase casts_of(DType from) {
+    KernelCase c = empty_case(fmt::format("casts_of_{}", name_of(from)));
+    const std::vector<double> numbers = awkward_numbers(from);
+    Tensor x(Type::tensor(from, {static_cast<std::int64_t>(numbers.size())}));
+    for (std::size_t k = 0; k < numbers.size(); ++k) x.set(static_cast<std::int64_t>(k), numbers[k]);
+    c.arguments = {x};
+    // A kernel as it is printed: fusion would make floats of all that is bf16 at its edge.
+    Function f;
+    f.name = "casts";
+    f.kind = "kernel:pointwise";
+    const Value v = f.add_argument(x.type, "x");
+    f.argument_info.clear();
+    Builder b(f);
+    for (const DType to : computed_dtypes()) {
+        if (to == from) continue;
+        const Value y = b.cast(v, to);
+        f.results.push_back(y);
+        // Within an expression it is of its type too: no fraction of a float is left in an integer, no 2 in a boolean.
+        if (is_integer(to)) f.results.push_back(b.div(y, b.scalar(to, 2)));
+        if (to == DType::boolean) f.results.push_back(b.op("eq", {y, b.op("not", {b.op("not", {y})})}));
+    }
+    Function main;
+    const Value argument = main.add_argument(x.type, "x");
+    main.argument_info.clear();
+    std::vector<Type> types;
+    std::vector<std::string> names;
+    for (const Value y : f.results) {
+        types.push_back(f.type(y));
+        names.push_back(fmt::format("y{}", names.size()));
+    }
+    Builder caller(main);
+    main.results = caller.emit_typed("fused", {argument}, {{"kernel", f.name}}, types, names);
+    finish(c, std::move(main));
+    c.module.functions.push_back(std::move(f));
+    return c;
 }
 
 // Whole numbers that a float holds and a double holds the sums of: what is expected is exact, and is rounded once.
@@ -51,7 +116,9 @@ KernelCase exact_sums(const Dims& dims, bool fuse) {
 }  // namespace
 
 std::vector<KernelCase> cast_cases() {
-    return {};
+    std::vector<KernelCase> cases;
+    for (const DType from : computed_dtypes()) cases.push_back(casts_of(from));
+    return cases;
 }
 
 std::vector<KernelCase> naive_cases() {
