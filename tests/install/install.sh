@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs a build below a folder of its own, as a user does below ~/.local, and has programs built there: they take the
+# installed runtime where it fits, and say why where it does not.
+#
+#   install.sh BUILD FOLDER
+set -euo pipefail
+build=$(realpath "$1")
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$2"
+cd "$2"
+rm -rf prefix moved out programs
+cmake --install "$build" --prefix "$PWD/prefix" >install.log
+mv prefix moved  # a package is put together in one place and used in another
+for file in bin/thunderc lib/thunderc/runtime/key lib/thunderc/runtime/libthunder_runtime.a lib/thunderc/runtime/include/device/stream.h \
+        share/bash-completion/completions/thunderc share/doc/thunderc/LICENSE share/doc/thunderc/usage.md; do
+    [ -e "moved/$file" ] || { echo "$file is not installed"; exit 1; }
+done
+if grep -rl "$PWD/prefix" moved; then echo "the files above name the folder that they were installed into"; exit 1; fi
+
+fixtures=$repository/tests/fixtures
+moved/bin/thunderc train "$fixtures/mlp/dynamo.logits.onnx" --loss cross-entropy -o out/one >log 2>&1 || { cat log; exit 1; }
+moved/bin/thunderc train "$fixtures/mlp/dynamo.logits.onnx" --loss cross-entropy --dp 2 -o out/ranks >log 2>&1 || { cat log; exit 1; }
+moved/bin/thunderc emit "$fixtures/mlp/dynamo.logits.onnx" --transform forward -o out/function >log 2>&1 || { cat log; exit 1; }
+
+# Configures a program as a shell does that has the installed thunderc in its PATH, and looks for what it says.
+expect() {  # TEXT PROGRAM [OPTION...]
+    local text=$1 program=$2
+    shift 2
+    PATH="$PWD/moved/bin:$PATH" HOME=/nowhere ONEDNN_ROOT=${ONEDNN_ROOT:-} cmake -S "out/$program" -B "programs/$program" --fresh "$@" >log 2>&1 || { cat log; exit 1; }
+    grep -qF "$text" log || { echo "expected: $text"; cat log; exit 1; }
+}
+here="The runtime is the installed one: $PWD/moved/lib/thunderc/runtime"
+other="The installed one does not fit: $PWD/moved/lib/thunderc/runtime:"
+
+for program in one function ranks; do
+    expect "$here" $program
+    cmake --build "programs/$program" >log 2>&1 || { cat log; exit 1; }
+    # nothing of runtime/ was compiled
+    if find "programs/$program" -name 'host.cpp.o' | grep .; then echo "the runtime was built"; exit 1; fi
+done
+programs/one/train --feed "$repository/tests/install/none" >log 2>&1 && { echo "a file that is not there was read"; exit 1; }
+grep -q '^error: ' log || { cat log; exit 1; }
+
+expect "$other it was built for another CPU" one -DTHUNDERC_CPU=x86-64
+expect "$other \"flags: \" there, \"flags: -DX\" here" one -DCMAKE_CXX_FLAGS=-DX
+expect "$other \"build type: Release\" there, \"build type: Debug\" here" one -DCMAKE_BUILD_TYPE=Debug
+expect "$other its products are oneDNN's" one -DTHUNDERC_PRODUCTS=reference
+expect "Generating done" one -DBUNDLED_RUNTIME=ON
+if grep -q "The runtime is" log; then cat log; exit 1; fi
+echo "// an edit" >>out/one/runtime/train/trainer.cpp
+expect "$other runtime/train/trainer.cpp is another file" one
+mv moved/lib/thunderc/runtime/key key
+expect "Generating done" ranks
+if grep -q "The runtime is" log; then cat log; exit 1; fi
