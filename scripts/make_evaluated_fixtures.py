@@ -289,6 +289,43 @@ class Gate(torch.nn.Module):
         return x * self.g
 
 
+class Rotary(torch.nn.Module):
+    """Waves, in a region of their own; the exporter gives all of a region around it the scope of this module."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("frequency", torch.tensor([1.0, 0.1, 0.01, 0.001]))
+
+    @torch.no_grad()
+    def forward(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return torch.cos(x[..., :1] * self.frequency)
+
+
+class Rotated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.rotary, self.q = torch.nn.RMSNorm(4), Rotary(), torch.nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        waves = self.rotary(x)
+        return self.q(self.norm(x)) * waves
+
+
+class Distilled(torch.nn.Module):
+    """A teacher under no_grad(), whose norm has the numbers of the student's."""
+
+    def __init__(self):
+        super().__init__()
+        self.student, self.teacher = Rotated(), Rotated()
+
+    def forward(self, x, y):
+        x, y = x[None], y[None]
+        with torch.no_grad():
+            t = self.teacher(torch.tanh(x))
+        return F.mse_loss(self.student(x), t) + F.mse_loss(self.student(x), y)
+
+
 def apart(model):
     """The copy's bias is another one."""
     model.teacher.bias += 1
@@ -320,6 +357,7 @@ def copies():
         # the copy's parameters themselves, one by one
         "stopped_weights": Copied(lambda m, h, y: of_weights(m, h, y, m.teacher.bias.detach())),
         "stopped_weight": with_third(Copied(lambda m, h, y: of_weights(m, m.third(h), y, m.teacher.bias))),
+        "region": Distilled(),
         # a number of the code that a parameter begins equal to
         "literal": Small(lambda m, x, y: F.mse_loss(m.g * m.a(x) + m.g.detach() * torch.sin(x) + 0.5 * torch.tanh(m.a(y)), y), torch.tensor(0.5)),
     }

@@ -191,6 +191,23 @@ TEST(Merged, AParameterBehindAStopMayBeACopy) {
                                      "trunk.bias", "trunk.weight"}));
 }
 
+// The exporter gives nodes of a region the scope of a module that is called in it: what a call reads is named after its
+// own, and frozen by that name, also where another parameter of equal numbers stands for it.
+TEST(Regions, ParametersAreThoseThatTheCallsRead) {
+    const auto warned = [](const Lifted& got) {
+        return std::count_if(got.warnings.begin(), got.warnings.end(),
+                             [](const std::string& warning) { return warning.starts_with("no_grad, "); });
+    };
+    const Lines all = {"student.norm.weight", "student.q.weight", "teacher.norm.weight", "teacher.q.weight"};
+    CompileOptions options;
+    EXPECT_EQ(lifted("evaluated/region.onnx").parameters, all);
+    EXPECT_EQ(warned(lifted("evaluated/region.onnx")), 1);
+    options.freeze = "teacher.q";
+    EXPECT_EQ(warned(lifted("evaluated/region.onnx", options)), 1);
+    options.freeze = "teacher";
+    EXPECT_EQ(warned(lifted("evaluated/region.onnx", options)), 0);
+}
+
 // `g * h + 0.5 * k` where g begins at 0.5: the exporter's optimizer reads g twice, and the program one constant.
 TEST(Merged, ANumberOfTheCodeIsNoParameter) {
     Report report;

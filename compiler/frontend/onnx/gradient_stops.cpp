@@ -33,12 +33,12 @@ bool has_no_gradient(const onnx::NodeProto& node) {
     return false;
 }
 
+}  // namespace
+
 bool is_region(const onnx::NodeProto& node) {
     const std::string* trace = metadata(node, "pkg.torch.onnx.stack_trace");
     return trace != nullptr && trace->starts_with("File \"<eval_with_key>");
 }
-
-}  // namespace
 
 bool is_detach(const onnx::NodeProto& node) {
     if (node.op_type() != "Identity") return false;
@@ -168,7 +168,9 @@ void GradientStops::warn(const TracedProgram& parameters, const std::set<std::st
         for (int k = 0; k < node.input_size(); ++k) {
             const std::string& value = node.input(k);
             const bool parameter = parameters.input(value) == TracedInput::parameter;
-            weighs = weighs || (parameter ? weights.contains(value) && is_trained(value)
+            // (A parameter that the call does not read stands for one of equal numbers that it does, as ones of norms.)
+            const bool named = read.empty() || std::find(read.begin(), read.end(), value) != read.end();
+            weighs = weighs || (parameter ? named && weights.contains(value) && is_trained(value)
                                           : product && weights.contains(value) && read.empty());
             if (!trained.contains(value) || std::find(stopped.begin(), stopped.end(), k) != stopped.end()) continue;
             passes = true;

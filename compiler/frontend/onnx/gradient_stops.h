@@ -19,6 +19,10 @@
 
 namespace thunderc::onnx_frontend {
 
+// A node of a region under torch.no_grad() or torch.autocast(), as far as stack traces tell. All of a region may have
+// the one module's scope in which its tracing ended.
+bool is_region(const onnx::NodeProto& node);
+
 // Whether the node is x.detach().
 bool is_detach(const onnx::NodeProto& node);
 

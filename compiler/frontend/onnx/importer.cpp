@@ -402,6 +402,13 @@ onnx::NodeProto Importer::with_stops(const onnx::NodeProto& node, const std::vec
 void Importer::import_node(const onnx::NodeProto& node) {
     Provenance provenance = provenance_of(node);
     provenance.reads = traced_.read_by(node);
+    if (!provenance.reads.empty() && is_region(node)) {
+        const std::string owner = parent(provenance.reads.front());
+        if (!within(owner, provenance.scope) && !within(provenance.scope, owner)) {
+            provenance.scope = owner;
+            provenance.module_class.clear();
+        }
+    }
     if (depth_ > 0) {  // the body of a function: what the model calls it is more telling than the body's own names
         provenance.nodes = outer_provenance_.nodes;
         provenance.node_ops = outer_provenance_.node_ops;
