@@ -12,7 +12,7 @@ rm -rf prefix moved out programs
 cmake --install "$build" --prefix "$PWD/prefix" >install.log
 mv prefix moved  # a package is put together in one place and used in another
 for file in bin/thunderc lib/thunderc/runtime/key lib/thunderc/runtime/libthunder_runtime.a lib/thunderc/runtime/include/device/stream.h \
-        share/bash-completion/completions/thunderc share/doc/thunderc/LICENSE share/doc/thunderc/usage.md; do
+        share/bash-completion/completions/thunderc share/doc/thunderc/LICENSE share/doc/thunderc/docs/usage.md; do
     [ -e "moved/$file" ] || { echo "$file is not installed"; exit 1; }
 done
 if grep -rl "$PWD/prefix" moved; then echo "the files above name the folder that they were installed into"; exit 1; fi

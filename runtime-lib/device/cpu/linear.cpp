@@ -21,11 +21,13 @@ namespace thunder {
 
 namespace {
 
-// Whether the library multiplies, where this was built with one.
+#ifdef THUNDER_PRODUCTS_ONEDNN
+// Whether the library multiplies.
 bool by_library() {
     static const bool library = thunder::products_by_library(std::getenv("THUNDER_PRODUCTS"));
     return library;
 }
+#endif
 
 bool provider_product(const Product& product, Stream& stream) {
 #ifdef THUNDER_PRODUCTS_ONEDNN
