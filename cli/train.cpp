@@ -71,6 +71,7 @@ int train(TrainOptions o) {
     };
     Compiled compiled = compile(o.model, passes);
     const bool stops = stops_gradients(raised);
+    std::vector<PaddedRow> padded = padded_rows(raised);
     const std::optional<TieableWeights> tieable = tieable_weights(raised);
     const Module twin = compile_twin(o.model, std::move(raised), parting, most_layers(compiled.module));
     EmitOptions emit;
@@ -84,6 +85,7 @@ int train(TrainOptions o) {
     if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
     emit.default_grad_accum = o.grad_accum;
     emit.stops_gradients = stops;
+    emit.padded_rows = std::move(padded);
     emit.tieable = tieable;
     std::vector<OutputFile> files;
     as_pass(o.model, "print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });

@@ -3,7 +3,7 @@
 
   python scripts/make_stop_fixtures.py [--out tests/fixtures]
 
-stops, byol: models with detach() in many places, exported with and without the exporter's optimizer, with PyTorch's numbers of five
+stops, byol, padded: models with detach() in many places, and one whose embedding, which is its head as well, has a row that pads, exported with and without the exporter's optimizer, with PyTorch's numbers of five
 steps as in make_fixtures.py. modes: graphs of single layers in training mode and in eval() mode. Of the metadata the files keep what
 make_fixtures.py keeps, the traced call of every node, the program's signature, and of stack traces the first and the last line.
 """
@@ -72,6 +72,19 @@ class Byol(torch.nn.Module):
         one = ((self.predictor(a) - b.detach()) ** 2).sum(-1).mean()
         other = ((self.predictor(b) - a.detach()) ** 2).sum(-1).mean()
         return one + other
+
+
+class Padded(torch.nn.Module):
+    """Ids are made of the input: a row of the table pads, and has a gradient as a row of the head alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.mix = torch.nn.Embedding(5, 8, padding_idx=2), torch.nn.Linear(8, 8)
+
+    def forward(self, x, labels):
+        ids = (4 * x.abs()).long().clamp(0, 4)
+        h = torch.tanh(self.mix(self.embed(ids).mean(1)))
+        return F.cross_entropy(h @ self.embed.weight.t(), labels)
 
 
 def trim(path, whole_traces=False):
@@ -260,6 +273,7 @@ def main():
         raise SystemExit(f"torch {PINNED['torch']} makes these files, not {torch.__version__}")
     trained(out, "stops", Stops, False)
     trained(out, "byol", Byol, True)
+    trained(out, "padded", Padded, False)
     modes(out)
 
 

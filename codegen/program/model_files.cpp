@@ -395,6 +395,10 @@ class SpecPrinter {
         array("ConstantSpec", "CONSTANTS", constants_);
         array("InputSpec", "INPUTS", inputs_);
         array("OutputSpec", "OUTPUTS", outputs_);
+        std::vector<std::string> padded;
+        for (const PaddedRow& p : options_.padded_rows)
+            padded.push_back(fmt::format("{{{}, {}}},", quote(p.table), p.row));
+        array("PaddedRow", "PADDED_ROWS", padded);
         array("UnitSpec", "UNITS", units_);
         array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
@@ -470,6 +474,7 @@ class SpecPrinter {
         if (const auto& pair = options_.tieable)
             out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
                                   quote(pair->logits)));
+        if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
         if (!units_.empty()) out_.line(".units = UNITS,");

@@ -11,6 +11,7 @@
 #include "compiler/analysis/tieable_weights.h"
 #include "compiler/ir/module.h"
 #include "compiler/options.h"
+#include "compiler/passes/autodiff/remove_stops.h"
 
 namespace thunderc {
 
@@ -23,6 +24,7 @@ struct EmitOptions {
     CompileOptions compile;
     std::int64_t default_grad_accum = 1;
     bool stops_gradients = false;  // what the loss does beside its gradient: the program's own test leaves that out
+    std::vector<PaddedRow> padded_rows{};  // the same, of these rows alone
     std::optional<TieableWeights> tieable{};
     bool cuda = true;                                                  // kernels for GPUs too
     std::vector<std::string> architectures = default_architectures();  // of GPUs; grids are cut for the first

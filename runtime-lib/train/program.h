@@ -48,6 +48,12 @@ struct TieablePair {
     std::string_view embedding, logits;
 };
 
+// A row of a table that has no gradient where it is looked up (padding_idx).
+struct PaddedRow {
+    std::string_view parameter;
+    std::int64_t row;
+};
+
 // Whom the first line of a run names: those who have calls that the program makes.
 struct Providers {
     bool products = false;     // of the device's library, or of whoever stands in for it: linear_forward, matmul, ...
@@ -67,13 +73,14 @@ struct ProgramSpec {
     std::int64_t batch;                                               // rows of one micro-batch of one rank
     std::int64_t tokens;  // positions in it (rows where there is no sequence)
     Loss loss;
-    bool stops_gradients = false;  // the model detaches something, or pads: its gradient is not the slope of its loss
+    bool stops_gradients = false;  // the model detaches something: its gradient is not the slope of its loss
     std::int64_t default_grad_accum;
     double flops_per_micro_step;  // of the matrix products, forward and backward; 0: not known
     Providers providers{};
 
     std::int64_t loss_weights = 0;  // of Loss::terms: how many there are
     TieablePair tieable{};
+    std::span<const PaddedRow> padded_rows{};  // along these its gradient is not the slope of its loss
 
     // of a program for several ranks
     Mesh mesh{};                                  // that it was generated for

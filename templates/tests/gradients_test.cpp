@@ -3,7 +3,8 @@
 //   the reference     the same model from primitives alone, in plain loops (reference/): every gradient, by relative L2
 //   differences       (loss(w + h d) - loss(w - h d)) / 2h is g d, where g is the gradient: what backward says is what
 //                     forward does. d is the gradient, the gradient with weights drawn for it, and drawn altogether.
-//                     Not where the model stops gradients (detach, padding_idx): there the loss moves by more
+//                     Not where the model stops gradients (detach): there the loss moves by more. So it does along
+//                     a row that pads (padding_idx), which d leaves as it is
 //
 // Both at random parameters of which the loss depends enough to be measured. A program that was edited to be another
 // model disagrees with the reference, which is still the old one, and not with differences: what is said at the end
@@ -205,8 +206,7 @@ class Check {
         if (!reference_.empty()) against_the_reference();
         if (PROGRAM.stops_gradients)
             std::printf(
-                "left out: differences of the loss, since the model stops gradients that they would show (detach, "
-                "padding_idx)\n");
+                "left out: differences of the loss, since the model stops gradients that they would show (detach)\n");
         else
             against_differences();
         return verdict();
@@ -443,6 +443,7 @@ class Check {
             for (double& x : direction[t]) x = zero ? unit(state) - 0.5 : x * unit(state);
             scale(direction[t], (0.5 + unit(state)) * norm(parameters_[t]));
         }
+        hold_padding(direction);
         return direction;
     }
 
@@ -452,7 +453,21 @@ class Check {
             for (double& x : direction[t]) x = unit(state) - 0.5;
             scale(direction[t], norm(parameters_[t]));
         }
+        hold_padding(direction);
         return direction;
+    }
+
+    // Rows that pad have no gradient where they are looked up, though the loss depends on them there: no direction
+    // leads along them, nor is anything said of what else they have.
+    void hold_padding(Numbers& direction) const {
+        for (const PaddedRow& padded : PROGRAM.padded_rows)
+            for (std::size_t t = 0; t < direction.size(); ++t) {
+                const StoredTensor& table = parameter_file_->tensors()[t];
+                if (table.name != padded.parameter || direction[t].empty()) continue;
+                const std::size_t width = direction[t].size() / static_cast<std::size_t>(table.shape.at(0));
+                const auto begin = direction[t].begin() + padded.row * static_cast<std::ptrdiff_t>(width);
+                std::fill(begin, begin + static_cast<std::ptrdiff_t>(width), 0.0);
+            }
     }
 
     static double unit(std::uint64_t& state) { return static_cast<double>(next(state) >> 11) * 0x1p-53; }
@@ -466,6 +481,7 @@ class Check {
         parameter_file_.emplace(file("ours.parameters"));
         parameters_ = read_numbers(*parameter_file_, *parameter_file_);
         gradients_ = read_numbers(SafetensorsFile(file("ours.gradients")), *parameter_file_);
+        hold_padding(gradients_);
         measure_noise();
         std::uint64_t state = 11;
         differences_agree_ = expect_slope("along the gradient", gradients_, true);

@@ -123,5 +123,22 @@ TEST(EditedProgram, ThatStopsGradientsIsJudgedByItsReferenceAlone) {
     write_file(schedule, text);
 }
 
+// A table with a row that pads: differences leave the row as it is, and judge all else.
+TEST(EditedProgram, DifferencesHoldRowsThatPad) {
+    const GeneratedProgram program("padded_edited", "padded", "noopt.loss", "");
+    ASSERT_TRUE(program.built()) << program.failure();
+    const Outcome whole = program.own_tests("-DREFERENCE=OFF");
+    EXPECT_EQ(whole.status, 0) << whole.out << whole.err;
+    const fs::path spec = program.file("out/spec.cpp");
+    const std::string text = read_file(spec);
+
+    std::string moved = text;
+    ASSERT_EQ(replace(moved, ".padded_rows = PADDED_ROWS,", ".padded_rows = {},"), 1);
+    write_file(spec, moved);
+    expect_failure(program.own_tests("-DREFERENCE=OFF"), "FAIL  along a random direction");
+
+    write_file(spec, text);
+}
+
 }  // namespace
 }  // namespace thunderc::tests

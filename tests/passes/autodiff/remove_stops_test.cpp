@@ -52,12 +52,18 @@ func @layer(%x: f32[3]) -> (%y) {
 })")));
 }
 
-// Differences of the loss move that row, which has no gradient.
-TEST(RemoveStops, ARowThatPadsIsAStop) {
+// Differences of the loss move that row, which has no gradient: a parameter's is named, another's is a stop.
+TEST(RemoveStops, ARowThatPads) {
     for (const char* op : {"embedding(%w, %ids) {padding_idx = 2}", "gather(%w, %ids) {axis = 0, padding_idx = 2}"})
-        EXPECT_TRUE(stops_gradients(module_of(std::string(R"(
-func @main(%ids: i64[3], %w: f32[4,2]) -> (%y) {
-  %y = )") + op + " : f32[3,2]\n}\n")));
+        for (const bool parameter : {true, false}) {
+            const Module m = module_of(std::string("\nfunc @main(%ids: i64[3], %w: f32[4,2]") +
+                                       (parameter ? " parameter \"t.weight\"" : "") + ") -> (%y, %z) {\n  %y = " + op +
+                                       " : f32[3,2]\n  %z = " + op + " : f32[3,2]\n}\n");
+            EXPECT_EQ(stops_gradients(m), !parameter) << op;
+            const std::vector<PaddedRow> rows = padded_rows(m);
+            ASSERT_EQ(rows.size(), parameter ? 1U : 0U) << op;
+            for (const PaddedRow& row : rows) EXPECT_EQ(row.table + std::to_string(row.row), "t.weight2");
+        }
 }
 
 TEST(RemoveStops, LeavesTheRest) {
