@@ -134,11 +134,13 @@ TEST(Evaluated, ALossWhoseLastTermIsGoneIsSaid) {
 
 // A parameter of zeros that is read in another order than its own: nothing proves that it is the one.
 TEST(Evaluated, ZerosInAnotherOrderMayBeAParameter) {
-    EXPECT_EQ(lifted("evaluated/turned_zeros.onnx").warnings,
-              Lines{"unread parameters, g: no operator that is left reads them under these names. What the graph calls "
-                    "t may be one of them in another order: then it is trained, under that name. Else the model does "
-                    "not use them, or the exporter's optimizer evaluated or dropped what did, and they are not "
-                    "trained. Export with optimize=False to tell."});
+    EXPECT_EQ(
+        lifted("evaluated/turned_zeros.onnx").warnings,
+        Lines{
+            "unread parameters, g: no operator that is left reads them under these names. What the graph calls "
+            "t may be one of them in another order, or rows of one: then it is trained, under that name. Else "
+            "the model does not use them, or the exporter's optimizer evaluated or dropped what did, and they are not "
+            "trained. Export with optimize=False to tell."});
     EXPECT_EQ(lifted("evaluated/turned_twice.onnx").warnings,
               Lines{"untied, t: may be g in another order: their numbers are all the same, and tell nothing. It is "
                     "trained apart. Export with optimize=False to keep the parameter."});

@@ -137,6 +137,19 @@ TEST(Restored, EachParameterIsThereOrNamed) {
     }
 }
 
+// Rows that the exporter looked up are trained under its name: the warning of the table that nothing reads says so.
+TEST(Restored, RowsOfAnUnreadTableAreNamed) {
+    EXPECT_EQ(restored("positions_by_ids.onnx").unexplained, std::vector<std::string>{"embedding"});
+    const Lifted got = lifted("positions_by_ids.onnx");
+    const auto unread = std::find_if(got.warnings.begin(), got.warnings.end(), [](const std::string& w) {
+        return w.starts_with("unread parameters, pos.weight");
+    });
+    ASSERT_NE(unread, got.warnings.end());
+    EXPECT_NE(unread->find("What the graph calls embedding may be one of them in another order, or rows of one"),
+              std::string::npos)
+        << *unread;
+}
+
 // With optimize=False nothing is taken away, so nothing is put back or warned of; and the same parameters are there.
 TEST(Restored, NothingWithoutTheOptimizer) {
     const nlohmann::json all = cases();

@@ -80,17 +80,18 @@ void Importer::restore_lost() {
                         "does not train them as the model does. Export with optimize=False to keep them.");
     const bool merged = warn_of_merged();
     if (!restored_.unread.empty() && !merged)
-        report_.warning("unread parameters", shown_names(restored_.unread),
-                        restored_.unexplained.empty()
-                            ? "no operator that is left reads them, so they are not trained: the model does not use "
-                              "them, or the exporter's optimizer evaluated or dropped what did. Export with "
-                              "optimize=False to tell."
-                            : fmt::format("no operator that is left reads them under these names. What the graph calls "
-                                          "{} may be one of them in another order: then it is trained, under that "
-                                          "name. Else the model does not use them, or the exporter's optimizer "
-                                          "evaluated or dropped what did, and they are not trained. Export with "
-                                          "optimize=False to tell.",
-                                          list_of_names(restored_.unexplained)));
+        report_.warning(
+            "unread parameters", shown_names(restored_.unread),
+            restored_.unexplained.empty()
+                ? "no operator that is left reads them, so they are not trained: the model does not use "
+                  "them, or the exporter's optimizer evaluated or dropped what did. Export with "
+                  "optimize=False to tell."
+                : fmt::format("no operator that is left reads them under these names. What the graph calls "
+                              "{} may be one of them in another order, or rows of one: then it is "
+                              "trained, under that name. Else the model does not use them, or the exporter's optimizer "
+                              "evaluated or dropped what did, and they are not trained. Export with "
+                              "optimize=False to tell.",
+                              list_of_names(restored_.unexplained)));
     if (!restored_.rearranged.empty())
         report_.warning("rearranged", shown_names(restored_.rearranged),
                         "the graph has its numbers as the exporter arranged them for the call. Loading and saving them "

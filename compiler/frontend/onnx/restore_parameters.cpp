@@ -265,9 +265,11 @@ class Restorer {
         }
         for (const auto& tensor : graph_.initializer()) {
             const std::string& name = tensor.name();
+            const auto evaluated = out_.evaluated.find(name);
+            const bool looked_up = evaluated != out_.evaluated.end() && evaluated->second == "embedding";
             if (tensor.dims_size() >= 2 && made_by_exporter(tensor, traced_) && !out_.standing_in.contains(name) &&
-                !out_.constants.contains(name) && !out_.evaluated.contains(name) &&
-                is_rearrangement(without_count(name)))
+                !out_.constants.contains(name) &&
+                (looked_up || (evaluated == out_.evaluated.end() && is_rearrangement(without_count(name)))))
                 out_.unexplained.push_back(name);
         }
         // Of parameters that are all there nothing else was made, where a constant that is not there explains the rest.

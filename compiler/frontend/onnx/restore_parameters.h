@@ -41,7 +41,8 @@ struct RestoredParameters {
     // Of the other initializers, what the calls that read them say:
     std::set<std::string> constants;               // made of no parameter
     std::map<std::string, std::string> evaluated;  // what the exporter computed, of parameters perhaps: the call's name
-    // What is left of them and may be a parameter that nothing reads by its name: in an order that a call gave it.
+    // What is left of them and may be a parameter that nothing reads by its name: in an order that a call gave it, or
+    // rows that were looked up in it.
     std::vector<std::string> unexplained;
 
     MergedValues merged;  // values of parameters that are not there among these, where `certain`
