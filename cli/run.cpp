@@ -14,6 +14,7 @@
 #include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/plan_interpreter/run_ranks.h"
 #include "compiler/support/error.h"
+#include "program/inputs.h"
 
 namespace thunderc {
 namespace {
@@ -72,8 +73,7 @@ Tensor argument(const std::map<std::string, Tensor>& given, const std::filesyste
         for (std::int64_t k = 0; info.kind == ArgInfo::Kind::input && !out.floating() && k < out.size(); ++k) {
             const ArgInfo::Ids ids = info.ids_at(type, k);
             const std::int64_t id = out.i[static_cast<std::size_t>(k)];
-            if (ids.entries <= 0 || (id >= 0 && id < ids.entries) || (ids.ignore_index != 0 && id == ids.ignore_index))
-                continue;
+            if (thunder::IdRange{ids.entries, ids.ignore_index}.holds(id)) continue;  // as the program has it
             fail(fmt::format("{} in {} holds {}, which is no id", name, file.string(), id),
                  fmt::format("ids are at least 0 and below {}{}", ids.entries,
                              info.columns.empty() ? "" : " there: other columns have tables of other sizes"));

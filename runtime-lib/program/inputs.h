@@ -22,7 +22,9 @@ struct IdRange {
     const ColumnSpec* column = nullptr;  // that says so, where columns differ
     std::int64_t position = 0;           // along their axis
 
-    bool holds(std::int64_t id) const { return entries < 0 || (id >= 0 && id < entries) || id == ignore_index; }
+    bool holds(std::int64_t id) const {
+        return entries < 0 || (id >= 0 && id < entries) || (ignore_index != 0 && id == ignore_index);
+    }
 };
 IdRange ids_at(const InputSpec& input, std::int64_t element);
 

@@ -1,4 +1,5 @@
 // thunderc run: what it computes, and what of its files it refuses.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -200,6 +201,24 @@ TEST_F(Commands, RunRefusesIdsThatTheModelDoesNotHave) {
     const Ran ran = run("run " + fixtures + "/llama2/dynamo.logits.onnx --in in.safetensors --out out.safetensors");
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.err.find("input_ids in in.safetensors holds 48, which is no id"), std::string::npos) << ran.err;
+    // Of labels -100 is ignored; nothing else is.
+    ids.i[3] = 47;
+    Tensor labels = ids;
+    for (const std::int64_t label : {-100, 0, 47, -101, -1, 48}) {
+        SCOPED_TRACE(label);
+        labels.i[5] = label;
+        write_safetensors("in.safetensors", {stored_tensor("input_ids", ids), stored_tensor("labels", labels)});
+        for (const char* how : {"", "--planned "}) {
+            const Ran loss = run(fmt::format(
+                "run {}{}/llama2/dynamo.loss.onnx --in in.safetensors --out out.safetensors", how, fixtures));
+            const bool held = label == -100 || label == 0 || label == 47;
+            EXPECT_EQ(loss.status, held ? 0 : 1) << loss.err;
+            if (held) continue;
+            EXPECT_NE(loss.err.find(fmt::format("labels in in.safetensors holds {}, which is no id", label)),
+                      std::string::npos)
+                << loss.err;
+        }
+    }
 }
 
 // A file with this header, and as many bytes behind it.
