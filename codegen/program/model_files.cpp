@@ -131,9 +131,14 @@ std::string quoted_names(const std::vector<std::string>& names) {
     return out;
 }
 
+// As the runtime calls it (train/program.h).
 std::string_view name_of(LossForm::Kind kind) {
-    constexpr std::string_view names[] = {"average", "mean", "terms"};
-    return names[static_cast<std::size_t>(kind)];
+    switch (kind) {
+        case LossForm::Kind::average: return "average";
+        case LossForm::Kind::mean: return "mean";
+        case LossForm::Kind::terms: return "terms";
+    }
+    throw InternalError("a loss of no form");
 }
 
 // What the trainer has done before forward_backward.

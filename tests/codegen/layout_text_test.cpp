@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <regex>
+#include <set>
 
 #include "codegen/program/program.h"
 #include "tests/planned/twin.h"
@@ -113,6 +114,35 @@ TEST_P(LayoutAndText, SayWhereTheLossGradientIsFrom) {
     EXPECT_NE(source.find(said + (weighted ? "loss_weight, summed over the step's micro-batches."
                                            : "the number of micro-batches in the step.")),
               std::string::npos);
+}
+
+// Each form of a loss by the runtime's name for it, and the runtime has no others.
+TEST(SpecText, HasTheRuntimesNamesOfLosses) {
+    const std::pair<const char*, std::string> cases[] = {
+        {"losses/mse_mean.onnx", "average"}, {"losses/ce_masked.onnx", "mean"}, {"losses/two_means.onnx", "terms"}};
+    std::set<std::string> printed, known;
+    for (const auto& [model, form] : cases) {
+        CompileOptions options;
+        options.batch = 4;
+        CompileOptions naive = options;
+        naive.executors = {"reference"};
+        EmitOptions emit;
+        emit.compile = options;
+        for (const OutputFile& file : print_program(compiled(model, options), compiled(model, naive), emit)) {
+            if (file.path != "spec.cpp") continue;
+            EXPECT_NE(file.text.find(".loss = Loss::" + form + ","), std::string::npos) << model << file.text;
+            printed.insert(form);
+        }
+    }
+    const std::regex enumeration("enum class Loss[^{]*\\{([^}]*)\\}"), enumerator("^ *(\\w+),");
+    for (const OutputFile& file : runtime_files(true, false, {})) {
+        std::smatch m;
+        if (file.path != "runtime/train/program.h" || !std::regex_search(file.text, m, enumeration)) continue;
+        std::istringstream lines(m[1].str());
+        for (std::string line; std::getline(lines, line);)
+            if (std::smatch name; std::regex_search(line, name, enumerator)) known.insert(name[1]);
+    }
+    EXPECT_EQ(printed, known);
 }
 
 TEST_P(LayoutAndText, CountTheSameCalls) {
