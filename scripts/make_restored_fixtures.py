@@ -199,6 +199,8 @@ def cases():
         "ones": (Own(lambda m, x: m.fc(x) + (torch.tril(o(40, 40)) * m.fc(x).sum()).sum(), fc=linear()), x),
         "scaled_table": (Own(lambda m, x: m.e(x) @ (m.e.weight * 0.5).T, e=nn.Embedding(9, C)), ids),
         "tied_by_hand": (Own(lambda m, x: m.e(x) @ m.e.weight.T, e=nn.Embedding(9, C)), ids),
+        "clamped_twice": (Own(lambda m, x: m.fc(x).clamp(min=m.low).clamp(max=m.high), fc=linear(), low=torch.tensor([-0.2, 0.1, 0.0, -0.1]),
+                              high=torch.tensor([0.3, 0.1, 0.2, -0.2])), x),
         "transposed_by_hand": (nn.Sequential(Own(lambda m, x: x @ m.weight.T, weight=torch.randn(3, C)), nn.Linear(3, C)), x),
     }
 

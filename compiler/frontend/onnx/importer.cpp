@@ -232,6 +232,13 @@ std::string Importer::stored_tensor(const std::string& name) const {
     return stored + " " + type;
 }
 
+bool Importer::gives_within_call(const std::string& value, const onnx::NodeProto& reader) const {
+    const auto producer = producers_.find(value);
+    if (producer == producers_.end()) return false;
+    const std::optional<TracedCall> from = traced_call(*producer->second), to = traced_call(reader);
+    return from && to && from->result == to->result;
+}
+
 bool Importer::made_of_shapes(const std::string& name) const {
     std::set<const onnx::NodeProto*> seen;
     for (std::vector<std::string> next{name}; !next.empty();) {

@@ -91,6 +91,8 @@ class Importer {
     // The stored tensor that an operand is, looked at or arranged in another way: "wpe.weight f32[1024,768]". For
     // messages; "" for what is computed.
     std::string stored_tensor(const std::string& name) const;
+    // Whether a node of the graph gives the value, and is of the same traced call as the one that reads it.
+    bool gives_within_call(const std::string& value, const onnx::NodeProto& reader) const;
     // Whether a Shape or Size is among what a value of the graph is computed from.
     bool made_of_shapes(const std::string& name) const;
     // Of a stored tensor fewer were there than a slice asked for: named where shapes do not fit for that reason.

@@ -54,14 +54,15 @@ std::optional<Op> defining(Node& n, Value v, std::string_view name) {
 }
 
 // torch.clamp with tensors as bounds: one clip, whose gradient on the bounds is x's alone, where that of max and min is
-// shared.
+// shared. Two calls stay two: each has parameters and a gradient of its own.
 bool clamped(Node& n) {
     if (n.inputs() != 2 || !traced_function(n.proto()).starts_with("aten.clamp")) return false;
     Builder& b = n.b();
     const bool low = n.proto().op_type() == "Max";
     const Value x = n.input(0), bound = n.input(1);
     const Dims dims = *broadcast(n.type(0).dims, n.type(1).dims);
-    const std::optional<Op> front = low ? std::nullopt : defining(n, x, "clip");  // the Max in front of it
+    const bool of_call = !low && n.importer().gives_within_call(n.proto().input(0), n.proto());
+    const std::optional<Op> front = of_call ? defining(n, x, "clip") : std::nullopt;  // the Max in front of it
     if (front && front->operands.size() == 2 && b.type(x).dims == dims) {
         const std::vector<Value> operands = {front->operands[0], front->operands[1], bound};
         n.output(0, b.op("clip", operands));
