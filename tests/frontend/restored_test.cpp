@@ -294,6 +294,26 @@ TEST(Restored, ATableWithoutItsNumbersIsSaid) {
     EXPECT_TRUE(warnings.front().starts_with("untied, may be e.weight in another order")) << warnings.front();
 }
 
+// Two parameters of which one began as a copy of the other leave the same graph.
+TEST(Restored, ATableThatMayBeAnotherParameterIsSaid) {
+    const auto model = onnx_frontend::read_model(fixture("restored/tied_by_hand.onnx"));
+    for (auto& entry : *model->mutable_graph()->mutable_metadata_props()) {
+        const std::string first = "# inputs\n";
+        const std::size_t at = entry.value().find(first);
+        if (at != std::string::npos) entry.mutable_value()->insert(at + first.size(), "p_w: PARAMETER target='w'\n");
+    }
+    const std::filesystem::path path = std::filesystem::temp_directory_path() / "thunderc_two_tables.onnx";
+    std::ofstream(path, std::ios::binary) << model->SerializeAsString();
+    const Lifted got = lifted_from(path);
+    std::filesystem::remove(path);
+    EXPECT_EQ(got.parameters, (std::map<std::string, Dims>{{"e.weight", {9, 4}}}));
+    ASSERT_EQ(got.warnings.size(), 1U);
+    EXPECT_TRUE(got.warnings.front().starts_with("tied, e.weight: the exporter's optimizer left ") &&
+                got.warnings.front().find(", and nothing of w: the two are taken for one parameter") !=
+                    std::string::npos)
+        << got.warnings.front();
+}
+
 // What tracing lifted out of the code is a constant by the signature, under its own name or the exporter's.
 TEST(Restored, LiftedTensorsAreConstants) {
     for (const char* file : {"lifted", "lifted_attribute", "complex_table"})

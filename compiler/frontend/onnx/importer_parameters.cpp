@@ -24,6 +24,12 @@ void Importer::tie_copies() {
     for (const TiedParameters::Tie& tie : tied_.tied) copies[shown(tie.parameter)].push_back(tie.copy);
     for (const auto& [parameter, names] : copies)
         report_.done("tied", parameter, fmt::format("the exporter copied it to {}", fmt::join(names, ", ")));
+    for (const TiedParameters::Doubt& doubt : tied_.guessed)
+        report_.warning("tied", shown(doubt.parameter),
+                        fmt::format("the exporter's optimizer left {} of its numbers, and nothing of {}: the two are "
+                                    "taken for one parameter. Where one only began as a copy of the other, export with "
+                                    "optimize=False, which tells them apart.",
+                                    doubt.copy, shown(doubt.constant)));
     for (const TiedParameters::Tie& tie : tied_.different)
         report_.warning("untied", shown(tie.parameter),
                         fmt::format("the initializer {} stands for it as well, with other numbers: the two are trained "

@@ -115,6 +115,11 @@ class Tier {
         for (const auto& input : graph.input()) there_.insert(input.name());
         for (const std::string& name : traced.constants())
             if (!initializers_.contains(name) && !buffer_name(name)) missing_constants_.push_back(name);
+        std::set<std::string> called;
+        for (const auto& node : graph_.node())
+            for (const std::string& name : traced_.read_by(node)) called.insert(name);
+        for (const auto& name : traced_.parameters())
+            if (!initializers_.contains(name) && !called.contains(name)) missing_parameters_.push_back(name);
     }
 
     TiedParameters run() {
@@ -375,6 +380,11 @@ class Tier {
                 return;
             }
         }
+        if (fitting.size() == 1 && !named(fitting.front().first) && !missing_parameters_.empty()) {
+            const Source& source = fitting.front().first;
+            out_.guessed.push_back(
+                {source.parameter.empty() ? source.name : source.parameter, name, missing_parameters_.front()});
+        }
         if (fitting.size() == 1)
             put(name, fitting.front().first.name, fitting.front().first.parameter, fitting.front().second);
         else if (fitting.size() > 1)
@@ -582,7 +592,8 @@ class Tier {
     std::map<std::string, std::vector<std::string>> copies_;  // by the parameter that calls name
     std::vector<Source> sources_;  // initializers that stand for a parameter; of what is not known, its name is ""
     std::map<std::string, std::optional<Bytes>> bytes_;
-    std::vector<std::string> missing_constants_;  // of the signature, which the graph has under no such name
+    std::vector<std::string> missing_constants_;   // of the signature, which the graph has under no such name
+    std::vector<std::string> missing_parameters_;  // the same, which no call that is left reads
     std::vector<onnx::TensorProto> parted_;
     std::set<std::string> gone_;
     std::deque<onnx::NodeProto> added_;

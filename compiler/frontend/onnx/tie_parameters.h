@@ -48,6 +48,9 @@ struct TiedParameters {
         std::string parameter, copy, constant;
     };
     std::vector<Doubt> doubtful;
+    // What was tied by its numbers alone, while a parameter (`constant`) of the model has gone from the graph that may
+    // have begun with the same ones: what was made of it would be no copy.
+    std::vector<Doubt> guessed;
     // Parameters that equal their transpose (the identity): a node read one where its call reads the other.
     std::vector<Tie> turned;
     // The same of what cannot be put back: calls that read something else, whose numbers were the parameter's.
