@@ -18,6 +18,7 @@
 #include "compiler/passes/step/added_losses.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 #include "support/host_memory.h"
 
 namespace thunderc {
@@ -162,8 +163,14 @@ void ModelOptions::add_to(CLI::App& app) {
                    "and the result is [batch, positions, classes]")
         ->check(one_of(losses))
         ->capture_default_str();
-    app.add_option("--optimizer", compile.optimizer, "what steps the parameters")
-        ->check(one_of({"adamw", "sgd"}))
+    std::vector<std::string> optimizers;
+    std::string titles;
+    for (const thunder::RuleInfo& rule : thunder::all_rules()) {
+        optimizers.push_back(rule.name);
+        titles += fmt::format("{}{} ({})", titles.empty() ? "" : ", ", rule.name, rule.title);
+    }
+    app.add_option("--optimizer", compile.optimizer, "what steps the parameters: " + titles)
+        ->check(one_of(optimizers))
         ->capture_default_str();
     app.add_option("--dtype", compile.dtype, "of products and activations; auto: bf16 for an export in bf16, else f32")
         ->check(one_of({"auto", "f32", "bf16"}))

@@ -4,8 +4,9 @@
 #include "device/cpu/activations.h"
 #include "device/menu.h"
 #include "device/parallel.h"
-#include "optim/adamw.h"
 #include "optim/global_norm.h"
+#include "optim/rules/info.h"
+#include "optim/update.h"
 
 namespace thunder::benchmarks {
 namespace {
@@ -44,13 +45,14 @@ void adamw_step(benchmark::State& state) {
     std::fill(v.data(), v.data() + n, 0.5F);
     const ParameterSegment segments[] = {{0, n, true}};
     StepScalars scalars;
-    scalars.learning_rate = 1e-3, scalars.beta1 = 0.9, scalars.beta2 = 0.999, scalars.eps = 1e-8;
+    const RuleInfo& rule = *find_rule("adamw");
+    const std::vector<double> numbers = rule.step_numbers(usual_options(rule), {1e-3, 0, 1});
+    std::copy(numbers.begin(), numbers.end(), scalars.rule);
     Stream stream(device());
     for (auto _ : state) {
         adamw({.parameters = p.data(),
                .gradients = g.data(),
-               .first_moments = m.data(),
-               .second_moments = v.data(),
+               .states = {m.data(), v.data()},
                .segments = segments,
                .scalars = &scalars},
               stream);

@@ -46,7 +46,7 @@ bool is_name_character(char c) {
 
 // Of "Output dq{}", "std::int64_t rows = 0": what stands last in front of the initial value.
 std::string declared_name(std::string_view declarator) {
-    declarator = declarator.substr(0, declarator.find_first_of("={"));
+    declarator = declarator.substr(0, declarator.find_first_of("={["));
     while (!declarator.empty() && !is_name_character(declarator.back())) declarator.remove_suffix(1);
     std::size_t begin = declarator.size();
     while (begin > 0 && is_name_character(declarator[begin - 1])) --begin;
@@ -57,7 +57,8 @@ std::string declared_name(std::string_view declarator) {
 
 std::vector<std::string> call_members(const MenuCall& call) {
     const std::string_view header = header_text(call.header.empty() ? "device/menu.h" : call.header);
-    const std::string_view type = between(header, fmt::format("void {}(const ", call.function), "&");
+    std::string_view type = between(header, fmt::format("void {}(const ", call.function), "&");
+    if (type.empty()) type = between(header, "void name(const ", "&");  // a macro declares several functions
     const std::string head = fmt::format("struct {} {{\n", type);
     std::string_view body = between(header, head, "\n};");
     // A call of the same contract as one of the menu's takes its struct.
@@ -85,10 +86,19 @@ std::string call_text(const MenuCall& call, std::vector<std::pair<std::string, s
         check(at != members.end(), fmt::format("{} has no member {}", call.function, name));
         return at - members.begin();
     };
-    std::map<std::ptrdiff_t, std::string> fields;
-    for (const auto& [name, value] : values)
+    std::map<std::ptrdiff_t, std::string> fields, lists;
+    for (const auto& [name, value] : values) {
+        // "states[0]", "states[1]": elements of a list, in order.
+        if (const std::size_t bracket = name.find('['); bracket != std::string::npos) {
+            std::string& list = lists[place(name.substr(0, bracket))];
+            list += (list.empty() ? "" : ", ") + value;
+            continue;
+        }
         check(fields.emplace(place(name), fmt::format(".{} = {}", name, value)).second,
               fmt::format("{} is given its {} twice", call.function, name));
+    }
+    for (const auto& [at, list] : lists)
+        fields[at] = fmt::format(".{} = {{{}}}", members[static_cast<std::size_t>(at)], list);
     std::string text;
     for (const auto& [at, field] : fields) text += (text.empty() ? "" : ", ") + field;
     return fmt::format("{}({{{}}}, stream);", call.function, text);

@@ -297,8 +297,9 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     return out.str() + layout_table(layout);
 }
 
-void print_headers_of_calls(SourceText& out, const std::vector<const Function*>& functions) {
+void print_headers_of_calls(SourceText& out, const std::vector<const Function*>& functions, bool trains) {
     std::map<std::string, std::string> headers;
+    if (trains) headers["optim/step_scalars.h"] = "what changes from step to step, on the device";
     for (const Function* f : functions)
         for (const Op& op : f->ops) {
             const OpDef& def = op_def(op.name);
@@ -337,8 +338,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     for (const Function& f : module.functions)
         if (!f.kind.starts_with("kernel:") && std::find(blocks.begin(), blocks.end(), &f) == blocks.end())
             printed_here.push_back(&f);
-    print_headers_of_calls(out, printed_here);
-    if (trains) out.line("#include \"optim/step_scalars.h\"  // what changes from step to step, on the device");
+    print_headers_of_calls(out, printed_here, trains);
     out.blank();
     out.line("using namespace thunder;");
     for (const Function& f : module.functions) {

@@ -15,6 +15,7 @@
 #include "compiler/executors/executor.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -158,6 +159,33 @@ bool belongs(const std::string& path, const std::set<std::string>& calls) {
     return true;
 }
 
+constexpr std::string_view rules_folder = "optim/rules/", list_of_rules = "optim/rules/list.h";
+
+// Whether it is the file of an optimizer that is none of the calls.
+bool is_other_rule(const std::string& path, const std::set<std::string>& calls) {
+    return std::any_of(thunder::all_rules().begin(), thunder::all_rules().end(), [&](const thunder::RuleInfo& rule) {
+        return path == fmt::format("{}{}.h", rules_folder, rule.name) && !calls.contains(rule.name);
+    });
+}
+
+// The list without the lines of those rules.
+std::string shortened_list(std::string_view list, const std::set<std::string>& calls) {
+    std::string out;
+    while (!list.empty()) {
+        const std::string_view line = list.substr(0, list.find('\n') + 1);
+        list.remove_prefix(line.size());
+        bool other = false;
+        for (const thunder::RuleInfo& rule : thunder::all_rules())
+            other = other || (!calls.contains(rule.name) &&
+                              (line.find(fmt::format("\"{}.h\"", rule.name)) != std::string_view::npos ||
+                               line.find(fmt::format("X({},", rule.name)) != std::string_view::npos));
+        if (!other) out += line;
+    }
+    // The last line of a macro ends it.
+    const std::size_t end = out.find_last_not_of("\\ \n");
+    return out.substr(0, end + 1) + "\n";
+}
+
 std::string license() {
     for (unsigned k = 0; k < bundled_file_count; ++k)
         if (std::string_view(bundled_files[k].path) == "LICENSE") return bundled_files[k].text;
@@ -175,8 +203,10 @@ std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<
     std::vector<OutputFile> files;
     for (unsigned k = 0; k < bundled_file_count; ++k)
         if (std::string path = bundled_files[k].path; path.starts_with(prefix))
-            if (path = path.substr(prefix.size()); belongs(path, trains, sharded) && belongs(path, calls))
-                files.push_back({"runtime/" + path, bundled_files[k].text});
+            if (path = path.substr(prefix.size());
+                belongs(path, trains, sharded) && belongs(path, calls) && !is_other_rule(path, calls))
+                files.push_back({"runtime/" + path, path == list_of_rules ? shortened_list(bundled_files[k].text, calls)
+                                                                          : bundled_files[k].text});
     return files;
 }
 

@@ -417,7 +417,7 @@ std::string precision_text(const ProgramLayout& layout, const CompileOptions& c)
             "| frozen parameters that products alone read, in files as well | bf16 | no update needs more digits than "
             "products read |\n";
     out += fmt::format("| the optimizer's states | {0}, `--optim-dtype {0}` | {1} |\n", c.optim_dtype,
-                       c.optim_dtype == "f32" ? "beta2 = 0.999 moves a bf16 by less than half a unit"
+                       c.optim_dtype == "f32" ? "a step changes a state by less than half a unit of a bf16"
                                               : "half the memory; small changes of a state are lost");
     return out +
            "\nOn a CPU the program says at its start how it multiplies bf16; `THUNDER_BF16=native|emulated` in the "

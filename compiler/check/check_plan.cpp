@@ -96,7 +96,7 @@ void PlanChecker::compare_with_parameters() {
             return n.region.arena == Arena::parameters && n.name == parameter;
         });
         if (of == named_.end()) continue;
-        const std::int64_t before = state.name.starts_with("second_moment.") ? arena_bytes(arena) / 2 : 0;
+        const std::int64_t before = arena == Arena::optimizer ? state_bytes() * index_of_state(state.name) : 0;
         if ((state.region.offset - before) * of->size != of->region.offset * state.size ||
             state.region.stride * of->size != of->region.stride * state.size)
             violation(fmt::format("{} ({}) does not lie at the element of {} ({})", state.name, text(state.region),
@@ -117,7 +117,7 @@ void PlanChecker::compare_constants() {
 
 void PlanChecker::report_unaligned() {
     // Gradients, shadows and optimizer state lie like the parameters that they belong to: at the same element of their
-    // arenas, of which the optimizer's may have two, one behind the other.
+    // arenas, of which the optimizer's has as many as it has states, one behind the other.
     const auto beside = [this](std::int64_t element, Arena arena) {
         for (const std::int64_t size : {2, 4})
             if (const auto at = followers.find({arena, element * size}); at != followers.end() && at->second == size)
@@ -130,9 +130,9 @@ void PlanChecker::report_unaligned() {
                                   region.arena == Arena::parameters || region.arena == Arena::shadows;
         std::vector<std::int64_t> elements;
         if (of_parameter && region.offset % size == 0) elements.push_back(region.offset / size);
-        if (const std::int64_t half = arena_bytes(region.arena) / 2;
-            region.arena == Arena::optimizer && half > 0 && (region.offset - half) % size == 0)
-            elements.push_back((region.offset - half) / size);
+        const std::int64_t behind = region.offset - (state_bytes() > 0 ? region.offset % state_bytes() : 0);
+        if (region.arena == Arena::optimizer && behind > 0 && (region.offset - behind) % size == 0)
+            elements.push_back((region.offset - behind) / size);
         for (const std::int64_t element : elements)
             for (const Arena of : {Arena::parameters, Arena::shadows}) follows = follows || beside(element, of);
         if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/planned/step_form.h"
 
 namespace thunderc::checking {
 
@@ -43,7 +44,7 @@ struct Binding {
 
 class PlanChecker {
   public:
-    explicit PlanChecker(const Module& module) : module_(module) {}
+    explicit PlanChecker(const Module& module) : module_(module), states_(optimizer_states(module)) {}
 
     std::vector<std::string> run();
 
@@ -52,6 +53,14 @@ class PlanChecker {
     // Which results a kernel may write over which operands.
     const Pairs& kernel_pairs(const std::string& kernel);
     std::int64_t arena_bytes(Arena arena) const;  // -1: the module does not say
+    // Of each of the optimizer's states; they lie one behind the other. 0: there is none.
+    std::int64_t state_bytes() const {
+        return states_.empty() ? 0 : arena_bytes(Arena::optimizer) / static_cast<std::int64_t>(states_.size());
+    }
+    // How many lie before that of a name "<state>.<parameter>".
+    std::int64_t index_of_state(const std::string& name) const {
+        return static_cast<std::int64_t>(state_of_name(states_, name).value_or(0));
+    }
     const Module& module() const { return module_; }
 
     // Those that may lie at any multiple of their element, by arena and offset: the bytes of an element.
@@ -77,6 +86,7 @@ class PlanChecker {
         std::string name, function;
     };
     const Module& module_;
+    const std::vector<std::string> states_;  // of the optimizer
     std::vector<Named> named_;
     std::map<std::string, Pairs> kernel_pairs_;
     std::set<std::string> seen_;

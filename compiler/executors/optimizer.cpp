@@ -6,7 +6,7 @@ namespace thunderc {
 
 Executor optimizer_executor() {
     return {"optimizer",
-            "the norm of the gradients, clipping, AdamW and SGD, by the runtime's own loops over the arenas",
+            "the norm of the gradients, clipping and the optimizer's step, by the runtime's own loops over the arenas",
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (!op_def(op.name).optimizer && op.name != "global_norm" && op.name != "clip_factor") return "";
                 return not_of_the_menu(op, function);

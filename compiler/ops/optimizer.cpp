@@ -1,8 +1,8 @@
 // What ends a training step: the norm of all gradients, clipping by it, and the optimizers.
 //
-// The ops take all tensors at once, in groups of equal length: parameters, gradients, states; then scalars of
-// StepScalars. Weight decay applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says
-// so.
+// An optimizer's op is made of its rule, in runtime-lib/optim/rules. It takes all tensors at once, in groups of equal
+// length: parameters, gradients, the rule's states; then the rule's numbers, clip_factor and decay_all. Weight decay
+// applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says so.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,20 +11,26 @@
 #include "compiler/ops/dense.h"
 #include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/rules.h"
+#include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
 
-constexpr OptimizerGroups adamw_groups = {4, 9};
-OptimizerGroups sgd_groups(const Attributes& attributes) {
-    return attributes.boolean("momentum") ? OptimizerGroups{3, 5} : OptimizerGroups{2, 4};
+namespace rules = thunder::rules;
+using thunder::RuleInfo;
+
+// Parameters, gradients and states; the numbers, clip_factor and decay_all.
+OptimizerGroups groups_of(const RuleInfo& rule) {
+    return {2 + rule.states.size(), rule.numbers.size() + 2};
 }
 
 // Tensors of a group have the shapes of the parameters; each group has its own type of floating point. The results are
 // parameters and states, in this order, and with `shadows` the parameters once more in bf16.
-std::vector<Type> infer_update(const InferInput& in, const OptimizerGroups& g,
-                               const std::vector<std::string>& group_names,
-                               const std::vector<std::string>& scalar_names) {
+std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
+    const OptimizerGroups g = groups_of(rule);
+    std::vector<std::string> names = {"parameter", "gradient"};
+    names.insert(names.end(), rule.states.begin(), rule.states.end());
     const std::size_t operands = in.operands.size();
     require(operands > g.scalars && (operands - g.scalars) % g.groups == 0,
             fmt::format("{} operands given: groups of equal length and {} scalars expected", operands, g.scalars));
@@ -36,15 +42,17 @@ std::vector<Type> infer_update(const InferInput& in, const OptimizerGroups& g,
             const Type& type = in.operand(group * count + t);
             Type expected = parameter;
             expected.dtype = is_float(type.dtype) ? type.dtype : parameter.dtype;
-            require(type == expected, fmt::format("{} {} is {}, the parameter is {}", group_names[group], t,
-                                                  to_string(type), to_string(parameter)));
+            require(type == expected, fmt::format("{} {} is {}, the parameter is {}", names[group], t, to_string(type),
+                                                  to_string(parameter)));
             if (group != 1) results.push_back(type);
         }
     for (std::size_t t = 0; t < count && in.attributes.boolean("shadows", false); ++t) {
         results.push_back(in.operand(t));
         results.back().dtype = DType::bf16;
     }
-    for (std::size_t k = 0; k + 1 < g.scalars; ++k) require_scalar(in, operands - g.scalars + k, scalar_names[k]);
+    std::vector<std::string> scalars = rule.numbers;
+    scalars.emplace_back("clip_factor");
+    for (std::size_t k = 0; k < scalars.size(); ++k) require_scalar(in, operands - g.scalars + k, scalars[k]);
     require_flag(in, operands - 1, "decay_all");
     return results;
 }
@@ -67,29 +75,6 @@ CallField whole_arena(std::string name, Placement::Arena arena, DType dtype, std
     return field;
 }
 
-// The call's fields for the groups of an optimizer; `names`: of the states.
-std::vector<CallField> arena_fields(const Op& op, const Function& f, std::size_t count,
-                                    const std::vector<std::string>& names) {
-    auto dtype = [&](std::size_t group) { return f.type(op.operands[group * count]).dtype; };
-    std::vector<CallField> fields = {whole_arena("parameters", Placement::Arena::parameters, dtype(0)),
-                                     whole_arena("gradients", Placement::Arena::gradients, dtype(1))};
-    for (std::size_t k = 0; k < names.size(); ++k)
-        fields.push_back(whole_arena(names[k], Placement::Arena::optimizer, dtype(2 + k), k));
-    if (op.attributes.boolean("shadows", false))
-        fields.push_back(whole_arena("shadows", Placement::Arena::shadows, DType::bf16));
-    fields.push_back(named("segments", CallField::Kind::segments));
-    fields.push_back(named("scalars", CallField::Kind::scalars));
-    return fields;
-}
-
-// What `updated` computes in f32, in the types of the results; with `shadows` the parameter in bf16 as well.
-std::vector<Value> in_result_types(Builder& b, const Op& op, std::size_t groups, std::vector<Value> updated,
-                                   const std::vector<DType>& dtypes) {
-    if (op.attributes.boolean("shadows", false)) updated.push_back(b.cast(updated[0], DType::bf16));
-    for (std::size_t r = 0; r + 1 < groups; ++r) updated[r] = b.cast(updated[r], dtypes[r]);
-    return updated;
-}
-
 // The elements of a parameter as the shadow has them.
 Tensor shadow_of(const Tensor& parameter) {
     Type type = parameter.type;
@@ -106,213 +91,193 @@ bool decays(const Op& op, std::size_t tensor, const Type& parameter, bool all) {
     return all || parameter.rank() >= 2;
 }
 
-// ---- AdamW
-// -----------------------------------------------------------------------------------------------------------------
-
-OpDef adamw() {
-    OpDef def;
-    def.name = "adamw";
-    def.level = OpLevel::composite;
-    def.summary =
-        "AdamW on all parameters at once: (parameters, gradients, first moments, second moments, learning_rate, beta1, "
-        "beta2, eps, weight_decay, bias_correction1, bias_correction2_sqrt, clip_factor, decay_all) -> (parameters, "
-        "first moments, second moments).";
-    def.formula =
-        "g = clip_factor gradient; p (1 - learning_rate weight_decay) where it decays; m = m + (1 - beta1) (g - m); "
-        "v = beta2 v + (1 - beta2) g g; p - learning_rate / bias_correction1 m / (sqrt(v) / bias_correction2_sqrt + "
-        "eps)";
-    def.source = "torch.optim.AdamW; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019";
-    def.optimizer = [](const Attributes&) { return adamw_groups; };
-    def.infer = [](const InferInput& in) {
-        return infer_update(in, adamw_groups, {"parameter", "gradient", "first moment", "second moment"},
-                            {"learning_rate", "beta1", "beta2", "eps", "weight_decay", "bias_correction1",
-                             "bias_correction2_sqrt", "clip_factor"});
-    };
-    def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
-        const std::size_t count = adamw_groups.tensors(operands.size());
-        const std::span<const Tensor> s = operands.subspan(4 * count);
-        const double lr = s[0].at(0), beta1 = s[1].at(0), beta2 = s[2].at(0), eps = s[3].at(0), decay = s[4].at(0),
-                     correction1 = s[5].at(0), correction2_sqrt = s[6].at(0), clip = s[7].at(0);
-        std::vector<Tensor> out(3 * count);
-        for (std::size_t t = 0; t < count; ++t) {
-            Tensor p = operands[t], m = operands[2 * count + t], v = operands[3 * count + t];
-            const bool decayed = decays(op, t, p.type, s[8].at(0) != 0);
-            for (std::int64_t k = 0; k < p.size(); ++k) {
-                const double g = clip * operands[count + t].at(k);
-                if (decayed) p.set(k, p.at(k) * (1 - lr * decay));
-                m.set(k, m.at(k) + (1 - beta1) * (g - m.at(k)));
-                v.set(k, beta2 * v.at(k) + (1 - beta2) * g * g);
-                p.set(k, p.at(k) - lr / correction1 * m.at(k) / (std::sqrt(v.at(k)) / correction2_sqrt + eps));
-            }
-            out[t] = std::move(p);
-            out[count + t] = std::move(m);
-            out[2 * count + t] = std::move(v);
+std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const Tensor> operands) {
+    const OptimizerGroups groups = groups_of(rule);
+    const std::size_t count = groups.tensors(operands.size()), states = rule.states.size();
+    const std::span<const Tensor> scalars = operands.last(groups.scalars);
+    std::vector<double> numbers;
+    for (std::size_t k = 0; k < rule.numbers.size(); ++k) numbers.push_back(scalars[k].at(0));
+    const double clip = scalars[rule.numbers.size()].at(0);
+    const bool all = scalars.back().at(0) != 0;
+    std::vector<Tensor> out(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(count));
+    for (std::size_t t = count; t < (1 + states) * count; ++t) out.push_back(operands[t + count]);
+    for (std::size_t t = 0; t < count; ++t) {
+        const bool decayed = decays(op, t, out[t].type, all);
+        std::vector<double> state(states + 1);
+        for (std::int64_t k = 0; k < out[t].size(); ++k) {
+            double p = out[t].at(k);
+            for (std::size_t s = 0; s < states; ++s) state[s] = out[(1 + s) * count + t].at(k);
+            rule.element(p, clip * operands[count + t].at(k), state.data(), numbers, decayed);
+            out[t].set(k, p);
+            for (std::size_t s = 0; s < states; ++s) out[(1 + s) * count + t].set(k, state[s]);
         }
-        for (std::size_t t = 0; t < count && op.attributes.boolean("shadows", false); ++t)
-            out.push_back(shadow_of(out[t]));
-        return out;
-    };
-    def.result_names = {"parameter", "first_moment", "second_moment"};
-    def.not_differentiable = "the update of a step is not differentiated";
-    def.decompose = [](Builder& b, const Op& op) {
-        const std::size_t count = adamw_groups.tensors(op.operands.size());
-        const std::span<const Value> s(op.operands.data() + 4 * count, adamw_groups.scalars);
-        Value one = b.scalar(DType::f32, 1);
-        Value kept = b.sub(one, b.mul(s[0], s[4]));
-        Value step_size = b.div(s[0], s[5]);
-        const std::size_t groups = op.attributes.boolean("shadows", false) ? 4 : 3;
-        std::vector<Value> out(groups * count);
-        for (std::size_t t = 0; t < count; ++t) {
-            const Type type = b.type(op.operands[t]);
-            std::vector<Value> operands;
-            for (std::size_t group = 0; group < 4; ++group) operands.push_back(op.operands[group * count + t]);
-            const std::vector<DType> dtypes = {type.dtype, b.type(operands[2]).dtype, b.type(operands[3]).dtype};
-            std::vector<Value> updated = for_each_member(b, operands, groups, [&](const std::vector<Value>& stored) {
-                std::vector<Value> x;
-                for (Value v : stored) x.push_back(b.cast(v, DType::f32));
-                Value g = b.mul(x[1], s[7]);
-                Value p = b.mul(x[0], type.rank() >= 2 ? kept : b.op("select", {s[8], kept, one}));
-                Value m = b.add(x[2], b.mul(b.sub(g, x[2]), b.sub(one, s[1])));
-                Value v = b.add(b.mul(x[3], s[2]), b.mul(b.mul(g, g), b.sub(one, s[2])));
-                Value divisor = b.add(b.div(b.op("sqrt", {v}), s[6]), s[3]);
-                return in_result_types(b, op, 4, {b.sub(p, b.div(b.mul(m, step_size), divisor)), m, v}, dtypes);
-            });
-            for (std::size_t r = 0; r < groups; ++r) out[r * count + t] = updated[r];
-        }
-        return out;
-    };
-    def.call = [](const Op& op, const Function& f) {
-        const std::size_t count = adamw_groups.tensors(op.operands.size());
-        const bool shadows = op.attributes.boolean("shadows", false);
-        return MenuCall{
-            "adamw", arena_fields(op, f, count, {"first_moments", "second_moments"}),
-            fmt::format("AdamW on all parameters{}, in one pass over memory", shadows ? " and their bf16 shadows" : ""),
-            "optim/adamw.h", "one pass over all parameters"};
-    };
-    auto scalars = [](double decay_all) {
-        return std::vector<SampleOperand>{f32_of({}, {0.01}),  f32_of({}, {0.9}), f32_of({}, {0.999}),
-                                          f32_of({}, {1e-8}),  f32_of({}, {0.1}), f32_of({}, {0.19}),
-                                          f32_of({}, {0.045}), f32_of({}, {0.5}), bool_of({}, {decay_all})};
-    };
-    Sample one{"one matrix", {f32({2, 3}), f32({2, 3}), f32({2, 3}), f32({2, 3}, 0, 1)}, {}};
-    for (SampleOperand& s : scalars(0)) one.operands.push_back(s);
-    Sample two{"a vector that decays, and a matrix",
-               {f32({3}), f32({2, 2}), f32({3}), f32({2, 2}), f32({3}), f32({2, 2}), f32({3}, 0, 1), f32({2, 2}, 0, 1)},
-               {}};
-    for (SampleOperand& s : scalars(1)) two.operands.push_back(s);
-    def.samples = {one, two};
-    const std::optional<Type> scalar = f32_type({});
-    def.errors = {{{f32_type({2}), f32_type({3}), f32_type({2}), f32_type({2}), scalar, scalar, scalar, scalar, scalar,
-                    scalar, scalar, scalar, bool_type({})},
-                   {},
-                   "gradient 0 is f32[3], the parameter is f32[2]"},
-                  {{f32_type({2}), scalar}, {}, "2 operands given: groups of equal length and 9 scalars expected"}};
-    return def;
+    }
+    for (std::size_t t = 0; t < count && op.attributes.boolean("shadows", false); ++t) out.push_back(shadow_of(out[t]));
+    return out;
 }
 
-// ---- SGD
-// -------------------------------------------------------------------------------------------------------------------
+// ---- a rule as ops: its element() of expressions
+// -----------------------------------------------------------------------------
 
-OpDef sgd() {
+// A value, or a number that becomes one beside a value.
+struct Expression {
+    Builder* b = nullptr;
+    Value value = {};
+    double number = 0;
+
+    Expression() = default;
+    explicit Expression(double x) : number(x) {}
+    Expression(Builder& builder, Value v) : b(&builder), value(v) {}
+    Value in(Builder& builder) const { return b != nullptr ? value : builder.scalar(DType::f32, number); }
+};
+
+Expression make(const char* op, const std::vector<Expression>& operands) {
+    Builder* b = nullptr;
+    for (const Expression& x : operands)
+        if (x.b != nullptr) b = x.b;
+    check(b != nullptr, "numbers alone are no expression");
+    std::vector<Value> values;
+    for (const Expression& x : operands) values.push_back(x.in(*b));
+    return {*b, b->op(op, values)};
+}
+Expression operator+(const Expression& x, const Expression& y) {
+    return make("add", {x, y});
+}
+Expression operator-(const Expression& x, const Expression& y) {
+    return make("sub", {x, y});
+}
+Expression operator*(const Expression& x, const Expression& y) {
+    return make("mul", {x, y});
+}
+Expression operator/(const Expression& x, const Expression& y) {
+    return make("div", {x, y});
+}
+Expression root(const Expression& x) {
+    return make("sqrt", {x});
+}
+// A condition that is known, or one that a step knows.
+struct Condition {
+    bool always;
+    Expression flag;
+};
+Expression where(const Condition& condition, const Expression& yes, const Expression& no) {
+    return condition.always ? yes : make("select", {condition.flag, yes, no});
+}
+
+template <typename Rule>
+std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op) {
+    const OptimizerGroups groups = groups_of(rule);
+    const std::size_t count = groups.tensors(op.operands.size()), states = rule.states.size();
+    const std::span<const Value> scalars = std::span(op.operands).last(groups.scalars);
+    std::vector<Expression> numbers;
+    for (std::size_t k = 0; k < rule.numbers.size(); ++k) numbers.emplace_back(b, scalars[k]);
+    const Expression clip(b, scalars[rule.numbers.size()]), decay_all(b, scalars.back());
+    const bool shadows = op.attributes.boolean("shadows", false);
+    const std::size_t made = 1 + states + (shadows ? 1 : 0);
+    std::vector<Value> out(made * count);
+    for (std::size_t t = 0; t < count; ++t) {
+        auto of_tensor = rules::fields_of<Rule::template Numbers, Expression>(numbers.data());
+        Rule::decay_where(Condition{b.type(op.operands[t]).rank() >= 2, decay_all}, of_tensor);
+        std::vector<Value> operands;
+        for (std::size_t group = 0; group < groups.groups; ++group) operands.push_back(op.operands[group * count + t]);
+        const std::vector<Value> updated = for_each_member(b, operands, made, [&](const std::vector<Value>& stored) {
+            std::vector<Expression> x;
+            for (Value v : stored) x.emplace_back(b, b.cast(v, DType::f32));
+            Expression p = x[0];
+            std::vector<Expression> state(x.begin() + 2, x.end());
+            Rule::element(p, clip * x[1], rules::fields_of<Rule::template States, Expression&>(state.data()),
+                          of_tensor);
+            std::vector<Value> results = {b.cast(p.value, b.type(stored[0]).dtype)};
+            for (std::size_t s = 0; s < states; ++s)
+                results.push_back(b.cast(state[s].value, b.type(stored[2 + s]).dtype));
+            if (shadows) results.push_back(b.cast(p.value, DType::bf16));
+            return results;
+        });
+        for (std::size_t r = 0; r < made; ++r) out[r * count + t] = updated[r];
+    }
+    return out;
+}
+
+// ---- the op of a rule
+// -----------------------------------------------------------------------------------------------------------
+
+MenuCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
+    const std::size_t count = groups_of(rule).tensors(op.operands.size());
+    auto dtype = [&](std::size_t group) { return f.type(op.operands[group * count]).dtype; };
+    std::vector<CallField> fields = {whole_arena("parameters", Placement::Arena::parameters, dtype(0)),
+                                     whole_arena("gradients", Placement::Arena::gradients, dtype(1))};
+    for (std::size_t k = 0; k < rule.states.size(); ++k)
+        fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer, dtype(2 + k), k));
+    const bool shadows = op.attributes.boolean("shadows", false);
+    if (shadows) fields.push_back(whole_arena("shadows", Placement::Arena::shadows, DType::bf16));
+    fields.push_back(named("segments", CallField::Kind::segments));
+    fields.push_back(named("scalars", CallField::Kind::scalars));
+    std::string comment = fmt::format("{} on all parameters{}, in one pass over memory", rule.title,
+                                      shadows ? " and their bf16 shadows" : "");
+    if (!rule.states.empty()) comment += fmt::format("; states: {}", fmt::join(rule.states, ", "));
+    return {rule.name, fields, comment, "optim/update.h", "one pass over all parameters"};
+}
+
+// The numbers of the second step, as programs have them that were told nothing.
+std::vector<SampleOperand> sample_scalars(const RuleInfo& rule, double decay_all) {
+    std::vector<SampleOperand> out;
+    for (const double number : rule.step_numbers(usual_options(rule), {0.01, 0.1, 2}))
+        out.push_back(f32_of({}, {number}));
+    out.push_back(f32_of({}, {0.5}));
+    out.push_back(bool_of({}, {decay_all}));
+    return out;
+}
+
+template <typename Rule>
+OpDef optimizer(const RuleInfo& rule) {
+    std::vector<std::string> kept = rule.states, scalars = rule.numbers;
+    kept.insert(kept.begin(), "parameters");
+    scalars.insert(scalars.end(), {"clip_factor", "decay_all"});
+    std::vector<std::string> taken = kept;
+    taken.insert(taken.begin() + 1, "gradients");
+    taken.insert(taken.end(), scalars.begin(), scalars.end());
     OpDef def;
-    def.name = "sgd";
+    def.name = rule.name;
     def.level = OpLevel::composite;
-    def.summary =
-        "SGD on all parameters at once: (parameters, gradients, momentum buffers, learning_rate, momentum, "
-        "weight_decay, "
-        "clip_factor, decay_all) -> (parameters, momentum buffers); without buffers and momentum where the attribute "
-        "`momentum` is false.";
-    def.formula =
-        "g = clip_factor gradient + weight_decay p where it decays; b = momentum b + g, b = 0 at the start; p - "
-        "learning_rate b (g where there is no momentum)";
-    def.source = "torch.optim.SGD without dampening and without Nesterov's variant";
-    def.optimizer = sgd_groups;
-    def.infer = [](const InferInput& in) {
-        if (in.attributes.boolean("momentum"))
-            return infer_update(in, sgd_groups(in.attributes), {"parameter", "gradient", "momentum buffer"},
-                                {"learning_rate", "momentum", "weight_decay", "clip_factor"});
-        return infer_update(in, sgd_groups(in.attributes), {"parameter", "gradient"},
-                            {"learning_rate", "weight_decay", "clip_factor"});
+    def.summary = fmt::format("{} on all parameters at once: ({}) -> ({}).", rule.title, fmt::join(taken, ", "),
+                              fmt::join(kept, ", "));
+    def.formula = rule.formula;
+    def.source = rule.source;
+    def.optimizer = [&rule](const Attributes&) { return groups_of(rule); };
+    def.infer = [&rule](const InferInput& in) { return infer_update(in, rule); };
+    def.reference = [&rule](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
+        return update(rule, op, operands);
     };
-    def.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
-        const bool momentum = op.attributes.boolean("momentum");
-        const OptimizerGroups groups = sgd_groups(op.attributes);
-        const std::size_t count = groups.tensors(operands.size());
-        const std::span<const Tensor> s = operands.subspan(groups.groups * count);
-        const double lr = s[0].at(0), factor = momentum ? s[1].at(0) : 0;
-        const std::span<const Tensor> rest = s.subspan(momentum ? 2 : 1);
-        const double decay = rest[0].at(0), clip = rest[1].at(0);
-        std::vector<Tensor> out((groups.groups - 1) * count);
-        for (std::size_t t = 0; t < count; ++t) {
-            Tensor p = operands[t];
-            Tensor buffer = momentum ? operands[2 * count + t] : Tensor(p.type);
-            const bool decayed = decays(op, t, p.type, rest[2].at(0) != 0);
-            for (std::int64_t k = 0; k < p.size(); ++k) {
-                const double g = clip * operands[count + t].at(k) + (decayed ? decay * p.at(k) : 0);
-                buffer.set(k, factor * buffer.at(k) + g);
-                p.set(k, p.at(k) - lr * buffer.at(k));
-            }
-            out[t] = std::move(p);
-            if (momentum) out[count + t] = std::move(buffer);
-        }
-        for (std::size_t t = 0; t < count && op.attributes.boolean("shadows", false); ++t)
-            out.push_back(shadow_of(out[t]));
-        return out;
-    };
-    def.result_names = {"parameter", "momentum"};
+    def.result_names = {"parameter"};
+    def.result_names.insert(def.result_names.end(), rule.states.begin(), rule.states.end());
     def.not_differentiable = "the update of a step is not differentiated";
-    def.decompose = [](Builder& b, const Op& op) {
-        const bool momentum = op.attributes.boolean("momentum");
-        const OptimizerGroups groups = sgd_groups(op.attributes);
-        const std::size_t count = groups.tensors(op.operands.size());
-        const std::span<const Value> s(op.operands.data() + groups.groups * count, groups.scalars);
-        const std::span<const Value> rest = s.subspan(momentum ? 2 : 1);
-        Value zero = b.scalar(DType::f32, 0);
-        const std::size_t made = groups.groups - 1 + (op.attributes.boolean("shadows", false) ? 1 : 0);
-        std::vector<Value> out(made * count);
-        for (std::size_t t = 0; t < count; ++t) {
-            const Type type = b.type(op.operands[t]);
-            std::vector<Value> operands;
-            for (std::size_t group = 0; group < groups.groups; ++group)
-                operands.push_back(op.operands[group * count + t]);
-            std::vector<DType> dtypes = {type.dtype};
-            if (momentum) dtypes.push_back(b.type(operands[2]).dtype);
-            std::vector<Value> updated = for_each_member(b, operands, made, [&](const std::vector<Value>& stored) {
-                std::vector<Value> x;
-                for (Value v : stored) x.push_back(b.cast(v, DType::f32));
-                Value decay = type.rank() >= 2 ? rest[0] : b.op("select", {rest[2], rest[0], zero});
-                Value g = b.add(b.mul(x[1], rest[1]), b.mul(x[0], decay));
-                if (momentum) g = b.add(b.mul(x[2], s[1]), g);
-                std::vector<Value> result = {b.sub(x[0], b.mul(g, s[0]))};
-                if (momentum) result.push_back(g);
-                return in_result_types(b, op, groups.groups, result, dtypes);
-            });
-            for (std::size_t r = 0; r < updated.size(); ++r) out[r * count + t] = updated[r];
-        }
-        return out;
-    };
-    def.call = [](const Op& op, const Function& f) {
-        const OptimizerGroups groups = sgd_groups(op.attributes);
-        const std::size_t count = groups.tensors(op.operands.size());
-        std::vector<CallField> fields =
-            arena_fields(op, f, count, std::vector<std::string>(groups.groups - 2, "momentum_buffers"));
-        const bool shadows = op.attributes.boolean("shadows", false);
-        return MenuCall{
-            "sgd", fields,
-            fmt::format("SGD on all parameters{}, in one pass over memory", shadows ? " and their bf16 shadows" : ""),
-            "optim/sgd.h", "one pass over all parameters"};
-    };
-    def.samples = {
-        {"plain",
-         {f32({2, 3}), f32({2, 3}), f32_of({}, {0.1}), f32_of({}, {0.01}), f32_of({}, {0.5}), bool_of({}, {0})},
-         {{"momentum", false}}},
-        {"momentum",
-         {f32({4}), f32({4}), f32({4}), f32_of({}, {0.1}), f32_of({}, {0.9}), f32_of({}, {0.01}), f32_of({}, {1}),
-          bool_of({}, {1})},
-         {{"momentum", true}}}};
-    def.errors = {{{f32_type({2}), f32_type({2}), f32_type({}), f32_type({}), f32_type({}), f32_type({})},
-                   {{"momentum", false}},
-                   "decay_all is f32[], bool[] expected"}};
+    def.decompose = [&rule](Builder& b, const Op& op) { return update_as_ops<Rule>(rule, b, op); };
+    def.call = [&rule](const Op& op, const Function& f) { return update_call(rule, op, f); };
+    // States are squares, some of them.
+    Sample one{"one matrix", {f32({2, 3}), f32({2, 3})}, {}};
+    Sample two{"a vector that decays, and a matrix", {f32({3}), f32({2, 2}), f32({3}), f32({2, 2})}, {}};
+    for (std::size_t s = 0; s < rule.states.size(); ++s) {
+        one.operands.push_back(f32({2, 3}, 0, 1));
+        two.operands.push_back(f32({3}, 0, 1));
+        two.operands.push_back(f32({2, 2}, 0, 1));
+    }
+    for (const SampleOperand& s : sample_scalars(rule, 0)) one.operands.push_back(s);
+    for (const SampleOperand& s : sample_scalars(rule, 1)) two.operands.push_back(s);
+    def.samples = {one, two};
+    ShapeErrorSample gradient{{f32_type({2}), f32_type({3})}, {}, "gradient 0 is f32[3], the parameter is f32[2]"};
+    for (std::size_t s = 0; s < rule.states.size(); ++s) gradient.operands.emplace_back(f32_type({2}));
+    for (std::size_t s = 0; s <= rule.numbers.size(); ++s) gradient.operands.emplace_back(f32_type({}));
+    gradient.operands.emplace_back(bool_type({}));
+    ShapeErrorSample flag = gradient;
+    flag.operands[1] = f32_type({2});
+    flag.operands.back() = f32_type({});
+    flag.message = "decay_all is f32[], bool[] expected";
+    def.errors = {
+        gradient,
+        flag,
+        {{f32_type({2})},
+         {},
+         fmt::format("1 operands given: groups of equal length and {} scalars expected", groups_of(rule).scalars)}};
     return def;
 }
 
@@ -457,7 +422,11 @@ OpDef clip_factor() {
 }  // namespace
 
 std::vector<OpDef> define_optimizer() {
-    return {adamw(), sgd(), global_norm(), sum_of_squares(), norm_of_squares(), clip_factor()};
+    std::vector<OpDef> out = {global_norm(), sum_of_squares(), norm_of_squares(), clip_factor()};
+#define THUNDERC_OPTIMIZER(name, Rule) out.push_back(optimizer<thunder::Rule>(*thunder::find_rule(#name)));
+    THUNDER_RULES(THUNDERC_OPTIMIZER)
+#undef THUNDERC_OPTIMIZER
+    return out;
 }
 
 }  // namespace thunderc

@@ -21,13 +21,6 @@ namespace {
 
 using Arena = Placement::Arena;
 
-// What a field of StepScalars is stored as, whatever type the IR gives the scalar.
-DType scalar_dtype(std::int64_t offset) {
-    if (offset < 72) return DType::f64;
-    if (offset < 88) return DType::i64;
-    return offset < 108 || offset >= step_scalars_bytes ? DType::f32 : DType::boolean;  // behind: the weights
-}
-
 std::byte poison_of(DType dtype) {
     return is_float(dtype) ? std::byte{0xff} : std::byte{0x5a};  // all ones are a NaN in every float type
 }
@@ -141,7 +134,7 @@ void PlannedExecution::run(const ExecutablePlan& plan, std::optional<std::uint64
 Tensor PlannedExecution::load(Arena arena, std::int64_t offset, const Type& type, const Dims& strides) {
     Tensor t(type.member());
     if (arena == Arena::scalars) {
-        Tensor field(Type::tensor(scalar_dtype(offset), {}));
+        Tensor field(Type::tensor(step_scalar_dtype(offset), {}));
         load_elements(arena, offset, {}, field);
         t.set(0, field.at(0));
         return t;
@@ -158,7 +151,7 @@ void PlannedExecution::load_elements(Arena arena, std::int64_t offset, const Dim
 
 void PlannedExecution::store(Arena arena, std::int64_t offset, const Type& type, const Dims& strides, const Tensor& t) {
     if (arena == Arena::scalars) {
-        Tensor field(Type::tensor(scalar_dtype(offset), {}));
+        Tensor field(Type::tensor(step_scalar_dtype(offset), {}));
         field.set(0, t.at(0));
         store_elements(arena, offset, field.type, {}, field);
         return;

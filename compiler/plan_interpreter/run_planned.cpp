@@ -24,9 +24,11 @@ using Arena = Placement::Arena;
 struct PlannedProgram::Shared {
     Module module;
     std::map<std::string, ExecutablePlan> plans;  // by function, as they are asked for
+    std::vector<std::string> prefixes;            // of what belongs to parameters
 };
 
-PlannedProgram::PlannedProgram(Module planned) : shared_(std::make_shared<Shared>(Shared{std::move(planned), {}})) {
+PlannedProgram::PlannedProgram(Module planned) : shared_(std::make_shared<Shared>(Shared{std::move(planned), {}, {}})) {
+    shared_->prefixes = prefixes_of_parameters(module());
     check(module().phase == Module::Phase::planned, "the module is not planned");
     for (const auto& [name, bytes] : module().arena_bytes)
         arenas_[parse_arena(name).value()].assign(static_cast<std::size_t>(bytes), std::byte{0xff});
@@ -63,15 +65,19 @@ const Module& PlannedProgram::module() const {
     return shared_->module;
 }
 
+const std::vector<std::string>& PlannedProgram::prefixes() const {
+    return shared_->prefixes;
+}
+
 std::vector<std::string> PlannedProgram::names() const {
     return order_;
 }
 
 const PlannedProgram::Named* PlannedProgram::find(const std::string& name) const {
     if (auto at = named_.find(name); at != named_.end()) return &at->second;
-    for (const char* prefix : {"", "grad.", "first_moment.", "second_moment.", "momentum.", "shadow."}) {
+    for (const std::string& prefix : shared_->prefixes) {
         if (!name.starts_with(prefix)) continue;
-        auto alias = aliases_.find(name.substr(std::strlen(prefix)));
+        auto alias = aliases_.find(name.substr(prefix.size()));
         if (alias == aliases_.end()) continue;
         if (auto at = named_.find(prefix + alias->second); at != named_.end()) return &at->second;
     }
@@ -157,18 +163,29 @@ void check_numbers(const PlannedProgram& program) {
                 if (std::isnan(x)) refuse(name + " holds a NaN");
 }
 
+std::vector<std::pair<std::string, double>> step_scalars(const Module& composed, const PlannedOptimizer& o,
+                                                         std::int64_t step) {
+    const thunder::RuleInfo& rule = rule_of(composed);
+    std::vector<double> options = usual_options(rule);
+    for (const auto& [name, value] : o.options) {
+        const auto at = std::find_if(rule.options.begin(), rule.options.end(),
+                                     [&name = name](const auto& option) { return option.name == name; });
+        check(at != rule.options.end(), [&] { return fmt::format("{} has no option {}", rule.name, name); });
+        options[static_cast<std::size_t>(at - rule.options.begin())] = value;
+    }
+    std::vector<std::pair<std::string, double>> out = {{"learning_rate", o.learning_rate},
+                                                       {"max_grad_norm", o.max_grad_norm},
+                                                       {"decay_all", o.decay_all ? 1 : 0},
+                                                       {"step", static_cast<double>(step)}};
+    const std::vector<double> numbers =
+        rule.step_numbers(options, {o.learning_rate, o.weight_decay, static_cast<double>(step + 1)});
+    for (std::size_t k = 0; k < numbers.size(); ++k)
+        out.emplace_back(rule_scalar(rule.name, rule.numbers[k]), numbers[k]);
+    return out;
+}
+
 void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& o, std::int64_t step) {
-    const auto t = static_cast<double>(step + 1);
-    program.set_scalar("learning_rate", o.learning_rate);
-    program.set_scalar("beta1", o.beta1);
-    program.set_scalar("beta2", o.beta2);
-    program.set_scalar("eps", o.eps);
-    program.set_scalar("weight_decay", o.weight_decay);
-    program.set_scalar("bias_correction1", 1 - std::pow(o.beta1, t));
-    program.set_scalar("bias_correction2_sqrt", std::sqrt(1 - std::pow(o.beta2, t)));
-    program.set_scalar("max_grad_norm", o.max_grad_norm);
-    program.set_scalar("decay_all", o.decay_all ? 1 : 0);
-    program.set_scalar("step", static_cast<double>(step));
+    for (const auto& [name, value] : step_scalars(program.module(), o, step)) program.set_scalar(name, value);
 }
 
 PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBatch>& batches) {
@@ -208,9 +225,9 @@ PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>&
 }
 
 void clear_states(PlannedProgram& program) {
+    const std::vector<std::string> states = optimizer_states(program.module());
     for (const std::string& name : program.names())
-        for (const char* state : {"first_moment.", "second_moment.", "momentum."})
-            if (name.starts_with(state)) program.set(name, Tensor(program.type(name)));
+        if (state_of_name(states, name)) program.set(name, Tensor(program.type(name)));
 }
 
 void make_shadows(PlannedProgram& program) {

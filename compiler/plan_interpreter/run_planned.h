@@ -36,6 +36,7 @@ class PlannedProgram {
     const Module& module() const;
     // Names of what set and get take, in the order of the entry functions' arguments: parameters, "grad.<parameter>",
     // states, inputs. A tied parameter answers to all its names.
+    const std::vector<std::string>& prefixes() const;  // prefixes_of_parameters
     std::vector<std::string> names() const;
     bool has(const std::string& name) const { return find(name) != nullptr; }
     const Type& type(const std::string& name) const { return named(name).type; }
@@ -86,9 +87,10 @@ struct PlannedStep {
     double loss_weight = 0;  // what loss_sum was divided by
     double grad_norm = 0;
 };
-struct PlannedOptimizer {  // as torch.optim.AdamW
-    double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-    double max_grad_norm = 0;  // 0: no clipping
+struct PlannedOptimizer {
+    double learning_rate = 1e-3, weight_decay = 0.1;
+    std::map<std::string, double> options = {};  // of the module's rule; usual ones where it does not say
+    double max_grad_norm = 0;                    // 0: no clipping
     bool decay_all = false;
 };
 using MicroBatch = std::map<std::string, Tensor>;  // inputs by name
@@ -102,6 +104,9 @@ PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>&
 void load_batch(PlannedProgram& program, const MicroBatch& batch);
 void check_numbers(const PlannedProgram& program);  // the loss and the gradients
 void set_step_scalars(PlannedProgram& program, const PlannedOptimizer& optimizer, std::int64_t step);
+// What these are, by the names of the scalars.
+std::vector<std::pair<std::string, double>> step_scalars(const Module& composed, const PlannedOptimizer& optimizer,
+                                                         std::int64_t step);
 // Sets every optimizer state to zero.
 void clear_states(PlannedProgram& program);
 // bf16 shadows of the parameters, as the trainer makes them before the first step; nothing where there are none.

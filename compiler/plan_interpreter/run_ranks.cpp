@@ -67,8 +67,6 @@ std::vector<std::vector<Tensor>> collective_results(const Op& op, const std::vec
     return std::vector<std::vector<Tensor>>(operands.size(), sums);
 }
 
-constexpr const char* prefixes[] = {"", "grad.", "first_moment.", "second_moment.", "momentum.", "shadow."};
-
 // The ranks of rank r's group, in order.
 std::vector<std::size_t> group_of(const Mesh& mesh, const std::string& group, std::size_t r) {
     const auto shards = static_cast<std::size_t>(mesh.shards);
@@ -241,7 +239,7 @@ PlannedRanks::PlannedRanks(const Module& planned) {
 // Between parameters a flat tensor is zero, as memory is when a program begins; elsewhere nothing is there yet.
 void PlannedRanks::clear_gaps(const ShardUnit& unit, const std::vector<Tensor>& used) {
     for (std::int64_t m = 0; m < unit.count; ++m)
-        for (const char* prefix : prefixes) {
+        for (const std::string& prefix : ranks_.front().prefixes()) {
             const std::string name = prefix + (unit.count > 1 ? fmt::format("{}.{}", unit.name, m) : unit.name);
             for (std::size_t r = 0; r < ranks_.size(); ++r) {
                 if (!ranks_[r].has(name)) continue;
@@ -260,7 +258,7 @@ std::int64_t PlannedRanks::shard_of(std::size_t rank) const {
 
 // The unit's member that a name of the program is, or a state of it: "layers.0" of "grad.layers.0"; "" of all others.
 std::string PlannedRanks::unit_of(const std::string& name) const {
-    for (const char* prefix : prefixes)
+    for (const std::string& prefix : ranks_.front().prefixes())
         for (const ShardUnit& unit : module().units)
             for (std::int64_t m = 0; m < unit.count; ++m) {
                 const std::string member = unit.count > 1 ? fmt::format("{}.{}", unit.name, m) : unit.name;
@@ -271,10 +269,10 @@ std::string PlannedRanks::unit_of(const std::string& name) const {
 
 // Of a parameter or a state of it: the prefix, and where the parameter lies; none for what every rank has whole.
 std::optional<std::pair<std::string, PlannedRanks::Piece>> PlannedRanks::piece(const std::string& name) const {
-    for (const char* prefix : prefixes) {
+    for (const std::string& prefix : ranks_.front().prefixes()) {
         if (!name.starts_with(prefix)) continue;
-        const auto at = pieces_.find(name.substr(std::string(prefix).size()));
-        if (at != pieces_.end()) return std::pair(std::string(prefix), at->second);
+        const auto at = pieces_.find(name.substr(prefix.size()));
+        if (at != pieces_.end()) return std::pair(prefix, at->second);
     }
     return std::nullopt;
 }

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "compiler/support/error.h"
 
@@ -12,25 +11,35 @@ namespace thunderc {
 namespace {
 
 // The order and types of runtime-lib/optim/step_scalars.h; a test compares the two.
-constexpr std::array<std::pair<std::string_view, std::int64_t>, 19> fields = {{{"learning_rate", 0},
-                                                                               {"beta1", 8},
-                                                                               {"beta2", 16},
-                                                                               {"eps", 24},
-                                                                               {"weight_decay", 32},
-                                                                               {"momentum", 40},
-                                                                               {"bias_correction1", 48},
-                                                                               {"bias_correction2_sqrt", 56},
-                                                                               {"max_grad_norm", 64},
-                                                                               {"seed", 72},
-                                                                               {"step", 80},
-                                                                               {"loss_weight", 88},
-                                                                               {"dloss", 92},
-                                                                               {"loss_sum", 96},
-                                                                               {"grad_norm", 100},
-                                                                               {"clip_factor", 104},
-                                                                               {"first_micro_step", 108},
-                                                                               {"decay_all", 109},
-                                                                               {"last_micro_step", 110}}};
+struct Field {
+    std::string_view name;
+    std::int64_t offset;
+    DType dtype;
+};
+constexpr std::int64_t rule_offset = 16, rule_end = rule_offset + 8 * thunder::rules::most_numbers;
+constexpr Field fields[] = {{"learning_rate", 0, DType::f64},
+                            {"max_grad_norm", 8, DType::f64},
+                            {"seed", rule_end, DType::i64},
+                            {"step", rule_end + 8, DType::i64},
+                            {"loss_weight", rule_end + 16, DType::f32},
+                            {"dloss", rule_end + 20, DType::f32},
+                            {"loss_sum", rule_end + 24, DType::f32},
+                            {"grad_norm", rule_end + 28, DType::f32},
+                            {"clip_factor", rule_end + 32, DType::f32},
+                            {"first_micro_step", rule_end + 36, DType::boolean},
+                            {"decay_all", rule_end + 37, DType::boolean},
+                            {"last_micro_step", rule_end + 38, DType::boolean}};
+static_assert(rule_end + 40 == step_scalars_bytes);
+
+// Which number of its rule "adamw.beta2" is.
+std::optional<std::size_t> index_of_number(std::string_view scalar) {
+    const std::size_t dot = scalar.find('.');
+    const thunder::RuleInfo* rule = dot == std::string_view::npos ? nullptr : thunder::find_rule(scalar.substr(0, dot));
+    if (rule == nullptr) return std::nullopt;
+    const auto at = std::find(rule->numbers.begin(), rule->numbers.end(), scalar.substr(dot + 1));
+    if (at == rule->numbers.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - rule->numbers.begin());
+}
 
 constexpr std::string_view weights_prefix = "loss_weights[";
 constexpr std::int64_t loss_weight_bytes = 4;
@@ -74,9 +83,15 @@ double loss_divisor(const LossForm& form, const std::vector<double>& weights, st
     throw InternalError("a loss of no form");
 }
 
+std::string rule_scalar(std::string_view rule, std::string_view number) {
+    return fmt::format("{}.{}", rule, number);
+}
+
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
-    for (const auto& [field, offset] : fields)
-        if (field == name) return offset;
+    for (const Field& field : fields)
+        if (field.name == name) return field.offset;
+    if (const std::optional<std::size_t> number = index_of_number(name))
+        return rule_offset + 8 * static_cast<std::int64_t>(*number);
     std::size_t k = 0;
     if (!name.starts_with(weights_prefix)) return std::nullopt;
     const std::string_view number = name.substr(weights_prefix.size());
@@ -86,11 +101,51 @@ std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
 }
 
 std::optional<std::string> step_scalar_at(std::int64_t offset) {
-    for (const auto& [field, at] : fields)
-        if (at == offset) return std::string(field);
+    for (const Field& field : fields)
+        if (field.offset == offset) return std::string(field.name);
+    if (offset >= rule_offset && offset < rule_end && offset % 8 == 0)
+        return fmt::format("rule[{}]", (offset - rule_offset) / 8);
     const std::int64_t behind = offset - step_scalars_bytes;
     if (behind < 0 || behind % loss_weight_bytes != 0) return std::nullopt;
     return loss_weight_scalar(static_cast<std::size_t>(behind / loss_weight_bytes));
+}
+
+DType step_scalar_dtype(std::int64_t offset) {
+    for (const Field& field : fields)
+        if (field.offset == offset) return field.dtype;
+    return offset < rule_end ? DType::f64 : DType::f32;  // the rule's numbers, or weights of the loss
+}
+
+std::vector<std::string> optimizer_states(const Module& composed) {
+    std::vector<std::string> out;
+    for (const Function& f : composed.functions)
+        for (const ArgInfo& info : f.argument_info) {
+            if (info.kind != ArgInfo::Kind::state) continue;
+            const std::string prefix = info.names.front().substr(0, info.names.front().find('.'));
+            if (prefix == gradient_state || prefix == shadow_state) continue;
+            if (std::find(out.begin(), out.end(), prefix) == out.end()) out.push_back(prefix);
+        }
+    return out;
+}
+
+std::vector<std::string> prefixes_of_parameters(const Module& composed) {
+    std::vector<std::string> out = {"", fmt::format("{}.", gradient_state)};
+    for (const std::string& state : optimizer_states(composed)) out.push_back(state + ".");
+    out.push_back(fmt::format("{}.", shadow_state));
+    return out;
+}
+
+std::optional<std::size_t> state_of_name(const std::vector<std::string>& states, std::string_view name) {
+    const auto at = std::find(states.begin(), states.end(), name.substr(0, name.find('.')));
+    if (at == states.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - states.begin());
+}
+
+const thunder::RuleInfo& rule_of(const Module& composed) {
+    if (const Function* update = composed.find("update"))
+        for (const Op& op : update->ops)
+            if (const thunder::RuleInfo* rule = thunder::find_rule(op.name)) return *rule;
+    throw InternalError("nothing steps the parameters");
 }
 
 }  // namespace thunderc

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 
@@ -30,15 +31,30 @@ double loss_divisor(const LossForm& form, const std::vector<double>& weights, st
 
 // Of a loss of terms: what its weights are called. As many as there are lie behind StepScalars.
 std::string loss_weight_scalar(std::size_t k);
-inline constexpr std::int64_t step_scalars_bytes = 112;  // of StepScalars
+inline constexpr std::int64_t step_scalars_bytes = 152;  // of StepScalars
 std::int64_t step_scalars_bytes_with(const LossForm& form);
 
 // What belongs to a parameter: its gradient or a state of the optimizer, named "<prefix>.<parameter>".
 ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix);
 
+// What an argument of kind `scalar` is called that is a number of an optimizer's rule: "adamw.beta2".
+std::string rule_scalar(std::string_view rule, std::string_view number);
+
 // Byte offset of a field of StepScalars or of a weight behind them, by the name that an argument of kind `scalar` has;
-// nullopt: there is none. And the name of what lies at an offset.
+// nullopt: there is none. And the name of what lies at an offset, where a rule's numbers are "rule[0]" and so on.
 std::optional<std::int64_t> step_scalar_offset(std::string_view name);
 std::optional<std::string> step_scalar_at(std::int64_t offset);
+// What lies there is stored as, whatever type the IR gives the scalar.
+DType step_scalar_dtype(std::int64_t offset);
+
+// The states of the optimizer by their prefixes, in the order in which they lie in its arena: that in which arguments
+// of the module's functions name them.
+std::vector<std::string> optimizer_states(const Module& composed);
+// All that a name of what belongs to a parameter may begin with: "" and "grad.", the states', "shadow.".
+std::vector<std::string> prefixes_of_parameters(const Module& composed);
+// Which of the states a name "<prefix>.<parameter>" is of; nullopt: none.
+std::optional<std::size_t> state_of_name(const std::vector<std::string>& states, std::string_view name);
+// The rule that steps the module's parameters.
+const thunder::RuleInfo& rule_of(const Module& composed);
 
 }  // namespace thunderc

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "checkpoint/safetensors.h"
+#include "optim/rules/info.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/philox.h"
@@ -139,9 +140,7 @@ std::string_view compute_type(const ProgramSpec& program) {
 }
 
 std::vector<std::string> optimizer_states(const ProgramSpec& program) {
-    if (program.optimizer == "adamw") return {"m", "v"};
-    if (program.arena_bytes[static_cast<std::size_t>(Arena::optimizer)] == 0) return {};
-    return {"momentum"};
+    return rule_of(program).stored_states;
 }
 
 std::size_t optimizer_state_bytes(const ProgramSpec& program) {

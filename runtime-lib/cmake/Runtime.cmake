@@ -104,6 +104,7 @@ function(thunder_fits _folder _sources _reason)
     endif()
     # The program's runtime/ has the files that this program needs; somebody may have edited them.
     file(GLOB_RECURSE _files RELATIVE "${_sources}" "${_sources}/*.h" "${_sources}/*.cpp")
+    list(REMOVE_ITEM _files "optim/rules/list.h")  # has the program's optimizer alone here, and all of them there
     foreach(_file IN LISTS _files)
         set(_other "")
         if(EXISTS "${_folder}/include/${_file}")

@@ -24,10 +24,7 @@ double bytes_of_element(const Tensor& tensor) {
 
 }  // namespace
 
-std::string describe(const AdamW& c) {
-    return segments_text(c.segments);
-}
-std::string describe(const Sgd& c) {
+std::string describe(const OptimizerUpdate& c) {
     return segments_text(c.segments);
 }
 std::string describe(const GlobalNorm& c) {
@@ -35,18 +32,11 @@ std::string describe(const GlobalNorm& c) {
 }
 
 // Parameters and states are read and written, gradients read, shadows written; some dozen operations an element.
-Cost cost_of(const AdamW& c) {
+Cost cost_of(const OptimizerUpdate& c) {
     const auto n = static_cast<double>(elements_of(c.segments));
-    return {n * (2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) +
-                 2 * bytes_of_element(c.first_moments) + 2 * bytes_of_element(c.second_moments) +
-                 bytes_of_element(c.shadows)),
-            14 * n};
-}
-Cost cost_of(const Sgd& c) {
-    const auto n = static_cast<double>(elements_of(c.segments));
-    return {n * (2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) +
-                 2 * bytes_of_element(c.momentum_buffers) + bytes_of_element(c.shadows)),
-            6 * n};
+    double bytes = 2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) + bytes_of_element(c.shadows);
+    for (const Output& state : c.states) bytes += 2 * bytes_of_element(state);
+    return {n * bytes, 12 * n};
 }
 Cost cost_of(const GlobalNorm& c) {
     const auto n = static_cast<double>(c.elements);

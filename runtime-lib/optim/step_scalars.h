@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "rules/rule.h"  // a neighbour: tests of the compiler include this file by a path of their own
+
 namespace thunder {
 
 class Stream;
@@ -11,10 +13,8 @@ enum class Gradient : std::uint8_t;
 struct StepScalars {
     // written by the host before a step; in double, since 1 - beta of a float has lost what PyTorch's has
     double learning_rate = 0;
-    double beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum = 0;
-    double bias_correction1 = 1;       // 1 - beta1^(step+1)
-    double bias_correction2_sqrt = 1;  // sqrt(1 - beta2^(step+1))
-    double max_grad_norm = 0;          // 0: no clipping
+    double max_grad_norm = 0;               // 0: no clipping
+    double rule[rules::most_numbers] = {};  // the Numbers of the optimizer's rule
     std::uint64_t seed = 0;
     std::int64_t step = 0;
 

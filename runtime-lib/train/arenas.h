@@ -13,8 +13,7 @@ namespace thunder {
 class Stream;
 
 // The optimizer arena holds the states one after the other, each laid out like the first part of the parameter arena,
-// which is what trains: AdamW's first moments, then its second moments at half the arena; SGD's momentum buffer, where
-// the arena is not empty.
+// which is what trains, in the order of the rule's States.
 struct TrainingArenas : Arenas {
     std::byte* optimizer = nullptr;
     StepScalars* scalars = nullptr;

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "comm/communicator.h"
+#include "optim/rules/info.h"
 #include "support/command_line.h"
 #include "support/environment.h"
 #include "support/error.h"
@@ -109,6 +110,21 @@ std::vector<MissingRule> missing_rules(const std::string& value, const Place& pl
     return rules;
 }
 
+// As the command line spells a name of C++.
+std::string option_name(std::string name) {
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name;
+}
+
+double rule_option(rules::Range range, const std::string& value, const Place& place) {
+    if (range == rules::Range::flag) return 1;
+    if (range == rules::Range::not_negative) return real(value, place, 0, std::string(not_negative));
+    const std::string expected = "a number from 0 to below 1";
+    const double number = real(value, place, 0, expected);
+    if (number >= 1) place.reject(value, expected);
+    return number;
+}
+
 std::vector<Flag> make_flags(const ProgramSpec& program) {
     std::vector<Flag> flags;
     std::string group;
@@ -129,13 +145,6 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     const auto count = [](std::int64_t Options::*field, std::int64_t least) {
         return [=](Options& o, const std::string& value, const Place& place) {
             o.*field = integer(value, place, least, cat("a whole number of ", least, " or more"));
-        };
-    };
-    const auto fraction = [](double Options::*field) {
-        return [=](Options& o, const std::string& value, const Place& place) {
-            const std::string expected = "a number from 0 to below 1";
-            o.*field = real(value, place, 0, expected);
-            if (o.*field >= 1) place.reject(value, expected);
         };
     };
     const auto flag = [](bool Options::*field) {
@@ -203,10 +212,14 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             const std::pair<std::string, Decay> choices[] = {{"matrices", Decay::matrices}, {"all", Decay::all}};
             o.decay = choice<Decay>(value, place, choices);
         });
-    add("beta1", "X", "AdamW's decay of the first moment", fraction(&Options::beta1));
-    add("beta2", "X", "AdamW's decay of the second moment", fraction(&Options::beta2));
-    add("eps", "X", "AdamW's epsilon", number(&Options::eps, not_negative));
-    add("momentum", "X", "SGD's momentum", fraction(&Options::momentum));
+    const std::vector<RuleInfo::Option>& of_rule = rule_of(program).options;
+    for (std::size_t k = 0; k < of_rule.size(); ++k) {
+        const rules::Range range = of_rule[k].range;
+        add(option_name(of_rule[k].name), range == rules::Range::flag ? "" : "X", of_rule[k].help,
+            [k, range](Options& o, const std::string& value, const Place& place) {
+                o.rule[k] = rule_option(range, value, place);
+            });
+    }
     add("grad-clip", "X", "largest norm of the gradient; 0: off", number(&Options::grad_clip, not_negative));
     add("grad-accum", "N", "micro-steps of one step", [](Options& o, const std::string& value, const Place& place) {
         const std::string expected = "a whole number from 1 to 1000000";
@@ -402,6 +415,7 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
     Options options;
     options.program_folder = program_folder;
     options.grad_accum = program.default_grad_accum;
+    options.rule = usual_options(rule_of(program));
     const std::string defaults = join_path(program_folder, "train.json");
     if (!program_folder.empty() && is_file(defaults)) read_defaults(defaults, flags, options);
 
@@ -433,6 +447,13 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
 
 }  // namespace
 
+const RuleInfo& rule_of(const ProgramSpec& program) {
+    const RuleInfo* rule = find_rule(program.optimizer);
+    if (rule == nullptr)
+        fail(cat(program.name, " is stepped by ", program.optimizer, ", which its runtime does not have"));
+    return *rule;
+}
+
 std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& program,
                                      const std::string& program_folder) {
     if (!program.is_sharded() || !launched_rank()) return read_options(argc, argv, program, program_folder);
@@ -446,35 +467,37 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
     }
 }
 
-std::vector<std::pair<std::string, std::string>> step_options(const Options& o) {
+std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec& program, const Options& o) {
     const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
-    return {{"lr", cat(o.lr)},
-            {"schedule", schedules[static_cast<std::size_t>(o.schedule)]},
-            {"weight-decay", cat(o.weight_decay)},
-            {"decay", o.decay == Decay::all ? "all" : "matrices"},
-            {"beta1", cat(o.beta1)},
-            {"beta2", cat(o.beta2)},
-            {"eps", cat(o.eps)},
-            {"momentum", cat(o.momentum)},
-            {"grad-clip", cat(o.grad_clip)}};
+    std::vector<std::pair<std::string, std::string>> options = {
+        {"lr", cat(o.lr)},
+        {"schedule", schedules[static_cast<std::size_t>(o.schedule)]},
+        {"weight-decay", cat(o.weight_decay)},
+        {"decay", o.decay == Decay::all ? "all" : "matrices"},
+        {"grad-clip", cat(o.grad_clip)}};
+    const std::vector<RuleInfo::Option>& of_rule = rule_of(program).options;
+    for (std::size_t k = 0; k < of_rule.size(); ++k) {
+        const double value = k < o.rule.size() ? o.rule[k] : of_rule[k].usual;
+        options.emplace_back(option_name(of_rule[k].name), of_rule[k].range != rules::Range::flag ? cat(value)
+                                                           : value != 0                           ? "given"
+                                                                                                  : "not given");
+    }
+    return options;
 }
 
 std::string help_text(const ProgramSpec& program, const Options& o) {
-    std::vector<std::pair<std::string, std::string>> defaults = step_options(o);
+    std::vector<std::pair<std::string, std::string>> defaults = step_options(program, o);
     defaults.insert(defaults.end(), {{"init-std", cat(o.init_std)},
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"grad-accum", cat(o.grad_accum)},
                                      {"hang-timeout", cat(o.hang_timeout)}});
-    const bool adam = program.optimizer == "adamw";
     std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
     std::vector<FlagText> shown;
     for (const Flag& flag : make_flags(program)) {
         FlagText entry = flag.text;
-        const bool adams = entry.name == "beta1" || entry.name == "beta2" || entry.name == "eps";
-        if (adam ? entry.name == "momentum" : adams) continue;
         for (const auto& [name, value] : defaults) {
-            if (name == entry.name) entry.help += cat(" (default: ", value, ")");
+            if (name == entry.name && !entry.argument.empty()) entry.help += cat(" (default: ", value, ")");
         }
         shown.push_back(std::move(entry));
     }

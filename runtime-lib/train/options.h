@@ -41,9 +41,8 @@ struct Options {
     Schedule schedule = Schedule::cosine;
     double weight_decay = 0.1;
     Decay decay = Decay::matrices;
-    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-    double momentum = 0.9;
-    double grad_clip = 1.0;  // 0: off
+    std::vector<double> rule;  // the Options of the optimizer's rule
+    double grad_clip = 1.0;    // 0: off
     std::int64_t grad_accum = 1;
 
     // what is written
@@ -78,7 +77,7 @@ std::optional<Options> parse_options(int argc, char** argv, const ProgramSpec& p
                                      const std::string& program_folder);
 
 // The options that say what a step computes, by their names, as text.
-std::vector<std::pair<std::string, std::string>> step_options(const Options& options);
+std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec& program, const Options& options);
 
 // What --help prints, with these defaults.
 std::string help_text(const ProgramSpec& program, const Options& defaults);

@@ -63,7 +63,7 @@ struct Providers {
 
 struct ProgramSpec {
     std::string_view name;       // of the model, for messages
-    std::string_view optimizer;  // "adamw" or "sgd"
+    std::string_view optimizer;  // the name of its rule, in optim/rules/list.h
     std::span<const ParameterSpec> parameters;
     std::span<const ConstantSpec> constants;
     std::span<const InputSpec> inputs;
@@ -90,5 +90,9 @@ struct ProgramSpec {
 
     bool is_sharded() const { return !streams.empty(); }
 };
+
+// The rule that steps the program's parameters.
+struct RuleInfo;
+const RuleInfo& rule_of(const ProgramSpec& program);
 
 }  // namespace thunder

@@ -21,6 +21,7 @@
 #include "data/fingerprint.h"
 #include "device/menu.h"
 #include "device/team.h"
+#include "optim/rules/info.h"
 #include "program/transfer.h"
 #include "program/weights.h"
 #include "support/clock.h"
@@ -395,7 +396,7 @@ struct Trainer::State {
     std::map<std::string, std::string> made_by() const {
         if (options.checkpoint.empty()) return {};
         std::map<std::string, std::string> all;
-        for (const auto& [name, value] : step_options(options)) all.emplace(cat("--", name), value);
+        for (const auto& [name, value] : step_options(program, options)) all.emplace(cat("--", name), value);
         all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
         all.emplace("rows a step", cat(cut.global_rows()));
         all.emplace(batches_from(), sample_of_all(options.data.empty() ? options.feed : options.data));
@@ -581,13 +582,9 @@ bool Trainer::begin_step() {
     State::StepNumbers numbers(s.program);
     StepScalars& scalars = numbers.scalars;
     scalars.learning_rate = learning_rate(o, step);
-    scalars.beta1 = o.beta1;
-    scalars.beta2 = o.beta2;
-    scalars.eps = o.eps;
-    scalars.weight_decay = o.weight_decay;
-    scalars.momentum = o.momentum;
-    scalars.bias_correction1 = 1 - std::pow(o.beta1, static_cast<double>(step + 1));
-    scalars.bias_correction2_sqrt = std::sqrt(1 - std::pow(o.beta2, static_cast<double>(step + 1)));
+    const std::vector<double> of_rule =
+        rule_of(s.program).step_numbers(o.rule, {scalars.learning_rate, o.weight_decay, static_cast<double>(step + 1)});
+    std::copy(of_rule.begin(), of_rule.end(), scalars.rule);
     scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;

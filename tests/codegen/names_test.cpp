@@ -53,7 +53,7 @@ std::set<std::string> macros(const fs::path& folder) {
                                "device/menu.h",
                                "device/parallel.h",
                                "device/timed.h",
-                               "optim/adamw.h",
+                               "optim/update.h",
                                "program/tensors.h",
                                "train/program.h"})
         all << "#include <" << header << ">\n";

@@ -22,7 +22,7 @@ const std::string head =
 const std::string three_streams = R"(
 func @f(
     %x: f32[4] @batch+0 input "x",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   record() {event = "begin"}
   wait() {event = "begin"} on gather
   wait() {event = "begin"} on reduce
@@ -35,7 +35,7 @@ func @f(
   wait() {event = "reduced"}
   %b = add(%g, %h) : f32[4] @scratch+192
   %s = reduce_sum(%b) {axes = [0], keep_dims = false} : f32[] @scratch+256
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 )";
 

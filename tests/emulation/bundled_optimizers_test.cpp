@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -12,10 +13,10 @@
 
 #include "device/menu.h"
 #include "emulation/bundled.h"
-#include "optim/adamw.h"
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
-#include "optim/sgd.h"
+#include "runtime/kernels/trajectories.h"
+#include "runtime/kernels/update_calls.h"
 
 namespace thunder {
 
@@ -39,21 +40,20 @@ struct ScalarsOnDevice {
     Buffer<float> bytes;
 };
 
+constexpr double learning_rate = 0.01, weight_decay = 0.1, step_number = 2;
+
 StepScalars some_scalars() {
     StepScalars s;
-    s.learning_rate = 0.01;
-    s.beta1 = 0.9;
-    s.beta2 = 0.99;
-    s.eps = 1e-6;
-    s.weight_decay = 0.1;
-    s.momentum = 0.8;
-    s.bias_correction1 = 1 - 0.9 * 0.9;
-    s.bias_correction2_sqrt = std::sqrt(1 - 0.99 * 0.99);
     s.max_grad_norm = 1;
     s.clip_factor = 0.5F;
     s.loss_weight = 8;
     return s;
 }
+
+template <typename T>
+struct OnDevice : Buffer<T> {
+    explicit OnDevice(const std::vector<T>& values) : Buffer<T>("memory", values) {}
+};
 
 const ParameterSegment segments[] = {{0, 37, true}, {64, 20000, false}, {20003, 20010, true}};
 
@@ -86,74 +86,48 @@ void expect_shadows(Buffer<bf16>& shadows, Buffer<P>& p, const std::vector<float
 
 struct BundledOptimizers : Bundled {
     template <typename P, typename G, typename S>
-    void check_adamw(bool shadowed) {
-        const StepScalars s = some_scalars();
-        ScalarsOnDevice scalars(s);
+    void check(const NamedUpdate& update, bool shadowed) {
+        SCOPED_TRACE(update.rule);
+        const RuleInfo& rule = *find_rule(update.rule);
+        StepScalars given = some_scalars();
+        const std::vector<double> numbers =
+            rule.step_numbers(usual_options(rule), {learning_rate, weight_decay, step_number});
+        std::copy(numbers.begin(), numbers.end(), given.rule);
+        ScalarsOnDevice scalars(given);
         const std::vector<P> p0 = stored<P>(random(20032));
         const std::vector<G> g0 = stored<G>(random(20032));
-        const std::vector<S> m0 = stored<S>(random(20032));
-        std::vector<float> squares = random(20032);
-        for (float& v : squares) v = std::abs(v);
-        const std::vector<S> v0 = stored<S>(squares);
         const std::vector<float> old = random(20032);
         Buffer<P> p("p", p0);
         Buffer<G> g("g", g0);
-        Buffer<S> m("m", m0), v("v", v0);
         Buffer<bf16> shadows("shadows", rounded(old));
-        adamw({.parameters = p.data(),
-               .gradients = g.data(),
-               .first_moments = m.data(),
-               .second_moments = v.data(),
-               .shadows = shadowed ? Output(shadows.data()) : Output(),
-               .segments = segments,
-               .scalars = scalars.get()},
-              stream);
-        std::vector<double> p1 = widened(p0), m1 = widened(m0), v1 = widened(v0);
+        std::vector<std::unique_ptr<Buffer<S>>> states;
+        std::vector<std::vector<double>> expected;
+        OptimizerUpdate call{.parameters = p.data(),
+                             .gradients = g.data(),
+                             .shadows = shadowed ? Output(shadows.data()) : Output(),
+                             .segments = segments,
+                             .scalars = scalars.get()};
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            std::vector<float> values = random(20032);
+            for (float& x : values) x = std::abs(x);
+            const std::vector<S> state = stored<S>(values);
+            states.push_back(std::make_unique<Buffer<S>>(rule.states[k], state));
+            expected.push_back(widened(state));
+            call.states[k] = states.back()->data();
+        }
+        update.call(call, stream);
+        std::vector<double> p1 = widened(p0);
         for (const ParameterSegment& segment : segments) {
             for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
-                const double gradient = 0.5 * static_cast<double>(wide(g0[i]));
-                m1[i] += (1 - s.beta1) * (gradient - m1[i]);
-                v1[i] = s.beta2 * v1[i] + (1 - s.beta2) * gradient * gradient;
-                if (segment.decay) p1[i] *= 1 - s.learning_rate * s.weight_decay;
-                p1[i] -=
-                    s.learning_rate / s.bias_correction1 * m1[i] / (std::sqrt(v1[i]) / s.bias_correction2_sqrt + s.eps);
+                double s[rules::most_states] = {};
+                for (std::size_t k = 0; k < states.size(); ++k) s[k] = expected[k][i];
+                rule.element(p1[i], 0.5 * static_cast<double>(wide(g0[i])), s, numbers, segment.decay);
+                for (std::size_t k = 0; k < states.size(); ++k) expected[k][i] = s[k];
             }
         }
         expect_close(p.values(), p1, rounding<P>, size<P>, "p");
-        expect_close(m.values(), m1, rounding<S>, size<S>, "m");
-        expect_close(v.values(), v1, rounding<S>, size<S>, "v");
-        if (shadowed) expect_shadows(shadows, p, old);
-    }
-
-    template <typename P, typename G, typename S>
-    void check_sgd(bool momentum, bool shadowed) {
-        const StepScalars s = some_scalars();
-        ScalarsOnDevice scalars(s);
-        const std::vector<P> p0 = stored<P>(random(20032));
-        const std::vector<G> g0 = stored<G>(random(20032));
-        const std::vector<S> b0 = stored<S>(random(20032));
-        const std::vector<float> old = random(20032);
-        Buffer<P> p("p", p0);
-        Buffer<G> g("g", g0);
-        Buffer<S> b("b", b0);
-        Buffer<bf16> shadows("shadows", rounded(old));
-        sgd({.parameters = p.data(),
-             .gradients = g.data(),
-             .momentum_buffers = momentum ? Output(b.data()) : Output(),
-             .shadows = shadowed ? Output(shadows.data()) : Output(),
-             .segments = segments,
-             .scalars = scalars.get()},
-            stream);
-        std::vector<double> p1 = widened(p0), b1 = widened(b0);
-        for (const ParameterSegment& segment : segments) {
-            for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
-                double step = 0.5 * static_cast<double>(wide(g0[i])) + (segment.decay ? s.weight_decay * p1[i] : 0);
-                if (momentum) step = b1[i] = s.momentum * b1[i] + step;
-                p1[i] -= s.learning_rate * step;
-            }
-        }
-        expect_close(p.values(), p1, rounding<P>, size<P>, "p");
-        expect_close(b.values(), b1, rounding<S>, size<S>, "b");
+        for (std::size_t k = 0; k < states.size(); ++k)
+            expect_close(states[k]->values(), expected[k], rounding<S>, size<S>, rule.states[k]);
         if (shadowed) expect_shadows(shadows, p, old);
     }
 
@@ -170,23 +144,26 @@ struct BundledOptimizers : Bundled {
     }
 };
 
-TEST_F(BundledOptimizers, AdamW) {
-    check_adamw<float, float, float>(false);
-    check_adamw<float, float, float>(true);
-    check_adamw<float, bf16, float>(true);
-    check_adamw<float, float, bf16>(true);
-    check_adamw<float, bf16, bf16>(true);
-    check_adamw<bf16, float, float>(false);
-    check_adamw<bf16, bf16, bf16>(false);
+TEST_F(BundledOptimizers, FollowTorchForAHundredSteps) {
+    for (const Trajectory& t : trajectories) {
+        SCOPED_TRACE(t.name);
+        expect_trajectory_in_f32<OnDevice>(t, stream);
+    }
+    expect_every_rule(trajectories);
 }
 
-TEST_F(BundledOptimizers, SgdWithAndWithoutMomentum) {
-    for (const bool momentum : {false, true}) {
-        check_sgd<float, float, float>(momentum, false);
-        check_sgd<float, float, float>(momentum, true);
-        check_sgd<float, bf16, bf16>(momentum, true);
-        check_sgd<bf16, bf16, float>(momentum, false);
-        check_sgd<bf16, bf16, bf16>(momentum, false);
+// With what is stored in all types, in pieces that are aligned and in others: against the rule in double, which
+// tests/training holds against torch.
+TEST_F(BundledOptimizers, FollowTheirRules) {
+    for (const NamedUpdate& w : updates) {
+        check<float, float, float>(w, false);
+        check<float, float, float>(w, true);
+        check<float, bf16, float>(w, true);
+        check<float, float, bf16>(w, true);
+        check<float, bf16, bf16>(w, true);
+        check<bf16, float, float>(w, false);
+        check<bf16, bf16, float>(w, false);
+        check<bf16, bf16, bf16>(w, false);
     }
 }
 

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import statistics
 import struct
@@ -69,7 +70,7 @@ def within(errors, first, last):
 
 
 GROUPS = {"linear": "products", "matmul": "products", "attention": "attention", "cross": "cross_entropy", "embedding": "embedding",
-          "gather": "embedding", "scatter": "embedding", "adamw": "optimizer", "sgd": "optimizer", "global": "optimizer",
+          "gather": "embedding", "scatter": "embedding", "global": "optimizer",
           "clip": "optimizer", "copy": "copy", "fill": "copy"}
 
 
@@ -83,8 +84,8 @@ def read_profile(text, steps):
             continue
         timed, ms = int(fields[-9]), float(fields[-8])
         word = fields[0].split("_")[0]
-        # One word that no call of the menu begins with is a kernel of the program's own.
-        group = GROUPS.get(word, "fused")
+        # One word that no call of the menu begins with is a kernel of the program's own, but for an optimizer's name.
+        group = "optimizer" if re.match(r"\w+ of \d+ parameters? in ", line) else GROUPS.get(word, "fused")
         groups[group] = groups.get(group, 0.0) + ms / timed * (timed + 1) / steps
     return groups
 

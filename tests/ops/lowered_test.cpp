@@ -35,8 +35,8 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 // What stands in forward_backward, reads floats and takes f32.
 bool is_lowered(const OpDef& def, const Sample& sample) {
-    static const std::set<std::string> of_the_optimizer = {"adamw", "sgd", "global_norm", "clip_factor"};
-    if (def.level == OpLevel::structural || of_the_optimizer.contains(def.name)) return false;
+    static const std::set<std::string> of_the_optimizer = {"global_norm", "clip_factor"};
+    if (def.level == OpLevel::structural || def.optimizer || of_the_optimizer.contains(def.name)) return false;
     // Gradients to be added to become operands behind lower_precision.
     if (def.name == "linear_backward_weight" && sample.operands.size() > 2) return false;
     bool floats = false, all = true;

@@ -198,8 +198,7 @@ TEST(MenuCall, OptimizersWorkOnWholeArenas) {
         if (field.kind == CallField::Kind::arena)
             text += field.name + ": " + std::string(name_of(field.arena)) + " " + std::to_string(field.index) + "\n";
     EXPECT_EQ(text,
-              "parameters: parameters 0\ngradients: gradients 0\nfirst_moments: optimizer 0\n"
-              "second_moments: optimizer 1\n");
+              "parameters: parameters 0\ngradients: gradients 0\nstates[0]: optimizer 0\nstates[1]: optimizer 1\n");
 }
 
 }  // namespace menu_call_test

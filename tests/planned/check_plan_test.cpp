@@ -33,9 +33,9 @@ func @f(
     %m: f32[4,4] @batch+64 input "m",
     %w: f32[16] @parameters+0 parameter "w",
     %n: f32[4,4] @parameters+64 parameter "n",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
 )" + ops + R"(
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 )";
 }
@@ -121,9 +121,9 @@ TEST(CheckPlan, FindsTwoResultsOfOneOpInOnePlace) {
 func @f(
     %x: f32[2,8] @batch+0 input "x",
     %labels: i64[2] @batch+64 input "labels",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %loss, %lse = cross_entropy(%x, %labels) {ignore_index = -100} : f32[] @scratch+0, f32[2] @scratch+0
-  %r = add(%loss_sum, %loss) : f32[] @scalars+96
+  %r = add(%loss_sum, %loss) : f32[] @scalars+136
 }
 )"),
         "@f: %loss (f32[] @scratch+0, 4 bytes) and %lse (f32[2] @scratch+0, 8 bytes), both from one cross_entropy, "
@@ -166,15 +166,15 @@ TEST(CheckPlan, FindsParametersThatMeetAndNamesInTwoPlaces) {
 func @f(
     %a: f32[32] @parameters+0 parameter "a",
     %b: f32[16] @parameters+64 parameter "b",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[] @scratch+0
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 func @g(
     %b: f32[16] @parameters+128 parameter "b",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %s = reduce_sum(%b) {axes = [0], keep_dims = false} : f32[] @scratch+0
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 )"),
               "@f: %a (f32[32] @parameters+0, 128 bytes) and %b (f32[16] @parameters+64, 64 bytes) share bytes\n"
@@ -193,7 +193,7 @@ func @f(
     %gs: 2 x f32[16] @gradients+128 layer 64 state "grad.layers.{0..1}",
     %s: bf16[16] @shadows)" +
                           shadow + R"( state "shadow.w",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> () {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> () {
 }
 )");
     };
@@ -237,10 +237,10 @@ func @f(
     %a: f32[3,2] @parameters+0 parameter "a",
     %b: f32[3,2] @parameters+)" +
            std::to_string(second) + R"( parameter "b",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %y = linear(%x, %a, _, _, %b) {adjacent_weights = true} : f32[4,6] @scratch+0
   %s = reduce_sum(%y) {axes = [0, 1], keep_dims = false} : f32[] @scratch+128
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 )";
 }
@@ -315,7 +315,7 @@ func @f(
     %v: f32[16] @parameters+0 parameter "v",
     %w: 3 x f32[16] )" +
                weights + R"( parameter "w.{0..2}",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %a = mul(%x, %v) : f32[16] )" +
                in + "\n" + before + R"(
   %z = repeat(%a, %w) {body = "layer", carried = 1, )" +
@@ -324,7 +324,7 @@ func @f(
   %c = add(%z, )" +
                last + R"() : f32[16] @scratch+320
   %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+384
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 func @layer(%x: f32[16] @caller+0, %w: f32[16] @caller+0) -> (%y) scratch 64 {
 )" + body + "}\n";
@@ -412,12 +412,12 @@ std::string keeping(const std::string& first, const std::string& second, const s
     return R"(
 func @f(
     %x: f32[16] @batch+0 input "x",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %a = exp(%x) : f32[16] @scratch+0
   %z, %e, %h = repeat(%a) {body = "layer", carried = 1, carry_arena = ["scratch"], carry_base = [0], carry_period = [2], carry_stride = [64], n = 3, per_layer = 0, reverse = false} : f32[16] @scratch+64, 3 x f32[16] )" +
            first + ", 3 x f32[16] " + second + "\n" + after + R"(
   %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+384
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 func @layer(%x: f32[16] @caller+0) -> (%y, %e, %h) {
   %e = exp(%x) : f32[16] @caller+0

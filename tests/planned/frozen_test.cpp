@@ -67,10 +67,8 @@ TEST_P(PartlyTrained, TrainsTheRest) {
     clear_states(program);
 
     const PlannedOptimizer optimizer = {.learning_rate = 1e-3,
-                                        .beta1 = 0.9,
-                                        .beta2 = 0.95,
-                                        .eps = 1e-8,
                                         .weight_decay = 0.1,
+                                        .options = {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}},
                                         .max_grad_norm = 0,
                                         .decay_all = true};
     for (int s = 0; s < 3; ++s) {

@@ -67,9 +67,9 @@ Result train_one(const nlohmann::json& row, const Cut& cut, CompileOptions optio
     const auto& o = reference().at("optimizer");
     PlannedOptimizer optimizer;
     optimizer.learning_rate = o.at("lr");
-    optimizer.beta1 = o.at("betas").at(0);
-    optimizer.beta2 = o.at("betas").at(1);
-    optimizer.eps = o.at("eps");
+    optimizer.options["beta1"] = o.at("betas").at(0);
+    optimizer.options["beta2"] = o.at("betas").at(1);
+    optimizer.options["eps"] = o.at("eps");
     optimizer.weight_decay = o.at("weight_decay");
     optimizer.decay_all = true;
     const std::int64_t world = cut.replicas * cut.shards;

@@ -12,10 +12,8 @@ namespace thunderc {
 
 // Clipping is on; what decays are matrices.
 inline const PlannedOptimizer ranks_optimizer = {.learning_rate = 1e-3,
-                                                 .beta1 = 0.9,
-                                                 .beta2 = 0.95,
-                                                 .eps = 1e-8,
                                                  .weight_decay = 0.1,
+                                                 .options = {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}},
                                                  .max_grad_norm = 0.5,
                                                  .decay_all = false};
 

@@ -14,10 +14,8 @@ namespace run_planned_test {
 
 // The fixtures' optimizer, see reference.json.
 const PlannedOptimizer adamw = {.learning_rate = 1e-3,
-                                .beta1 = 0.9,
-                                .beta2 = 0.95,
-                                .eps = 1e-8,
                                 .weight_decay = 0.1,
+                                .options = {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}},
                                 .max_grad_norm = 0,
                                 .decay_all = true};
 
@@ -143,10 +141,10 @@ double loss_of(const std::string& ops) {
     PlannedProgram program(parsed(R"(
 func @forward_backward(
     %x: f32[4] @batch+0 input "x",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
 )" + ops + R"(
   %s = reduce_sum(%c) {axes = [0], keep_dims = false} : f32[] @scratch+128
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 )"));
     program.set("x", Tensor::floats({4}, {1, 2, 3, 4}));

@@ -78,7 +78,7 @@ const std::string two_copies = R"(
 func @f(
     %x: f32[4] @batch+0 input "x",
     %w: 2 x f32[4] @parameters+0 layer 64 parameter "w.{0..1}",
-    %loss_sum: f32[] @scalars+96 scalar "loss_sum") -> (%r "loss_sum") {
+    %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> (%r "loss_sum") {
   %w0 = member(%w) {index = 0} : f32[4] @parameters+0
   %w1 = member(%w) {index = 1} : f32[4] @parameters+64
   record() {event = "begin"}
@@ -96,7 +96,7 @@ func @f(
   wait() {event = "second"}
   %d = mul(%c, %h) : f32[4] @scratch+64
   %s = reduce_sum(%d) {axes = [0], keep_dims = false} : f32[] @scratch+256
-  %r = add(%loss_sum, %s) : f32[] @scalars+96
+  %r = add(%loss_sum, %s) : f32[] @scalars+136
 }
 )";
 

@@ -110,16 +110,8 @@ class ValuesProgram {
             run("forward_backward");
         }
         out.loss = scalar("loss_sum") / out.loss_weight;
-        const double t = static_cast<double>(number) + 1;
-        set_scalar("learning_rate", o.learning_rate);
-        set_scalar("beta1", o.beta1);
-        set_scalar("beta2", o.beta2);
-        set_scalar("eps", o.eps);
-        set_scalar("weight_decay", o.weight_decay);
-        set_scalar("bias_correction1", 1 - std::pow(o.beta1, t));
-        set_scalar("bias_correction2_sqrt", std::sqrt(1 - std::pow(o.beta2, t)));
-        set_scalar("max_grad_norm", o.max_grad_norm);
-        set_scalar("decay_all", o.decay_all ? 1 : 0);
+        for (const auto& [name, value] : step_scalars(module_, o, number))
+            if (has(name)) set_scalar(name, value);
         run("update");
         out.grad_norm = scalar("grad_norm");
         return out;

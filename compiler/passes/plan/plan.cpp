@@ -8,6 +8,7 @@
 
 #include "compiler/passes/plan/lower_collectives.h"
 #include "compiler/passes/plan/plan_parts.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -29,24 +30,25 @@ Module plan(Module module, Report& report) {
     const planning::UnitMemory units = planning::lower_collectives(module);
     planning::Shared shared;
     shared.parameters = planning::place_parameters(module);
+    shared.states = optimizer_states(module);
     std::vector<std::string> order;
     for (const Function& f : module.functions)
         if (!f.kind.starts_with("kernel:")) visit(module, f.name, order);
     for (const std::string& name : order) planning::FunctionPlanner(module, *module.find(name), shared).run();
 
     module.phase = Module::Phase::planned;
-    // By arena: the bytes of one element for each of the parameters that train; a second state lies behind the first.
+    // By arena: the bytes of one element for each of the parameters that train; states lie one behind the other.
     std::map<std::string, std::int64_t> element_bytes;
     for (const Function& f : module.functions)
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
             if (info.kind != ArgInfo::Kind::state) continue;
-            const std::string what = info.names.front().substr(0, info.names.front().find('.'));
-            std::int64_t& of_arena = element_bytes[what == "grad"     ? "gradients"
-                                                   : what == "shadow" ? "shadows"
-                                                                      : "optimizer"];
-            of_arena = std::max(of_arena, what == "second_moment" ? 2 * size : size);
+            const bool other = is_state(info, gradient_state) || is_state(info, shadow_state);
+            std::int64_t& of_arena = element_bytes[is_state(info, gradient_state) ? "gradients"
+                                                   : other                        ? "shadows"
+                                                                                  : "optimizer"];
+            of_arena = std::max(of_arena, other ? size : size * static_cast<std::int64_t>(shared.states.size()));
         }
     const planning::ParameterPlaces& places = shared.parameters;
     module.arena_bytes = {{"parameters", places.bytes},

@@ -114,7 +114,7 @@ Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const 
     return {arena, base + elements * size, place.layer_stride * size, {}, {}};
 }
 
-// "grad.x", "shadow.x", "first_moment.x", "second_moment.x", "momentum.x" name what belongs to the parameter x.
+// "grad.x", "shadow.x" and, of a state of the optimizer, "momentum.x" name what belongs to the parameter x.
 Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info) {
     const std::string& name = info.names.front();
     switch (info.kind) {
@@ -144,11 +144,11 @@ Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info)
 Placement FunctionPlanner::state_place(const Type& type, const std::string& name) const {
     const std::size_t dot = name.find('.');
     const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
-    if (what == "grad") return parameter_place(Arena::gradients, type, parameter);
-    if (what == "shadow") return parameter_place(Arena::shadows, type, parameter);
-    if (what == "first_moment" || what == "momentum") return parameter_place(Arena::optimizer, type, parameter);
-    check(what == "second_moment", fmt::format("there is no state {}", name));
-    return parameter_place(Arena::optimizer, type, parameter, 1);
+    if (what == gradient_state) return parameter_place(Arena::gradients, type, parameter);
+    if (what == shadow_state) return parameter_place(Arena::shadows, type, parameter);
+    const std::optional<std::size_t> state = state_of_name(shared_.states, name);
+    check(state.has_value(), fmt::format("there is no state {}", name));
+    return parameter_place(Arena::optimizer, type, parameter, static_cast<std::int64_t>(*state));
 }
 
 // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of

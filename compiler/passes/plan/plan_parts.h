@@ -37,6 +37,7 @@ std::int64_t assign_offsets(std::vector<Piece>& pieces);
 
 struct Shared {  // by all functions of a module
     ParameterPlaces parameters;
+    std::vector<std::string> states;  // optimizer_states
     std::int64_t constant_bytes = 0, saved_bytes = 0, batch_bytes = 0, result_bytes = 0;
     std::vector<std::pair<ConstPtr, std::int64_t>> constants;
     std::map<std::string, std::int64_t> batch;  // by the input's name

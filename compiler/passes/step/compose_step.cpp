@@ -11,6 +11,7 @@
 #include "compiler/ir/function_tools.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -22,8 +23,11 @@ ArgInfo scalar_info(const std::string& name) {
     return info;
 }
 
+Value scalar_argument(Function& f, const std::string& value, const std::string& name, DType dtype = DType::f32) {
+    return f.add_argument(Type::tensor(dtype, {}), unique_value_name(f, value), scalar_info(name));
+}
 Value scalar_argument(Function& f, const std::string& name, DType dtype = DType::f32) {
-    return f.add_argument(Type::tensor(dtype, {}), unique_value_name(f, name), scalar_info(name));
+    return scalar_argument(f, name, name, dtype);
 }
 
 // What main gives: result 0 is the loss, then its weights, then a gradient for each trainable parameter in order.
@@ -147,16 +151,9 @@ Function forward_backward(const Function& main, const MainResults& results) {
     return f;
 }
 
-Function update(const Function& main, const MainResults& results, const StepOptions& options) {
+Function update(const Function& main, const MainResults& results, const thunder::RuleInfo& rule) {
     Function f;
     f.name = "update";
-    const bool adamw = options.optimizer == "adamw";
-    std::vector<std::string> states;
-    if (adamw)
-        states = {"first_moment", "second_moment"};
-    else if (options.momentum)
-        states = {"momentum"};
-
     std::vector<Value> tensors, gradients;
     for (std::size_t k : results.trainable) {
         Value v = main.arguments[k];
@@ -171,17 +168,11 @@ Function update(const Function& main, const MainResults& results, const StepOpti
     };
     group("grad");
     gradients.assign(tensors.end() - static_cast<std::ptrdiff_t>(results.trainable.size()), tensors.end());
-    for (const std::string& state : states) group(state);
+    for (const std::string& state : rule.states) group(state);
 
-    std::vector<std::string> names;
-    if (adamw)
-        names = {"learning_rate", "beta1", "beta2", "eps", "weight_decay", "bias_correction1", "bias_correction2_sqrt"};
-    else if (options.momentum)
-        names = {"learning_rate", "momentum", "weight_decay"};
-    else
-        names = {"learning_rate", "weight_decay"};
     std::vector<Value> operands = tensors;
-    for (const std::string& name : names) operands.push_back(scalar_argument(f, name));
+    for (const std::string& number : rule.numbers)
+        operands.push_back(scalar_argument(f, number, rule_scalar(rule.name, number)));
     Value max_norm = scalar_argument(f, "max_grad_norm");
     Value decay_all = scalar_argument(f, "decay_all", DType::boolean);
 
@@ -189,9 +180,7 @@ Function update(const Function& main, const MainResults& results, const StepOpti
     Value norm = b.op("global_norm", gradients, {}, "grad_norm");
     operands.push_back(b.op("clip_factor", {norm, max_norm}, {}, "clip_factor"));
     operands.push_back(decay_all);
-    Attributes attributes;
-    if (!adamw) attributes.set("momentum", options.momentum);
-    f.results = b.emit(options.optimizer, operands, attributes);
+    f.results = b.emit(rule.name, operands, {});
     const std::size_t count = results.trainable.size();
     for (std::size_t r = 0; r < f.results.size(); ++r) {
         // The results are parameters and states: the tensors without the second group, the gradients.
@@ -207,14 +196,15 @@ Function update(const Function& main, const MainResults& results, const StepOpti
 }  // namespace
 
 Module compose_step(Module module, const StepOptions& options, Report& report) {
-    check(options.optimizer == "adamw" || options.optimizer == "sgd", "there is no optimizer " + options.optimizer);
+    const thunder::RuleInfo* rule = thunder::find_rule(options.optimizer);
+    check(rule != nullptr, "there is no optimizer " + options.optimizer);
     const Function main = std::move(module.main());
     const MainResults results = main_results(main);
     std::vector<Function> functions;
     functions.push_back(forward_backward(main, results));
     const std::size_t weights = results.first_gradient - 1;
     if (weights > 0) functions.push_back(loss_weight(main, results));
-    functions.push_back(update(main, results, options));
+    functions.push_back(update(main, results, *rule));
     std::move(module.functions.begin() + 1, module.functions.end(), std::back_inserter(functions));
     module.functions = std::move(functions);
     remove_unreached_functions(module, weights > 0 ? 3 : 2);

@@ -7,8 +7,8 @@
 //                      gradients before (state "grad.<name>"), first (scalar "first_micro_step"), loss_sum)
 //         -> (gradients after, loss_sum)
 //     loss_weight(the inputs that it reads, loss_weight before) -> (loss_weight), where the loss has a weight
-//     update(parameters, gradients, states ("first_moment.<name>", "second_moment.<name>"; "momentum.<name>"),
-//            scalars of StepScalars)
+//     update(parameters, gradients, the rule's states ("first_moment.<name>"), its numbers ("adamw.beta2"), scalars of
+//            StepScalars)
 //         -> (parameters, states, grad_norm)
 //
 // Each gradient passes accumulate_gradient(before, dw, first). A result that takes
@@ -24,8 +24,7 @@
 namespace thunderc {
 
 struct StepOptions {
-    std::string optimizer = "adamw";  // or "sgd"
-    bool momentum = true;             // of sgd: whether there are momentum buffers
+    std::string optimizer = "adamw";  // the name of a rule of runtime-lib/optim/rules/list.h
 };
 
 Module compose_step(Module module, const StepOptions& options, Report& report);

@@ -88,42 +88,36 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
     for (const auto& [input, role] : o.map) map += cat(input, "=", role, " ");
     std::string missing;
     for (const MissingRule& rule : o.init_missing) missing += cat(rule.pattern, "=", static_cast<int>(rule.start), " ");
-    const char* const schedules[] = {"cosine", "linear", "constant", "wsd"};
     const auto yes = [](bool given) { return std::string(given ? "given" : "not given"); };
     const std::string constants = program.constants.empty() ? "" : join_path(o.program_folder, "constants.safetensors");
     // The layout tells programs apart by what they hold and communicate, the executable by what they compute.
-    return {{"its program", hex(hash_text(layout))},
-            {"the bytes of its executable", hash_of("/proc/self/exe")},
-            {"its constants.safetensors", sample_of_tensors(constants)},
-            {"the data that it sees", cat(sample_of_all(o.data), sample_of_all(o.feed))},
-            {"the checkpoint that it goes on from", o.resume ? sample_of_checkpoint(checkpoint) : ""},
-            {"the parameters that it starts from", o.resume ? "" : sample_of_tensors(initial_weights(o))},
-            {"--map", map},
-            {"--init", o.init == "random" ? o.init : ""},
-            {"--init-missing", missing},
-            {"--init-std", cat(o.init_std)},
-            {"--seed", cat(o.seed)},
-            {"--steps", cat(o.steps)},
-            {"--lr", cat(o.lr)},
-            {"--min-lr", cat(o.min_lr)},
-            {"--warmup", cat(o.warmup)},
-            {"--schedule", schedules[static_cast<std::size_t>(o.schedule)]},
-            {"--weight-decay", cat(o.weight_decay)},
-            {"--decay", o.decay == Decay::all ? "all" : "matrices"},
-            {"--beta1", cat(o.beta1)},
-            {"--beta2", cat(o.beta2)},
-            {"--eps", cat(o.eps)},
-            {"--momentum", cat(o.momentum)},
-            {"--grad-clip", cat(o.grad_clip)},
-            {"--grad-accum", cat(o.grad_accum)},
-            {"--checkpoint", o.checkpoint},
-            {"--checkpoint-every", cat(o.checkpoint_every)},
-            {"--resume", yes(o.resume)},
-            {"--dump-gradients", yes(!o.dump_gradients.empty())},
-            {"--save", yes(!o.save.empty())},
-            {"--no-overlap", yes(o.no_overlap)},
-            {"--memory", yes(!o.memory.empty())},
-            {"--timeline", yes(!o.timeline.empty())}};
+    std::vector<std::pair<std::string, std::string>> facts = {
+        {"its program", hex(hash_text(layout))},
+        {"the bytes of its executable", hash_of("/proc/self/exe")},
+        {"its constants.safetensors", sample_of_tensors(constants)},
+        {"the data that it sees", cat(sample_of_all(o.data), sample_of_all(o.feed))},
+        {"the checkpoint that it goes on from", o.resume ? sample_of_checkpoint(checkpoint) : ""},
+        {"the parameters that it starts from", o.resume ? "" : sample_of_tensors(initial_weights(o))},
+        {"--map", map},
+        {"--init", o.init == "random" ? o.init : ""},
+        {"--init-missing", missing},
+        {"--init-std", cat(o.init_std)},
+        {"--seed", cat(o.seed)},
+        {"--steps", cat(o.steps)}};
+    // --lr among them, of which --min-lr follows where it is not given
+    for (const auto& [name, value] : step_options(program, o)) facts.emplace_back(cat("--", name), value);
+    facts.insert(facts.end(), {{"--min-lr", cat(o.min_lr)},
+                               {"--warmup", cat(o.warmup)},
+                               {"--grad-accum", cat(o.grad_accum)},
+                               {"--checkpoint", o.checkpoint},
+                               {"--checkpoint-every", cat(o.checkpoint_every)},
+                               {"--resume", yes(o.resume)},
+                               {"--dump-gradients", yes(!o.dump_gradients.empty())},
+                               {"--save", yes(!o.save.empty())},
+                               {"--no-overlap", yes(o.no_overlap)},
+                               {"--memory", yes(!o.memory.empty())},
+                               {"--timeline", yes(!o.timeline.empty())}});
+    return facts;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// AdamW, SGD, the gradient's norm and the step's scalars.
+// The optimizers, the gradient's norm and the step's scalars.
 #include <algorithm>
-#include <cstddef>
 
 #include "device/cuda/driver/call.h"
 #include "device/cuda/driver/require.h"
@@ -11,19 +10,6 @@
 #include "optim/describe.h"
 
 namespace thunder {
-
-#define THUNDER_SAME_PLACE(name) \
-    static_assert(offsetof(StepScalars, name) == sizeof(double) * static_cast<std::size_t>(bundled::at_##name))
-THUNDER_SAME_PLACE(learning_rate);
-THUNDER_SAME_PLACE(beta1);
-THUNDER_SAME_PLACE(beta2);
-THUNDER_SAME_PLACE(eps);
-THUNDER_SAME_PLACE(weight_decay);
-THUNDER_SAME_PLACE(momentum);
-THUNDER_SAME_PLACE(bias_correction1);
-THUNDER_SAME_PLACE(bias_correction2_sqrt);
-THUNDER_SAME_PLACE(max_grad_norm);
-#undef THUNDER_SAME_PLACE
 
 std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segments) {
     std::vector<std::int64_t> numbers;
@@ -36,16 +22,15 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
 
 namespace {
 
-// The kernels for what is stored as P, G and S.
-#define THUNDER_OPTIMIZERS(suffix, P, G, S)      \
-    auto* adamw_kernel(P*, G*, S*) {             \
-        return &bundled::bundled_adamw_##suffix; \
-    }                                            \
-    auto* sgd_kernel(P*, G*, S*) {               \
-        return &bundled::bundled_sgd_##suffix;   \
+// The kernel of a rule for what is stored as P, G and S.
+#define THUNDER_STEP_KERNEL(name, Rule, suffix, P, G, S) \
+    auto* kernel_of(const Rule*, P*, G*, S*) {           \
+        return &bundled::bundled_##name##_##suffix;      \
     }
-BUNDLED_STORED_TYPES(THUNDER_OPTIMIZERS)
-#undef THUNDER_OPTIMIZERS
+#define THUNDER_STEP_KERNELS(name, Rule) BUNDLED_STORED_TYPES(THUNDER_STEP_KERNEL, name, Rule)
+THUNDER_RULES(THUNDER_STEP_KERNELS)
+#undef THUNDER_STEP_KERNELS
+#undef THUNDER_STEP_KERNEL
 
 // body(a null pointer of the type that is stored)
 template <typename Body>
@@ -69,39 +54,33 @@ void with_types(const Output& parameters, const Input& gradients, const Output& 
     });
 }
 
+template <typename Rule>
+void update(const OptimizerUpdate& call, Stream& stream) {
+    issue(Rule::name, call, stream, [&] {
+        const PieceTable pieces = pieces_of(call.segments, stream);
+        const Output parameters = call.parameters, shadows = call.shadows;
+        require_dtype("shadows", shadows, DType::bf16);
+        const Input gradients = call.gradients;
+        for (int k = 1; k < rules::states<Rule>; ++k) require_dtype("states", call.states[k], call.states[0].dtype);
+        with_types(parameters, gradients, call.states[0], [&](auto* p, auto* g, auto* s) {
+            const auto state = [&](int k) { return static_cast<decltype(s)>(call.states[k].data); };
+            static_assert(rules::most_states == 3);
+            launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s), pieces.count, 256, stream,
+                   static_cast<decltype(p)>(parameters.data),
+                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
+                   static_cast<bf16*>(shadows.data), pieces.numbers, call.scalars->rule, &call.scalars->clip_factor);
+        });
+    });
+}
+
 }  // namespace
 
-void adamw(const AdamW& call, Stream& stream) {
-    issue("adamw", call, stream, [&] {
-        const PieceTable pieces = pieces_of(call.segments, stream);
-        const Output parameters = call.parameters, first = call.first_moments, second = call.second_moments;
-        const Output shadows = call.shadows;
-        require_dtype("shadows", shadows, DType::bf16);
-        const Input gradients = call.gradients;
-        require_dtype("second moments", second, first.dtype);
-        with_types(parameters, gradients, first, [&](auto* p, auto* g, auto* s) {
-            launch("adamw", adamw_kernel(p, g, s), pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
-                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), static_cast<decltype(s)>(first.data),
-                   static_cast<decltype(s)>(second.data), static_cast<bf16*>(shadows.data), pieces.numbers,
-                   &call.scalars->learning_rate, &call.scalars->clip_factor);
-        });
-    });
-}
-
-void sgd(const Sgd& call, Stream& stream) {
-    issue("sgd", call, stream, [&] {
-        const PieceTable pieces = pieces_of(call.segments, stream);
-        const Output parameters = call.parameters, momentum = call.momentum_buffers, shadows = call.shadows;
-        require_dtype("shadows", shadows, DType::bf16);
-        const Input gradients = call.gradients;
-        with_types(parameters, gradients, momentum, [&](auto* p, auto* g, auto* s) {
-            launch("sgd", sgd_kernel(p, g, s), pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
-                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), static_cast<decltype(s)>(momentum.data),
-                   static_cast<bf16*>(shadows.data), pieces.numbers, &call.scalars->learning_rate,
-                   &call.scalars->clip_factor);
-        });
-    });
-}
+#define THUNDER_DEFINE_UPDATE(name, Rule)                    \
+    void name(const OptimizerUpdate& call, Stream& stream) { \
+        update<Rule>(call, stream);                          \
+    }
+THUNDER_RULES(THUNDER_DEFINE_UPDATE)
+#undef THUNDER_DEFINE_UPDATE
 
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream) {
     global_norm(scalars, gradients, elements, nullptr, stream);

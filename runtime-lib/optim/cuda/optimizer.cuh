@@ -4,12 +4,9 @@
 
 #include "device/cuda/kernels/bundled.h"
 #include "optim/cuda/piece.h"
+#include "optim/rules/list.h"
 
 namespace thunder::bundled {
-
-// StepScalars begins with numbers in double, in this order.
-inline constexpr int at_learning_rate = 0, at_beta1 = 1, at_beta2 = 2, at_eps = 3, at_weight_decay = 4, at_momentum = 5,
-                     at_bias_correction1 = 6, at_bias_correction2_sqrt = 7, at_max_grad_norm = 8;
 
 struct Piece {
     std::int64_t begin, end;
@@ -31,125 +28,78 @@ THUNDER_FUNCTION void walk_piece(const Piece& piece, Four&& four, One&& one) {
     for (std::int64_t i = aligned + groups * 4 + thread_index(); i < piece.end; i += 256) one(i);
 }
 
-struct AdamWStep {
-    float clip, rest1, beta2, rest2, step_size, correction, eps, keep;
+// What a rule steps: all that its kernel is given.
+template <typename P, typename G, typename S>
+struct Stepped {
+    Global<P> parameters;
+    Global<const G> gradients;
+    Global<S> states[rules::most_states];  // as many as the rule has
+    Global<bf16> shadows;                  // null: none
 };
-
-// torch.optim.AdamW on g = clip * gradient, as in optim/adamw.h.
-THUNDER_FUNCTION void adamw_element(float& p, float& m, float& v, float gradient, const AdamWStep& s) {
-    const float g = s.clip * gradient;
-    m = m + s.rest1 * (g - m);
-    v = s.beta2 * v + s.rest2 * g * g;
-    p = s.keep * p - s.step_size * (m / (math::sqrt(v) / s.correction + s.eps));
-}
 
 // N elements from i on, as they are stored.
-template <int N, typename P, typename G, typename S>
-THUNDER_FUNCTION void adamw_elements(std::int64_t i, Global<P> parameters, Global<const G> gradients, Global<S> first,
-                                     Global<S> second, Global<bf16> shadows, const AdamWStep& step) {
-    Vec<P, N> p = load<N>(parameters + i);
-    const Vec<G, N> g = load<N>(gradients + i);
-    Vec<S, N> m = load<N>(first + i), v = load<N>(second + i);
+template <typename Rule, int N, typename P, typename G, typename S>
+THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, float clip,
+                                    const typename Rule::template Numbers<float>& numbers) {
+    constexpr int states = rules::states<Rule>;
+    Vec<P, N> p = load<N>(to.parameters + i);
+    const Vec<G, N> g = load<N>(to.gradients + i);
+    Vec<S, N> s[rules::most_states] = {};
+    THUNDER_UNROLL
+    for (int k = 0; k < states; ++k) s[k] = load<N>(to.states[k] + i);
     Vec<bf16, N> shadow{};
     THUNDER_UNROLL
-    for (int k = 0; k < N; ++k) {
-        float parameter = wide(p[k]), moment1 = wide(m[k]), moment2 = wide(v[k]);
-        adamw_element(parameter, moment1, moment2, wide(g[k]), step);
-        p[k] = narrow<P>(parameter);
-        m[k] = narrow<S>(moment1);
-        v[k] = narrow<S>(moment2);
-        shadow[k] = narrow<bf16>(wide(p[k]));
+    for (int e = 0; e < N; ++e) {
+        float parameter = wide(p[e]), state[rules::most_states] = {};
+        THUNDER_UNROLL
+        for (int k = 0; k < states; ++k) state[k] = wide(s[k][e]);
+        Rule::element(parameter, clip * wide(g[e]), rules::fields_of<Rule::template States, float&>(state), numbers);
+        p[e] = narrow<P>(parameter);
+        THUNDER_UNROLL
+        for (int k = 0; k < states; ++k) s[k][e] = narrow<S>(state[k]);
+        shadow[e] = narrow<bf16>(wide(p[e]));
     }
-    store(parameters + i, p);
-    store(first + i, m);
-    store(second + i, v);
-    if (shadows) store(shadows + i, shadow);
-}
-
-template <typename P, typename G, typename S>
-THUNDER_FUNCTION void adamw(Global<P> parameters, Global<const G> gradients, Global<S> first, Global<S> second,
-                            Global<bf16> shadows, Global<const std::int64_t> pieces, Global<const double> s,
-                            Global<const float> clip_factor) {
-    const Piece piece = take_piece(pieces);
-    const AdamWStep step{clip_factor[0],
-                         static_cast<float>(1.0 - s[at_beta1]),
-                         static_cast<float>(s[at_beta2]),
-                         static_cast<float>(1.0 - s[at_beta2]),
-                         static_cast<float>(s[at_learning_rate] / s[at_bias_correction1]),
-                         static_cast<float>(s[at_bias_correction2_sqrt]),
-                         static_cast<float>(s[at_eps]),
-                         piece.decays ? static_cast<float>(1.0 - s[at_learning_rate] * s[at_weight_decay]) : 1.0F};
-    walk_piece(
-        piece,
-        [&](std::int64_t i) { adamw_elements<4, P, G, S>(i, parameters, gradients, first, second, shadows, step); },
-        [&](std::int64_t i) { adamw_elements<1, P, G, S>(i, parameters, gradients, first, second, shadows, step); });
-}
-
-struct SgdStep {
-    float clip, rate, keep, decay;
-};
-
-// torch.optim.SGD on g = clip * gradient + decay * p, as in optim/sgd.h; momentum: null for none.
-template <int N, typename P, typename G, typename S>
-THUNDER_FUNCTION void sgd_elements(std::int64_t i, Global<P> parameters, Global<const G> gradients, Global<S> momentum,
-                                   Global<bf16> shadows, const SgdStep& s) {
-    Vec<P, N> p = load<N>(parameters + i);
-    const Vec<G, N> g = load<N>(gradients + i);
-    Vec<S, N> b{};
-    if (momentum) b = load<N>(momentum + i);
-    Vec<bf16, N> shadow{};
+    store(to.parameters + i, p);
     THUNDER_UNROLL
-    for (int k = 0; k < N; ++k) {
-        const float parameter = wide(p[k]);
-        float step = s.clip * wide(g[k]) + s.decay * parameter;
-        if (momentum) {
-            step = s.keep * wide(b[k]) + step;
-            b[k] = narrow<S>(step);
-        }
-        p[k] = narrow<P>(parameter - s.rate * step);
-        shadow[k] = narrow<bf16>(wide(p[k]));
-    }
-    store(parameters + i, p);
-    if (momentum) store(momentum + i, b);
-    if (shadows) store(shadows + i, shadow);
+    for (int k = 0; k < states; ++k) store(to.states[k] + i, s[k]);
+    if (to.shadows) store(to.shadows + i, shadow);
 }
 
-template <typename P, typename G, typename S>
-THUNDER_FUNCTION void sgd(Global<P> parameters, Global<const G> gradients, Global<S> momentum, Global<bf16> shadows,
-                          Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) {
+template <typename Rule, typename P, typename G, typename S>
+THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t> pieces, Global<const double> rule,
+                           Global<const float> clip_factor) {
     const Piece piece = take_piece(pieces);
-    const SgdStep step{clip_factor[0], static_cast<float>(s[at_learning_rate]), static_cast<float>(s[at_momentum]),
-                       piece.decays ? static_cast<float>(s[at_weight_decay]) : 0.0F};
+    auto numbers = rules::fields_of<Rule::template Numbers, float>(rule);
+    Rule::decay_where(piece.decays, numbers);
+    const float clip = clip_factor[0];
     walk_piece(
-        piece, [&](std::int64_t i) { sgd_elements<4, P, G, S>(i, parameters, gradients, momentum, shadows, step); },
-        [&](std::int64_t i) { sgd_elements<1, P, G, S>(i, parameters, gradients, momentum, shadows, step); });
+        piece, [&](std::int64_t i) { step_elements<Rule, 4>(i, to, clip, numbers); },
+        [&](std::int64_t i) { step_elements<Rule, 1>(i, to, clip, numbers); });
 }
 
-// What parameters, gradients and states may be stored as: X(suffix of the kernel's name, types of the three).
-#define BUNDLED_STORED_TYPES(X)         \
-    X(f32_f32_f32, float, float, float) \
-    X(f32_f32_bf16, float, float, bf16) \
-    X(f32_bf16_f32, float, bf16, float) \
-    X(f32_bf16_bf16, float, bf16, bf16) \
-    X(bf16_f32_f32, bf16, float, float) \
-    X(bf16_f32_bf16, bf16, float, bf16) \
-    X(bf16_bf16_f32, bf16, bf16, float) \
-    X(bf16_bf16_bf16, bf16, bf16, bf16)
+// What parameters, gradients and states may be stored as: X(name, rule, suffix of the kernel's name, types of the
+// three).
+#define BUNDLED_STORED_TYPES(X, name, Rule)         \
+    X(name, Rule, f32_f32_f32, float, float, float) \
+    X(name, Rule, f32_f32_bf16, float, float, bf16) \
+    X(name, Rule, f32_bf16_f32, float, bf16, float) \
+    X(name, Rule, f32_bf16_bf16, float, bf16, bf16) \
+    X(name, Rule, bf16_f32_f32, bf16, float, float) \
+    X(name, Rule, bf16_f32_bf16, bf16, float, bf16) \
+    X(name, Rule, bf16_bf16_f32, bf16, bf16, float) \
+    X(name, Rule, bf16_bf16_bf16, bf16, bf16, bf16)
 
-#define BUNDLED_OPTIMIZERS(suffix, P, G, S)                                                                            \
-    THUNDER_KERNEL(256)                                                                                                \
-    bundled_adamw_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> first, Global<S> second,         \
-                           Global<bf16> shadows, Global<const std::int64_t> pieces, Global<const double> s,            \
-                           Global<const float> clip_factor) {                                                          \
-        adamw<P, G, S>(parameters, gradients, first, second, shadows, pieces, s, clip_factor);                         \
-    }                                                                                                                  \
-    THUNDER_KERNEL(256)                                                                                                \
-    bundled_sgd_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> momentum, Global<bf16> shadows,    \
-                         Global<const std::int64_t> pieces, Global<const double> s, Global<const float> clip_factor) { \
-        sgd<P, G, S>(parameters, gradients, momentum, shadows, pieces, s, clip_factor);                                \
+#define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                   \
+    THUNDER_KERNEL(256)                                                                                             \
+    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1,  \
+                              Global<S> state2, Global<bf16> shadows, Global<const std::int64_t> pieces,            \
+                              Global<const double> rule, Global<const float> clip_factor) {                         \
+        step<Rule, P, G, S>({parameters, gradients, {state0, state1, state2}, shadows}, pieces, rule, clip_factor); \
     }
-BUNDLED_STORED_TYPES(BUNDLED_OPTIMIZERS)
-#undef BUNDLED_OPTIMIZERS
+#define BUNDLED_RULE(name, Rule) BUNDLED_STORED_TYPES(BUNDLED_STEP, name, Rule)
+THUNDER_RULES(BUNDLED_RULE)
+#undef BUNDLED_RULE
+#undef BUNDLED_STEP
 
 // Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree.
 template <typename G>

@@ -6,9 +6,9 @@
 #include "model.h"
 
 #include "kernels.h"             // the kernels generated for this model
-#include "optim/adamw.h"         // one pass over all parameters
 #include "optim/global_norm.h"   // the norm of all gradients
 #include "optim/step_scalars.h"  // what changes from step to step, on the device
+#include "optim/update.h"        // one pass over all parameters
 
 using namespace thunder;
 
@@ -108,9 +108,8 @@ void Model::update() {
     // the norm of all gradients, and the factor that clips them
     global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_BYTES / static_cast<std::int64_t>(sizeof(float))}, stream);
-    // AdamW on all parameters, in one pass over memory
+    // AdamW on all parameters, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
-        .first_moments = at<float>(arenas_.optimizer, 0),
-        .second_moments = at<float>(arenas_.optimizer, PARAMETER_BYTES), .segments = arenas_.segments,
-        .scalars = arenas_.scalars}, stream);
+        .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_BYTES)},
+        .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
 }

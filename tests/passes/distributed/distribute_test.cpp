@@ -133,7 +133,7 @@ func @update(
     %all: bool[] scalar "decay_all") -> (%w_1 "w", %scale_1 "scale", %norm "grad_norm") {
   %norm = global_norm(%grad_w, %grad_scale) {executor = "optimizer"} : f32[]
   %clip = clip_factor(%norm, %most) {executor = "optimizer"} : f32[]
-  %w_1, %scale_1 = sgd(%w, %scale, %grad_w, %grad_scale, %rate, %decay, %clip, %all) {momentum = false} : 3 x f32[4,4], f32[4]
+  %w_1, %scale_1 = plain_sgd(%w, %scale, %grad_w, %grad_scale, %rate, %decay, %clip, %all) : 3 x f32[4,4], f32[4]
 }
 func @layer(%dy: f32[4,4], %w: f32[4,4], %before: f32[4,4], %first: bool[]) -> (%dx, %dw) {
   %dx = mul(%dy, %w) : f32[4,4]
@@ -201,7 +201,7 @@ TEST(DistributeShards, TheNormIsASumOverRanksAndTheStepIsOfShards) {
   %squares_2 = await(%squares_1, %sent) : f32[]
   %grad_norm = norm_of_squares(%squares_2) {executor = "optimizer"} : f32[]
   %clip = clip_factor(%grad_norm, %most) {executor = "optimizer"} : f32[]
-  %layers_after, %norms_after = sgd(%layers, %norms, %grad_layers, %grad_norms, %rate, %decay, %clip, %all) {matrices = [1, 1, 1, 0], momentum = false} : 3 x f32[32], f32[32]
+  %layers_after, %norms_after = plain_sgd(%layers, %norms, %grad_layers, %grad_norms, %rate, %decay, %clip, %all) {matrices = [1, 1, 1, 0]} : 3 x f32[32], f32[32]
 }
 )");
 }
@@ -270,7 +270,7 @@ func @update(
     %all: bool[] scalar "decay_all") -> (%first_1 "first", %norm "grad_norm") {
   %norm = global_norm(%grad_first) {executor = "optimizer"} : f32[]
   %clip = clip_factor(%norm, %most) {executor = "optimizer"} : f32[]
-  %first_1 = sgd(%first, %grad_first, %rate, %decay, %clip, %all) {momentum = false} : f32[4,4]
+  %first_1 = plain_sgd(%first, %grad_first, %rate, %decay, %clip, %all) : f32[4,4]
 }
 func @layer(%x: f32[4,4], %w: f32[4,4]) -> (%y) {
   %y = mul(%x, %w) : f32[4,4]

@@ -69,8 +69,8 @@ TEST(Plan, PutsScalarsOfTheStepWhereTheRuntimeHasThem) {
   %a = mul(%x, %w) : f32[16]
   %s = reduce_sum(%a) {axes = [0], keep_dims = false} : f32[]
 )"));
-    EXPECT_EQ(place(m, "f", "loss_sum"), "scalars+96");
-    EXPECT_EQ(place(m, "f", "r"), "scalars+96");
+    EXPECT_EQ(place(m, "f", "loss_sum"), "scalars+136");
+    EXPECT_EQ(place(m, "f", "r"), "scalars+136");
 }
 
 TEST(Plan, ReadsAViewWhereItLies) {
@@ -352,13 +352,6 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
     using thunder::StepScalars;
     const std::vector<std::pair<const char*, std::size_t>> fields = {
         {"learning_rate", offsetof(StepScalars, learning_rate)},
-        {"beta1", offsetof(StepScalars, beta1)},
-        {"beta2", offsetof(StepScalars, beta2)},
-        {"eps", offsetof(StepScalars, eps)},
-        {"weight_decay", offsetof(StepScalars, weight_decay)},
-        {"momentum", offsetof(StepScalars, momentum)},
-        {"bias_correction1", offsetof(StepScalars, bias_correction1)},
-        {"bias_correction2_sqrt", offsetof(StepScalars, bias_correction2_sqrt)},
         {"max_grad_norm", offsetof(StepScalars, max_grad_norm)},
         {"seed", offsetof(StepScalars, seed)},
         {"step", offsetof(StepScalars, step)},
@@ -375,6 +368,21 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
         EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;
         EXPECT_EQ(step_scalar_at(static_cast<std::int64_t>(offset)), std::optional<std::string>(name));
     }
+    for (const thunder::RuleInfo& rule : thunder::all_rules())
+        for (std::size_t k = 0; k < rule.numbers.size(); ++k) {
+            const auto offset = static_cast<std::int64_t>(offsetof(StepScalars, rule) + k * sizeof(double));
+            const std::string name = rule.name + "." + rule.numbers[k];
+            EXPECT_EQ(step_scalar_offset(name), std::optional(offset)) << name;
+            EXPECT_EQ(step_scalar_at(offset), std::optional("rule[" + std::to_string(k) + "]")) << name;
+            EXPECT_EQ(step_scalar_dtype(offset), DType::f64);
+        }
+    EXPECT_EQ(step_scalar_offset("adamw.no_such_number"), std::nullopt);
+    EXPECT_EQ(step_scalar_offset("no_such_rule.beta2"), std::nullopt);
+    EXPECT_EQ(step_scalar_dtype(offsetof(StepScalars, max_grad_norm)), DType::f64);
+    EXPECT_EQ(step_scalar_dtype(offsetof(StepScalars, step)), DType::i64);
+    EXPECT_EQ(step_scalar_dtype(offsetof(StepScalars, clip_factor)), DType::f32);
+    EXPECT_EQ(step_scalar_dtype(offsetof(StepScalars, decay_all)), DType::boolean);
+    EXPECT_EQ(step_scalar_dtype(step_scalars_bytes), DType::f32);
     // Behind it floats, as many as there are terms.
     static_assert(step_scalars_bytes % alignof(float) == 0);
     for (std::int64_t k = 0; k < 200; ++k) {
@@ -390,7 +398,7 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
     for (const char* name :
          {"loss_weights", "loss_weights[]", "loss_weights[-1]", "loss_weights[01]", "loss_weights[1"})
         EXPECT_EQ(step_scalar_offset(name), std::nullopt) << name;
-    EXPECT_EQ(step_scalar_at(111), std::nullopt);
+    EXPECT_EQ(step_scalar_at(step_scalars_bytes - 1), std::nullopt);
     EXPECT_EQ(step_scalar_at(step_scalars_bytes + 2), std::nullopt);
     EXPECT_EQ(step_scalar_offset("no_such_field"), std::nullopt);
 }

@@ -28,13 +28,13 @@ const std::string update_before = R"(
 func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %norm "grad_norm") {
   %norm = global_norm(%g) : f32[]
   %clip = clip_factor(%norm, %max_grad_norm) : f32[]
-  %w_after = sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {momentum = false} : f32[4,4]
+  %w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) : f32[4,4]
 })";
 const std::string update_after = R"(
 func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all", %shadow_w: bf16[4,4] state "shadow.w") -> (%w_after "w", %norm "grad_norm", %shadow_w_after "shadow_w") {
   %norm = global_norm(%g) : f32[]
   %clip = clip_factor(%norm, %max_grad_norm) : f32[]
-  %w_after, %shadow_w_after = sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {momentum = false, shadows = true} : f32[4,4], bf16[4,4]
+  %w_after, %shadow_w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {shadows = true} : f32[4,4], bf16[4,4]
 })";
 
 const std::string layer = R"(
@@ -192,7 +192,7 @@ func @forward_backward(%x: f32[2,4] input "x", %w: bf16[4,4] parameter "w", %dlo
 func @update(%w: bf16[4,4] parameter "w", %g: bf16[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %norm "grad_norm") {
   %norm = global_norm(%g) : f32[]
   %clip = clip_factor(%norm, %max_grad_norm) : f32[]
-  %w_after = sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {momentum = false} : bf16[4,4]
+  %w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) : bf16[4,4]
 })"));
 }
 

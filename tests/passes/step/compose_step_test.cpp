@@ -70,39 +70,38 @@ func @update(
     %first_moment_b: f32[5] state "first_moment.fc.bias",
     %second_moment_w: f32[5,3] state "second_moment.fc.weight",
     %second_moment_b: f32[5] state "second_moment.fc.bias",
-    %learning_rate: f32[] scalar "learning_rate",
-    %beta1: f32[] scalar "beta1",
-    %beta2: f32[] scalar "beta2",
-    %eps: f32[] scalar "eps",
-    %weight_decay: f32[] scalar "weight_decay",
-    %bias_correction1: f32[] scalar "bias_correction1",
-    %bias_correction2_sqrt: f32[] scalar "bias_correction2_sqrt",
+    %one_minus_beta1: f32[] scalar "adamw.one_minus_beta1",
+    %beta2: f32[] scalar "adamw.beta2",
+    %one_minus_beta2: f32[] scalar "adamw.one_minus_beta2",
+    %step_size: f32[] scalar "adamw.step_size",
+    %bias_correction2_sqrt: f32[] scalar "adamw.bias_correction2_sqrt",
+    %eps: f32[] scalar "adamw.eps",
+    %kept: f32[] scalar "adamw.kept",
     %max_grad_norm: f32[] scalar "max_grad_norm",
     %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %b_after "b", %first_moment_w_after "first_moment_w", %first_moment_b_after "first_moment_b", %second_moment_w_after "second_moment_w", %second_moment_b_after "second_moment_b", %grad_norm "grad_norm") {
   %grad_norm = global_norm(%grad_w, %grad_b) : f32[]
   %clip_factor = clip_factor(%grad_norm, %max_grad_norm) : f32[]
-  %w_after, %b_after, %first_moment_w_after, %first_moment_b_after, %second_moment_w_after, %second_moment_b_after = adamw(%w, %b, %grad_w, %grad_b, %first_moment_w, %first_moment_b, %second_moment_w, %second_moment_b, %learning_rate, %beta1, %beta2, %eps, %weight_decay, %bias_correction1, %bias_correction2_sqrt, %clip_factor, %decay_all) : f32[5,3], f32[5], f32[5,3], f32[5], f32[5,3], f32[5]
+  %w_after, %b_after, %first_moment_w_after, %first_moment_b_after, %second_moment_w_after, %second_moment_b_after = adamw(%w, %b, %grad_w, %grad_b, %first_moment_w, %first_moment_b, %second_moment_w, %second_moment_b, %one_minus_beta1, %beta2, %one_minus_beta2, %step_size, %bias_correction2_sqrt, %eps, %kept, %clip_factor, %decay_all) : f32[5,3], f32[5], f32[5,3], f32[5], f32[5,3], f32[5]
 }
 )");
 }
 
 TEST(ComposeStep, SgdWithoutMomentumHasNoState) {
     StepOptions options;
-    options.optimizer = "sgd";
-    options.momentum = false;
+    options.optimizer = "plain_sgd";
     const Module module = composed(classifier, options);
     EXPECT_EQ(to_string(*module.find("update"), {.provenance = false}), R"(func @update(
     %w: f32[5,3] parameter "fc.weight",
     %b: f32[5] parameter "fc.bias",
     %grad_w: f32[5,3] state "grad.fc.weight",
     %grad_b: f32[5] state "grad.fc.bias",
-    %learning_rate: f32[] scalar "learning_rate",
-    %weight_decay: f32[] scalar "weight_decay",
+    %learning_rate: f32[] scalar "plain_sgd.learning_rate",
+    %weight_decay: f32[] scalar "plain_sgd.weight_decay",
     %max_grad_norm: f32[] scalar "max_grad_norm",
     %decay_all: bool[] scalar "decay_all") -> (%w_after "w", %b_after "b", %grad_norm "grad_norm") {
   %grad_norm = global_norm(%grad_w, %grad_b) : f32[]
   %clip_factor = clip_factor(%grad_norm, %max_grad_norm) : f32[]
-  %w_after, %b_after = sgd(%w, %b, %grad_w, %grad_b, %learning_rate, %weight_decay, %clip_factor, %decay_all) {momentum = false} : f32[5,3], f32[5]
+  %w_after, %b_after = plain_sgd(%w, %b, %grad_w, %grad_b, %learning_rate, %weight_decay, %clip_factor, %decay_all) : f32[5,3], f32[5]
 }
 )");
 }

@@ -10,10 +10,9 @@
 #include "device/cpu/activations.h"
 #include "device/cpu/products.h"
 #include "device/menu.h"
-#include "optim/adamw.h"
 #include "optim/global_norm.h"
-#include "optim/sgd.h"
 #include "support/error.h"
+#include "update_calls.h"
 
 namespace thunder {
 namespace {
@@ -338,83 +337,53 @@ TEST(Bf16, CrossEntropyIsF32ButForTheGradient) {
 
 const std::vector<ParameterSegment> segments = {{3, 201, true}, {216, 900, false}};
 
-StepScalars scalars() {
-    StepScalars s;
-    s.learning_rate = 1e-2, s.beta1 = 0.9, s.beta2 = 0.99, s.eps = 1e-8, s.weight_decay = 0.1, s.momentum = 0.9;
-    s.bias_correction1 = 0.1, s.bias_correction2_sqrt = 0.1, s.clip_factor = 0.5F;
-    return s;
-}
-
-TEST(Bf16, AdamWWritesTheShadowsOfWhatItSteps) {
+TEST(Bf16, OptimizersWriteTheShadowsOfWhatTheyStep) {
     Device device(2);
     Stream stream(device);
     const std::int64_t n = 1000;
-    const StepScalars s = scalars();
-    const Both g(n, 1), start(n, 2), m(n, 3, 0.1F), v(n, 4, 0.1F);
-    std::vector<float> second = v.high;
-    for (float& x : second) x = std::abs(x);
-    std::vector<float> p = start.high, first = m.high, squares = second;
-    adamw({.parameters = p.data(),
-           .gradients = g.high.data(),
-           .first_moments = first.data(),
-           .second_moments = squares.data(),
-           .segments = segments,
-           .scalars = &s},
-          stream);
-    // masters in f32, gradients in bf16
-    std::vector<float> p2 = start.high, first2 = m.high, squares2 = second;
-    std::vector<bf16> shadows(static_cast<std::size_t>(n), bf16{0x1234});
-    adamw({.parameters = p2.data(),
-           .gradients = g.low.data(),
-           .first_moments = first2.data(),
-           .second_moments = squares2.data(),
-           .shadows = shadows.data(),
-           .segments = segments,
-           .scalars = &s},
-          stream);
-    EXPECT_EQ(p2, p);
-    EXPECT_EQ(squares2, squares);
-    std::vector<bool> stepped(static_cast<std::size_t>(n), false);
-    for (const ParameterSegment& segment : segments)
-        for (std::int64_t i = segment.begin; i < segment.end; ++i) stepped[static_cast<std::size_t>(i)] = true;
-    for (std::size_t i = 0; i < shadows.size(); ++i)
-        ASSERT_EQ(shadows[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
-    // everything in bf16
-    std::vector<bf16> p3 = start.low, first3 = m.low, squares3 = rounded(second);
-    adamw({.parameters = p3.data(),
-           .gradients = g.low.data(),
-           .first_moments = first3.data(),
-           .second_moments = squares3.data(),
-           .segments = segments,
-           .scalars = &s},
-          stream);
-    expect_rounded(p3, p, 0, "parameters");
-    expect_rounded(first3, first, 0, "first moments");
-    expect_rounded(squares3, squares, 0, "second moments");
-}
-
-TEST(Bf16, SgdWritesTheShadowsOfWhatItSteps) {
-    Device device(2);
-    Stream stream(device);
-    const std::int64_t n = 1000;
-    const StepScalars s = scalars();
-    const Both g(n, 1), start(n, 2), buffer(n, 3);
-    for (const bool momentum : {false, true}) {
-        std::vector<float> p = start.high, b = buffer.high, p2 = p, b2 = b;
-        std::vector<bf16> shadows(static_cast<std::size_t>(n)), p3 = start.low, b3 = buffer.low;
-        Sgd call{.parameters = p.data(), .gradients = g.high.data(), .segments = segments, .scalars = &s};
-        if (momentum) call.momentum_buffers = b.data();
-        sgd(call, stream);
-        call.parameters = p2.data(), call.gradients = g.low.data(), call.shadows = shadows.data();
-        if (momentum) call.momentum_buffers = b2.data();
-        sgd(call, stream);
+    const Both g(n, 1), start(n, 2);
+    for (const NamedUpdate& named : updates) {
+        SCOPED_TRACE(named.rule);
+        const RuleInfo& rule = *find_rule(named.rule);
+        StepScalars s;
+        const std::vector<double> numbers = rule.step_numbers(usual_options(rule), {1e-2, 0.1, 2});
+        std::copy(numbers.begin(), numbers.end(), s.rule);
+        s.clip_factor = 0.5F;
+        std::vector<std::vector<float>> high;
+        std::vector<std::vector<bf16>> low;
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            high.push_back(Both(n, 3 + static_cast<unsigned>(k), 0.1F).high);
+            for (float& x : high.back()) x = std::abs(x);
+            low.push_back(rounded(high.back()));
+        }
+        const auto step = [&](auto& p, const auto& gradients, auto& states, bf16* shadows) {
+            OptimizerUpdate call{.parameters = p.data(),
+                                 .gradients = gradients.data(),
+                                 .shadows = shadows == nullptr ? Output() : Output(shadows),
+                                 .segments = segments,
+                                 .scalars = &s};
+            for (std::size_t k = 0; k < states.size(); ++k) call.states[k] = states[k].data();
+            named.call(call, stream);
+        };
+        std::vector<float> p = start.high, p2 = p;
+        std::vector<std::vector<float>> first = high, second = high;
+        step(p, g.high, first, nullptr);
+        // masters in f32, gradients in bf16
+        std::vector<bf16> shadows(static_cast<std::size_t>(n), bf16{0x1234});
+        step(p2, g.low, second, shadows.data());
+        EXPECT_NE(p, start.high);
         EXPECT_EQ(p2, p);
-        EXPECT_EQ(shadows[300].bits, to_bf16(p[300]).bits);
-        call.parameters = p3.data(), call.shadows = {};
-        if (momentum) call.momentum_buffers = b3.data();
-        sgd(call, stream);
+        EXPECT_EQ(second, first);
+        std::vector<bool> stepped(static_cast<std::size_t>(n), false);
+        for (const ParameterSegment& segment : segments)
+            for (std::int64_t i = segment.begin; i < segment.end; ++i) stepped[static_cast<std::size_t>(i)] = true;
+        for (std::size_t i = 0; i < shadows.size(); ++i)
+            ASSERT_EQ(shadows[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
+        // everything in bf16
+        std::vector<bf16> p3 = start.low;
+        step(p3, g.low, low, nullptr);
         expect_rounded(p3, p, 0, "parameters");
-        if (momentum) expect_rounded(b3, b, 0, "momentum buffers");
+        for (std::size_t k = 0; k < low.size(); ++k) expect_rounded(low[k], first[k], 0, rule.states[k].c_str());
     }
 }
 

@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "check.h"
-#include "optim/adamw.h"
 #include "optim/global_norm.h"
-#include "optim/sgd.h"
+#include "trajectories.h"
+#include "update_calls.h"
 
 namespace thunder {
 namespace {
@@ -18,14 +18,37 @@ constexpr std::int64_t elements = 70013;
 // two with decay, one without, holes between them
 const std::vector<ParameterSegment> segments = {{3, 20001, true}, {20016, 20031, false}, {20032, 70000, true}};
 
-StepScalars scalars_of(int step) {
+constexpr double learning_rate = 1e-3, weight_decay = 0.1;
+
+StepScalars scalars_of(const char* rule, const std::vector<double>& options, int step) {
     StepScalars s;
-    s.learning_rate = 1e-3, s.beta1 = 0.9, s.beta2 = 0.999, s.eps = 1e-8, s.weight_decay = 0.1, s.momentum = 0.9;
-    s.bias_correction1 = 1 - std::pow(s.beta1, step + 1);
-    s.bias_correction2_sqrt = std::sqrt(1 - std::pow(s.beta2, step + 1));
+    const std::vector<double> numbers =
+        find_rule(rule)->step_numbers(options, {learning_rate, weight_decay, step + 1.0});
+    std::copy(numbers.begin(), numbers.end(), s.rule);
     s.step = step;
     s.clip_factor = 0.5F;
     return s;
+}
+StepScalars adamw_scalars(int step) {
+    return scalars_of("adamw", {0.9, 0.999, 1e-8}, step);
+}
+
+template <typename T>
+struct OnHost {
+    explicit OnHost(std::vector<T> v) : elements(std::move(v)) {}
+    T* data() { return elements.data(); }
+    const std::vector<T>& values() const { return elements; }
+    std::vector<T> elements;
+};
+
+TEST(Optimizers, FollowTorchForAHundredSteps) {
+    Device device(2);
+    Stream stream(device);
+    for (const Trajectory& t : trajectories) {
+        SCOPED_TRACE(t.name);
+        expect_trajectory_in_f32<OnHost>(t, stream);
+    }
+    expect_every_rule(trajectories);
 }
 
 TEST(AdamW, FollowsTorchOverSeveralSteps) {
@@ -35,11 +58,10 @@ TEST(AdamW, FollowsTorchOverSeveralSteps) {
     std::vector<double> ep = wide(p), em(elements), ev(elements);
     for (int step = 0; step < 4; ++step) {
         const std::vector<float> g = random(elements, 10U + static_cast<unsigned>(step));
-        const StepScalars s = scalars_of(step);
+        const StepScalars s = adamw_scalars(step);
         adamw({.parameters = p.data(),
                .gradients = g.data(),
-               .first_moments = m.data(),
-               .second_moments = v.data(),
+               .states = {m.data(), v.data()},
                .segments = segments,
                .scalars = &s},
               stream);
@@ -47,11 +69,11 @@ TEST(AdamW, FollowsTorchOverSeveralSteps) {
             for (std::int64_t j = segment.begin; j < segment.end; ++j) {
                 const auto i = static_cast<std::size_t>(j);
                 const double gradient = 0.5 * static_cast<double>(g[i]);
-                if (segment.decay) ep[i] *= 1 - s.learning_rate * s.weight_decay;
+                if (segment.decay) ep[i] *= 1 - learning_rate * weight_decay;
                 em[i] = 0.9 * em[i] + 0.1 * gradient;
                 ev[i] = 0.999 * ev[i] + 0.001 * gradient * gradient;
-                ep[i] -=
-                    s.learning_rate / s.bias_correction1 * em[i] / (std::sqrt(ev[i]) / s.bias_correction2_sqrt + s.eps);
+                ep[i] -= learning_rate / (1 - std::pow(0.9, step + 1)) * em[i] /
+                         (std::sqrt(ev[i]) / std::sqrt(1 - std::pow(0.999, step + 1)) + 1e-8);
             }
         }
     }
@@ -63,14 +85,13 @@ TEST(AdamW, FollowsTorchOverSeveralSteps) {
 
 TEST(AdamW, SameBitsAtAnyThreadCount) {
     const std::vector<float> p0 = random(elements, 1), g = random(elements, 2);
-    const StepScalars s = scalars_of(0);
+    const StepScalars s = adamw_scalars(0);
     testing::expect_same_bits_at_any_thread_count([&](Stream& stream) {
         std::vector<float> p = p0, m(elements), v(elements);
         for (int i = 0; i < 2; ++i) {
             adamw({.parameters = p.data(),
                    .gradients = g.data(),
-                   .first_moments = m.data(),
-                   .second_moments = v.data(),
+                   .states = {m.data(), v.data()},
                    .segments = segments,
                    .scalars = &s},
                   stream);
@@ -87,13 +108,13 @@ TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
         std::vector<double> ep = wide(p), eb(elements);
         for (int step = 0; step < 3; ++step) {
             const std::vector<float> g = random(elements, 10U + static_cast<unsigned>(step));
-            const StepScalars s = scalars_of(step);
-            sgd({.parameters = p.data(),
-                 .gradients = g.data(),
-                 .momentum_buffers = momentum ? b.data() : nullptr,
-                 .segments = segments,
-                 .scalars = &s},
-                stream);
+            const StepScalars s = momentum ? scalars_of("sgd", {0.9}, step) : scalars_of("plain_sgd", {}, step);
+            const OptimizerUpdate call{.parameters = p.data(),
+                                       .gradients = g.data(),
+                                       .states = {momentum ? b.data() : nullptr},
+                                       .segments = segments,
+                                       .scalars = &s};
+            momentum ? sgd(call, stream) : plain_sgd(call, stream);
             for (const ParameterSegment& segment : segments) {
                 for (std::int64_t j = segment.begin; j < segment.end; ++j) {
                     const auto i = static_cast<std::size_t>(j);

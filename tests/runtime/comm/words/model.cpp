@@ -8,8 +8,8 @@
 #include <cstring>
 #include <exception>
 
-#include "optim/adamw.h"
 #include "optim/global_norm.h"
+#include "optim/update.h"
 #include "words.h"
 
 #ifndef WORDS_BATCH
@@ -210,8 +210,7 @@ void Model::update() {
     thunder::sharded_norm({.scalars = arenas_.scalars, .gradients = gradients, .elements = HELD}, stream_);
     thunder::adamw({.parameters = held,
                     .gradients = gradients,
-                    .first_moments = moments,
-                    .second_moments = moments + HELD,
+                    .states = {moments, moments + HELD},
                     .segments = arenas_.segments,
                     .scalars = arenas_.scalars},
                    stream_);

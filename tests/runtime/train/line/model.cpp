@@ -4,7 +4,7 @@
 
 #include "device/stream.h"
 #include "optim/global_norm.h"
-#include "optim/sgd.h"
+#include "optim/update.h"
 
 namespace {
 
@@ -85,7 +85,7 @@ void Model::update() {
     thunder::global_norm(arenas_.scalars, gradients, PARAMETERS / 4, stream_);
     thunder::sgd({.parameters = reinterpret_cast<float*>(arenas_.parameters),
                   .gradients = gradients,
-                  .momentum_buffers = reinterpret_cast<float*>(arenas_.optimizer),
+                  .states = {reinterpret_cast<float*>(arenas_.optimizer)},
                   .segments = arenas_.segments,
                   .scalars = arenas_.scalars},
                  stream_);

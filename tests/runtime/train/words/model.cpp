@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "device/stream.h"
-#include "optim/adamw.h"
 #include "optim/global_norm.h"
+#include "optim/update.h"
 #include "words.h"
 
 #ifndef WORDS_BATCH
@@ -93,8 +93,7 @@ void Model::update() {
     thunder::global_norm(arenas_.scalars, gradients, elements, stream_);
     thunder::adamw({.parameters = parameters,
                     .gradients = gradients,
-                    .first_moments = moments,
-                    .second_moments = moments + elements,
+                    .states = {moments, moments + elements},
                     .segments = arenas_.segments,
                     .scalars = arenas_.scalars},
                    stream_);

@@ -1,0 +1,91 @@
+// What the host asks the rules of optimizers, by name: programs of the rule that steps them, the compiler of all.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "list.h"
+
+namespace thunder {
+
+struct RuleInfo {
+    std::string name, title, formula, source;
+    std::vector<std::string> states, stored_states;
+    struct Option : rules::Option {
+        std::string name;
+    };
+    std::vector<Option> options;
+    std::vector<std::string> numbers;
+
+    // The numbers of a step from the options, each in the order of its names.
+    std::vector<double> (*step_numbers)(const std::vector<double>& options, const rules::Step& step);
+    // The update of one element in double; the states lie behind each other.
+    void (*element)(double& p, double g, double* states, const std::vector<double>& numbers, bool decays);
+};
+
+namespace rules {
+
+// "a, b" as THUNDER_FIELDS has it.
+inline std::vector<std::string> split_names(std::string_view names) {
+    std::vector<std::string> out;
+    while (!names.empty()) {
+        const std::size_t comma = names.find(',');
+        out.emplace_back(names.substr(0, comma));
+        names = comma == std::string_view::npos ? std::string_view() : names.substr(comma + 2);
+    }
+    return out;
+}
+
+template <typename Rule>
+RuleInfo info_of() {
+    RuleInfo info{Rule::name,
+                  Rule::title,
+                  Rule::formula,
+                  Rule::source,
+                  split_names(Rule::names_of_States),
+                  split_names(Rule::stored_states),
+                  {},
+                  split_names(Rule::names_of_Numbers),
+                  nullptr,
+                  nullptr};
+    const std::vector<std::string> options = split_names(Rule::names_of_Options);
+    for (std::size_t k = 0; k < options.size(); ++k) info.options.push_back({{Rule::options[k]}, options[k]});
+    info.step_numbers = [](const std::vector<double>& chosen, const Step& step) {
+        const auto made = Rule::numbers(fields_of<Rule::template Options, double>(chosen.data()), step);
+        const auto* first = reinterpret_cast<const double*>(&made);
+        return std::vector<double>(first, first + count<Rule::template Numbers>);
+    };
+    info.element = [](double& p, double g, double* states, const std::vector<double>& numbers, bool decays) {
+        auto of_tensor = fields_of<Rule::template Numbers, double>(numbers.data());
+        Rule::decay_where(decays, of_tensor);
+        Rule::element(p, g, fields_of<Rule::template States, double&>(states), of_tensor);
+    };
+    return info;
+}
+
+}  // namespace rules
+
+inline std::span<const RuleInfo> all_rules() {
+#define THUNDER_RULE_INFO(name, Rule) rules::info_of<Rule>(),
+    static const std::vector<RuleInfo> all = {THUNDER_RULES(THUNDER_RULE_INFO)};
+#undef THUNDER_RULE_INFO
+    return all;
+}
+
+// Null where there is none of that name.
+inline const RuleInfo* find_rule(std::string_view name) {
+    for (const RuleInfo& rule : all_rules())
+        if (rule.name == name) return &rule;
+    return nullptr;
+}
+
+// What the options are where a run chooses nothing.
+inline std::vector<double> usual_options(const RuleInfo& rule) {
+    std::vector<double> out;
+    for (const RuleInfo::Option& option : rule.options) out.push_back(option.usual);
+    return out;
+}
+
+}  // namespace thunder

@@ -1,0 +1,11 @@
+// The optimizers that there are: the file of each, and X(name, rule). A program has the one alone that steps it.
+#pragma once
+
+#include "adamw.h"
+#include "plain_sgd.h"
+#include "sgd.h"
+
+#define THUNDER_RULES(X)   \
+    X(adamw, rules::AdamW) \
+    X(sgd, rules::Sgd)     \
+    X(plain_sgd, rules::PlainSgd)

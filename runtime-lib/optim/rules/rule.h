@@ -1,0 +1,110 @@
+// What the rule of an optimizer is written in. Each rule is a struct in a file of its own beside this one; list.h is
+// the one list of them. What it says is all that anyone knows of an optimizer: loops over arenas on CPUs and GPUs, the
+// evaluator of the compiler, the options of a program and its checkpoints are made of it. A rule has
+//
+//     name, title, formula, source   what --optimizer calls it, what people call it, what it computes, who says so
+//     States<T>                      what it keeps for each element of a parameter, beside it; zero at the start
+//     stored_states                  what checkpoints call these, in the same order
+//     Options<T>, options            what a run may choose, and what its command line says of each of them
+//     Numbers<T>, numbers()          what is the same for all elements in a step, computed on the host in double
+//     decay_where()                  turns weight decay off in the numbers of a tensor that has none
+//     element()                      the update of one element: T is float in programs, double in the compiler's
+//                                    evaluator, and an expression where the compiler writes the update as ops
+//
+// An element needs nothing of others: a rank that has a shard of a parameter steps it with the same shard of its
+// states.
+//
+// NVRTC compiles this, without any header of the standard library. The compiler includes these files too, by a path of
+// its own: they include one another as neighbours.
+#pragma once
+
+#ifndef __CUDACC_RTC__
+#include <cmath>
+#endif
+
+#ifdef __CUDACC__
+#define THUNDER_RULE static __host__ __device__ __forceinline__
+#else
+#define THUNDER_RULE static inline __attribute__((always_inline))
+#endif
+
+// A struct of so many T, and their names in its order.
+#define THUNDER_FIELDS(Type, ...) \
+    template <typename T>         \
+    struct Type {                 \
+        T __VA_ARGS__;            \
+    };                            \
+    static constexpr const char* names_of_##Type = #__VA_ARGS__
+#define THUNDER_NO_FIELDS(Type) \
+    template <typename T>       \
+    struct Type {};             \
+    static constexpr const char* names_of_##Type = ""
+
+namespace thunder::rules {
+
+// Of a number that a run may choose.
+enum class Range : unsigned char {
+    not_negative,
+    fraction,  // from 0 to below 1
+    flag,      // 0 or 1: given or not
+};
+struct Option {
+    double usual;  // where it is not given
+    Range range;
+    const char* help;
+};
+
+// What the host knows of a step.
+struct Step {
+    double learning_rate, weight_decay;
+    double number;  // from 1
+};
+
+// ---- what element() may call, beside + - * / -----------------------------------------------------------------------
+
+THUNDER_RULE float root(float x) {
+    return sqrtf(x);
+}
+THUNDER_RULE double root(double x) {
+    return sqrt(x);
+}
+// 1, -1, or 0 where x is 0.
+template <typename T>
+THUNDER_RULE T sign(T x) {
+    return x > T(0) ? T(1) : x < T(0) ? T(-1) : T(0);
+}
+template <typename T>
+THUNDER_RULE T where(bool condition, T yes, T no) {
+    return condition ? yes : no;
+}
+
+// ---- for those who run rules ---------------------------------------------------------------------------------------
+
+// How many fields a struct of THUNDER_FIELDS has.
+template <template <typename> typename Fields>
+inline constexpr int count = static_cast<int>(sizeof(Fields<double>) / sizeof(double));
+template <typename Rule>
+inline constexpr int states = count<Rule::template States>;
+// More than this many have no place in calls and in StepScalars.
+inline constexpr int most_states = 3, most_numbers = 12;
+
+template <int... k>
+struct Indices {};
+template <int n, int... k>
+struct IndicesBelow : IndicesBelow<n - 1, n - 1, k...> {};
+template <int... k>
+struct IndicesBelow<0, k...> {
+    using type = Indices<k...>;
+};
+
+template <template <typename> typename Fields, typename T, typename From, int... k>
+THUNDER_RULE Fields<T> fields_of([[maybe_unused]] From from, Indices<k...>) {
+    return {static_cast<T>(from[k])...};
+}
+// The fields in their order, from an array: Fields<T> of its numbers, or Fields<T&>, which refers to them.
+template <template <typename> typename Fields, typename T, typename From>
+THUNDER_RULE Fields<T> fields_of(From from) {
+    return fields_of<Fields, T>(from, typename IndicesBelow<count<Fields>>::type());
+}
+
+}  // namespace thunder::rules

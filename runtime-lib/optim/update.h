@@ -1,0 +1,31 @@
+// The optimizers' steps over flat arenas, one pass over memory: a function for each rule of rules/list.h.
+#pragma once
+
+#include <span>
+
+#include "device/types.h"
+#include "optim/rules/list.h"
+#include "optim/segments.h"
+#include "optim/step_scalars.h"
+
+namespace thunder {
+
+class Stream;
+
+// Each element is stepped by the rule's element(), on clip_factor * gradient. Arenas are f32 or bf16, the states alike;
+// what is computed is f32 and rounded where it is stored.
+struct OptimizerUpdate {
+    Output parameters{};
+    Input gradients{};
+    Output states[rules::most_states]{};  // in the order of the rule's States
+    Output shadows{};                     // the new parameters once more, as bf16 for products to read; null: none
+    std::span<const ParameterSegment> segments;
+    const StepScalars* scalars = nullptr;  // on the device
+};
+
+// void adamw(const OptimizerUpdate& call, Stream& stream); and so on
+#define THUNDER_DECLARE_UPDATE(name, Rule) void name(const OptimizerUpdate& call, Stream& stream);
+THUNDER_RULES(THUNDER_DECLARE_UPDATE)
+#undef THUNDER_DECLARE_UPDATE
+
+}  // namespace thunder

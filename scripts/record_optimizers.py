@@ -1,0 +1,90 @@
+#!/usr/bin/env python
+"""Records what torch's optimizers do to two small parameters in a hundred steps: tests/runtime/kernels/trajectories.h.
+
+  python scripts/record_optimizers.py
+
+All is in fp64. Gradients are numbers that tests make by the same formula; what decays is the matrix, or with
+"decay_all" the vector as well. An optimizer that torch does not have is written here as its paper has it.
+"""
+import argparse, pathlib
+
+import torch
+
+PINNED = {"torch": "2.13.0"}
+STEPS, KEPT = 100, (1, 2, 3, 10, 100)
+SHAPES = {"w": (3, 4), "b": (5,)}
+LEARNING_RATE, WEIGHT_DECAY = 0.01, 0.1
+
+
+def sized(shape, value):
+    n = torch.Size(shape).numel()
+    return torch.tensor([value(k) for k in range(n)]).reshape(shape)
+
+
+def start(name):
+    salt = ord(name)
+    return sized(SHAPES[name], lambda k: ((5 * k + salt) % 13 - 6) / 8)
+
+
+def gradient(name, step):  # from 0
+    salt = ord(name)
+    return sized(SHAPES[name], lambda k: ((37 * k + 53 * step + 19 * salt) * (step + 7) % 101 - 50) / 64)
+
+
+def trajectory(make, decay_all, max_grad_norm):
+    torch.set_default_dtype(torch.float64)
+    tensors = {name: torch.nn.Parameter(start(name)) for name in SHAPES}
+    groups = [{"params": [p], "weight_decay": WEIGHT_DECAY if decay_all or p.dim() > 1 else 0.0} for p in tensors.values()]
+    optimizer = make(groups)
+    points = []
+    for step in range(STEPS):
+        for name, p in tensors.items():
+            p.grad = gradient(name, step)
+        if max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(tensors.values(), max_grad_norm)
+        optimizer.step()
+        if step + 1 in KEPT:
+            points.append([x for p in tensors.values() for x in p.detach().flatten().tolist()])
+    return points
+
+
+# The name of a case, which begins with that of the rule; its options in their order; the optimizer; whether vectors
+# decay; the norm that gradients are clipped to.
+o = torch.optim
+CASES = [
+    ("adamw", (0.9, 0.95, 1e-3), lambda g: o.AdamW(g, lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-3), False, 0),
+    ("adamw all, clipped", (0.8, 0.99, 1e-8), lambda g: o.AdamW(g, lr=LEARNING_RATE, betas=(0.8, 0.99), eps=1e-8), True, 1.5),
+    ("sgd", (0.9,), lambda g: o.SGD(g, lr=LEARNING_RATE, momentum=0.9), False, 0),
+    ("sgd all, clipped", (0.5,), lambda g: o.SGD(g, lr=LEARNING_RATE, momentum=0.5), True, 1.5),
+    ("plain_sgd", (), lambda g: o.SGD(g, lr=LEARNING_RATE), False, 0),
+    ("plain_sgd all, clipped", (), lambda g: o.SGD(g, lr=LEARNING_RATE), True, 1.5),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", default=pathlib.Path(__file__).parent.parent / "tests/runtime/kernels/trajectories.h")
+    out = parser.parse_args().out
+    assert torch.__version__.split("+")[0] == PINNED["torch"], torch.__version__
+    lines = ["// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch "
+             + PINNED["torch"] + ".", "#pragma once", "", '#include "trajectory.h"', "",
+             "namespace thunder {", "", "// clang-format off", "inline const std::vector<Trajectory> trajectories = {"]
+    for name, options, make, decay_all, clip in CASES:
+        numbers = ", ".join(repr(x) for x in options)
+        lines.append(f'    {{"{name}", "{name.split()[0]}", {{{numbers}}}, {LEARNING_RATE}, {WEIGHT_DECAY}, '
+                     f'{"true" if decay_all else "false"}, {clip}, {{')
+        for step, values in zip(KEPT, trajectory(make, decay_all, clip)):
+            rows, row = [], f"        {{{step}, {{"
+            for k, x in enumerate(values):
+                text = repr(x) + (", " if k + 1 < len(values) else "}},")
+                if len(row) + len(text.rstrip()) > 120:
+                    rows.append(row.rstrip())
+                    row = "            "
+                row += text
+            lines += rows + [row]
+        lines.append("    }},")
+    lines += ["};", "// clang-format on", "", "}  // namespace thunder", ""]
+    pathlib.Path(out).write_text("\n".join(lines))
+
+
+main()

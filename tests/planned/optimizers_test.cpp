@@ -1,0 +1,113 @@
+// Every optimizer, planned: against the same step as values in fp64, and shared among ranks against one rank.
+#include "tests/planned/ranks.h"
+
+namespace thunderc {
+namespace optimizers_test {
+
+constexpr int steps = 10;
+constexpr std::size_t micro_batches = 4;
+const std::string model = "ranks_mlp/dyn.logits.onnx", parameters = "ranks_mlp/params.safetensors";
+
+// Where a rule divides by a root, `eps` is larger than usual: what rounding leaves of a gradient that is 0 would else
+// be divided by itself.
+constexpr double eps = 1e-4;
+
+PlannedOptimizer optimizer_of(const thunder::RuleInfo& rule) {
+    PlannedOptimizer out = {.max_grad_norm = 0.5};
+    for (const auto& option : rule.options)
+        if (option.name == "eps") out.options["eps"] = eps;
+    return out;
+}
+
+std::vector<MicroBatch> step_batches(const Module& module, std::uint64_t step) {
+    std::vector<MicroBatch> out;
+    for (std::vector<MicroBatch>& one : rank_batches(module, 1, micro_batches, step))
+        out.push_back(std::move(one.front()));
+    return out;
+}
+
+class EveryOptimizer : public ::testing::TestWithParam<std::string> {
+  protected:
+    CompileOptions options(Mesh mesh = {}) const {
+        CompileOptions o;
+        o.optimizer = GetParam();
+        o.batch = 6;
+        o.mesh = mesh;
+        o.bucket_bytes = 600;  // several of them
+        return o;
+    }
+    const thunder::RuleInfo& rule = *thunder::find_rule(GetParam());
+    const PlannedOptimizer optimizer = optimizer_of(rule);
+};
+
+// Sums of up to 24 rows, rounded to f32 in between: some roundings of 2^-24 of what is added, of which the gradients'
+// norm, clipped to 0.5, is the size. A rule moves a parameter by the learning rate times what its gradient is wrong by
+// over eps at most, or times what the steps' gradients together are wrong by; and storing the parameter, of less than
+// 2, rounds it.
+constexpr double gradient_rounding = 1e-6 * 0.5;
+double way(const PlannedOptimizer& o) {
+    const double most = o.options.contains("eps") ? 1 / eps : steps;
+    return steps * (o.learning_rate * gradient_rounding * most + 0x1p-24);
+}
+
+TEST_P(EveryOptimizer, IsTheStepInDouble) {
+    PlannedProgram program(compiled(model, options()));
+    ValuesProgram twin(compiled(model, options(), "compose_step"));
+    for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) {
+        program.set(name, tensor);
+        twin.set(name, tensor);
+    }
+    clear_states(program);
+    const std::vector<std::string> names = trained_names(program.module());
+    std::map<std::string, Tensor> start;
+    for (const std::string& name : names) start[name] = program.get(name);
+    for (int s = 0; s < steps; ++s) {
+        const std::vector<MicroBatch> batches = step_batches(program.module(), static_cast<std::uint64_t>(s));
+        planned_step(program, batches, optimizer, s);
+        twin.step(batches, optimizer, s);
+    }
+    std::size_t states = 0;
+    for (const std::string& name : names) {
+        EXPECT_LE(largest_difference(program.get(name), twin.values().at(name)), way(optimizer)) << name;
+        EXPECT_GT(largest_difference(program.get(name), start[name]), 100 * way(optimizer)) << name << " stands still";
+        for (const std::string& state : rule.states) {
+            const Tensor& expected = twin.values().at(state + "." + name);
+            // Sums of ten gradients, or of their squares.
+            EXPECT_LE(largest_difference(program.get(state + "." + name), expected), steps * gradient_rounding)
+                << state << " of " << name;
+            EXPECT_GT(largest(expected), 0) << state << " of " << name;
+            ++states;
+        }
+    }
+    EXPECT_EQ(states, names.size() * rule.states.size());
+    EXPECT_FALSE(names.empty());
+}
+
+TEST_P(EveryOptimizer, StepsShardsAsItStepsTheWhole) {
+    PlannedProgram program(compiled(model, options()));
+    const Trained alone = train(program, parameters, trained_names(program.module()), steps, [&](std::uint64_t s) {
+        return planned_step(program, step_batches(program.module(), s), optimizer, static_cast<std::int64_t>(s));
+    });
+    for (const Mesh mesh : {Mesh{4, 1}, Mesh{1, 4}, Mesh{2, 2}}) {
+        SCOPED_TRACE(std::to_string(mesh.replicas) + " copies, " + std::to_string(mesh.shards) + " shards");
+        PlannedRanks ranks(compiled(model, options(mesh)));
+        const Trained together = train(ranks, parameters, names_of(alone.parameters), steps, [&](std::uint64_t s) {
+            return planned_step(ranks, rank_batches(ranks.module(), ranks.size(), 1, s), optimizer,
+                                static_cast<std::int64_t>(s), std::nullopt);
+        });
+        for (const auto& [name, expected] : alone.parameters)
+            EXPECT_LE(largest_difference(together.parameters.at(name), expected), way(optimizer)) << name;
+    }
+}
+
+std::vector<std::string> names_of_rules() {
+    std::vector<std::string> out;
+    for (const thunder::RuleInfo& rule : thunder::all_rules()) out.push_back(rule.name);
+    return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer, ::testing::ValuesIn(names_of_rules()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace optimizers_test
+}  // namespace thunderc

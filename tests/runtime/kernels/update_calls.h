@@ -1,0 +1,62 @@
+// The runtime's calls that step parameters, on any device, and a hundred steps of them.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optim/update.h"
+#include "trajectory.h"
+
+namespace thunder {
+
+using UpdateCall = void (*)(const OptimizerUpdate&, Stream&);
+struct NamedUpdate {
+    std::string rule;
+    UpdateCall call;
+};
+#define THUNDER_NAMED_UPDATE(name, Rule) {#name, name},
+inline const std::vector<NamedUpdate> updates = {THUNDER_RULES(THUNDER_NAMED_UPDATE)};
+#undef THUNDER_NAMED_UPDATE
+
+inline UpdateCall update_of(const std::string& rule) {
+    return std::find_if(updates.begin(), updates.end(), [&](const NamedUpdate& u) { return u.rule == rule; })->call;
+}
+
+// In f32 each step rounds parameters of up to 2 once or twice, by up to 2^-24 of themselves, and what moves them, which
+// is a hundredth of that: a hundred steps.
+inline constexpr double trajectory_tolerance = 100 * 2 * 0x1p-24;
+
+// `Memory<float>(values)` is memory of the device, with data() and values().
+template <template <typename> typename Memory>
+void expect_trajectory_in_f32(const Trajectory& t, Stream& stream) {
+    const std::vector<double> start = trajectory_start();
+    Memory<float> p(std::vector<float>(start.begin(), start.end()));
+    std::vector<std::unique_ptr<Memory<float>>> states;
+    for (std::size_t k = 0; k < find_rule(t.rule)->states.size(); ++k)
+        states.push_back(std::make_unique<Memory<float>>(std::vector<float>(start.size())));
+    const ParameterSegment segments[] = {{0, matrix_elements, true},
+                                         {matrix_elements, matrix_elements + vector_elements, t.decay_all}};
+    expect_trajectory(t, trajectory_tolerance, [&](int number, const std::vector<double>& gradient) {
+        Memory<float> g(std::vector<float>(gradient.begin(), gradient.end()));
+        StepScalars given;
+        const std::vector<double> numbers = t.numbers(number);
+        std::copy(numbers.begin(), numbers.end(), given.rule);
+        given.clip_factor = static_cast<float>(clip_factor_of(t, gradient));
+        std::vector<float> bits(sizeof given / sizeof(float));
+        std::memcpy(bits.data(), &given, sizeof given);
+        Memory<float> scalars(bits);
+        OptimizerUpdate call{.parameters = p.data(),
+                             .gradients = g.data(),
+                             .segments = segments,
+                             .scalars = reinterpret_cast<const StepScalars*>(scalars.data())};
+        for (std::size_t k = 0; k < states.size(); ++k) call.states[k] = states[k]->data();
+        update_of(t.rule)(call, stream);
+        const std::vector<float> after = p.values();
+        return std::vector<double>(after.begin(), after.end());
+    });
+}
+
+}  // namespace thunder
