@@ -155,6 +155,9 @@ Expression operator/(const Expression& x, const Expression& y) {
 Expression root(const Expression& x) {
     return make("sqrt", {x});
 }
+Expression sign(const Expression& x) {
+    return make("sign", {x});
+}
 // A condition that is known, or one that a step knows.
 struct Condition {
     bool always;

@@ -68,10 +68,10 @@ THUNDER_RULE float root(float x) {
 THUNDER_RULE double root(double x) {
     return sqrt(x);
 }
-// 1, -1, or 0 where x is 0.
+// 1, -1, or x where x is neither more nor less than 0.
 template <typename T>
 THUNDER_RULE T sign(T x) {
-    return x > T(0) ? T(1) : x < T(0) ? T(-1) : T(0);
+    return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
 }
 template <typename T>
 THUNDER_RULE T where(bool condition, T yes, T no) {
