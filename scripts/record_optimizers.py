@@ -48,12 +48,31 @@ def trajectory(make, decay_all, max_grad_norm):
     return points
 
 
+class Lion(torch.optim.Optimizer):
+    """Algorithm 2 of Chen and others, Symbolic Discovery of Optimization Algorithms, 2023."""
+
+    def __init__(self, params, lr, betas):
+        super().__init__(params, {"lr": lr, "betas": betas})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                c = beta1 * m + (1 - beta1) * p.grad
+                p -= group["lr"] * (torch.sign(c) + group["weight_decay"] * p)
+                m.copy_(beta2 * m + (1 - beta2) * p.grad)
+
+
 # The name of a case, which begins with that of the rule; its options in their order; the optimizer; whether vectors
 # decay; the norm that gradients are clipped to.
 o = torch.optim
 CASES = [
     ("adamw", (0.9, 0.95, 1e-3), lambda g: o.AdamW(g, lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-3), False, 0),
     ("adamw all, clipped", (0.8, 0.99, 1e-8), lambda g: o.AdamW(g, lr=LEARNING_RATE, betas=(0.8, 0.99), eps=1e-8), True, 1.5),
+    ("lion", (0.9, 0.99), lambda g: Lion(g, lr=LEARNING_RATE, betas=(0.9, 0.99)), False, 0),
+    ("lion all, clipped", (0.8, 0.9), lambda g: Lion(g, lr=LEARNING_RATE, betas=(0.8, 0.9)), True, 1.5),
     ("sgd", (0.9,), lambda g: o.SGD(g, lr=LEARNING_RATE, momentum=0.9), False, 0),
     ("sgd all, clipped", (0.5,), lambda g: o.SGD(g, lr=LEARNING_RATE, momentum=0.5), True, 1.5),
     ("plain_sgd", (), lambda g: o.SGD(g, lr=LEARNING_RATE), False, 0),

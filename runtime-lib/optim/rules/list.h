@@ -2,10 +2,12 @@
 #pragma once
 
 #include "adamw.h"
+#include "lion.h"
 #include "plain_sgd.h"
 #include "sgd.h"
 
 #define THUNDER_RULES(X)   \
     X(adamw, rules::AdamW) \
+    X(lion, rules::Lion)   \
     X(sgd, rules::Sgd)     \
     X(plain_sgd, rules::PlainSgd)
