@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Trains the small Llama of the quickstart on real text in f32 and in bf16, three seeds each, and prints both curves and how far
 # apart they end.
 #

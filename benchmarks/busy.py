@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long a generated program's steps take on a quiet machine, and while other work keeps one of its cores busy.
 
     benchmarks/busy.py FEED.safetensors PROGRAM... [--steps N] [--rounds 3] [--threads 2]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The models of docs/performance.md: exported for thunderc, and their training step as PyTorch runs it.
 
   benchmarks/pytorch.py export NAME DIR              DIR/model.onnx, its weights, and DIR/feed.safetensors with the batch

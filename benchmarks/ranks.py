@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What several ranks on this machine take of memory and of time, of docs/sharding.md.
 
   benchmarks/ranks.py memory FOLDER           what each of 1, 2 and 4 ranks took, beside thunderc plan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc check: compiles a program's kernels for GPUs, without one, and shows what they take.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/command.h"
 
 #include <fmt/format.h>
@@ -103,7 +104,7 @@ void ModelOptions::add_graph_to(CLI::App& app) {
         ->check(not_empty())
         ->type_name("NAME,...")
         ->delimiter(',');
-    app.add_option("--recompute", compile.recompute, "activations computed again on the way back instead of kept")
+    app.add_option("--recompute", compile.recompute, "activations computed again in the backward pass instead of kept")
         ->check(one_of({"none", "selective", "block"}))
         ->capture_default_str();
     app.add_option("--freeze", compile.freeze, "parameters that are not trained: no gradient, no optimizer state")
@@ -204,8 +205,9 @@ void ModelOptions::add_ranks_to(CLI::App& app) {
         ->type_name("RxS")
         ->excludes(copies)
         ->excludes(shards);
-    app.add_option("--fsdp-reshard", compile.reshard,
-                   "whether layers are gathered again on the way back: never, all but the last two (forward), always")
+    app.add_option(
+           "--fsdp-reshard", compile.reshard,
+           "whether layers are gathered again in the backward pass: never, all but the last two (forward), always")
         ->check(one_of({"never", "forward", "always"}))
         ->capture_default_str();
     app.add_option("--bucket-mb", bucket_mb, "with --dp: gradients that are summed as one, in MiB")
@@ -506,13 +508,13 @@ void warn_of_memory(const Module& module) {
                bytes_text(bytes), bytes_text(static_cast<std::int64_t>(total)));
 }
 
-Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
+Module compile_reference(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
     CompileOptions naive = options.compile;
     naive.executors = {"reference"};
     naive.mesh = {};
-    // what the program rounds, the twin does not
+    // what the program rounds, the reference does not
     naive.dtype = naive.master = naive.grad_dtype = naive.optim_dtype = "f32";
-    // A loop's way back is checked against that of calls in a row, as long as somebody could read these.
+    // A loop's backward pass is checked against that of calls in a row, as long as somebody could read these.
     constexpr std::int64_t most_in_a_row = 8;
     naive.roll = naive.roll && layers > most_in_a_row;
     std::vector<Pass> passes = pipeline(naive);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the subcommands share.
 #pragma once
 
@@ -86,8 +87,8 @@ Compiled compile(const ModelOptions& options, const PassOptions& pass_options = 
 // another.
 void warn_of_memory(const Module& module);
 // The naive program of the same model, from the module after the pass `parting`. Where the longest loop of the program
-// has many layers, it is a loop in the twin as well.
-Module compile_twin(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers);
+// has many layers, it is a loop in the reference as well.
+Module compile_reference(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers);
 // What `compile` gives as far as this pass.
 Module compile_until(const ModelOptions& options, const std::string& last_pass);
 // The same of a model with that many rows in its batch, without a word; none where the graph's batch cannot be bound

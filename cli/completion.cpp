@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc completion: what shells complete words of a command line with, made from the options that the command line
 // is read by.
 #include "cli/completion.h"

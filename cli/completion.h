@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scripts that complete words of thunderc's command line in shells.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc data: files of packed tokens, as training programs read them.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc emit: writes a function library.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc inspect: what the compiler sees in a model, and what it makes of it.
 #include <fmt/format.h>
 

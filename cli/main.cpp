@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc: the command line. One file for each subcommand.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's run-time compiler, a library that is found and loaded when it is needed: thunderc is built without CUDA, and
 // compiling for a GPU needs none.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of a GPU the blocks of a kernel fill, from what its compiler says of it: no GPU is asked.
 #pragma once
 

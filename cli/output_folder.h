@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a program: written aside, then put in place at once, so that a failure leaves nothing half-written.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc plan: memory and work of a program.
 #include <fmt/format.h>
 
@@ -58,7 +59,7 @@ struct Planned {
 };
 
 Planned plan_model(const ModelOptions& model, const Machine* machine) {
-    // What the model multiplies is read off before there is a way back.
+    // What the model multiplies is read off before there is a backward pass.
     Planned out;
     StepEstimate& estimate = out.estimate;
     PassOptions passes;

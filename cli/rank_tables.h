@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of `thunderc plan` for several ranks: what collectives send and what of it is exposed, and the modes of
 // sharding side by side.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user can send where thunderc itself is at fault.
 #pragma once
 

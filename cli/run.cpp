@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc run: evaluates a model's graph, as the exporter wrote it, in double precision; or executes the planned
 // program.
 #include <fmt/format.h>
@@ -135,7 +136,7 @@ int run_planned(const RunOptions& o) {
         for (const ShardUnit::Tensor& t : unit.tensors)
             for (std::size_t m = 0; m < t.info.names.size(); ++m)
                 parameter(t.info, Type::tensor(DType::f32, t.dims), m);
-    make_shadows(ranks);
+    make_bf16_copies(ranks);
     const PlannedStep step = planned_gradients(ranks, {std::vector<MicroBatch>(ranks.size(), batch)});
     std::vector<std::pair<std::string, Tensor>> out = {{"loss", Tensor::scalar(DType::f32, step.loss)}};
     for (const std::string& name : trained) out.emplace_back("d" + name, ranks.get("grad." + name));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of the runtime's code, where the compiler's commands use it.
 #pragma once
 

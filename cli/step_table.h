@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of `thunderc plan --machine`: what each kernel of a step moves and computes, and how long a machine takes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/tensor_file.h"
 
 #include <fmt/format.h>

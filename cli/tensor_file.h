@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that a user gives in a safetensors file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc trace: the IR after every pass.
 #include <fmt/format.h>
 

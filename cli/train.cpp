@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc train: writes the training program.
 #include <fmt/format.h>
 
@@ -60,7 +61,7 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
 int train(TrainOptions o) {
     o.model.finish();
     if (!o.diff) check_output_folder(o.out, o.force);
-    // The naive twin, for the program's own tests, is the same up to here.
+    // The reference program, for the program's own tests, is the same up to here.
     constexpr const char* parting = "simplify_raised";
     Module raised;
     DType exported = DType::f32;  // what --dtype auto is; parameters are the step's by the pass compose_step
@@ -73,7 +74,7 @@ int train(TrainOptions o) {
     const bool stops = stops_gradients(raised);
     std::vector<PaddedRow> padded = padded_rows(raised);
     const std::optional<TieableWeights> tieable = tieable_weights(raised);
-    const Module twin = compile_twin(o.model, std::move(raised), parting, most_layers(compiled.module));
+    const Module reference = compile_reference(o.model, std::move(raised), parting, most_layers(compiled.module));
     EmitOptions emit;
     emit.model_name = o.model.model.stem().string();
     emit.version = version;
@@ -88,10 +89,11 @@ int train(TrainOptions o) {
     emit.padded_rows = std::move(padded);
     emit.tieable = tieable;
     std::vector<OutputFile> files;
-    as_pass(o.model, "print_program", compiled.module, [&] { files = print_program(compiled.module, twin, emit); });
+    as_pass(o.model, "print_program", compiled.module,
+            [&] { files = print_program(compiled.module, reference, emit); });
     std::string missing;
     std::vector<TensorFile> tensors = tensor_files(compiled.module, !o.no_weights, missing);
-    if (std::vector<StoredTensor> constants = stored_constants(twin); !constants.empty())
+    if (std::vector<StoredTensor> constants = stored_constants(reference); !constants.empty())
         tensors.push_back({"tests/reference/constants.safetensors", std::move(constants)});
     if (o.diff) return diff_folder(o.out, files, tensors);
     const std::string before = model_of_folder(o.out);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a folder is written before it takes its place: a folder of its own beside it, on the same file system.
 #pragma once
 

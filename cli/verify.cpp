@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc verify: the loss that a program will compute against its definition, and its gradients against differences
 // of the loss, in fp64.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # thunderc_unity_groups(TARGET): with THUNDERC_UNITY, files of one folder are compiled together in groups of about the same
 # size, eight files at most. Files of two folders are never in one group: they may use one name for two things.
 include_guard()

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/symbols.h"
 
 #include <fmt/format.h>
@@ -71,7 +72,7 @@ Symbols::Symbols(const Module& module) : dimensions_(module) {
         for (const Op& op : f.ops)
             if (op.name == "repeat" && value("L") == 0)
                 symbols_.push_back({"L", op.attributes.integer("n"), "layers"});  // no tensor's dimension
-    // The other sizes are named by the fields of the menu's calls.
+    // The other sizes are named by the fields of the runtime API's calls.
     struct Field {
         const char *field, *name, *meaning;
     };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names that generated code gives to sizes: B, T, C, V, NH, ...
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes source text: indentation, lines of at most 120 columns, comments.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every choice of the command line that the compiler, its frontends and its code generation follow.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/pipeline.h"
 
 #include <algorithm>
@@ -93,7 +94,8 @@ void add_layers(PassList& list, const CompileOptions& o) {
     }
     if (o.transform == Transform::train) list.add("freeze_unreached", freeze_unreached);
     if (!reference_only(o))
-        list.add("merge_siblings", merge_siblings);  // before differentiation, so that the way back is merged as well
+        list.add("merge_siblings",
+                 merge_siblings);  // before differentiation, so that the backward pass is merged as well
 
     list.add("name_values", name_values);
     if (o.roll) {

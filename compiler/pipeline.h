@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of all passes: the compiler's tables of contents.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # From nothing to a trained model: installs what is missing, builds thunderc, compiles a small Llama that PyTorch exported, builds the
 # program, and trains it on real text: the licence texts that every Debian has, and thunderc's own documentation.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Rewrites docs/ops.md from the definitions of ops, the table of kinks in docs/numerics.md from what is recorded of them,
 # and the stages of docs/walkthrough.md from what thunderc prints.
 # usage: scripts/generate_docs.sh [BUILD]     (default: build, a configured build folder)

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what thunderc, its tests and the programs that it writes are built with, on Debian 12 or a relative of it:
 # packages of the distribution, the ONNX project's C++ library from its source distribution, and oneDNN.
 #
 #   scripts/install_dependencies.sh      installs what is missing; what is there is left alone
+#   scripts/install_dependencies.sh --tests   and what only the tests need: clang-format
 #   THUNDERC_DEPS=DIR                    where ONNX and oneDNN go; default: ~/.local/share/thunderc, where the build of thunderc and
 #                                        the builds of its programs look for them
 set -euo pipefail
@@ -12,6 +14,7 @@ mkdir -p "$deps"
 packages=(g++ cmake ninja-build ccache pkg-config python3 python3-venv unzip time
           libprotobuf-dev protobuf-compiler nlohmann-json3-dev rapidjson-dev libcli11-dev libfmt-dev libgtest-dev libbenchmark-dev
           libopenmpi-dev openmpi-bin)
+[ "${1:-}" != --tests ] || packages+=(clang-format)
 missing=()
 for p in "${packages[@]}"; do
     dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep 'install ok installed' >/dev/null || missing+=("$p")

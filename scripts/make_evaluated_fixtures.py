@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Makes the fixtures of what the exporter's optimizer evaluated, and of stops of the gradient that it dropped with their surroundings.
 
   python scripts/make_evaluated_fixtures.py [--out tests/fixtures]

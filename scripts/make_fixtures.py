@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests/fixtures: small models as PyTorch exports them, with the numbers PyTorch gets. Needs the versions below.
 
   python scripts/make_fixtures.py [--out tests/fixtures] [--only mlp,llama2]

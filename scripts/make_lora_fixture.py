@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests/fixtures/lora: a small Llama whose q and v have adapters of low rank, which alone are trained, with the numbers PyTorch gets.
 
   python scripts/make_lora_fixture.py [--out tests/fixtures]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Makes the fixtures of what the exporter's optimizer takes from models whose parameters begin at zeros or ones:
 
   python scripts/make_restored_fixtures.py [--out tests/fixtures] [--only fresh_gpt2,seedling,shared_layers,shared_table,smoothed,restored] [--cases NAME,...]

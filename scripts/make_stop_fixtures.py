@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Makes the fixtures of what the operators of an export do not tell: where gradients stop, and whether a model was in training mode.
 
   python scripts/make_stop_fixtures.py [--out tests/fixtures]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Records how far PyTorch's own bf16 is from fp64: tests/fixtures/autocast. Needs the versions below.
 
   python scripts/record_autocast.py [--out tests/fixtures/autocast]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Records what PyTorch gives where functions have a pole, a kink or a jump: value and gradient, in f32. Needs the versions below.
 
   python scripts/record_kinks.py [--out tests/fixtures/kinks]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Records what PyTorch trains with losses of all kinds: tests/fixtures/losses. Needs the versions below.
 
   python scripts/record_losses.py [--out tests/fixtures/losses]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python
+# SPDX-License-Identifier: Apache-2.0
 """Records what torch's optimizers do to two small parameters in a hundred steps: tests/runtime/kernels/trajectories.h.
 
   python scripts/record_optimizers.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs clang-tidy over the compiler, the code generator, the command line and the runtime; any finding fails.
 #
 #   scripts/tidy.sh [FOLDER|FILE …]     default: all of them

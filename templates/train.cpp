@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains the model: one step is the weight of its loss, forward and backward for each micro-batch, and an update.
 #include "device/check_cpu.h"  // tells a CPU that lacks what this was built for
 #include "device/stream.h"     // Graph: a part of a step that is the same each time

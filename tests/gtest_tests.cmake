@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # thunderc_tests(TARGET [PREFIX ops.] [FILTER PATTERN] [SHARDS N] [TIMEOUT SECONDS])
 #
 # The tests of a GoogleTest program as entries of ctest: one for each test, which `ctest -R` finds by its name, or the

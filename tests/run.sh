@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds thunderc and runs all its tests: as users build it, then everything again under the
 # address and undefined-behaviour sanitizers, with fewer whole programs.
 #
@@ -18,7 +19,7 @@ case "${1:-}" in
 esac
 jobs=${THUNDERC_JOBS:-$(nproc)}
 build=${THUNDERC_BUILD:-build}
-scripts/install_dependencies.sh
+scripts/install_dependencies.sh --tests
 
 run() {  # PRESET FOLDER
     local begin=$SECONDS
@@ -27,6 +28,8 @@ run() {  # PRESET FOLDER
     cmake --build "$2" -j "$jobs"
     echo "== $1: tests, after $((SECONDS - begin)) s"
     ctest --test-dir "$2" -j "$jobs" --output-on-failure --no-tests=error
+    echo "== $1: the slowest tests, in seconds"
+    awk '/^---/ { exit } { print $3, $1 }' "$2/Testing/Temporary/CTestCostData.txt" | sort -rn | head -n 20
     echo "== $1: passed in $((SECONDS - begin)) s"
 }
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal attention; the rate counts the scores that the mask leaves (half of the square): 2 products forward, 5
 // backward.
 #include "common.h"
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder::benchmarks {
 namespace {

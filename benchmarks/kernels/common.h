@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the benchmarks share: one device, memory that is warm and not zero.
 #pragma once
 

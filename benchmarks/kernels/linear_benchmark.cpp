@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // The products of a 110M Llama (512 rows) and of a tiny one (256 rows), in their three orientations.
 #include "common.h"
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder::benchmarks {
 namespace {

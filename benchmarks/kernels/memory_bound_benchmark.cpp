@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // What memory bounds: cross entropy, AdamW, the norm, embedding, elementary functions. The rate is of the bytes that
 // must move.
 #include "common.h"
+#include "device/api.h"
 #include "device/cpu/activations.h"
-#include "device/menu.h"
 #include "device/parallel.h"
 #include "optim/global_norm.h"
 #include "optim/rules/info.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a C++ file that holds the text of other files: embed OUT ROOT FILE...  (FILEs are named from ROOT).
 #include <fstream>
 #include <iostream>

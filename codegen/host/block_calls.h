@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the text calls the functions of blocks.cpp: for each layer of a loop, or once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/body_parameters.h"
 
 #include <fmt/format.h>
@@ -81,7 +82,8 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         const Placement& place = outer.function->info(outer.value).placement;
         const LayerStruct* s = layout.struct_of(place);
         if (s == nullptr) return false;
-        if (expressions.contains(inner)) return true;  // a block's input that is kept for the way back: its parameter
+        if (expressions.contains(inner))
+            return true;  // a block's input that is kept for the backward pass: its parameter
         if (std::find(structs.begin(), structs.end(), s) == structs.end()) structs.push_back(s);
         expressions[inner] = s->variable + "." + s->find(place)->name;
         return true;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of functions in blocks.cpp, and what their values are called in them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/call_formula.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The comment that says at the call of a kernel what it computes, in the names that the call has for the tensors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/call_members.h"
 
 #include <fmt/format.h>
@@ -55,14 +56,14 @@ std::string declared_name(std::string_view declarator) {
 
 }  // namespace
 
-std::vector<std::string> call_members(const MenuCall& call) {
-    const std::string_view header = header_text(call.header.empty() ? "device/menu.h" : call.header);
+std::vector<std::string> call_members(const RuntimeCall& call) {
+    const std::string_view header = header_text(call.header.empty() ? "device/api.h" : call.header);
     std::string_view type = between(header, fmt::format("void {}(const ", call.function), "&");
     if (type.empty()) type = between(header, "void name(const ", "&");  // a macro declares several functions
     const std::string head = fmt::format("struct {} {{\n", type);
     std::string_view body = between(header, head, "\n};");
-    // A call of the same contract as one of the menu's takes its struct.
-    if (body.empty()) body = between(header_text("device/menu.h"), head, "\n};");
+    // A call of the same contract as one of the runtime API's takes its struct.
+    if (body.empty()) body = between(header_text("device/api.h"), head, "\n};");
     check(!type.empty() && !body.empty(), fmt::format("the runtime declares no struct for {}", call.function));
     std::vector<std::string> members;
     std::string declarator;
@@ -79,7 +80,7 @@ std::vector<std::string> call_members(const MenuCall& call) {
     return members;
 }
 
-std::string call_text(const MenuCall& call, std::vector<std::pair<std::string, std::string>> values) {
+std::string call_text(const RuntimeCall& call, std::vector<std::pair<std::string, std::string>> values) {
     const std::vector<std::string> members = call_members(call);
     auto place = [&](const std::string& name) {
         const auto at = std::find(members.begin(), members.end(), name);

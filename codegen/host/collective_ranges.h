@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes that a collective works on, as few pieces as they lie in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/communication.h"
 
 #include <fmt/format.h>
@@ -50,7 +51,7 @@ Communication::Communication(const Module& module) : module_(&module) {
             }
         streams_.push_back(std::move(s));
     }
-    // In the order of the text: what a way back records gets the second name.
+    // In the order of the text: what a backward pass records gets the second name.
     for (const Function& f : module.functions) {
         if (f.argument_info.empty() || f.name == norm_function) continue;
         find_events(f);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks say to each other in a planned module, and the events between streams, as generated text names them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the printers of a function's statements share. A part of functions.
 #pragma once
 

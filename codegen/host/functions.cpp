@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/functions.h"
 
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ const char* title_of(Arena arena, bool entry, bool trains) {
         case Arena::batch: return trains ? "the micro-batch" : "inputs";
         case Arena::results: return "results";
         case Arena::parameters: return "parameters";
-        case Arena::shadows: return "parameters in bf16";
+        case Arena::bf16_copies: return "parameters in bf16";
         case Arena::gathered: return "parameters, gathered";
         case Arena::unit_gradients: return "their gradients, of this rank alone";
         case Arena::gradients: return "their gradients";
@@ -149,16 +150,16 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         for (Value v : op.results) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
-    constexpr Arena order[] = {Arena::batch,     Arena::results,        Arena::gathered,  Arena::parameters,
-                               Arena::shadows,   Arena::unit_gradients, Arena::gradients, Arena::optimizer,
-                               Arena::constants, Arena::saved,          Arena::scratch};
+    constexpr Arena order[] = {Arena::batch,       Arena::results,        Arena::gathered,  Arena::parameters,
+                               Arena::bf16_copies, Arena::unit_gradients, Arena::gradients, Arena::optimizer,
+                               Arena::constants,   Arena::saved,          Arena::scratch};
     for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
             Local local{v,
                         arena == Arena::batch || arena == Arena::constants || arena == Arena::gathered ||
-                            ((arena == Arena::parameters || arena == Arena::shadows) && !written[v.index]),
+                            ((arena == Arena::parameters || arena == Arena::bf16_copies) && !written[v.index]),
                         false};
             local.view = p.view_of && declared.contains(frame.names[p.view_of.index]);
             if (declared.insert(frame.names[v.index]).second)
@@ -332,8 +333,8 @@ void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& o
         return;
     }
     check(static_cast<bool>(def.call),
-          fmt::format("{} is left over: neither a call of the menu nor part of a kernel", op.name));
-    menu_call(out, frame, op);
+          fmt::format("{} is left over: neither a call of the runtime API nor part of a kernel", op.name));
+    runtime_call(out, frame, op);
 }
 
 namespace {
@@ -392,7 +393,7 @@ std::string FunctionPrinter::as_written(const Frame& frame, const Op& op, std::s
     return formula;
 }
 
-void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& op) const {
+void FunctionPrinter::runtime_call(SourceText& out, const Frame& frame, const Op& op) const {
     if (op.name == "norm_of_squares") {
         out.comment("the norm of all gradients, of which each rank has a piece, and the factor that clips them");
         out.line(
@@ -401,7 +402,7 @@ void FunctionPrinter::menu_call(SourceText& out, const Frame& frame, const Op& o
                         cpp_type(layout_.gradient_dtype()), trained_elements(layout_)));
         return;
     }
-    const MenuCall call = op_def(op.name).call(op, frame.f);
+    const RuntimeCall call = op_def(op.name).call(op, frame.f);
     std::vector<std::pair<std::string, std::string>> values;
     auto add = [&values](const std::string& name, const std::string& value) { values.emplace_back(name, value); };
     for (const CallField& field : call.fields) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the functions of a planned module: the bodies of loops for blocks.cpp, the entries for model.cpp.
 #pragma once
 
@@ -63,7 +64,7 @@ class FunctionPrinter {
     std::string iteration(const Frame& frame, std::int64_t ahead) const;
     // What runs ahead of its loop, one behind the other and for the same layers: a function of the layer.
     struct AheadRun {
-        std::string name;  // "gather_layers"; on the way back "gather_layers_again"
+        std::string name;  // "gather_layers"; in the backward pass "gather_layers_again"
         std::vector<const Op*> ops;
     };
     std::vector<AheadRun> ahead_runs(const Frame& inside) const;
@@ -72,7 +73,7 @@ class FunctionPrinter {
     void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
                             const Op& op) const;
     void all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
-    void menu_call(SourceText& out, const Frame& frame, const Op& op) const;
+    void runtime_call(SourceText& out, const Frame& frame, const Op& op) const;
     void kernel_call(SourceText& out, const Frame& frame, const Op& op) const;
     std::string expression(const Frame& frame, Value v) const;
     std::string member_expression(const Frame& frame, Value family, const std::string& index) const;

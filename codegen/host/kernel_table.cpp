@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/kernel_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that a program calls, in the order of first use: one for each pair of kernel function and operand layout,
 // and one for all whose text is the same but for the name.
 #pragma once

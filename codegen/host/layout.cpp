@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/layout.h"
 
 #include <fmt/format.h>
@@ -15,6 +16,9 @@
 
 namespace thunderc {
 namespace {
+
+// Parameters in 16 bits: a layer's are w16.…, others w16_….
+constexpr const char* bf16_copies_variable = "w16";
 
 using Arena = Placement::Arena;
 
@@ -191,7 +195,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
             for (std::string& c : candidates)
-                c = (state == "grad" ? "g" : state == "shadow" ? "s" : state) + "_" + c + shard;
+                c = (state == "grad" ? "g" : state == "bf16_copy" ? bf16_copies_variable : state) + "_" + c + shard;
             out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);
@@ -212,10 +216,10 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         const Placement& p = function.info(v).placement;
         if (op.name == "unpack") {
             std::vector<std::string> candidates = leaf_candidates(parameter_of_unit(*module_, function, v));
-            const char* const kind = p.arena != Arena::gathered                     ? "g_"
-                                     : gathered_from_shadows(*module_, function, v) ? "s_"
-                                                                                    : "w_";
-            for (std::string& c : candidates) c = kind + c;
+            const std::string kind = p.arena != Arena::gathered                         ? "g"
+                                     : gathered_from_bf16_copies(*module_, function, v) ? bf16_copies_variable
+                                                                                        : "w";
+            for (std::string& c : candidates) c = kind + "_" + c;
             in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
         }
         const auto at = in_units.find({p.arena, p.offset});
@@ -261,12 +265,12 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         switch (place.arena) {
             case Arena::parameters:
             case Arena::gathered:
-                suffix = gathered_from_shadows(*module_, function_of, v) ? "shadows" : "weights";
-                variable = suffix.substr(0, 1);
+                suffix = gathered_from_bf16_copies(*module_, function_of, v) ? "bf16_copies" : "weights";
+                variable = suffix == "weights" ? "w" : bf16_copies_variable;
                 break;
-            case Arena::shadows:
-                suffix = "shadows";
-                variable = "s";
+            case Arena::bf16_copies:
+                suffix = "bf16_copies";
+                variable = bf16_copies_variable;
                 break;
             case Arena::gradients:
             case Arena::unit_gradients:
@@ -303,7 +307,8 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
                 caller.info(caller.arguments[a]).placement == caller.info(v).placement)
                 what = name_pattern(caller.argument_info[a].names);
         if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
-        if (caller.info(v).placement.arena == Arena::shadows && what.starts_with("shadow.")) what = what.substr(7);
+        if (caller.info(v).placement.arena == Arena::bf16_copies && what.starts_with("bf16_copy."))
+            what = what.substr(bf16_copy_state.size() + 1);
         return what;
     };
     const BlockCall call = block_call(*module_, block.name);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a planned module's program consists of: structs of per-layer tensors, names, offsets. Read off the module once,
 // then printed by the files beside this one.
 #pragma once
@@ -65,7 +66,7 @@ class ProgramLayout {
     bool mixed_precision() const;
     DType gradient_dtype() const;
     const std::vector<LayerStruct>& structs() const { return structs_; }
-    // How gradients, states and shadows lie beside the parameters.
+    // How gradients, states and bf16 copies lie beside the parameters.
     const ParameterArenas& parameter_arenas() const { return arenas_; }
     // The constant of model.h that says how much of the parameters' arena trains: in elements where precision is mixed,
     // else in bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of LAYOUT: every tensor, where it lies, and who else lies there.
 #include <fmt/format.h>
 
@@ -76,13 +77,13 @@ std::string lifetime_of(Arena arena, bool trains) {
     return arena == Arena::batch ? (trains ? "the micro-batch" : "the call") : "always";
 }
 
-// Shadows that a function other than the optimizer's takes. The others are written with them, since the arena has the
-// parameters' elements.
-std::set<std::string> read_shadows(const Module& module) {
+// Bf16 copies that a function other than the optimizer's takes. The others are written with them, since the arena has
+// the parameters' elements.
+std::set<std::string> read_bf16_copies(const Module& module) {
     std::set<std::string> names;
     for (const Function& f : module.functions)
         for (const ArgInfo& info : f.argument_info)
-            if (f.name != "update" && is_state(info, shadow_state)) names.insert(info.names.front());
+            if (f.name != "update" && is_state(info, bf16_copy_state)) names.insert(info.names.front());
     return names;
 }
 
@@ -117,7 +118,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                             lifetime_of(field.arena, trains()), ""});
         }
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
-    const std::set<std::string> shadows_read = read_shadows(*module_);
+    const std::set<std::string> bf16_copies_read = read_bf16_copies(*module_);
     for (const Function& f : module_->functions) {
         if (f.kind.starts_with("kernel:") || !bases.contains(f.name)) continue;
         const Lifetimes span(f);
@@ -147,7 +148,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                             type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena, trains()),
                             ""});
             // units of several ranks have names of their own
-            if (p.arena == Arena::shadows && module_->units.empty() && !shadows_read.contains(state))
+            if (p.arena == Arena::bf16_copies && module_->units.empty() && !bf16_copies_read.contains(state))
                 rows.back().lifetime += "; not read";
         };
         for (std::size_t k = 0; k < f.arguments.size(); ++k)

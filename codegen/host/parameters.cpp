@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/parameters.h"
 
 #include <fmt/format.h>
@@ -64,7 +65,7 @@ std::vector<ModelUnit> model_units(const Module& planned) {
     return out;
 }
 
-bool gathered_from_shadows(const Module& planned, const Function& function, Value v) {
+bool gathered_from_bf16_copies(const Module& planned, const Function& function, Value v) {
     const Placement& place = function.info(v).placement;
     if (place.arena != Arena::gathered) return false;
     Value flat;
@@ -81,7 +82,7 @@ bool gathered_from_shadows(const Module& planned, const Function& function, Valu
                 shard = outside_value(function, loop, shard);
                 f = &caller;
             }
-        return f->info(shard).placement.arena == Arena::shadows;
+        return f->info(shard).placement.arena == Arena::bf16_copies;
     }
     return false;
 }

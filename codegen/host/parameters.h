@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of a planned program by the framework's names: arguments of its functions, or what lies in the units
 // that ranks hold shards of.
 #pragma once
@@ -32,7 +33,7 @@ std::vector<ModelUnit> model_units(const Module& planned);
 // The parameter that a value of a sharded program is, or whose gradient it is, where that lies in a unit: "" for
 // others. "model.layers.{0..4}.mlp.up_proj.weight"
 std::string parameter_of_unit(const Module& planned, const Function& function, Value v);
-// Whether the value lies in a unit that was gathered from shadows: parameters in bf16.
-bool gathered_from_shadows(const Module& planned, const Function& function, Value v);
+// Whether the value lies in a unit that was gathered from bf16 copies: parameters in bf16.
+bool gathered_from_bf16_copies(const Module& planned, const Function& function, Value v);
 
 }  // namespace thunderc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints loops over layers and calls of blocks, and what ranks say to each other around them. A part of functions.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/host/statements.h"
 
 #include <fmt/format.h>
@@ -16,9 +17,10 @@ std::size_t statement_count(const Function& f, const Op& op) {
     if (op.name == "family") return op.operands.size();  // a copy for each
     const OpDef& def = op_def(op.name);
     if (op.name == "fused" || !def.call) return 1;
-    const MenuCall call = def.call(op, f);
+    const RuntimeCall call = def.call(op, f);
     // Some ops have no call because another call has done it, which their comment says.
-    check(!call.function.empty() || !call.comment.empty(), fmt::format("the menu has no {} of such types", op.name));
+    check(!call.function.empty() || !call.comment.empty(),
+          fmt::format("the runtime API has no {} of such types", op.name));
     return call.function.empty() ? 0 : 1;
 }
 

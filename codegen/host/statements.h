@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which ops of a planned function stand in its text, and which values they name: what is printed and what is told of it
 // (LAYOUT) agree on both.
 #pragma once
@@ -14,7 +15,7 @@ namespace thunderc {
 // which stands beside the calls; a loop is one.
 std::size_t statement_count(const Function& f, const Op& op);
 
-// The ops of a planned module that its text has as calls of the menu.
+// The ops of a planned module that its text has as calls of the runtime API.
 void for_each_call(const Module& planned, const std::function<void(const Function&, const Op&)>& visit);
 
 // The values that the op's statements are given: operands, then results; a loop's are all of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The statements of a kernel's loop bodies: names, addresses, expressions, stores; what stands inside of the loops
 // whatever the loops are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The formula of a kernel, for comments: "rstd = rsqrt(mean(x^2) + 1e-05)", "y = x * rstd * weight".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel's loop nests as they are printed: strides in memory in place of indices, adjacent dimensions made one.
 #pragma once
 

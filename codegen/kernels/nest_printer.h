@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops of one nest of a kernel: flat, by rows, in tiles, with reductions of rows and sums over them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels look like from outside, on every device.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/program/model_files.h"
 
 #include <fmt/format.h>
@@ -36,10 +37,11 @@ std::string layout_table(const ProgramLayout& layout) {
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
         "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
         std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
-        (layout.module().arena_bytes.contains("shadows") ? ". A shadow that is \"not read\" is there because the "
-                                                           "optimizer writes one for each parameter: who reads "
-                                                           "that, reads it in `parameters`"
-                                                         : "") +
+        (layout.module().arena_bytes.contains("bf16_copies")
+             ? ". A bf16 copy that is \"not read\" is there because the "
+               "optimizer writes one for each parameter: who reads "
+               "that, reads it in `parameters`"
+             : "") +
         ". `shares` names tensors that have some of the same bytes at other times, those of the same function without "
         "its name and first.");
     out.line("struct LayoutRow {");
@@ -172,8 +174,8 @@ std::string precision_convention(const ProgramLayout& layout) {
         "A kernel computes in f32 whatever it reads, and rounds once what it stores as bf16; products of bf16 add up "
         "in f32. Gradients of parameters are {}. {}README.md says why.",
         name_of(layout.gradient_dtype()),
-        layout.module().arena_bytes.contains("shadows")
-            ? "Parameters are f32, `w.`; products read their shadows in bf16, `s.`, which the optimizer writes with "
+        layout.module().arena_bytes.contains("bf16_copies")
+            ? "Parameters are f32, `w.`; products read their bf16 copies, `w16.`, which the optimizer writes with "
               "them. "
             : "");
 }
@@ -219,7 +221,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.line("#include <cstdint>");
     out.blank();
     out.line(
-        "#include \"device/menu.h\"      // linear_forward, attention_forward, ...: the calls that a device provides");
+        "#include \"device/api.h\"       // linear_forward, attention_forward, ...: the calls that a device provides");
     out.line("#include \"device/stream.h\"    // Stream: where calls run, in order");
     if (trains) {
         out.line("#include \"train/arenas.h\"     // Arenas: the memory, one piece for each class of lifetime");
@@ -236,10 +238,11 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         const ParameterArenas& parameters = layout.parameter_arenas();
         const std::string part =
             parameters.any_frozen() ? "what trains, which comes first in the parameter arena" : "the parameter arena";
-        out.comment(mixed ? fmt::format("Elements of {}; shadows, gradients and each optimizer state have as many, of "
-                                        "their types.",
-                                        part)
-                          : fmt::format("Bytes of {}; gradients and each optimizer state are as large.", part));
+        out.comment(
+            mixed ? fmt::format("Elements of {}; bf16 copies, gradients and each optimizer state have as many, of "
+                                "their types.",
+                                part)
+                  : fmt::format("Bytes of {}; gradients and each optimizer state are as large.", part));
         out.line(fmt::format("inline constexpr std::int64_t {} = {};", layout.trained_constant(),
                              mixed ? parameters.trained() : parameters.trained_bytes()));
     }
@@ -257,8 +260,8 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     for (const LayerStruct& s : layout.structs()) {
         out.banner(s.name);
         out.comment(fmt::format("{}{} layers{}", s.scope.empty() ? "" : s.scope + ": ", s.layers,
-                                s.arena == Arena::shadows
-                                    ? ". Parameters once more in bf16, as products read them: `s.` in blocks.cpp"
+                                s.arena == Arena::bf16_copies
+                                    ? ". Parameters once more in bf16, as products read them: `w16.` in blocks.cpp"
                                     : ""));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
@@ -304,7 +307,7 @@ void print_headers_of_calls(SourceText& out, const std::vector<const Function*>&
         for (const Op& op : f->ops) {
             const OpDef& def = op_def(op.name);
             if (!def.call) continue;
-            const MenuCall call = def.call(op, *f);
+            const RuntimeCall call = def.call(op, *f);
             if (!call.header.empty()) headers[call.header] = call.header_comment;
         }
     for (const auto& [header, what] : headers)
@@ -421,21 +424,21 @@ class SpecPrinter {
     }
 
   private:
-    // Of the gradients, or of the optimizer's states: those that are neither gradients nor shadows.
+    // Of the gradients, or of the optimizer's states: those that are neither gradients nor bf16 copies.
     DType state_dtype(const std::string& prefix) const {
         const Function& f = *layout_.module().find("update");
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             if (info.kind != ArgInfo::Kind::state) continue;
             const std::string& name = info.names.front();
-            const bool other = name.starts_with("grad.") || name.starts_with("shadow.");
+            const bool other = name.starts_with("grad.") || name.starts_with("bf16_copy.");
             if (prefix.empty() ? !other : name.starts_with(prefix)) return f.type(f.arguments[k]).dtype;
         }
         return DType::f32;
     }
 
     // ".products = true": who has the matrix products of each call, by the executor that claimed it. What none claimed
-    // is the menu's general product.
+    // is the runtime API's general product.
     std::string named_providers() const {
         bool products = false, plain_loops = false, attention = false;
         for_each_call(layout_.module(), [&](const Function& f, const Op& op) {
@@ -457,7 +460,7 @@ class SpecPrinter {
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
             bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
         for (const auto& [arena, behind] :
-             {std::pair{"shadows", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
+             {std::pair{"bf16_copies", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
             if (const auto at = m.arena_bytes.find(arena); at != m.arena_bytes.end() || behind)
                 bytes += ", " + std::to_string(at == m.arena_bytes.end() ? 0 : at->second);
         out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));

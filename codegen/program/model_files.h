@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // model.h and model.cpp: dimensions, tensors, layout; the schedule of a step over the blocks.
 #pragma once
 
@@ -16,7 +17,7 @@ std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& o
 // Bodies of loops and called functions, in the order of the module; empty where the program has none.
 std::vector<const Function*> block_functions(const Module& module);
 
-// #include lines of those calls in these functions that device/menu.h does not declare, and of the scalars of a step.
+// #include lines of those calls in these functions that device/api.h does not declare, and of the scalars of a step.
 void print_headers_of_calls(SourceText& out, const std::vector<const Function*>& functions, bool trains = false);
 
 // sizes.h: B, T, C, ..., which model.h includes, and what holds kernels.

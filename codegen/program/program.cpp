@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/program/program.h"
 
 #include <fmt/format.h>
@@ -129,8 +130,8 @@ std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& op
     return files;
 }
 
-// Names of the menu's calls that a planned module makes.
-std::set<std::string> menu_calls(const Module& planned) {
+// Names of the runtime API's calls that a planned module makes.
+std::set<std::string> runtime_calls(const Module& planned) {
     std::set<std::string> names;
     for_each_call(planned,
                   [&](const Function& f, const Op& op) { names.insert(op_def(op.name).call(op, f).function); });
@@ -219,7 +220,7 @@ std::vector<std::string> default_architectures() {
     return {"sm_90a", "sm_80", "sm_100"};
 }
 
-std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options) {
+std::vector<OutputFile> print_program(const Module& planned, const Module& reference, const EmitOptions& options) {
     std::vector<OutputFile> files = print_model(planned, options, "");
     const ProgramLayout layout(planned);
     files.push_back({"README.md", print_readme(layout, options)});
@@ -230,11 +231,11 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& twin,
     EmitOptions naive = options;
     naive.model_name += ", the reference program";
     naive.compile.executors = {reference_name};
-    for (OutputFile& file : print_model(twin, naive, "tests/reference/")) files.push_back(std::move(file));
+    for (OutputFile& file : print_model(reference, naive, "tests/reference/")) files.push_back(std::move(file));
     for (const char* file : {"tests/CMakeLists.txt", "tests/gradients_test.cpp"})
         files.push_back({file, bundled_template(file)});
-    std::set<std::string> calls = menu_calls(planned);
-    calls.merge(menu_calls(twin));
+    std::set<std::string> calls = runtime_calls(planned);
+    calls.merge(runtime_calls(reference));
     add(files, runtime_files(true, !planned.streams.empty(), calls));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
@@ -247,7 +248,7 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     files.push_back({"LICENSE", license()});
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
-    add(files, runtime_files(false, false, menu_calls(planned)));
+    add(files, runtime_files(false, false, runtime_calls(planned)));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a whole program: every file of the output folder but the tables of numbers.
 #pragma once
 
@@ -46,9 +47,9 @@ std::span<const CallFamily> call_families();
 // library of one function; for several ranks, or for one.
 std::vector<OutputFile> runtime_files(bool trains, bool sharded, const std::set<std::string>& calls);
 
-// Sorted by path. The same module gives the same bytes. `twin`: the same model planned with the executor `reference`,
-// which the program's own tests compare it with.
-std::vector<OutputFile> print_program(const Module& planned, const Module& twin, const EmitOptions& options);
+// Sorted by path. The same module gives the same bytes. `reference`: the same model planned with the executor
+// `reference`, which the program's own tests compare it with.
+std::vector<OutputFile> print_program(const Module& planned, const Module& reference, const EmitOptions& options);
 
 // The same for a function library, a planned module with the entry function `forward` or `vjp`.
 std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& options);

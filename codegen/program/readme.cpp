@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/program/readme.h"
 
 #include <fmt/format.h>
@@ -44,7 +45,7 @@ class SumsTable {
         tensors("parameters");
         if (bytes_of("gathered") > 0) units("gathered", "parameters");
         if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
-        if (bytes_of("shadows") > 0) like_parameters("shadows", "shadow");
+        if (bytes_of("bf16_copies") > 0) like_parameters("bf16_copies", "bf16 copy");
         if (layout_.trains()) like_parameters("optimizer", "state");
         if (bytes_of("unit_gradients") > 0) units("unit_gradients", "gradients");
         tensors("saved");
@@ -385,7 +386,7 @@ std::string tests_text() {
 
 // What a program in bf16 computes in which type, and why.
 std::string precision_text(const ProgramLayout& layout, const CompileOptions& c) {
-    const bool shadows = layout.module().arena_bytes.contains("shadows");
+    const bool bf16_copies = layout.module().arena_bytes.contains("bf16_copies");
     std::string out =
         "## Precision\n\nProducts read and give bf16; `LAYOUT` has the type of each tensor, `kernels.h` of each "
         "argument. A kernel computes in f32 whatever\nit reads, and rounds what it stores as bf16 once, to nearest, "
@@ -393,7 +394,7 @@ std::string precision_text(const ProgramLayout& layout, const CompileOptions& c)
         "| what | type | why |\n|---|---|---|\n"
         "| linear layers, attention, embedding tables, and gradients of activations | bf16, sums in f32 | what they "
         "cost is bytes and products |\n"
-        "| activations, and what is kept for the way back | bf16, but for the next row | half the memory |\n"
+        "| activations, and what is kept for the backward pass | bf16, but for the next row | half the memory |\n"
         "| statistics of norms, log-sum-exp, softmax, cross entropy, the loss, reductions | f32 | sums of many terms, "
         "or differences of near ones |\n"
         "| rotary tables, products of positions and frequencies | f32 | an angle of a late position has no digit left "
@@ -405,9 +406,10 @@ std::string precision_text(const ProgramLayout& layout, const CompileOptions& c)
                        c.master == "none" ? "bf16" : "f32", c.master,
                        c.master == "none" ? "less memory; an update below half a unit in the last place is lost"
                                           : "an update is often less than half a unit in the last place of a bf16");
-    if (shadows)
+    if (bf16_copies)
         out +=
-            "| shadows: what products read of these | bf16: `s.`, and `s_` in `model.cpp` | the optimizer writes them "
+            "| bf16 copies: what products read of these | bf16: `w16.`, and `w16_` in `model.cpp` | the optimizer "
+            "writes them "
             "with the parameters; what no product reads, as a norm's weight, is read in f32: `w.`, `w_` |\n";
     const std::vector<ModelParameter> parameters = model_parameters(layout.module());
     if (c.master != "none" && std::any_of(parameters.begin(), parameters.end(), [](const ModelParameter& p) {
@@ -458,7 +460,8 @@ std::string memory_table(const ProgramLayout& layout) {
     std::vector<Row> rows = {{"parameters", "the model's tensors" + first}};
     if (m.arena_bytes.at("gradients") > 0)
         rows.push_back({"gradients", layout.mixed_precision() ? "at the same elements" : "at the same offsets"});
-    if (m.arena_bytes.contains("shadows")) rows.push_back({"shadows", "parameters once more in bf16, for products"});
+    if (m.arena_bytes.contains("bf16_copies"))
+        rows.push_back({"bf16_copies", "parameters once more in bf16, for products"});
     if (layout.trains())
         rows.push_back({"optimizer", layout.mixed_precision() ? "its state, at the same elements, one after the other"
                                                               : "its state, at the same offsets, one after the other"});
@@ -472,7 +475,7 @@ std::string memory_table(const ProgramLayout& layout) {
                                                       bytes_text(turns), bytes_text(stays))});
         rows.push_back({"unit_gradients", "gradients of whole tensors, until they are summed over ranks"});
     }
-    rows.push_back({"saved", "activations that the way back reads, layer after layer"});
+    rows.push_back({"saved", "activations that the backward pass reads, layer after layer"});
     rows.push_back({"scratch", "everything else, reused"});
     rows.push_back({"constants", "tables"});
     rows.push_back({"batch", layout.trains() ? "the inputs of one micro-batch" : "the inputs of one call"});

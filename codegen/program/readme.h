@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // README.md, and train.json or emit.json, of a program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes safetensors files: the export's weights, the program's tables, and what `thunderc run` gives.
 #pragma once
 

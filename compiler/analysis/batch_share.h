@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How each value of a graph, computed from one micro-batch, belongs to the same value of a batch of several: whether it
 // is the same, has rows of its own, is a term of a sum over all of them, or a term of a mean. So losses can be told
 // apart: a sum over the rows of a micro-batch is a part of the sum over all rows, a square root of it is none.

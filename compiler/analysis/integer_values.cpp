@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/analysis/integer_values.h"
 
 #include "compiler/interpreter/constant_value.h"

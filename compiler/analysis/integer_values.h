@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates small tensors over the ops built so far: shapes, axes, bounds of slices, and what exporters compute them
 // from.
 #pragma once

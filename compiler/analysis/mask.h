@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an attention mask means, read from its predicate and not from its T x S elements.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the names of initializers say, and the module paths that they are made of.
 #pragma once
 

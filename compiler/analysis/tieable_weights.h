@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two parameters of a model that checkpoints often have as one tensor: the table of its embedding and the weight of
 // the product that makes its logits.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known of tensors by position along an axis: how it goes through ops.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which numbers an integer tensor can hold, given what the program's arguments can hold: whether an index stays inside
 // its table, whatever is fed. Sets are supersets: what is not followed may be anything.
 #pragma once

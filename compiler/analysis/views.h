@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the elements of a view lie in the memory of what it views.
 #pragma once
 

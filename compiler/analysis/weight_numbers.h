@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the numbers of an initializer say: whether two are the same matrix, and whether they are a table that nobody
 // learned (a mask, sines of positions, positions, frequencies).
 #pragma once

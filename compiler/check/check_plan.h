@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks a planned module against what its printed form says, by comparing every value with every other.
 //
 // It shares nothing with the planner: lifetimes, places and overlaps are found again, slowly and plainly. What it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What check_plan is made of: the findings of a whole module, and the check of one function with the places that its
 // caller gives it (check_function.cpp).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Happens-before over streams: of two actions that touch the same bytes, one of which writes them, one has to wait for
 // the other. Then every order that streams and events permit gives what the order of the list gives, which
 // check_function looks at.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of a differentiated module against central differences of its loss, all in fp64.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss that a step computes against what it is by definition, both in fp64.
 #pragma once
 

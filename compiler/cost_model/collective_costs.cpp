@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/cost_model/collective_costs.h"
 
 #include <algorithm>

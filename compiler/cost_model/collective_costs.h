@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a collective takes, from its bytes and from the links that its group crosses.
 //
 // Ranks of a group stand in a ring, node by node, as NCCL places them. The bus bandwidth of the ring is that of its

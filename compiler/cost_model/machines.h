@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Machines that are estimated for: what their data sheets promise, and what programs get of it.
 #pragma once
 

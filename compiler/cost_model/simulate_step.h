@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When everything in a planned step happens: its actions on their streams, with records and waits, in time.
 //
 // That is exact with respect to the schedule of the program: what is issued when, how many buffers there are, who waits

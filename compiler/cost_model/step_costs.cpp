@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/cost_model/step_costs.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
                           .calls = static_cast<std::int64_t>(op.operands.size()),
                           .bytes = bytes_of_call(op, f, def, first_micro_step)};
     if (!def.call) return std::nullopt;
-    return KernelCost{.group = op.attributes.string("executor", "menu"),
+    return KernelCost{.group = op.attributes.string("executor", "runtime"),
                       .name = op.name,
                       .products = def.flops ? multiplied(op, f) : DType::f32,
                       .calls = 1,

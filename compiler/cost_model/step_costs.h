@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of a planned program move and compute, and the least time that a machine takes for it: the roof.
 //
 // Everything that estimates asks here. Bytes are those of tensors that a call reads and writes, each once, as if caches

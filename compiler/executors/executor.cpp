@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/executors/executor.h"
 
 #include <fmt/format.h>
@@ -37,13 +38,13 @@ const Executor& executor(const std::string& name) {
     throw UsageError(std::move(d));
 }
 
-std::optional<std::string> not_of_the_menu(const Op& op, const Function& function) {
+std::optional<std::string> not_of_the_api(const Op& op, const Function& function) {
     for (const std::vector<Value>* values : {&op.operands, &op.results})
         for (Value v : *values) {
             if (!v) continue;
             const DType dtype = function.type(v).dtype;
             if (dtype == DType::f64 || dtype == DType::f16)
-                return fmt::format("{} operands: the menu's calls are of f32 and bf16", name_of(dtype));
+                return fmt::format("{} operands: the runtime API's calls are of f32 and bf16", name_of(dtype));
         }
     return std::nullopt;
 }

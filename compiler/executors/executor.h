@@ -1,4 +1,5 @@
-// Who carries out a composite: an executor claims it as one call of the runtime's menu, or says why it does not.
+// SPDX-License-Identifier: Apache-2.0
+// Who carries out a composite: an executor claims it as one call of the runtime API, or says why it does not.
 //
 // The order of executors is the user's (`--executors`); the first one that claims an op has it. What none claims is
 // decomposed into primitives, and those become kernels. Nothing here knows how a call is printed: that stands in the
@@ -44,8 +45,8 @@ bool gives_naive_program(const std::vector<std::string>& names);
 // Throws UsageError that lists the names where there is none of that name.
 const Executor& executor(const std::string& name);
 
-// Whether all floats among the op's operands and results are f32, which is what the menu computes in; the reason where
-// not.
-std::optional<std::string> not_of_the_menu(const Op& op, const Function& function);
+// Whether all floats among the op's operands and results are f32, which is what the runtime API computes in; the reason
+// where not.
+std::optional<std::string> not_of_the_api(const Op& op, const Function& function);
 
 }  // namespace thunderc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated kernels. They are made of primitives, so this executor claims no composite: it takes what the others leave.
 #include "compiler/executors/executor.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear layers and their gradients, as products of the vendor's library.
 #include "compiler/executors/executor.h"
 
@@ -8,7 +9,7 @@ Executor products_executor() {
             [](const Op& op, const Function& function) -> std::optional<std::string> {
                 if (op.name != "linear" && op.name != "linear_backward_input" && op.name != "linear_backward_weight")
                     return "";
-                return not_of_the_menu(op, function);
+                return not_of_the_api(op, function);
             }};
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The naive program: everything that has a primitive form is decomposed, whatever other executors could do with it, and
 // products and indexed access are plain loops (runtime-lib/device/reference.h).
 #include "compiler/executors/executor.h"

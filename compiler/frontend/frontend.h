@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads exported models: the one door between files and the IR.
 #pragma once
 

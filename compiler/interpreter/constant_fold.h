@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Computes with constants without writing them out: a view or an elementwise op of lazy constants is a lazy constant
 // again.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elements of lazy constants. Dense only where somebody asks for all of them.
 #pragma once
 

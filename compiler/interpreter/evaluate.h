@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a function of a module on the host, in fp64, by the references of its ops: the compiler's notion of what a
 // program means.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of ops: a small sorted map from names to values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Appends ops to a function, with types inferred by each op's own rule.
 #pragma once
 

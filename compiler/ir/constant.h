@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lazy constants. A mask of T x T elements is a predicate over indices, not T x T bytes.
 #pragma once
 

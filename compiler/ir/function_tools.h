@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What several transforms do to a function: drop what is dead, replace values, copy ops over.
 #pragma once
 

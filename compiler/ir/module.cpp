@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/ir/module.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ constexpr std::array<std::pair<Placement::Arena, std::string_view>, 14> arena_na
      {Placement::Arena::results, "results"},
      {Placement::Arena::scalars, "scalars"},
      {Placement::Arena::caller, "caller"},
-     {Placement::Arena::shadows, "shadows"},
+     {Placement::Arena::bf16_copies, "bf16_copies"},
      {Placement::Arena::gathered, "gathered"},
      {Placement::Arena::unit_gradients, "unit_gradients"}}};
 

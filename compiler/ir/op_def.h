@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The definition of an op: everything that is known of it, in one place.
 #pragma once
 
@@ -21,7 +22,7 @@ enum class OpLevel : std::uint8_t {
     primitive,   // the small closed set that fusion and the kernel printers understand
 };
 
-// How much recomputing an op on the way back costs against saving its result.
+// How much recomputing an op in the backward pass costs against saving its result.
 enum class Recompute : std::uint8_t {
     view,       // no work at all: reshape, transpose, slice
     cheap,      // pointwise or a reduction that reads each input once
@@ -105,10 +106,10 @@ struct Elementwise {
     std::string_view integer_code = {};  // a call, instead of `code` where the result is an integer
 };
 
-// ---- how a claimed composite becomes a call of the runtime's menu
+// ---- how a claimed composite becomes a call of the runtime API
 // ----------------------------------------------------------
 
-// A field of the menu's call struct: ".x = <operand 0>", ".rows = 512".
+// A field of the runtime API's call struct: ".x = <operand 0>", ".rows = 512".
 struct CallField {
     std::string name;
     enum class Kind : std::uint8_t {
@@ -138,11 +139,11 @@ struct CallField {
     }
 };
 
-struct MenuCall {
+struct RuntimeCall {
     std::string function;  // "linear_forward"
     std::vector<CallField> fields;
     std::string comment;  // what it computes, for the generated comment: "y = x Wᵀ + bias"
-    // Where the function is declared, if not in device/menu.h, and what a program says of that file.
+    // Where the function is declared, if not in device/api.h, and what a program says of that file.
     std::string header = {}, header_comment = {};
 };
 
@@ -176,7 +177,7 @@ struct ShapeErrorSample {
 // ----------------------------------------------------------------------------------------------------------
 
 // How the operands of an optimizer are ordered: groups of equal length (parameters, gradients, a group for each state),
-// then scalars. Its results are the parameters and the states, and with the attribute `shadows` the parameters once
+// then scalars. Its results are the parameters and the states, and with the attribute `bf16_copies` the parameters once
 // more in bf16.
 struct OptimizerGroups {
     std::size_t groups = 0, scalars = 0;
@@ -204,7 +205,7 @@ struct OpDef {
     // Composites and imported ops: the same in ops of lower level. Returns a value for each result.
     std::function<std::vector<Value>(Builder&, const Op&)> decompose;
     std::optional<Elementwise> elementwise;
-    std::function<MenuCall(const Op&, const Function&)> call;  // composites that the menu knows
+    std::function<RuntimeCall(const Op&, const Function&)> call;  // composites that the runtime API knows
     // FLOPs of matrix products; 0 where there are none.
     std::function<double(const Op&, const Function&)> flops;
     Recompute recompute = Recompute::cheap;
@@ -213,7 +214,7 @@ struct OpDef {
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     // Of what has any number of results: result r, whichever it is, may be written over operand `in_place_from` + r.
     std::optional<std::size_t> in_place_from;
-    // Of what steps parameters alone: each result but a shadow may be written over its operand.
+    // Of what steps parameters alone: each result but a bf16 copy may be written over its operand.
     std::function<OptimizerGroups(const Attributes&)> optimizer;
     // Of what ranks give each other: the kind, and whether this is the op that begins one (before plan), which an
     // `await` ends, or the whole of it on a stream (after plan).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the printed form of a module back. Tests are written in it.
 #pragma once
 

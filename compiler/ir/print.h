@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The printed form of a module: stable, and read back by parse.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dense tensor on the host, for constants and for the fp64 reference. Floating point types are held as doubles,
 // integers and booleans as int64; the type says what they stand for.
 #pragma once

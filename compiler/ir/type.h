@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of values: tensors of static shape, families of them, and tokens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks a module's invariants; runs between passes.
 #pragma once
 

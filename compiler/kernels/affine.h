@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Affine functions of the index space of a kernel, and what views do to them.
 #pragma once
 

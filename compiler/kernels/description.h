@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel function computes, as plain data that a device's printer can schedule: index spaces, affine accesses,
 // scalar expressions in SSA form, reductions and stores.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates the values of a kernel function symbolically over one index space: views become index arithmetic, ops
 // become nodes, reductions run over the rows or the columns of the space.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which results of a kernel may be written over which of its operands.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients over the micro-steps of a step: the first one overwrites what is left of the last step, later ones add.
 //
 //   accumulate_gradient(before, dw, first) = dw in the first micro-step, before + dw in the others

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gated and smooth activations: silu, gelu and swiglu, each with its derivative as an op of its own. Nothing is kept
 // beside the input.
 //

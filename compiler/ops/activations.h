@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The activations that a product can apply to its result: none, relu, gelu, gelu_tanh, silu, tanh.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise arithmetic and logic of two tensors, with numpy's broadcasting: an operand that was repeated gets the sum
 // of the cotangents of its repetitions.
 #include <fmt/format.h>

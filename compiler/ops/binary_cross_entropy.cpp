@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Binary cross entropy of probabilities, element by element, with torch's two conventions: logarithms are not below
-// -100, and on the way back (1 - p) p is not below 1e-12. So a probability of exactly 0 or 1, which a saturated sigmoid
-// gives, has a finite loss and a finite gradient (which the sigmoid's own derivative, 0, then makes 0).
+// -100, and in the backward pass (1 - p) p is not below 1e-12. So a probability of exactly 0 or 1, which a saturated
+// sigmoid gives, has a finite loss and a finite gradient (which the sigmoid's own derivative, 0, then makes 0).
 //
 //   y = -(t max(log p, -100) + (1 - t) max(log(1 - p), -100))
 //   dp = dy (p - t) / max((1 - p) p, 1e-12)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks give each other. One program runs on every rank, on that rank's own values; the results of a collective
 // depend on the operands of all ranks of its group.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What passes and printers ask of the ops by which ranks and streams speak to each other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons, the choice between two tensors, and conversion between element types.
 #include <fmt/format.h>
 

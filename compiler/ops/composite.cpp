@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/ops/composite.h"
 
 #include <fmt/format.h>
@@ -68,7 +69,7 @@ CallField literal_field(std::string name, std::string value) {
     return {std::move(name), CallField::Kind::literal, 0, std::move(value), "", 1};
 }
 
-void gradient_field(MenuCall& call, const Op& op, std::size_t before, std::size_t results) {
+void gradient_field(RuntimeCall& call, const Op& op, std::size_t before, std::size_t results) {
     if (!has_operand(op, before)) return;
     const std::size_t first = before + results;
     call.fields.push_back(has_operand(op, first) ? operand_field("gradient", first)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small helpers that the definitions of composites share.
 #pragma once
 
@@ -16,7 +17,7 @@ std::int64_t row_count(const Dims& dims);  // their product: rows of a matrix (r
 std::int64_t last_dim(const Dims& dims);   // 1 for a scalar
 std::string dims_text(const Dims& dims);   // "(2,32,64)", as messages write shapes
 // Of products and of gradients of parameters: the attribute `dtype`, without it that of what they are made of. The
-// menu's calls round to bf16 what is made of bf16 alone, so `dtype` is that or f32; throws ShapeError otherwise.
+// runtime API's calls round to bf16 what is made of bf16 alone, so `dtype` is that or f32; throws ShapeError otherwise.
 DType gradient_dtype(const Attributes& attributes, DType made_of);
 DType statistics_dtype(DType dtype);            // statistics of a row are kept in f32, in f64 for f64
 bool has_operand(const Op& op, std::size_t i);  // present and not none
@@ -26,18 +27,18 @@ Attributes without(Attributes attributes, std::initializer_list<std::string_view
 // a + b where both are there, else the one that is.
 Value add_optional(Builder& b, Value a, Value other);
 
-// ---- fields of menu calls ----
+// ---- fields of runtime API calls ----
 CallField operand_field(std::string name, std::size_t index, std::string stride_field = {}, std::size_t row_dims = 1);
 CallField result_field(std::string name, std::size_t index, std::string stride_field = {}, std::size_t row_dims = 1);
 CallField literal_field(std::string name, std::int64_t value);
 CallField literal_field(std::string name, std::string value);
 // Whether the call overwrites a gradient or adds to it, where operands `before` … (results many) and then perhaps
 // `first` are there: Gradient::add, or the operand `first`, which the generated program passes as a Gradient.
-void gradient_field(MenuCall& call, const Op& op, std::size_t before, std::size_t results);
+void gradient_field(RuntimeCall& call, const Op& op, std::size_t before, std::size_t results);
 std::string float_literal(double value);  // "0.125F"
 
 // ---- pieces of decompositions ----
-// Of the type of x and y, or of `dtype`, unrounded on the way there.
+// Of the type of x and y, or of `dtype`, unrounded in the forward pass.
 Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transpose_y = false,
              std::optional<DType> dtype = std::nullopt);
 // first ? d : before + d; without `first` before + d.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy of logits against labels, summed over the rows that have one; the weight of a batch is its own op.
 //
 //   loss = sum over rows with label ≠ ignore_index of lse[row] - logits[row, label],  lse = log(sum(exp(logits)))
@@ -97,7 +98,7 @@ VjpResult cross_entropy_vjp(const VjpInput& in) {
     return result;
 }
 
-void cross_entropy_fields(MenuCall& call, const Op& op, const Dims& logits) {
+void cross_entropy_fields(RuntimeCall& call, const Op& op, const Dims& logits) {
     call.fields.push_back(literal_field("ignore_index", ignored(op.attributes)));
     call.fields.push_back(literal_field("rows", logits[0]));
     call.fields.push_back(literal_field("classes", logits[1]));
@@ -139,7 +140,7 @@ OpDef forward() {
     def.vjp = cross_entropy_vjp;
     def.decompose = decompose_cross_entropy;
     def.call = [](const Op& op, const Function& f) {
-        MenuCall call{
+        RuntimeCall call{
             "cross_entropy_forward", {}, "loss = sum of log-sum-exp minus the label's logit, over rows with a label"};
         call.fields = {result_field("loss", 0), result_field("lse", 1).shaped("rows"),
                        operand_field("logits", 0).shaped("rows classes"), operand_field("labels", 1).shaped("rows")};
@@ -205,7 +206,7 @@ OpDef backward() {
     def.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     def.decompose = decompose_cross_entropy_backward;
     def.call = [](const Op& op, const Function& f) {
-        MenuCall call{"cross_entropy_backward", {}, "dlogits = (softmax(logits) - one_hot(label)) dloss"};
+        RuntimeCall call{"cross_entropy_backward", {}, "dlogits = (softmax(logits) - one_hot(label)) dloss"};
         call.fields = {result_field("dlogits", 0).shaped("rows classes"),
                        operand_field("logits", 0).shaped("rows classes"), operand_field("labels", 1).shaped("rows"),
                        operand_field("lse", 2).shaped("rows"), operand_field("dloss", 3)};

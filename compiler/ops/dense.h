@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Walks over dense and strided tensors, for the fp64 references of ops. Plain loops: correct first, and quick enough
 // that a small model's whole step is evaluated in well under a second.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a table by id.
 //
 //   y[i, :] = w[ids[i], :];   dw[e, :] = sum over i with ids[i] = e of dy[i, :], in the order of i
@@ -17,7 +18,7 @@ Dims looked_up(const Dims& ids, std::int64_t width) {
     return dims;
 }
 
-void emb_fields(MenuCall& call, const Dims& ids, std::int64_t entries, std::int64_t width) {
+void emb_fields(RuntimeCall& call, const Dims& ids, std::int64_t entries, std::int64_t width) {
     call.fields.push_back(literal_field("rows", element_count(ids)));
     call.fields.push_back(literal_field("entries", entries));
     call.fields.push_back(literal_field("width", width));
@@ -61,7 +62,7 @@ OpDef embedding() {
     };
     def.call = [](const Op& op, const Function& f) {
         const Type &w = f.type(op.operands[0]), &ids = f.type(op.operands[1]);
-        MenuCall call{"embedding_forward", {}, "y = rows of the table by id"};
+        RuntimeCall call{"embedding_forward", {}, "y = rows of the table by id"};
         call.fields = {result_field("y", 0).shaped("... width"), operand_field("weight", 0).shaped("entries width"),
                        operand_field("ids", 1).shaped("...")};
         emb_fields(call, ids.dims, w.dims[0], w.dims[1]);
@@ -127,7 +128,7 @@ OpDef embedding_backward() {
     def.call = [](const Op& op, const Function& f) {
         const Type &dy = f.type(op.operands[0]), &ids = f.type(op.operands[1]);
         const bool adds = has_operand(op, 2);
-        MenuCall call{"embedding_backward", {}, adds ? "dW += rows of dy by id" : "dW = rows of dy by id"};
+        RuntimeCall call{"embedding_backward", {}, adds ? "dW += rows of dy by id" : "dW = rows of dy by id"};
         call.fields = {result_field("dweight", 0).shaped("entries width"), operand_field("dy", 0).shaped("... width"),
                        operand_field("ids", 1).shaped("...")};
         gradient_field(call, op, 2, 1);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Access by index, and what decomposes into it.
 //
 // gather is numpy's take along one axis: with x seen as (outer, entries, inner) and count indices,
@@ -34,8 +35,9 @@ CallField literal(std::string name, std::int64_t value) {
     return {std::move(name), CallField::Kind::literal, 0, fmt::format("{}", value), "", 1};
 }
 
-MenuCall menu_call(std::string function, std::size_t values, std::size_t index, const Take& take, std::string comment) {
-    MenuCall call;
+RuntimeCall runtime_call(std::string function, std::size_t values, std::size_t index, const Take& take,
+                         std::string comment) {
+    RuntimeCall call;
     call.function = std::move(function);
     call.fields = {{"y", CallField::Kind::result, 0, "", "", 1},
                    {"x", CallField::Kind::operand, values, "", "", 1},
@@ -82,11 +84,11 @@ OpDef gather() {
                            {{"axis", axis}, {"entries", x.dims[static_cast<std::size_t>(axis)]}});
         return VjpResult{dx, Value{}};
     };
-    def.call = [](const Op& op, const Function& f) -> MenuCall {
+    def.call = [](const Op& op, const Function& f) -> RuntimeCall {
         const Type& x = f.type(op.operands[0]);
         const Type& index = f.type(op.operands[1]);
         Take t = take_of(x.dims, require_axis(op.attributes.integer("axis"), x), index.elements());
-        return by_executor(menu_call("gather", 0, 1, t, "y[o, c, i] = x[o, index[c], i]"), op);
+        return by_executor(runtime_call("gather", 0, 1, t, "y[o, c, i] = x[o, index[c], i]"), op);
     };
     auto along = [](std::int64_t axis) { return Attributes{{"axis", axis}}; };
     def.samples = {{"rows", {f32({5, 3}), i64_of({4}, {0, 4, 0, 2})}, along(0)},
@@ -148,12 +150,12 @@ OpDef scatter_add() {
         Value dx = in.b.op("gather", {in.cotangent(), in.operand(0)}, {{"axis", in.op.attributes.integer("axis")}});
         return VjpResult{Value{}, dx};
     };
-    def.call = [](const Op& op, const Function& f) -> MenuCall {
+    def.call = [](const Op& op, const Function& f) -> RuntimeCall {
         const Type& index = f.type(op.operands[0]);
         const Type& y = f.type(op.results[0]);
         if (y.dtype != DType::f32) return {};
         Take t = take_of(y.dims, static_cast<std::size_t>(op.attributes.integer("axis")), index.elements());
-        return by_executor(menu_call("scatter_add", 1, 0, t, "y[o, index[c], i] += x[o, c, i], from 0"), op);
+        return by_executor(runtime_call("scatter_add", 1, 0, t, "y[o, index[c], i] += x[o, c, i], from 0"), op);
     };
     auto into = [](std::int64_t axis, std::int64_t entries) {
         return Attributes{{"axis", axis}, {"entries", entries}};

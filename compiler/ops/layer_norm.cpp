@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // LayerNorm over the last dimension.
 //
 //   y = x̂ · w + b,  x̂ = (x - mean) · rstd,  rstd = 1 / sqrt(mean((x - mean)²) + eps)
 //
 // With g = dy · w:  dx = rstd · (g - mean(g) - x̂ · mean(g · x̂)),  dw = sum over rows of dy · x̂,  db = sum over rows of
 // dy. Mean and rstd are both kept: two values a row, against reading the row once more before the two dot products on
-// the way back. Cotangents of the statistics add dmean / n and -drstd · rstd² · x̂ / n. Ba, Kiros and Hinton, "Layer
-// Normalization", 2016.
+// the backward pass. Cotangents of the statistics add dmean / n and -drstd · rstd² · x̂ / n. Ba, Kiros and Hinton,
+// "Layer Normalization", 2016.
 #include <fmt/format.h>
 
 #include <cmath>

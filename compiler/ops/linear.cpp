@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear layers, y = x Wᵀ, with what a product can do on the way: bias, activation, residual, and several products of
 // one input.
 #include "compiler/ops/linear.h"
@@ -184,11 +185,11 @@ VjpResult vjp_linear(const VjpInput& in) {
     return result;
 }
 
-MenuCall call_linear(const Op& op, const Function& f) {
+RuntimeCall call_linear(const Op& op, const Function& f) {
     const Type& x = f.type(op.operands[0]);
     const Type& y = f.type(op.results[0]);
     const auto leading = static_cast<std::size_t>(x.rank() - 1);
-    MenuCall call{"linear_forward", {}, "y = x Wᵀ"};
+    RuntimeCall call{"linear_forward", {}, "y = x Wᵀ"};
     call.fields = {result_field("y", 0, "ld_y", leading).shaped("... out"),
                    operand_field("x", 0, "ld_x", leading).shaped("... in"),
                    operand_field("weight", 1).shaped("out in")};
@@ -274,11 +275,11 @@ std::vector<Value> decompose_backward_input(Builder& b, const Op& op) {
     return {b.cast(dx, dtype)};
 }
 
-MenuCall call_backward_input(const Op& op, const Function& f) {
+RuntimeCall call_backward_input(const Op& op, const Function& f) {
     const Type& dy = f.type(op.operands[0]);
     const Type& dx = f.type(op.results[0]);
     const auto leading = static_cast<std::size_t>(dy.rank() - 1);
-    MenuCall call{"linear_backward_input", {}, "dx = dy W"};
+    RuntimeCall call{"linear_backward_input", {}, "dx = dy W"};
     call.fields = {result_field("dx", 0, "ld_dx", leading).shaped("... in"),
                    operand_field("dy", 0, "ld_dy", leading).shaped("... out"),
                    operand_field("weight", 1).shaped("out in")};
@@ -378,12 +379,12 @@ std::vector<Value> decompose_backward_weight(Builder& b, const Op& op) {
     return results;
 }
 
-MenuCall call_backward_weight(const Op& op, const Function& f) {
+RuntimeCall call_backward_weight(const Op& op, const Function& f) {
     const Type& dy = f.type(op.operands[0]);
     const Type& x = f.type(op.operands[1]);
     const auto leading = static_cast<std::size_t>(dy.rank() - 1);
     const bool adds = op.operands.size() > backward_weight_before;
-    MenuCall call{"linear_backward_weight", {}, adds ? "dW += dyᵀ x" : "dW = dyᵀ x"};
+    RuntimeCall call{"linear_backward_weight", {}, adds ? "dW += dyᵀ x" : "dW = dyᵀ x"};
     call.fields = {result_field("dweight", 0).shaped("out in")};
     if (op.attributes.boolean("bias", false)) {
         call.fields.push_back(result_field("dbias", op.results.size() / 2).shaped("out"));

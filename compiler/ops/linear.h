@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the operands of the linear family stand. One op may hold several products of one input (the queries, keys and
 // values of attention, gate and up of an MLP): the first weight and bias stand where a single product has them, further
 // ones at the end.
@@ -9,7 +10,7 @@
 // The gradients before stand in the order of the results and are added to; with `first` (bool[]) they are overwritten
 // where that holds. A result lies where its gradient before lies: the call has no field for the latter.
 //
-// The menu sees several products as one over weights that lie side by side: `adjacent_values` says what has to.
+// The runtime API sees several products as one over weights that lie side by side: `adjacent_values` says what has to.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which operands and results of linear layers are what, and which lie side by side.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix product of the last two dimensions, batched over the others with numpy's broadcasting.
 //
 //   c[…, i, j] = Σ_k A[…, i, k] B[…, k, j], where A is a or its transpose (transpose_a), B likewise
@@ -114,7 +115,7 @@ bool repeats(const Dims& batch, const Dims& common) {
     return element_count(batch) == 1 && element_count(common) != 1;
 }
 
-// The menu repeats one matrix or walks both batches alike; what repeats in part is made explicit first.
+// The runtime API repeats one matrix or walks both batches alike; what repeats in part is made explicit first.
 std::vector<Value> decompose_matmul(Builder& b, const Op& op) {
     Value x = op.operands[0], y = op.operands[1];
     const Type tx = b.type(x), ty = b.type(y);
@@ -127,7 +128,7 @@ std::vector<Value> decompose_matmul(Builder& b, const Op& op) {
 }
 
 // No function where the batches repeat in part: decompose_matmul it first.
-MenuCall call(const Op& op, const Function& function) {
+RuntimeCall call(const Op& op, const Function& function) {
     Product p = product_of(function.type(op.operands[0]), function.type(op.operands[1]), op.attributes);
     std::int64_t batch = element_count(p.batch), count_a = element_count(p.batch_a), count_b = element_count(p.batch_b);
     if ((count_a != batch && count_a != 1) || (count_b != batch && count_b != 1)) return {};
@@ -142,7 +143,7 @@ MenuCall call(const Op& op, const Function& function) {
     auto boolean = [](std::string name, bool value) {
         return CallField{std::move(name), CallField::Kind::literal, 0, value ? "true" : "false", "", 1};
     };
-    MenuCall out;
+    RuntimeCall out;
     out.function = "matmul";
     out.fields = {{"c", CallField::Kind::result, 0, "", "", 1},
                   {"a", CallField::Kind::operand, 0, "", "", 1},

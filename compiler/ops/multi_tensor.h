@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ops over many tensors at once share. Their operands may be families; a reference sees the members instead,
 // in order, and so do the result types that it is given.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ends a training step: the norm of all gradients, clipping by it, and the optimizers.
 //
 // An optimizer's op is made of its rule, in runtime-lib/optim/rules. It takes all tensors at once, in groups of equal
@@ -26,7 +27,7 @@ OptimizerGroups groups_of(const RuleInfo& rule) {
 }
 
 // Tensors of a group have the shapes of the parameters; each group has its own type of floating point. The results are
-// parameters and states, in this order, and with `shadows` the parameters once more in bf16.
+// parameters and states, in this order, and with `bf16_copies` the parameters once more in bf16.
 std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
     const OptimizerGroups g = groups_of(rule);
     std::vector<std::string> names = {"parameter", "gradient"};
@@ -46,7 +47,7 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
                                                   to_string(parameter)));
             if (group != 1) results.push_back(type);
         }
-    for (std::size_t t = 0; t < count && in.attributes.boolean("shadows", false); ++t) {
+    for (std::size_t t = 0; t < count && in.attributes.boolean("bf16_copies", false); ++t) {
         results.push_back(in.operand(t));
         results.back().dtype = DType::bf16;
     }
@@ -75,13 +76,13 @@ CallField whole_arena(std::string name, Placement::Arena arena, DType dtype, std
     return field;
 }
 
-// The elements of a parameter as the shadow has them.
-Tensor shadow_of(const Tensor& parameter) {
+// The elements of a parameter as the bf16 copy has them.
+Tensor bf16_copy_of(const Tensor& parameter) {
     Type type = parameter.type;
     type.dtype = DType::bf16;
-    Tensor shadow(type);
-    for (std::int64_t k = 0; k < shadow.size(); ++k) shadow.set(k, convert(parameter.at(k), DType::bf16));
-    return shadow;
+    Tensor bf16_copy(type);
+    for (std::int64_t k = 0; k < bf16_copy.size(); ++k) bf16_copy.set(k, convert(parameter.at(k), DType::bf16));
+    return bf16_copy;
 }
 
 // Weight decay takes matrices. What is flat does not show whether it holds matrices: `matrices` says it, for each
@@ -112,7 +113,8 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
             for (std::size_t s = 0; s < states; ++s) out[(1 + s) * count + t].set(k, state[s]);
         }
     }
-    for (std::size_t t = 0; t < count && op.attributes.boolean("shadows", false); ++t) out.push_back(shadow_of(out[t]));
+    for (std::size_t t = 0; t < count && op.attributes.boolean("bf16_copies", false); ++t)
+        out.push_back(bf16_copy_of(out[t]));
     return out;
 }
 
@@ -175,8 +177,8 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
     std::vector<Expression> numbers;
     for (std::size_t k = 0; k < rule.numbers.size(); ++k) numbers.emplace_back(b, scalars[k]);
     const Expression clip(b, scalars[rule.numbers.size()]), decay_all(b, scalars.back());
-    const bool shadows = op.attributes.boolean("shadows", false);
-    const std::size_t made = 1 + states + (shadows ? 1 : 0);
+    const bool bf16_copies = op.attributes.boolean("bf16_copies", false);
+    const std::size_t made = 1 + states + (bf16_copies ? 1 : 0);
     std::vector<Value> out(made * count);
     for (std::size_t t = 0; t < count; ++t) {
         auto of_tensor = rules::fields_of<Rule::template Numbers, Expression>(numbers.data());
@@ -193,7 +195,7 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
             std::vector<Value> results = {b.cast(p.value, b.type(stored[0]).dtype)};
             for (std::size_t s = 0; s < states; ++s)
                 results.push_back(b.cast(state[s].value, b.type(stored[2 + s]).dtype));
-            if (shadows) results.push_back(b.cast(p.value, DType::bf16));
+            if (bf16_copies) results.push_back(b.cast(p.value, DType::bf16));
             return results;
         });
         for (std::size_t r = 0; r < made; ++r) out[r * count + t] = updated[r];
@@ -204,19 +206,19 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
 // ---- the op of a rule
 // -----------------------------------------------------------------------------------------------------------
 
-MenuCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
+RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
     const std::size_t count = groups_of(rule).tensors(op.operands.size());
     auto dtype = [&](std::size_t group) { return f.type(op.operands[group * count]).dtype; };
     std::vector<CallField> fields = {whole_arena("parameters", Placement::Arena::parameters, dtype(0)),
                                      whole_arena("gradients", Placement::Arena::gradients, dtype(1))};
     for (std::size_t k = 0; k < rule.states.size(); ++k)
         fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer, dtype(2 + k), k));
-    const bool shadows = op.attributes.boolean("shadows", false);
-    if (shadows) fields.push_back(whole_arena("shadows", Placement::Arena::shadows, DType::bf16));
+    const bool bf16_copies = op.attributes.boolean("bf16_copies", false);
+    if (bf16_copies) fields.push_back(whole_arena("bf16_copies", Placement::Arena::bf16_copies, DType::bf16));
     fields.push_back(named("segments", CallField::Kind::segments));
     fields.push_back(named("scalars", CallField::Kind::scalars));
     std::string comment = fmt::format("{} on all parameters{}, in one pass over memory", rule.title,
-                                      shadows ? " and their bf16 shadows" : "");
+                                      bf16_copies ? " and their bf16 copies" : "");
     if (!rule.states.empty()) comment += fmt::format("; states: {}", fmt::join(rule.states, ", "));
     return {rule.name, fields, comment, "optim/update.h", "one pass over all parameters"};
 }
@@ -325,13 +327,13 @@ OpDef global_norm() {
     def.not_differentiable = "gradients are not differentiated again";
     def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{b.op("sqrt", {squares_of(b, op)})}; };
     def.call = [](const Op& op, const Function& f) {
-        return MenuCall{"global_norm",
-                        {named("scalars", CallField::Kind::scalars),
-                         whole_arena("gradients", Placement::Arena::gradients, f.type(op.operands[0]).dtype),
-                         named("elements", CallField::Kind::elements)},
-                        "the norm of all gradients, and the factor that clips them",
-                        "optim/global_norm.h",
-                        "the norm of all gradients"};
+        return RuntimeCall{"global_norm",
+                           {named("scalars", CallField::Kind::scalars),
+                            whole_arena("gradients", Placement::Arena::gradients, f.type(op.operands[0]).dtype),
+                            named("elements", CallField::Kind::elements)},
+                           "the norm of all gradients, and the factor that clips them",
+                           "optim/global_norm.h",
+                           "the norm of all gradients"};
     };
     def.samples = {{"matrix and vector", {f32({2, 3}), f32({4})}, {}}, {"one", {f32({5})}, {}}};
     def.errors = {{{}, {}, "there are no gradients"}, {{i64_type({2})}, {}, "operand 0 is i64[2]"}};
@@ -350,13 +352,13 @@ OpDef sum_of_squares() {
     };
     def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{squares_of(b, op)}; };
     def.call = [](const Op& op, const Function& f) {
-        return MenuCall{"sum_of_squares",
-                        {result_field("sum", 0),
-                         whole_arena("gradients", Placement::Arena::gradients, f.type(op.operands[0]).dtype),
-                         named("elements", CallField::Kind::elements)},
-                        "the squares of this rank's gradients",
-                        "optim/global_norm.h",
-                        "the norm of all gradients"};
+        return RuntimeCall{"sum_of_squares",
+                           {result_field("sum", 0),
+                            whole_arena("gradients", Placement::Arena::gradients, f.type(op.operands[0]).dtype),
+                            named("elements", CallField::Kind::elements)},
+                           "the squares of this rank's gradients",
+                           "optim/global_norm.h",
+                           "the norm of all gradients"};
     };
     return def;
 }
@@ -379,11 +381,11 @@ OpDef norm_of_squares() {
     def.not_differentiable = "gradients are not differentiated again";
     def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{b.op("sqrt", {op.operands[0]})}; };
     def.call = [](const Op&, const Function&) {
-        return MenuCall{"norm_of_squares",
-                        {named("scalars", CallField::Kind::scalars), operand_field("sum", 0)},
-                        "the norm of all gradients, and the factor that clips them",
-                        "optim/global_norm.h",
-                        "the norm of all gradients"};
+        return RuntimeCall{"norm_of_squares",
+                           {named("scalars", CallField::Kind::scalars), operand_field("sum", 0)},
+                           "the norm of all gradients, and the factor that clips them",
+                           "optim/global_norm.h",
+                           "the norm of all gradients"};
     };
     def.samples = {{"above", {f32_of({}, {9})}, {}}, {"zero", {f32_of({}, {0})}, {}}};
     def.errors = {{{f32_type({2})}, {}, "sum is f32[2], f32[] expected"}};
@@ -414,7 +416,7 @@ OpDef clip_factor() {
         Value factor = b.op("min", {one, b.div(op.operands[1], b.add(op.operands[0], 1e-6))});
         return std::vector<Value>{b.op("select", {b.op("eq", {op.operands[1], zero}), one, factor})};
     };
-    def.call = [](const Op&, const Function&) { return MenuCall{"", {}, "global_norm has set it"}; };
+    def.call = [](const Op&, const Function&) { return RuntimeCall{"", {}, "global_norm has set it"}; };
     def.samples = {{"above", {f32_of({}, {3}), f32_of({}, {1})}, {}},
                    {"below", {f32_of({}, {0.5}), f32_of({}, {1})}, {}},
                    {"off", {f32_of({}, {3}), f32_of({}, {0})}, {}}};

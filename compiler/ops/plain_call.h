@@ -1,4 +1,5 @@
-// Calls that come in two forms: the menu's, and that of naive programs, in plain loops
+// SPDX-License-Identifier: Apache-2.0
+// Calls that come in two forms: the runtime API's, and that of naive programs, in plain loops
 // (runtime-lib/device/reference.h).
 #pragma once
 
@@ -12,7 +13,7 @@ namespace thunderc {
 inline constexpr const char* reference_name = "reference";
 
 // `call` as it is made of `op`: reference_matmul instead of matmul where the executor `reference` has it.
-inline MenuCall by_executor(MenuCall call, const Op& op) {
+inline RuntimeCall by_executor(RuntimeCall call, const Op& op) {
     if (call.function.empty() || op.attributes.string("executor", "") != reference_name) return call;
     call.function = "reference_" + call.function;
     call.header = "device/reference.h";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions along axes. `axes` are not empty in anything a frontend writes; empty axes reduce nothing. Reduced
 // dimensions stay as 1 where `keep_dims`.
 #include <fmt/format.h>
@@ -157,8 +158,8 @@ OpDef reduce_max() {
         const Type x = in.type(in.operand(0));
         std::vector<bool> meant = reduced_axes(in.op, x);
         if (in.op.attributes.boolean("first", false)) return first_of_maxima(in, x, meant);
-        // The maximum anew, of the elements that it is compared with: those of the way back may be computed again, and
-        // with a rounding more or less none of them would be the maximum of the way there.
+        // The maximum anew, of the elements that it is compared with: those of the backward pass may be computed again,
+        // and with a rounding more or less none of them would be the maximum of the forward pass.
         const Value most = b.op("reduce_max", {in.operand(0)}, over(in.op.attributes.integers("axes"), true));
         Value at_most = b.op("eq", {in.operand(0), most});
         Value hits = b.cast(at_most, x.dtype);

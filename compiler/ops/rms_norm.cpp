@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMSNorm: rows divided by their root mean square.
 //
 //   y = x · rstd · (offset + w),  rstd = 1 / sqrt(mean(x²) + eps)

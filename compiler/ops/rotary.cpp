@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding of the first R of HS dimensions of each head; the others pass unchanged.
 //
 //   y = x · cos + rot(x) · sin

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What shape rules and samples of many ops share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention, with groups of query heads that share a key head.
 //
 //   s = scale · q kᵀ for the keys that may be read;  p = softmax(s) = exp(s - lse);  out = p v
@@ -274,7 +275,7 @@ VjpResult sdpa_vjp(const VjpInput& in) {
 // ---- calls
 // -------------------------------------------------------------------------------------------------------------------------
 
-void sdpa_fields(MenuCall& call, const Shape& n) {
+void sdpa_fields(RuntimeCall& call, const Shape& n) {
     if (n.causal) call.fields.push_back(literal_field("causal", std::string("true")));
     if (n.window > 0) call.fields.push_back(literal_field("window", n.window));
     call.fields.push_back(literal_field("scale", float_literal(n.scale)));
@@ -303,9 +304,9 @@ std::string gpu_provider(const Shape& n, DType dtype, bool padding) {
     return reason.empty() ? "on GPUs by cuDNN" : "on GPUs by the runtime's own blocks: " + reason;
 }
 
-MenuCall call_forward(const Op& op, const Function& f) {
+RuntimeCall call_forward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
-    MenuCall call{
+    RuntimeCall call{
         "attention_forward", {}, describe(n) + "; keeps the log-sum-exp of each row of scores; " + sdpa_on_gpus(op, f)};
     call.fields = {result_field("out", 0, "ld_out", 2).shaped("B T NH HS"), result_field("lse", 1).shaped("B NH T"),
                    operand_field("q", 0, "ld_q", 2).shaped("B T NH HS"),
@@ -316,9 +317,9 @@ MenuCall call_forward(const Op& op, const Function& f) {
     return call;
 }
 
-MenuCall call_backward(const Op& op, const Function& f) {
+RuntimeCall call_backward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes);
-    MenuCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n) + "; " + sdpa_on_gpus(op, f)};
+    RuntimeCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n) + "; " + sdpa_on_gpus(op, f)};
     call.fields = {result_field("dq", 0, "ld_dq", 2).shaped("B T NH HS"),
                    result_field("dk", 1, "ld_dk", 2).shaped("B S KVH HS"),
                    result_field("dv", 2, "ld_dv", 2).shaped("B S KVH HS"),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who computes an attention on a GPU.
 #pragma once
 

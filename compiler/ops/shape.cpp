@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that move or repeat elements and compute nothing.
 #include <fmt/format.h>
 

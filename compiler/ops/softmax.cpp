@@ -1,5 +1,6 @@
-// Softmax and its logarithm along one axis. The largest value is subtracted first, so that nothing overflows; on the
-// way back nothing is read but the result.
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and its logarithm along one axis. The largest value is subtracted first, so that nothing overflows; in the
+// backward pass nothing is read but the result.
 //
 //   softmax:      y = e^(x - m) / Σ e^(x - m), m = max x;   dx = y (dy - Σ dy y)
 //   log_softmax:  y = x - m - log Σ e^(x - m);              dx = dy - e^y Σ dy

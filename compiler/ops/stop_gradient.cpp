@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stop of the gradient: what a model writes as x.detach(). Until the program is differentiated no pass may take it
 // for its operand; then it has done its work, and the pass remove_stops puts the operand in its place.
 #include "compiler/ops/rules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops that give a module its structure: constants, calls, loops, families and kernels. What they mean follows from
 // the functions that they name, so the evaluator, differentiation and the planner treat them by hand.
 #include <fmt/format.h>

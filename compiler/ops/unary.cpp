@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise functions of one tensor. Each row of the table is one op: y = f(x), and dx from dy, x and y.
 // Gradients at kinks are torch's: relu'(0) = 0, abs'(0) = sign(0) = 0; those of steps (sign, floor, ceil, round) are 0.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs passes in order; it alone verifies, times, dumps and disables them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small helpers for finding patterns: who defines a value, what it is a view of, what a product consists of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What passes that replace ops share: reading a function while it is written anew.
 #pragma once
 

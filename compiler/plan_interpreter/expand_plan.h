@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A function of a planned module with its loops and calls written out: what runs on which stream, over which bytes.
 //
 // The actions stand in the order of the list, layer after layer, which is one order in which the program may run. What

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan_interpreter/planned_execution.h"
 
 #include <fmt/format.h>

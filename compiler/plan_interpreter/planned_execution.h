@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How one rank executes the actions of a planned function on its arenas. A part of run_planned and run_ranks.
 #pragma once
 

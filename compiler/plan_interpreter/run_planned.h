@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executes a planned module in process, on real arena bytes.
 //
 // Every value is stored where the plan puts it, in its own type, and read back from there: an op reads its operands'
@@ -109,7 +110,7 @@ std::vector<std::pair<std::string, double>> step_scalars(const Module& composed,
                                                          std::int64_t step);
 // Sets every optimizer state to zero.
 void clear_states(PlannedProgram& program);
-// bf16 shadows of the parameters, as the trainer makes them before the first step; nothing where there are none.
-void make_shadows(PlannedProgram& program);
+// bf16 copies of the parameters, as the trainer makes them before the first step; nothing where there are none.
+void make_bf16_copies(PlannedProgram& program);
 
 }  // namespace thunderc

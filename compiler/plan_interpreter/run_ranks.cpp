@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan_interpreter/run_ranks.h"
 
 #include <fmt/format.h>
@@ -383,8 +384,8 @@ void clear_states(PlannedRanks& ranks) {
     for (std::size_t r = 0; r < ranks.size(); ++r) clear_states(ranks.rank(r));
 }
 
-void make_shadows(PlannedRanks& ranks) {
-    for (std::size_t r = 0; r < ranks.size(); ++r) make_shadows(ranks.rank(r));
+void make_bf16_copies(PlannedRanks& ranks) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) make_bf16_copies(ranks.rank(r));
 }
 
 }  // namespace thunderc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executes a planned module on all ranks of its mesh, in one process: every rank has arenas of its own and runs the
 // same actions, each stream in its order. A collective runs when it is next on all ranks of its group, for all of them
 // at once. Where no stream of any rank can go on and work is left, that is a deadlock: an error that says who waits for
@@ -68,6 +69,6 @@ PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches,
 PlannedStep planned_step(PlannedRanks& ranks, const RankBatches& batches, const PlannedOptimizer& optimizer,
                          std::int64_t step, std::optional<std::uint64_t> seed = std::nullopt);
 void clear_states(PlannedRanks& ranks);
-void make_shadows(PlannedRanks& ranks);
+void make_bf16_copies(PlannedRanks& ranks);
 
 }  // namespace thunderc

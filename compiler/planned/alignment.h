@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the addresses of a planned program's tensors are multiples of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the values lie that a planned loop carries from one iteration to the next.
 #pragma once
 

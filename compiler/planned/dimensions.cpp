@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/planned/dimensions.h"
 
 #include <algorithm>
@@ -90,7 +91,7 @@ class Dimensions::Finder {
                 const Value v{k};
                 const bool own = p.arena == Arena::batch || p.arena == Arena::results;
                 const bool parameter = p.arena == Arena::parameters || p.arena == Arena::gradients ||
-                                       p.arena == Arena::optimizer || p.arena == Arena::shadows;
+                                       p.arena == Arena::optimizer || p.arena == Arena::bf16_copies;
                 // Of a sharded model, the tensors that lie in units.
                 const bool unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
                 if (unit) {
@@ -145,7 +146,7 @@ class Dimensions::Finder {
         if (op.name == "slice") return slice(f, op);
         if (op.name == "concat") return concat(f, op);
         if (op.name == "pad") return unify_all(f, op.operands[0], f, op.results[0]);
-        if (def.call) return menu(f, op, def);
+        if (def.call) return runtime_call(f, op, def);
     }
 
     // Operands and arguments have the same order, and so have results.
@@ -277,8 +278,8 @@ class Dimensions::Finder {
     }
 
     // By the shapes that the call gives to its tensors.
-    void menu(const Function& f, const Op& op, const OpDef& def) {
-        const MenuCall call = def.call(op, f);
+    void runtime_call(const Function& f, const Op& op, const OpDef& def) {
+        const RuntimeCall call = def.call(op, f);
         std::map<std::string, Id> here;
         std::vector<Id> rows;
         auto same = [&](const std::string& name, Id id) {
@@ -333,7 +334,7 @@ class Dimensions::Finder {
     }
 
     // Whether the tensor's extent is the call's size of that name: of several products the first weight has fewer rows.
-    static bool extent_is(const MenuCall& call, const std::string& name, std::int64_t extent) {
+    static bool extent_is(const RuntimeCall& call, const std::string& name, std::int64_t extent) {
         for (const CallField& field : call.fields)
             if (field.kind == CallField::Kind::literal && field.name == name)
                 return field.literal == std::to_string(extent);

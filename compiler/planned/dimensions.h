@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which dimensions of a planned module's tensors are the same size by construction, not by chance: two tensors that are
 // added have the same dimensions, a product's columns are its weight's rows, an argument has those of the value that is
 // given for it. What a size is made of is known where a reshape folds dimensions, or tensors lie side by side.
@@ -33,7 +34,8 @@ class Dimensions {
     };
     std::vector<Parts> made_of(Id id) const;
 
-    // A size of a call of the menu, by the call's name for it: "in", "rows"; none where the call has no such size.
+    // A size of a call of the runtime API, by the call's name for it: "in", "rows"; none where the call has no such
+    // size.
     Id of_call(const Function& function, const Op& op, const std::string& name) const;
 
     // The sizes of all calls with their names, in the order of the program.

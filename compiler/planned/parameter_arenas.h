@@ -1,8 +1,9 @@
-// How the arenas of parameters, gradients, optimizer states and shadows lie to one another in a planned module.
+// SPDX-License-Identifier: Apache-2.0
+// How the arenas of parameters, gradients, optimizer states and bf16 copies lie to one another in a planned module.
 //
-// What trains comes first in the parameters' arena, and has gradients, states and shadows at the same elements of their
-// arenas; of these, gradients and states end there. Frozen parameters that have a shadow come next, at the same
-// elements of both arenas; behind them lies what is frozen and has nothing beside it, each in its own type.
+// What trains comes first in the parameters' arena, and has gradients, states and bf16 copies at the same elements of
+// their arenas; of these, gradients and states end there. Frozen parameters that have a bf16 copy come next, at the
+// same elements of both arenas; behind them lies what is frozen and has nothing beside it, each in its own type.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class ParameterArenas {
     std::optional<std::int64_t> element(Placement::Arena arena, std::int64_t offset, DType dtype) const;
 
   private:
-    std::int64_t trained_ = 0, beside_ = 0;  // elements: of what trains; up to where there are shadows
+    std::int64_t trained_ = 0, beside_ = 0;  // elements: of what trains; up to where there are bf16 copies
     std::int64_t size_ = 4, bytes_ = 0;      // of an element of what trains; of the parameters' arena
 };
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/planned/parameter_places.h"
 
 #include <fmt/format.h>
@@ -13,9 +14,10 @@
 namespace thunderc::planning {
 namespace {
 
-// Parts of the parameters' arena, in this order. What is frozen and has no shadow lies type by type, the widest first.
+// Parts of the parameters' arena, in this order. What is frozen and has no bf16 copy lies type by type, the widest
+// first.
 struct Part {
-    enum class Kind : std::uint8_t { trained, shadowed, frozen } kind = Kind::trained;
+    enum class Kind : std::uint8_t { trained, with_bf16_copy, frozen } kind = Kind::trained;
     DType dtype = DType::f32;
 
     friend bool operator==(const Part&, const Part&) = default;
@@ -33,15 +35,15 @@ struct Unit {
     std::vector<std::size_t> arguments;  // of the entry function
 };
 
-// Which of the entry's loops takes a family, or its shadow, first.
-std::string unit_key(const Function& entry, Value v, Value shadow) {
+// Which of the entry's loops takes a family, or its bf16 copy, first.
+std::string unit_key(const Function& entry, Value v, Value bf16_copy) {
     if (!entry.type(v).is_family()) return "";
     for (std::size_t k = 0; k < entry.ops.size(); ++k) {
         const std::vector<Value>& operands = entry.ops[k].operands;
         const auto reads = [&](Value one) {
             return one && std::find(operands.begin(), operands.end(), one) != operands.end();
         };
-        if (entry.ops[k].name == "repeat" && (reads(v) || reads(shadow)))
+        if (entry.ops[k].name == "repeat" && (reads(v) || reads(bf16_copy)))
             return fmt::format("loop {}, {} layers", k, entry.type(v).count);
     }
     return fmt::format("{} members", entry.type(v).count);
@@ -62,7 +64,7 @@ std::int64_t aligned_elements(const Module& module) {
 class ParameterLayout {
   public:
     ParameterLayout(const Module& module, const Function& entry) : entry_(entry), alignment_(aligned_elements(module)) {
-        find_shadows();
+        find_bf16_copies();
         find_adjacent(module);
         std::vector<Unit> units;
         std::map<std::pair<Part, std::string>, std::size_t> by_key;
@@ -71,7 +73,7 @@ class ParameterLayout {
             if (info.kind != ArgInfo::Kind::parameter) continue;
             const Type& type = entry.type(entry.arguments[k]);
             const Part part = part_of(k);
-            std::string key = unit_key(entry, entry.arguments[k], shadow_of(k));
+            std::string key = unit_key(entry, entry.arguments[k], bf16_copy_of(k));
             if (key.empty()) key = fmt::format("#{}", leader(k));
             auto [found, is_new] = by_key.try_emplace(std::pair(part, key), units.size());
             if (is_new) units.push_back({part, type.is_family() ? type.count : 1, {}});
@@ -87,25 +89,25 @@ class ParameterLayout {
     const ParameterPlaces& places() const { return places_; }
 
   private:
-    void find_shadows() {
+    void find_bf16_copies() {
         std::map<std::string, std::size_t> parameters;
         for (std::size_t k = 0; k < entry_.arguments.size(); ++k)
             if (entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
                 parameters[entry_.argument_info[k].names.front()] = k;
         for (std::size_t k = 0; k < entry_.arguments.size(); ++k) {
             const ArgInfo& info = entry_.argument_info[k];
-            if (!is_state(info, shadow_state)) continue;
-            shadows_[parameters.at(parameter_of_state(info))] = entry_.arguments[k];
+            if (!is_state(info, bf16_copy_state)) continue;
+            bf16_copies_[parameters.at(parameter_of_state(info))] = entry_.arguments[k];
         }
     }
-    Value shadow_of(std::size_t k) const {
-        const auto at = shadows_.find(k);
-        return at == shadows_.end() ? Value{} : at->second;
+    Value bf16_copy_of(std::size_t k) const {
+        const auto at = bf16_copies_.find(k);
+        return at == bf16_copies_.end() ? Value{} : at->second;
     }
     Part part_of(std::size_t k) const {
         const DType dtype = entry_.type(entry_.arguments[k]).dtype;
         if (entry_.argument_info[k].trainable && is_float(dtype)) return {Part::Kind::trained, dtype};
-        return {shadow_of(k) ? Part::Kind::shadowed : Part::Kind::frozen, dtype};
+        return {bf16_copy_of(k) ? Part::Kind::with_bf16_copy : Part::Kind::frozen, dtype};
     }
     std::int64_t rounded_up(std::int64_t elements) const {
         return (elements + alignment_ - 1) / alignment_ * alignment_;
@@ -145,7 +147,7 @@ class ParameterLayout {
                 Value at = to_entry(v);
                 for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
                     if (entry_.argument_info[k].kind == ArgInfo::Kind::parameter &&
-                        (entry_.arguments[k] == at || shadow_of(k) == at))
+                        (entry_.arguments[k] == at || bf16_copy_of(k) == at))
                         group.push_back(k);
             }
             // Gradients are no parameters; they follow, since they lie like their parameters.
@@ -153,11 +155,11 @@ class ParameterLayout {
         }
     }
 
-    // What is counted in elements of the parameters that train goes on to the end of those with a shadow.
+    // What is counted in elements of the parameters that train goes on to the end of those with a bf16 copy.
     void end_part() {
         const Part::Kind kind = part_ ? part_->kind : Part::Kind::trained;
-        if (kind == Part::Kind::trained) places_.trained = places_.shadowed = elements_;
-        if (kind == Part::Kind::shadowed) places_.shadowed = elements_;
+        if (kind == Part::Kind::trained) places_.trained = places_.with_bf16_copy = elements_;
+        if (kind == Part::Kind::with_bf16_copy) places_.with_bf16_copy = elements_;
         if (part_) places_.bytes = aligned(base_ + elements_ * static_cast<std::int64_t>(size_of(part_->dtype)));
     }
 
@@ -204,8 +206,8 @@ class ParameterLayout {
     }
 
     const Function& entry_;
-    const std::int64_t alignment_;          // in elements
-    std::map<std::size_t, Value> shadows_;  // by argument: the one that is its shadow
+    const std::int64_t alignment_;              // in elements
+    std::map<std::size_t, Value> bf16_copies_;  // by argument: the one that is its bf16 copy
     std::map<std::size_t, std::size_t> follows_;
     std::optional<Part> part_;              // that is being placed
     std::int64_t base_ = 0, elements_ = 0;  // in bytes, where it begins to count; placed since

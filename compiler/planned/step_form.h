@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the functions of a training step say of it: how its loss is put together of micro-steps, how what belongs to a
 // parameter is called, and which scalars the host gives it.
 #pragma once
@@ -14,8 +15,8 @@
 
 namespace thunderc {
 
-// What a step's loss is of what its micro-steps add up to loss_sum, and what seeds the way back: the scalar dloss, by
-// which loss_sum is multiplied in the end. The functions of the step say it, and everyone asks here.
+// What a step's loss is of what its micro-steps add up to loss_sum, and what seeds the backward pass: the scalar dloss,
+// by which loss_sum is multiplied in the end. The functions of the step say it, and everyone asks here.
 struct LossForm {
     enum class Kind : std::uint8_t {
         average,  // dloss = 1 / micro-steps of all ranks: there is no function loss_weight
@@ -50,7 +51,7 @@ DType step_scalar_dtype(std::int64_t offset);
 // The states of the optimizer by their prefixes, in the order in which they lie in its arena: that in which arguments
 // of the module's functions name them.
 std::vector<std::string> optimizer_states(const Module& composed);
-// All that a name of what belongs to a parameter may begin with: "" and "grad.", the states', "shadow.".
+// All that a name of what belongs to a parameter may begin with: "" and "grad.", the states', "bf16_copy.".
 std::vector<std::string> prefixes_of_parameters(const Module& composed);
 // Which of the states a name "<prefix>.<parameter>" is of; nullopt: none.
 std::optional<std::size_t> state_of_name(const std::vector<std::string>& states, std::string_view name);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two kinds of failure: the user's (a message with help, exit 1 or 2) and ours (a bug, exit 3).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 16-bit floating point types as f32, which holds each of their values exactly.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl-C in the midst of writing: what is half-written is removed before the process ends.
 #pragma once
 

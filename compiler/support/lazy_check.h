@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `check` for what is checked often: its text is made where it is needed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a part of the compiler has to say to the user beside its result.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a folder of files step-00001000.safetensors, each one whole: all parameters under their framework names,
 // those that are frozen as well, so that a run goes on without the file that it began with,
 // optimizer state as optimizer.<state>.<parameter>, and in the metadata the step, the position in the data, the seed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading and writing .safetensors: eight bytes with the length of a JSON header, the header, then the tensors' bytes.
 // The format: https://github.com/huggingface/safetensors (README, "Format").
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a build for GPUs needs: the compiler, and the vendor's libraries where people have them: the toolkit, packages of the system,
 # Python wheels (nvidia-cublas, nvidia-cudnn, nvidia-cudnn-frontend; nvidia-cuda-nvcc with the compiler). Of the libraries only headers
 # are needed here; they are opened when the program runs.

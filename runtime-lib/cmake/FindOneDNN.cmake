@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds oneDNN 3 for CPUs with OpenMP and defines OneDNN::OneDNN.
 #
 # ONEDNN_ROOT (variable or environment) may be a prefix, a Python site-packages or environment folder, or a folder into

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Which runtime a program links: one that it is told of, one that is installed and fits, or its own, in runtime/.
 #
 # A runtime that was built and installed beforehand, as `cmake --install` of thunderc does, saves a program from building its

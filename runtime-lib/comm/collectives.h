@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of a step, which a sharded program issues on its streams of communication. One contract; bodies in
 // comm/self, comm/mpi and comm/nccl.
 //
@@ -12,7 +13,7 @@
 #include <cstdint>
 
 #include "comm/mesh.h"
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/types.h"
 
 namespace thunder {

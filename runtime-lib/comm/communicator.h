@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a training run, as far as the trainer talks to them. Collectives of a step are issued by the generated
 // program on its streams (comm/collectives.h); these here are for the few numbers between steps, and for what is
 // written.
@@ -21,7 +22,7 @@ struct Options;
 struct ProgramSpec;
 
 // What the command line says of how ranks work together.
-struct WatchOptions {
+struct WatchdogOptions {
     double hang_timeout = 1800;      // seconds
     std::uint64_t chaos = 0;         // a seed; 0: off
     std::string timeline{};          // a file; "": none
@@ -56,9 +57,9 @@ class Communicator {
 
     // Fails where ranks run different programs, or with different options or data, or go on from different checkpoints:
     // `checkpoint` is the one that this rank sees, or "".
-    virtual void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) = 0;
+    virtual void check_config(const ProgramSpec& program, const Options& options, const std::string& checkpoint) = 0;
     // From here on it is seen to that no rank waits for ever for one that does not come. Behind make_streams.
-    virtual void watch(const WatchOptions& options) = 0;
+    virtual void watch(const WatchdogOptions& options) = 0;
     // This rank is in that step, and has got on; -1: before the first.
     virtual void note_progress(std::int64_t step) = 0;
     // All is done: writes the timeline. All ranks come here, or none.

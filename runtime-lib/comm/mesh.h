@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a sharded program, as a table of two dimensions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over ranks on a CPU: in the order of the ranks, in f32, rounded once.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/types.h"
 
 namespace thunder {

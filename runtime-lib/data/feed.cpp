@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixed batches: for step s and input X the tensor X_s of a safetensors file. Steps wrap around.
 #include <algorithm>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a file holds, as far as some pages of it tell: enough to know another file by, and read in no time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A random order of n things that is never held in memory: where the i-th comes from is computed from i.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed tokens: one file of token ids, as `thunderc data pack` writes it and a training program maps it.
 //
 // A header of 64 bytes, then the ids, all little-endian:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows of packed token files, in a seeded random order that is new in each epoch.
 #include <algorithm>
 #include <cstring>

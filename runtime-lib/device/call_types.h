@@ -1,8 +1,9 @@
-// Which types the tensors of a call may have: what the head of menu.h says, as a check that is the same on every
+// SPDX-License-Identifier: Apache-2.0
+// Which types the tensors of a call may have: what the head of api.h says, as a check that is the same on every
 // device. Fails with the tensor, the call, and what was expected.
 #pragma once
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

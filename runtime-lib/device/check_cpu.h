@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells a CPU that lacks the instructions this program was built for, before one of them is met.
 #pragma once
 

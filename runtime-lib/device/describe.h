@@ -1,9 +1,10 @@
-// Calls of the menu as messages and --profile name them, and what they cost.
+// SPDX-License-Identifier: Apache-2.0
+// Calls of the runtime API as messages and --profile name them, and what they cost.
 #pragma once
 
 #include <string>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/timed.h"
 
 namespace thunder {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops of generated kernels over the threads of a CPU.
 //
 // What a loop computes never depends on the number of threads: sums over rows go through partials of fixed blocks of

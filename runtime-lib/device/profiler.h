@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adds up what timed calls took and moved: the table of --profile. Each device has a clock of its own.
 #pragma once
 

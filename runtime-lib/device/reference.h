@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of a naive program: `--executors reference`, and tests/reference of every training program. They take what
-// the calls of the menu take that are named so, and share nothing with those: no library, no blocking, no kernel of the
-// runtime's. What judges must not share what it judges.
+// the calls of the runtime API take that are named so, and share nothing with those: no library, no blocking, no kernel
+// of the runtime's. What judges must not share what it judges.
 //
 // Each element of a product is one sum in double over k in order, rounded once; so is each element of a scattered sum,
 // over the rows in order. The same bits on any number of threads and on every processor.
 #pragma once
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device, its memory, its streams of work and the events between them.
 //
 // On a CPU the compute stream is the calling thread with its team (device/team.h): a call has done its work when it
 // returns, and waiting for it costs nothing. Streams on which ranks communicate are threads (comm/). On a GPU calls are
 // put into a queue and return at once. The interface is that of the asynchronous one, so that one host program serves
-// both: memory of the device is reached through streams alone (copy and fill_zero in menu.h), never by following a
+// both: memory of the device is reached through streams alone (copy and fill_zero in api.h), never by following a
 // pointer. Every file of a program reads this header: it includes little, so that programs are built in seconds.
 #pragma once
 
@@ -78,7 +79,8 @@ class Device {
     bool is_gpu() const;
     // For the log, on one line: what computes, with how many threads.
     std::string describe() const;
-    // Whose products the menu's calls have, and how those of bf16 are computed: both decided when the program starts.
+    // Whose products the runtime API's calls have, and how those of bf16 are computed: both decided when the program
+    // starts.
     std::string describe_products() const;
     std::string describe_bf16() const;
     // Whose attention; "" where the device has one alone, or the program came without it.

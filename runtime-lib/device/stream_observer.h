@@ -1,4 +1,5 @@
-// Who looks on at what the streams of this process do: programs of several ranks (comm/ranks/journal.h). Most have
+// SPDX-License-Identifier: Apache-2.0
+// Who looks on at what the streams of this process do: programs of several ranks (comm/ranks/event_log.h). Most have
 // nobody.
 #pragma once
 

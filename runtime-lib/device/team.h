@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of this process that share a loop: the calling one and helpers that wait for work.
 //
 // A loop is cut into pieces. Each thread begins with pieces of its own, in order, so that what one loop wrote lies in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times calls one by one, where --profile asks for it: a name, and what the call moves and computes at least.
 #pragma once
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar types of a training program and references to tensors in its arenas.
 //
-// A generated program hands typed pointers to the calls of the menu (menu.h); a pointer converts to a reference that
-// carries its type, so that a call reads the same whatever the precision of what it works on.
+// A generated program hands typed pointers to the calls of the runtime API (api.h); a pointer converts to a reference
+// that carries its type, so that a call reads the same whatever the precision of what it works on.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/describe.h"
 
 #include "support/text.h"
@@ -31,10 +32,10 @@ std::string describe(const GlobalNorm& c) {
     return cat("of ", c.elements, " gradients");
 }
 
-// Parameters and states are read and written, gradients read, shadows written; some dozen operations an element.
+// Parameters and states are read and written, gradients read, bf16 copies written; some dozen operations an element.
 Cost cost_of(const OptimizerUpdate& c) {
     const auto n = static_cast<double>(elements_of(c.segments));
-    double bytes = 2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) + bytes_of_element(c.shadows);
+    double bytes = 2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) + bytes_of_element(c.bf16_copies);
     for (const Output& state : c.states) bytes += 2 * bytes_of_element(state);
     return {n * bytes, 12 * n};
 }

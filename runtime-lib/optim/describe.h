@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers' calls as messages and --profile name them, and what they cost.
 #pragma once
 

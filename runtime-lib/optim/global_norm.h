@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The norm of all gradients, and what clipping multiplies them with.
 #pragma once
 
@@ -22,8 +23,8 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
 // The same, where the sum of the squares is known: on a CPU.
 void set_norm(StepScalars* scalars, double squares);
 
-// The same where further parts of the gradient are with other ranks: sums over the ranks, each of `count` numbers of this
-// kind on the device. On a GPU.
+// The same where further parts of the gradient are with other ranks: sums over the ranks, each of `count` numbers of
+// this kind on the device. On a GPU.
 class RankSums {
   public:
     virtual ~RankSums() = default;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which parts of the flat parameter arena an optimizer works on.
 #pragma once
 

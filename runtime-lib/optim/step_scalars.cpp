@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/step_scalars.h"
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

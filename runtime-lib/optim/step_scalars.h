@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What changes from step to step, in one place on the device: nothing else in a step depends on the step.
 #pragma once
 

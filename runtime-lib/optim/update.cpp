@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/update.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
     require_float(Rule::name, "gradients", call.gradients);
     require_float(Rule::name, "states", call.states[0]);
     (require_dtype(Rule::name, "states", call.states[k], call.states[0].dtype), ...);
-    require_dtype(Rule::name, "shadows", call.shadows, DType::bf16);
+    require_dtype(Rule::name, "bf16_copies", call.bf16_copies, DType::bf16);
     const float clip = call.scalars->clip_factor;
     walk_segments(call.segments, [&](std::int64_t begin, std::int64_t end, bool decays) {
         auto numbers = fields_of<Rule::template Numbers, float>(call.scalars->rule);
@@ -29,7 +30,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
         float buffers[2 + sizeof...(k)][piece_elements];
         const std::int64_t piece =
             piece_of(end - begin, {call.parameters.dtype, call.gradients.dtype, call.states[k].dtype...,
-                                   call.shadows ? DType::bf16 : DType::f32});
+                                   call.bf16_copies ? DType::bf16 : DType::f32});
         for (std::int64_t at = begin; at < end; at += piece) {
             const std::int64_t n = std::min(piece, end - at);
             float* __restrict p = elements(call.parameters, at, n, buffers[0]);
@@ -40,7 +41,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
                 Rule::element(p[i], clip * g[i], typename Rule::template States<float&>{s[k][i]...}, numbers);
             put_back(call.parameters, at, p, n);
             (put_back(call.states[k], at, s[k], n), ...);
-            put_back(call.shadows, at, p, n);
+            put_back(call.bf16_copies, at, p, n);
         }
     });
 }

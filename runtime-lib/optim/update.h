@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers' steps over flat arenas, one pass over memory: a function for each rule of rules/list.h.
 #pragma once
 
@@ -18,7 +19,7 @@ struct OptimizerUpdate {
     Output parameters{};
     Input gradients{};
     Output states[rules::most_states]{};  // in the order of the rule's States
-    Output shadows{};                     // the new parameters once more, as bf16 for products to read; null: none
+    Output bf16_copies{};                 // the new parameters once more, as bf16 for products to read; null: none
     std::span<const ParameterSegment> segments;
     const StepScalars* scalars = nullptr;  // on the device
 };

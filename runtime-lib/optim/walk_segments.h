@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spreads the elements of all segments evenly over the threads.
 #pragma once
 

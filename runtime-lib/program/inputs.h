@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs on their way from files to the batch arena: converted, and ids looked at before a kernel follows them.
 #pragma once
 

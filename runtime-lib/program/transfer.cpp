@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "program/transfer.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/stream.h"
 #include "support/error.h"
 #include "support/text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a program's parameters and tables are found in files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a generated function says of itself to the part of the runtime that calls it with tensors from files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of a generated function, with tensors from files. The program's run.cpp is what stands around it.
 #pragma once
 

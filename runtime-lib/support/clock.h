@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time that passes, for what is shown and logged.
 #pragma once
 

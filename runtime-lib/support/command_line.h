@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command lines of flags: --name value, --name=value, or --name alone.
 #pragma once
 

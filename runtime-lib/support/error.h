@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the runtime says that something cannot go on: one function, one exception, caught in main.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files: read by mapping them, written aside and renamed, so that nobody ever sees half of one.
 #pragma once
 

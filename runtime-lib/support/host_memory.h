@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of this machine, as far as this process may have it: said before it is taken, since a system promises more
 // than it has and ends whom it likes when it runs out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON as far as headers, indices and defaults need it, behind plain types: one file alone compiles the library.
 #pragma once
 

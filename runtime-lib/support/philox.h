@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers that follow from a key and a counter alone: the same on every device, with any number of ranks and
 // threads, in any order. Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
 // (SC 2011).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text for messages, without streams.
 #pragma once
 

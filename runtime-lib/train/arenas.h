@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a training program, as the generated model sees it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers that parameters start from: beside init.cpp, which runs once, since a large model has billions of them.
 #include <array>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parameters start from.
 #pragma once
 

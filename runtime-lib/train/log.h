@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training run tells: a live line, and one line of JSON a step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/memory.h"
 
 #include <sys/resource.h>
@@ -20,7 +21,7 @@ constexpr ArenaName names[] = {{"parameters", "parameters"},
                                {"scratch", "scratch"},
                                {"constants", "constants"},
                                {"batch", "batch"},
-                               {"shadows", "bf16 shadows"},
+                               {"bf16_copies", "bf16 copies"},
                                {"gathered", "gathered parameters"},
                                {"unit_gradients", "gradients of this rank"}};
 static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run takes of memory: as planned, in a line for people, and as it turned out, rank by rank, for programs to
 // compare (--memory).
 #pragma once

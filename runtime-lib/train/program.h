@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a generated program says of itself to the part of the runtime that trains it.
 #pragma once
 
@@ -20,7 +21,7 @@ enum class Arena : std::uint8_t {
     scratch,
     constants,
     batch,
-    shadows,
+    bf16_copies,
     gathered,
     unit_gradients,
     count

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
 #include <omp.h>
@@ -19,7 +20,7 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/team.h"
 #include "optim/rules/info.h"
 #include "program/transfer.h"
@@ -178,7 +179,7 @@ struct Trainer::State {
 
     void allocate() {
         std::byte** const places[] = {&arenas.parameters, &arenas.gradients,     &arenas.optimizer, &arenas.saved,
-                                      &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.shadows,
+                                      &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.bf16_copies,
                                       &arenas.gathered,   &arenas.unit_gradients};
         static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
         for (std::size_t i = 0; i < std::size(places); ++i) {
@@ -301,7 +302,7 @@ struct Trainer::State {
         allocate();
         const std::uint64_t seed = options.seed;
         start();
-        make_shadows();
+        make_bf16_copies();
         if (options.seed != seed) source = make_batch_source(program, options, cut);
         console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
                          world.is_alone() ? "" : cat(" of ", cut.world, " ranks")));
@@ -358,10 +359,10 @@ struct Trainer::State {
     }
 
     // Products read the parameters in bf16; from the first step on the optimizer writes these.
-    void make_shadows() {
-        const std::size_t bytes = arena_bytes(program, Arena::shadows);
+    void make_bf16_copies() {
+        const std::size_t bytes = arena_bytes(program, Arena::bf16_copies);
         if (bytes == 0) return;
-        convert(reinterpret_cast<bf16*>(arenas.shadows), reinterpret_cast<const float*>(arenas.parameters),
+        convert(reinterpret_cast<bf16*>(arenas.bf16_copies), reinterpret_cast<const float*>(arenas.parameters),
                 static_cast<std::int64_t>(bytes / sizeof(bf16)), stream);
     }
 
@@ -529,7 +530,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.world.check_mesh();
     s.world.together([&] { s.lock_checkpoints(); });
     if (!options.checkpoint.empty()) s.checkpoints = checkpoints_in(options.checkpoint);
-    s.communicator->check_agreement(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
+    s.communicator->check_config(program, s.options, s.checkpoints.empty() ? "" : s.checkpoints.back());
     s.open_streams();
     s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),
                        provider_text(program.providers, s.device)));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything of a training run that does not depend on the model: memory, batches, schedule, logs, checkpoints. The
 // program's train.cpp is the loop over it.
 #pragma once
@@ -5,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/stream.h"
 #include "train/arenas.h"
 #include "train/options.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a training run among the others: what it holds of the parameters, what all do as one, and files that one
 // writes for all.
 #pragma once

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Exports the small Llama of samples/quickstart.sh: model.onnx, with dynamic batch and sequence axes and without weights.
 
     pip install torch==2.13.0 transformers==5.23.0 onnx==1.23.2 onnxscript==0.7.2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls the function once: inputs, parameters and cotangents from a file, outputs and gradients to another.
 #include "device/check_cpu.h"  // tells a CPU that lacks what this was built for
 #include "model.h"             // Model: the function; FUNCTION: its parameters, inputs and results

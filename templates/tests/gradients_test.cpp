@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds the program's gradients against two things that share none of its calls and kernels:
 //
 //   the reference     the same model from primitives alone, in plain loops (reference/): every gradient, by relative L2
@@ -36,8 +37,8 @@ using namespace thunder;
 
 // f32 sums of some thousand terms in two orders differ by some 1e-6 of their size; what is wrong is wrong by far more.
 // What is stored in bf16 is rounded by up to 2^-8 of itself, 2^-8 / sqrt(3) in the root mean square, at random, and
-// squares add up. A parameter stands for its product or norm and for one op behind that: two tensors on the way there
-// and two on the way back, all of which a gradient may be made of. A loss is made of the way there alone.
+// squares add up. A parameter stands for its product or norm and for one op behind that: two tensors in the forward
+// pass and two in the backward pass, all of which a gradient may be made of. A loss is made of the forward pass alone.
 const double rounding = 0x1p-8 / std::sqrt(3.0), tensors = static_cast<double>(PROGRAM.parameters.size());
 const double gradient_tolerance = PROGRAM.bf16 ? rounding * std::sqrt(4 * tensors) : 1e-4,
              loss_tolerance = PROGRAM.bf16 ? rounding * std::sqrt(2 * tensors) : 1e-5;
@@ -254,23 +255,23 @@ class Check {
     // ---- the reference ----
 
     void against_the_reference() {
-        const double twin_loss = first_step(reference_, "twin");
+        const double reference_loss = first_step(reference_, "theirs");
         reference_loss_agrees_ =
-            expect(std::abs(loss_ - twin_loss) <= loss_tolerance * std::abs(twin_loss),
-                   "loss " + std::to_string(loss_) + ", the reference's " + std::to_string(twin_loss));
-        const SafetensorsFile ours(file("ours.gradients")), twin(file("twin.gradients"));
+            expect(std::abs(loss_ - reference_loss) <= loss_tolerance * std::abs(reference_loss),
+                   "loss " + std::to_string(loss_) + ", the reference's " + std::to_string(reference_loss));
+        const SafetensorsFile ours(file("ours.gradients")), theirs(file("theirs.gradients"));
         for (const StoredTensor& t : ours.tensors())
-            if (twin.find(t.name) == nullptr) missing(t.name + ": the reference has no such gradient");
-        const double whole = norm(twin);
-        measure_moves(twin);
+            if (theirs.find(t.name) == nullptr) missing(t.name + ": the reference has no such gradient");
+        const double whole = norm(theirs);
+        measure_moves(theirs);
         double vector_differences = 0, vector_sizes = 0, vector_moves = 0;
-        for (const StoredTensor& t : twin.tensors()) {
+        for (const StoredTensor& t : theirs.tensors()) {
             const StoredTensor* mine = ours.find(t.name);
             if (mine == nullptr || mine->shape != t.shape) {
                 missing(t.name + ": the program has no such gradient, or one of another shape");
                 continue;
             }
-            const std::vector<float> a = values(ours, *mine), b = values(twin, t);
+            const std::vector<float> a = values(ours, *mine), b = values(theirs, t);
             double difference = 0, size = 0;
             for (std::size_t k = 0; k < b.size(); ++k) {
                 const double wanted = static_cast<double>(b[k]), off = static_cast<double>(a[k]) - wanted;
@@ -293,7 +294,7 @@ class Check {
 
     // How far each gradient of the reference moves where the parameters are rounded as bf16 rounds: squares, the mean
     // of several draws.
-    void measure_moves(const SafetensorsFile& twin) {
+    void measure_moves(const SafetensorsFile& theirs) {
         if (!PROGRAM.bf16) return;
         const SafetensorsFile parameters(file("ours.parameters"));
         Numbers rounded = read_numbers(parameters, parameters);
@@ -307,10 +308,10 @@ class Check {
             step(reference_, "moved",
                  "--init '" + file("moved.safetensors") + "' --dump-gradients '" + file("moved.gradients") + "'");
             const SafetensorsFile moved(file("moved.gradients"));
-            for (const StoredTensor& t : twin.tensors()) {
+            for (const StoredTensor& t : theirs.tensors()) {
                 const StoredTensor* other = moved.find(t.name);
                 if (other == nullptr) continue;
-                const std::vector<float> a = values(moved, *other), b = values(twin, t);
+                const std::vector<float> a = values(moved, *other), b = values(theirs, t);
                 double squares = 0;
                 for (std::size_t i = 0; i < b.size(); ++i) {
                     const double off = static_cast<double>(a[i]) - static_cast<double>(b[i]);
@@ -550,7 +551,7 @@ class Check {
                 "The gradients are not those of the program's loss: what backward computes is not the derivative of "
                 "what\n"
                 "forward computes.\n"
-                "help: the parameters above that failed come last on the way back; the edit is to be made in the "
+                "help: the parameters above that failed come last in the backward pass; the edit is to be made in the "
                 "forward and\n"
                 "in the backward functions and kernels alike.\n");
         } else if (agrees_with_reference()) {

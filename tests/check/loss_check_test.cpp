@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every loss of the table is what it is by definition, over micro-batches of different weights, and a loss that is not
 // is found: what is planted here is what a mistake in the table or in a pass behind it would be.
 #include "compiler/check/loss_check.h"

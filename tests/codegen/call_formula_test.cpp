@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands at the call of a kernel: its formula in the call's names, or in the kernel's where those would mislead.
 #include "codegen/host/call_formula.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of a program: one for all that are the same but for their names.
 #include "codegen/host/kernel_table.h"
 

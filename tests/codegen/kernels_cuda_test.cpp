@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels for GPUs: which schedule a kernel gets, where vectors are taken, what is launched. What they compute is
 // tested on the emulated GPU.
 #include "codegen/kernels/cuda/kernels_cuda.h"

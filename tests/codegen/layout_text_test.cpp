@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LAYOUT against the text of the program: who counts the calls of a function from 1 finds there what the table says,
 // and the shapes of tensors are those of the table.
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <set>
 
 #include "codegen/program/program.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace layout_text_test {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a program as its README and LAYOUT tell it: what is read there adds up.
 #include <fmt/format.h>
 
@@ -8,7 +9,7 @@
 #include "codegen/program/model_files.h"
 #include "codegen/program/program.h"
 #include "codegen/program/readme.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace memory_tables_test {

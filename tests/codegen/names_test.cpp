@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What parameters are called, whatever that is, makes a program that compiles: no name is a keyword, a macro of a
 // header, or one of the sizes that kernels may use by their names.
 #include <gtest/gtest.h>
@@ -50,7 +51,7 @@ std::set<std::string> macros(const fs::path& folder) {
                                "unistd.h",
                                "device/cpu/row_reduction.h",
                                "device/cpu/vec_math.h",
-                               "device/menu.h",
+                               "device/api.h",
                                "device/parallel.h",
                                "device/timed.h",
                                "optim/update.h",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedules that no program of the tests is built from: a compiler takes their text without a warning.
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 #include <fstream>
 
 #include "codegen/program/program.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace ranks_compile_test {

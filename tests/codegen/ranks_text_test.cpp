@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the text of a program says of ranks, and what does not change with them.
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "codegen/program/program.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace ranks_text_test {

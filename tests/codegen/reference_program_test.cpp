@@ -1,5 +1,6 @@
-// The reference program shares nothing with what it judges: no call of the menu, and no function, sum or loop that
-// other programs' kernels are made of.
+// SPDX-License-Identifier: Apache-2.0
+// The reference program shares nothing with what it judges: no call of the runtime API, and no function, sum or loop
+// that other programs' kernels are made of.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/passes/fusion/claim.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace reference_program_test {
@@ -39,7 +40,7 @@ Module module_of(const OpDef& def, const Sample& sample) {
 }
 
 // Whatever an op becomes, what is left as a call is one of the reference's own.
-TEST(ReferenceProgram, MakesNoCallOfTheMenu) {
+TEST(ReferenceProgram, MakesNoCallOfTheRuntimeApi) {
     std::set<std::string> seen;
     for (const OpDef* def : all_ops()) {
         // The optimizer's calls end a step whose gradients were compared before.
@@ -55,7 +56,7 @@ TEST(ReferenceProgram, MakesNoCallOfTheMenu) {
             for (const Op& op : module.main().ops) {
                 const OpDef& left = op_def(op.name);
                 if (!left.call || left.optimizer || op.attributes.string("executor", "") == "optimizer") continue;
-                const MenuCall call = left.call(op, module.main());
+                const RuntimeCall call = left.call(op, module.main());
                 if (call.function.empty()) continue;
                 EXPECT_TRUE(call.function.starts_with("reference_"))
                     << def->name << ", " << sample.name << ": " << call.function;
@@ -96,8 +97,8 @@ TEST(ReferenceProgram, IncludesNothingThatItJudges) {
 }
 
 // What a program's specification says of who has its products and its attention, for the first line of a run, is what
-// the text calls: of programs, of their twins, of a program whose linear layers are the library's and whose attention
-// is decomposed, and of one without a product.
+// the text calls: of programs, of their reference programs, of a program whose linear layers are the library's and
+// whose attention is decomposed, and of one without a product.
 TEST(ReferenceProgram, NamesThoseWhoHaveItsCalls) {
     const std::pair<const char*, std::regex> calls[] = {
         {"products", std::regex("\\b(linear_\\w+|matmul)\\(\\{")},
@@ -108,13 +109,13 @@ TEST(ReferenceProgram, NamesThoseWhoHaveItsCalls) {
     for (const char* model : {"llama2/dynamo.logits.onnx", "mlp/dynamo.logits.onnx", "odd/tides.loss.onnx"}) {
         CompileOptions naive;
         naive.executors = {reference_name};
-        const Module twin = compiled(model, naive);
+        const Module reference = compiled(model, naive);
         for (const std::vector<std::string>& executors :
              {default_executors(), naive.executors, {"optimizer", "products", reference_name}}) {
             EmitOptions emit;
             emit.compile.executors = executors;
-            std::map<std::string, std::string> text, specification;  // of the program, and of its twin
-            for (const OutputFile& file : print_program(compiled(model, emit.compile), twin, emit)) {
+            std::map<std::string, std::string> text, specification;  // of the program, and of its reference program
+            for (const OutputFile& file : print_program(compiled(model, emit.compile), reference, emit)) {
                 const std::string folder = fs::path(file.path).parent_path();
                 if (folder != "" && folder != "tests/reference") continue;
                 const fs::path name = fs::path(file.path).filename();

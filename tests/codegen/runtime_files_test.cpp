@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which sources of the runtime a program comes with.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the text of a function of model.cpp as the host runs it: loops, conditions, what is recorded, waited for and
 // sent. It knows nothing of how the text is printed.
 #pragma once

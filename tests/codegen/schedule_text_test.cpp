@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What model.cpp says of streams, events and collectives is what the plan has, which the checker and the interpreter
 // work on: action by action, in each micro-step of a step.
 #include "tests/codegen/schedule_text.h"
@@ -11,7 +12,7 @@
 #include "codegen/text.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/plan_interpreter/expand_plan.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace schedule_text_test {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes are named by what they are, where chance gives several of them one number.
 #include "codegen/symbols.h"
 

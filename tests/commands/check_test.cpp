@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc check: what it prints of kernels, what makes it fail, and the arithmetic behind its table. Where this
 // machine has no NVRTC, what needs it is skipped.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/commands/commands_test.h"
 
 #include <gtest/gtest.h>
@@ -208,18 +209,19 @@ TEST_F(Commands, ProgramsInBf16SayWhatIsOfWhichType) {
     train("--dtype bf16 --optim-dtype bf16");
     EXPECT_TRUE(says(readme, "| gradients of parameters | f32, `--grad-dtype f32` |"));
     EXPECT_TRUE(says(readme, "| parameters that the optimizer steps, and files | f32, `--master f32` |"));
-    EXPECT_TRUE(says(readme, "| shadows: "));
+    EXPECT_TRUE(says(readme, "| bf16 copies: "));
     EXPECT_TRUE(says(readme, "| the optimizer's states | bf16, `--optim-dtype bf16` |"));
     EXPECT_TRUE(says(blocks, "Gradients of parameters are f32. "));
-    EXPECT_TRUE(says(blocks, "`s.`"));
-    EXPECT_TRUE(says(model, "{\"s_norm\", \"(C)\", \"bf16\", \"shadows\", 9472, 32, 1, 0, \"always; not read\", "));
-    EXPECT_TRUE(says(model, "{\"s_lm_head\", \"(V,C)\", \"bf16\", \"shadows\", 9536, 1536, 1, 0, \"always\", "));
+    EXPECT_TRUE(says(blocks, "`w16.`"));
+    EXPECT_TRUE(
+        says(model, "{\"w16_norm\", \"(C)\", \"bf16\", \"bf16_copies\", 9472, 32, 1, 0, \"always; not read\", "));
+    EXPECT_TRUE(says(model, "{\"w16_lm_head\", \"(V,C)\", \"bf16\", \"bf16_copies\", 9536, 1536, 1, 0, \"always\", "));
     train("--dtype bf16 --master none --grad-dtype bf16");
     EXPECT_TRUE(says(readme, "| gradients of parameters | bf16, `--grad-dtype bf16` |"));
     EXPECT_TRUE(says(readme, "| parameters that the optimizer steps, and files | bf16, `--master none` |"));
-    EXPECT_FALSE(says(readme, "| shadows: "));
+    EXPECT_FALSE(says(readme, "| bf16 copies: "));
     EXPECT_TRUE(says(blocks, "Gradients of parameters are bf16. "));
-    EXPECT_FALSE(says(blocks, "`s.`"));
+    EXPECT_FALSE(says(blocks, "`w16.`"));
     EXPECT_FALSE(says(model, "not read"));
     train("");
     EXPECT_FALSE(says(readme, "## Precision"));

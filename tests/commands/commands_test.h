@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands of thunderc run as a user runs them.
 #pragma once
 

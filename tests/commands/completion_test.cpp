@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What shells complete thunderc's command line with.
 #include <gtest/gtest.h>
 

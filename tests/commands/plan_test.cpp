@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc plan --machine, against bytes and FLOPs counted by hand from the models' shapes.
 #include <gtest/gtest.h>
 
@@ -70,7 +71,8 @@ TEST_F(Plan, CountsALlama) {
     expect(e, "linear_backward_input", 9, f32 * way_back, forward);
     expect(e, "linear_backward_weight", 9, f32 * way_back + 9, forward);
 
-    // 8 * 9 / 2 pairs of positions in each of 2 sequences and 4 heads; 2 products of 4 numbers, and 5 on the way back.
+    // 8 * 9 / 2 pairs of positions in each of 2 sequences and 4 heads; 2 products of 4 numbers, and 5 in the backward
+    // pass.
     const double product = 2 * 2 * 4 * 36 * 4, q = rows * 16, k = rows * 8, lse = rows * 4;
     expect(e, "sdpa", 2, layers * f32 * (q + k + k + q + lse), layers * 2 * product);
     expect(e, "sdpa_backward", 2, layers * f32 * (q + q + k + k + q + lse + q + k + k), layers * 5 * product);

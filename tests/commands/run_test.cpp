@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thunderc run: what it computes, and what of its files it refuses.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

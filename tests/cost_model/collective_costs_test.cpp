@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives against what rings and trees take, worked out by hand.
 #include "compiler/cost_model/collective_costs.h"
 

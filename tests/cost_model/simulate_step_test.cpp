@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulated time against times worked out by hand, and against the longest chain of a program's events.
 #include "compiler/cost_model/simulate_step.h"
 

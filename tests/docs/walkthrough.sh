@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Holds the text in docs/walkthrough.md against what thunderc prints.
 #
 #   walkthrough.sh [--update] THUNDERC     --update writes it into the page instead

@@ -1,10 +1,11 @@
-// Attention in blocks of our own on the emulated GPU, against a naive twin in double.
+// SPDX-License-Identifier: Apache-2.0
+// Attention in blocks of our own on the emulated GPU, against a naive reference in double.
 #include <cmath>
 #include <functional>
 #include <limits>
 
+#include "device/api.h"
 #include "device/cuda/attention/attention.h"
-#include "device/menu.h"
 #include "emulation/bundled.h"
 
 namespace thunder {
@@ -183,8 +184,8 @@ void check_attention(const AttentionCase& c, const std::function<std::vector<flo
         else
             ASSERT_NEAR(lse[i], naive.lse[i], 1e-5 * (1 + std::abs(naive.lse[i])));
     }
-    // f32: sums of some dozen products; bf16: the inputs are those of the twin, the results are rounded, and so is out,
-    // which the way back reads
+    // f32: sums of some dozen products; bf16: the inputs are those of the reference, the results are rounded, and so is
+    // out, which the backward pass reads
     const double relative = std::is_same_v<T, float> ? 1e-5 : 0x1p-7, size = std::is_same_v<T, float> ? 1.0 : 2.0;
     const auto same = [&](Buffer<T>& got, const std::vector<double>& expected, std::int64_t row, const char* what) {
         expect_close(without_gaps(got.values(), row, c.gap), without_gaps(expected, row, c.gap), relative, size, what);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime's own optimizers for GPUs, and the scalars of a step, on the emulated GPU: against the formulas in
 // double.
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "emulation/bundled.h"
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
@@ -70,10 +71,10 @@ std::vector<double> widened(const std::vector<T>& values) {
     return out;
 }
 
-// Shadows are the parameters of `p`, rounded.
+// Bf16 copies are the parameters of `p`, rounded.
 template <typename P>
-void expect_shadows(Buffer<bf16>& shadows, Buffer<P>& p, const std::vector<float>& before) {
-    const std::vector<bf16> got = shadows.values();
+void expect_bf16_copies(Buffer<bf16>& bf16_copies, Buffer<P>& p, const std::vector<float>& before) {
+    const std::vector<bf16> got = bf16_copies.values();
     const std::vector<P> stored = p.values();
     std::size_t next = 0;
     for (const ParameterSegment& segment : segments) {
@@ -86,7 +87,7 @@ void expect_shadows(Buffer<bf16>& shadows, Buffer<P>& p, const std::vector<float
 
 struct BundledOptimizers : Bundled {
     template <typename P, typename G, typename S>
-    void check(const NamedUpdate& update, bool shadowed) {
+    void check(const NamedUpdate& update, bool with_bf16_copy) {
         SCOPED_TRACE(update.rule);
         const RuleInfo& rule = *find_rule(update.rule);
         StepScalars given = some_scalars();
@@ -99,12 +100,12 @@ struct BundledOptimizers : Bundled {
         const std::vector<float> old = random(20032);
         Buffer<P> p("p", p0);
         Buffer<G> g("g", g0);
-        Buffer<bf16> shadows("shadows", rounded(old));
+        Buffer<bf16> bf16_copies("bf16_copies", rounded(old));
         std::vector<std::unique_ptr<Buffer<S>>> states;
         std::vector<std::vector<double>> expected;
         OptimizerUpdate call{.parameters = p.data(),
                              .gradients = g.data(),
-                             .shadows = shadowed ? Output(shadows.data()) : Output(),
+                             .bf16_copies = with_bf16_copy ? Output(bf16_copies.data()) : Output(),
                              .segments = segments,
                              .scalars = scalars.get()};
         for (std::size_t k = 0; k < rule.states.size(); ++k) {
@@ -137,7 +138,7 @@ struct BundledOptimizers : Bundled {
         expect_close(after, p1, rounding<P>, size<P>, "p");
         for (std::size_t k = 0; k < states.size(); ++k)
             expect_close(states[k]->values(), expected[k], rounding<S>, size<S>, rule.states[k]);
-        if (shadowed) expect_shadows(shadows, p, old);
+        if (with_bf16_copy) expect_bf16_copies(bf16_copies, p, old);
     }
 
     template <typename T>

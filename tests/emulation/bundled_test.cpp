@@ -1,5 +1,6 @@
-// The runtime's own kernels for GPUs, with the launchers that start them, on the emulated GPU: against naive twins in
-// double, at sizes that are no multiples of anything.
+// SPDX-License-Identifier: Apache-2.0
+// The runtime's own kernels for GPUs, with the launchers that start them, on the emulated GPU: against naive references
+// in double, at sizes that are no multiples of anything.
 #include "emulation/bundled.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +12,8 @@
 #include <vector>
 
 #include "comm/nccl/kernels.h"
+#include "device/api.h"
 #include "device/cuda/gemm/epilogue.h"
-#include "device/menu.h"
 #include "device/reference.h"
 #include "runtime/kernels/call_types_cases.h"
 
@@ -225,7 +226,7 @@ TEST_F(Bundled, CrossEntropyForwardAndInPlaceBackward) {
     }
 }
 
-TEST_F(Bundled, CallsTakeTheTypesThatTheMenuSays) {
+TEST_F(Bundled, CallsTakeTheTypesThatTheRuntimeApiSays) {
     for (const testing::TypesCase& c : testing::types_of_other_calls<Buffer>()) expect_types(c, stream);
 }
 

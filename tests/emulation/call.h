@@ -1,9 +1,10 @@
-// The emulated twin of device/cuda/driver/call.h: a call is issued, and that is all.
+// SPDX-License-Identifier: Apache-2.0
+// The emulated counterpart of device/cuda/driver/call.h: a call is issued, and that is all.
 #pragma once
 
 #include <string>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/timed.h"
 
 namespace thunder {

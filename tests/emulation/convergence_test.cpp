@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulated GPU finds where threads do not come together.
 #include "emulation/faults.h"
 

@@ -1,4 +1,6 @@
-// The emulated twin of device/cuda/device.h: the same names, for the emulated GPU of machine.h. Only tests compile it.
+// SPDX-License-Identifier: Apache-2.0
+// The emulated counterpart of device/cuda/device.h: the same names, for the emulated GPU of machine.h. Only tests
+// compile it.
 //
 // Numbers are computed by vec_math.h, whose functions are as exact as CUDA's; sums have the trees of device.h.
 #pragma once

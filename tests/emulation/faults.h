@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of the emulated GPU share: a machine, and what a launch says on it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulated GPU finds: each fault planted in a small kernel, and kernels that have none.
 #include "emulation/faults.h"
 

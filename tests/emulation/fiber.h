@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stack of its own for each thread of a block, and the switch between them.
 #pragma once
 

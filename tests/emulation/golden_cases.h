@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every kernel of the programs in tests/goldens, at the sizes of the programs and at odd ones.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Kernels for GPUs, as they are printed, on the emulated GPU: against the fp64 evaluator and against their CPU twins.
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for GPUs, as they are printed, on the emulated GPU: against the fp64 evaluator and against those for CPUs.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -185,7 +186,7 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 
 // The evaluator's numbers, where rounding to f32 is all that may differ: sums in another order and polynomials of 2 to
 // 3 ulp, as on CPUs, and so within the case's own tolerance.
-void check(const KernelCase& c, bool has_twin) {
+void check(const KernelCase& c, bool has_cpu_version) {
     const Module module = kernels_of(c);
     SCOPED_TRACE(to_string(module));
     const std::vector<Tensor> expected = evaluate(module, module.main(), c.arguments);
@@ -209,9 +210,9 @@ void check(const KernelCase& c, bool has_twin) {
         } catch (const thunder::emulation::Fault& fault) {
             FAIL() << variant.name << ": " << fault.what();
         }
-        if (!has_twin) continue;
+        if (!has_cpu_version) continue;
         // Each is within the tolerance of the evaluator; in bf16 they may round to neighbours.
-        expect_near(first, run(c, module, "cpu", variant, false), 2 * c.tolerance, variant.name + ", the CPU's twin",
+        expect_near(first, run(c, module, "cpu", variant, false), 2 * c.tolerance, variant.name + ", that for CPUs",
                     0x1.01p-7);
     }
 }
@@ -232,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(Case, PrintedKernels, ::testing::ValuesIn(kernel_cases(
                          [](const auto& info) { return info.param.name; });
 
 class GoldenKernels : public ::testing::TestWithParam<KernelCase> {};
-TEST_P(GoldenKernels, AreTheirTwins) {
+TEST_P(GoldenKernels, AreThoseForCpus) {
     check(GetParam(), true);
 }
 INSTANTIATE_TEST_SUITE_P(Case, GoldenKernels, ::testing::ValuesIn(golden_cases()),

@@ -1,4 +1,5 @@
-// The emulated twin of device/cuda/launch.h: runs a kernel on the emulated GPU, to its end.
+// SPDX-License-Identifier: Apache-2.0
+// The emulated counterpart of device/cuda/launch.h: runs a kernel on the emulated GPU, to its end.
 #pragma once
 
 #include <cstdint>

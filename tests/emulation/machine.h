@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU for tests: runs the blocks of a kernel one after another, the threads of a block as fibers of one CPU thread.
 //
 // A fiber runs until it waits for others (a barrier, a shuffle) or ends, so a run is deterministic. The order in which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the emulated GPU: every access is looked at before it happens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the kernels of all cases as a GPU's and, where they are a program's, as a CPU's, and a table of functions that
 // call them: the test links what this prints. --graphs: the random graphs themselves.
 #include <fmt/format.h>
@@ -37,13 +38,13 @@ void print(std::ostream& file, const KernelCase& c, bool cpu) {
             if (!function.kind.starts_with("kernel:")) continue;
             const KernelDescription description = describe_kernel(function);
             const KernelLayouts layouts = layouts_of(variant, description);
-            const PrintedKernel twin = print_kernel_cpu(description, layouts);
+            const PrintedKernel cpu = print_kernel_cpu(description, layouts);
             const PrintedCudaKernel kernel = print_kernel_cuda(description, layouts, alignment_of(variant, description),
                                                                {variant.multiprocessors}, "a test's ops");
-            gpu_text += kernel.device + twin.declaration + kernel.launcher + "\n";
-            gpu_table += list("gpu", variant.name, c, twin);
-            cpu_text += twin.declaration + twin.definition + "\n";
-            cpu_table += list("cpu", variant.name, c, twin);
+            gpu_text += kernel.device + cpu.declaration + kernel.launcher + "\n";
+            gpu_table += list("gpu", variant.name, c, cpu);
+            cpu_text += cpu.declaration + cpu.definition + "\n";
+            cpu_table += list("cpu", variant.name, c, cpu);
         }
         file << fmt::format("namespace gpu_{}_{} {{\n\n{}{}\n}}  // namespace\n\n", variant.name, c.name, gpu_text,
                             gpu_table);

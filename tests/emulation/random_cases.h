@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of random graphs: of graphs of values, as fusion makes them, and of whole training steps.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Kernels of random graphs in large numbers: printed, compiled, and run on the emulated GPU and the CPU against the fp64
 # evaluator. The test emulation.RandomKernels does the same with the first 80 seeds; a seed has some four kernels.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_random_kernels LIBRARY: runs the kernels of random graphs that the library has.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory and streams of the emulated GPU. A workspace has exactly the bytes that a launcher asked for, and nothing in
 // it is written, each time it is asked for.
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the operands of a case's kernels lie in memory: the same for what is printed and what is run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What thunderc says when a model, an option or the disk is at fault: the whole text and the exit status; and that
 // nothing is left behind. What it does not catch is a bug: status 3.
 #include <gtest/gtest.h>

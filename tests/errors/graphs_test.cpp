@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is said of graphs that break ONNX's rules, or that no program can be made of: the whole text of each message.
 // The graphs are written in ONNX's own text form.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole text of each message that the frontend has for a user.
 #include <fstream>
 

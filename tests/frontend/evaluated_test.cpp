@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the exporter's optimizer computed before it wrote the graph, and what it dropped a detach() with: whatever is
 // not trained as the model is comes with a warning, held here as a whole. The graphs are small models, each with one
 // such place (scripts/make_evaluated_fixtures.py).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixtures as scripts/make_fixtures.py writes them: exported graphs, tensors in safetensors files, PyTorch's numbers.
 #pragma once
 

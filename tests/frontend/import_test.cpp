@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What importing makes of a graph: ops, types, provenance, arguments.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the operators of an export do not tell: where gradients stop, whether the model was in training mode, which
 // input nothing reads. tests/fixtures/modes has one layer between two products, x -> a -> layer -> b -> loss.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integers that are narrower than any type of ours, through more than one node: each operator has to say of which type
 // its results are. The graphs are in ONNX's own text form, the numbers are what C's types give.
 #include <onnx/defs/parser.h>

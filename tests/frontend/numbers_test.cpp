@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Imported graphs mean what PyTorch computed: names, shapes and data of parameters, and the loss of the first step.
 #include <fmt/format.h>
 

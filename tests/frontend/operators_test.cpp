@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every importer against ONNX's own reference implementation: graphs of single operators, with what it computed.
 #include <onnx/defs/parser.h>
 #include <onnx/onnx_pb.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the exporter's optimizer does to parameters that begin at zeros or ones: each is put back or kept under its name
 // and in its shape, or a warning names it. The graphs are torch's layers, and what people write by hand, each as it
 // begins, exported by torch's defaults and once more with optimize=False (scripts/make_restored_fixtures.py).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the exporter's optimizer copies for each of its uses is one parameter again, by what the calls name and by the
 // numbers; what a call made up is a constant; what torch's exporter drops of a loss is there. The graphs are torch's
 // default exports (scripts/make_restored_fixtures.py).

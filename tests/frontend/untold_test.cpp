@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph does not tell that has no calls of torch: it is asked for, or said. The graphs are in ONNX's own text
 // form.
 #include <onnx/defs/parser.h>

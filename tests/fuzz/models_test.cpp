@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged models are compiled or refused with one message that says what to do. Never is there a crash, an internal
 // error, a hang, or more memory than a small model takes. With FUZZ_ROUNDS=100 there are a hundred times as many, and
 // with FUZZ_SEED=n others.
@@ -50,11 +51,11 @@ void compile(const fs::path& path, const CompileOptions& options) {
     std::size_t first = 0;
     while (passes.at(first).name != "simplify_raised") ++first;
     passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(first) + 1);
-    const Module twin = run_passes(std::move(raised), passes, runs);
+    const Module reference = run_passes(std::move(raised), passes, runs);
     EmitOptions emit;
     emit.compile = options;
     emit.model_name = "model";
-    print_program(module, twin, emit);
+    print_program(module, reference, emit);
     for (const std::vector<StoredTensor>& tensors : {stored_parameters(module), stored_constants(module)})
         for (const StoredTensor& tensor : tensors) tensor.bytes();
 }

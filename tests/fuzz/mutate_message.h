@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random changes of a Protobuf message, by the fields that its type has.
 #pragma once
 

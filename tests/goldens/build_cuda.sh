@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds programs of tests/goldens for GPUs, from what thunderc writes to a program that can be started, and starts them on
 # machines that have none: what they say there.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Generates the programs of tests/goldens again and compares their text with what is stored.
 #
 #   check.sh [--update] THUNDERC [NAME...]     --update replaces what is stored instead; no name: all of them

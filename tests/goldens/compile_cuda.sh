@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Compiles a golden's kernels for GPUs with nvcc: no warning, no register spilled to memory, all launchers there.
 #
 #   compile_cuda.sh NVCC NAME ARCHITECTURE...        NVCC empty: says that it is not here, exit 77

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Rewrites the goldens with what thunderc writes now; a commit that changes them says why.
 #
 #   tests/goldens/update.sh [NAME...]        no name: all of them

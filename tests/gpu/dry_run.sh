@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # prepare.sh and run.sh on a CPU, with the small programs: all parts that need no GPU run, numbers that are wrong are found, and what is
 # left out is said.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Exports models of models.py as tests/gpu/prepare.sh takes them: FOLDER/NAME.onnx, whose weights are in no file.
 
   tests/gpu/export.py FOLDER NAME...       NAME: llama2-7b, llama-1b, gpt2-124m, llama3-70b, tiny-llama, tiny-gpt2

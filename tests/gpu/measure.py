@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds, checks and measures the folder that prepare.sh made; run.sh starts it. Needs no package of Python's.
 
   measure.py --folder DIR [options]
@@ -84,7 +85,7 @@ def read_profile(text, steps):
             continue
         timed, ms = int(fields[-9]), float(fields[-8])
         word = fields[0].split("_")[0]
-        # One word that no call of the menu begins with is a kernel of the program's own, but for an optimizer's name.
+        # One word that no call of the runtime API begins with is a kernel of the program's own, but for an optimizer's name.
         group = "optimizer" if re.match(r"\w+ of \d+ parameters? in ", line) else GROUPS.get(word, "fused")
         groups[group] = groups.get(group, 0.0) + ms / timed * (timed + 1) / steps
     return groups

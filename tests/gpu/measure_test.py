@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What measure.py reads and judges, without any program."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The models that tests/gpu measures, in plain PyTorch: exported for thunderc (export.py) and trained by PyTorch (peer.py)."""
 import torch
 import torch.nn.functional as F

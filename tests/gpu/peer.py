@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A model of models.py trained by PyTorch, as thunderc's program of it is: the same sizes, batch and optimizer.
 
   peer.py NAME eager|compile [--steps 12] [--device cuda]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Puts all that tests/gpu/run.sh needs on a machine with a GPU into one folder: generated programs, the runtime once, header-only
 # dependencies, recorded numbers, and the scripts themselves. The machine needs no thunderc and no network.
 #

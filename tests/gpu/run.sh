@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds, checks and measures what prepare.sh put into this script's folder. See measure.py for options.
 #
 #   run.sh [--dry-run] [--seconds 600] [--results DIR]

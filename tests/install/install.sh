@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs a build below a folder of its own, as a user does below ~/.local, and has programs built there: they take the
 # installed runtime where it fits, and say why where it does not.
 #

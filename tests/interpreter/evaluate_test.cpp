@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fp64 evaluator and lazy constants, against numbers worked out by hand.
 #include "compiler/interpreter/evaluate.h"
 

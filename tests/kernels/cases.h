@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The programs that the tests of printed kernels run: built from primitives at awkward sizes, and every sample of every
 // op.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiled kernels of all cases, by "case.kernel".
 #pragma once
 

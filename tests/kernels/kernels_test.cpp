@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Printed, compiled kernels against the fp64 evaluator of the program before fusion.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts between all types that kernels compute in, and sums that a rounding on the way would show in.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the kernels of all cases, and a table of functions that call them: the test links what this prints.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of random shape, of what becomes kernels: elementwise ops, reductions over any axes, broadcasts of every rank,
 // views, and arguments that are read several times, under names that generated text may want for itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Poles, kinks and jumps: what PyTorch gives there, recorded by scripts/record_kinks.py, and what ours gives. Every op
 // says in its definition where it has one; each of these places is held to PyTorch's value and gradient, the op alone
 // and in graphs as PyTorch exports them. docs/numerics.md has the same numbers as a table.

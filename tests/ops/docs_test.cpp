@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/ops.md says what the definitions say.
 #include "compiler/ops/docs.h"
 

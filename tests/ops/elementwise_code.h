@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiled text of elementwise ops (written by print_elementwise), by op and element types.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What generated kernels compute against what the evaluator computes, for every elementwise op.
 #include "elementwise_code.h"
 

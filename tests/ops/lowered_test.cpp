@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op's samples in a program of bf16, as it is lowered and as kernels, beside the op in fp64. A new op needs no
 // new test here: its samples are the test.
 #include <gtest/gtest.h>

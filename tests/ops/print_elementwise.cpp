@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a C++ file with one loop for each elementwise op and combination of element types in its samples.
 #include <iostream>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler says of a batch's rows (OpDef::rows and the rules of batch_shares), of every op of the table,
 // judged by evaluation: each sample is computed for two halves of a batch and for the whole, whichever operands have
 // the rows and along whichever axis.

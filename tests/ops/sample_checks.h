@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every op's samples are judged by. Each check returns what is wrong, or "".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs every op's samples through every check. A new op needs no new test here: its samples are the test.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of passes before plan share: text IR in and out, and the same numbers before and after on random
 // arguments.
 #pragma once

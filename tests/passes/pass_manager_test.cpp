@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the pass manager makes of passes that fail, break the module, or are left out.
 #include "compiler/passes/pass_manager.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of passes share: text IR in, text IR out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small decoder in text IR, as raising leaves it: embedding, rotary tables, layers of attention and a gated MLP, a
 // head, cross entropy. Every layer is written out.
 #pragma once

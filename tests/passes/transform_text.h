@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of transforms share: modules from text, and text that is compared as such.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which dimensions are the same, where all of them have the same number or chance made some equal.
 #include "compiler/planned/dimensions.h"
 

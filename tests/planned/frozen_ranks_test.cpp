@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of which a part is frozen, on one rank and on several, in f32 and in bf16: what is trained is trained as on
 // one rank, what is frozen stays, and gradients and optimizer states are as large as what trains.
 #include <regex>
@@ -97,8 +98,8 @@ void expect_as_large_as_what_trains(const Module& module, const Counts& counts) 
     EXPECT_EQ(arena("optimizer"), 2 * arena("gradients"));
     const ParameterArenas arenas(module);
     EXPECT_EQ(arenas.trained(), elements);
-    if (module.arena_bytes.contains("shadows")) {
-        EXPECT_EQ(arena("shadows"), elements * 2);
+    if (module.arena_bytes.contains("bf16_copies")) {
+        EXPECT_EQ(arena("bf16_copies"), elements * 2);
     }
 }
 
@@ -147,7 +148,7 @@ TEST_P(FrozenOnRanks, TrainTheRestAsOneRankDoes) {
         for (const auto& [name, tensor] : stored) {
             one.set(name, tensor);
             values.set(name, tensor);
-            for (const std::string& of : {name, std::string("shadow.") + name}) {
+            for (const std::string& of : {name, std::string("bf16_copy.") + name}) {
                 if (exact || !values.has(of)) continue;
                 Tensor as_stored = tensor;
                 as_stored.type = values.values().at(of).type;
@@ -156,7 +157,7 @@ TEST_P(FrozenOnRanks, TrainTheRestAsOneRankDoes) {
             }
         }
         clear_states(one);
-        make_shadows(one);
+        make_bf16_copies(one);
         for (int s = 0; s < steps; ++s) {
             std::vector<MicroBatch> rows;
             for (std::vector<MicroBatch>& micro_step : batches(one.module(), 1, static_cast<std::uint64_t>(s)))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of which a part is not trained, or is compiled in as constants: all layers' tensors of a kind, or some
 // layers'. Gradients of the rest are PyTorch's own of the whole model (freezing changes none of them in the first
 // step); the steps after it are those of the same model in fp64, neither rolled nor fused nor planned.
@@ -5,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace frozen_test {
@@ -41,7 +42,7 @@ TEST_P(PartlyTrained, TrainsTheRest) {
     CompileOptions plain = options_of(c);
     plain.roll = false;
     plain.recompute = "none";
-    ValuesProgram twin(compiled(file, plain, "compose_step"));
+    ValuesProgram exact(compiled(file, plain, "compose_step"));
     const auto parameters = read_safetensors(fixture(c.model + "/params.safetensors"));
     const auto gradients = read_safetensors(fixture(c.model + "/grads.safetensors"));
     const auto all = read_safetensors(fixture(c.model + "/batch.safetensors"));
@@ -58,7 +59,7 @@ TEST_P(PartlyTrained, TrainsTheRest) {
         EXPECT_EQ(program.has("grad." + name), !constant && !still) << name;
         if (constant) continue;
         program.set(name, tensor);
-        twin.set(name, tensor);
+        exact.set(name, tensor);
         if (!still)
             for (double x : gradients.at(name).f) squares += x * x;
     }
@@ -73,7 +74,7 @@ TEST_P(PartlyTrained, TrainsTheRest) {
                                         .decay_all = true};
     for (int s = 0; s < 3; ++s) {
         const PlannedStep a = planned_step(program, {batch(all, s)}, optimizer, s);
-        const PlannedStep b = twin.step({batch(all, s)}, optimizer, s);
+        const PlannedStep b = exact.step({batch(all, s)}, optimizer, s);
         // As in run_planned_test.cpp: f32 after every op, against fp64.
         EXPECT_NEAR(a.loss, b.loss, 2e-6 * 4);
         EXPECT_NEAR(a.grad_norm, b.grad_norm, 2e-5);
@@ -89,7 +90,7 @@ TEST_P(PartlyTrained, TrainsTheRest) {
     for (const auto& [name, tensor] : parameters) {
         if (!program.has(name)) continue;
         const bool still = matches(c.freeze, name);
-        EXPECT_LE(largest_difference(program.get(name), still ? tensor : twin.values().at(name)), still ? 0 : 2e-5)
+        EXPECT_LE(largest_difference(program.get(name), still ? tensor : exact.values().at(name)), still ? 0 : 2e-5)
             << name;
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Function libraries as planned bytes: what forward and vjp give, against the fp64 evaluator on the graph that they
 // were made of, differences of it, and PyTorch's gradients.
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include "compiler/support/error.h"
 #include "tests/passes/tiny_transformer.h"
 #include "tests/passes/transform_text.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace function_test {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of any number of terms, each divided by a weight of its own: loss and gradients of a step are the whole
 // batch's, worked by hand, however it is cut into micro-batches and over ranks.
 #include <fmt/format.h>

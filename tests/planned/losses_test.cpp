@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of all kinds train as PyTorch's do: loss and gradient norm of each of five steps, and the parameters after
 // them, as one micro-batch, as three, and on two ranks that have the model each or share it; in f32 and in bf16. The
 // numbers are from scripts/record_losses.py: means are the whole batch's however it is cut; sums, products and roots
@@ -90,7 +91,7 @@ Result train_one(const nlohmann::json& row, const Cut& cut, CompileOptions optio
         const std::vector<std::string> names = parameter_names(compiled(graph, options, "compose_step"));
         for (const std::string& name : names) program.set(name, tensors("params").at(name));
         clear_states(program);
-        make_shadows(program);
+        make_bf16_copies(program);
         for (std::int64_t s = 0; s < steps; ++s) {
             const PlannedStep step = one_step(s);
             out.loss.push_back(step.loss);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every optimizer, planned: against the same step as values in fp64, and shared among ranks against one rank.
 #include "tests/planned/ranks.h"
 
@@ -52,10 +53,10 @@ double way(const PlannedOptimizer& o) {
 
 TEST_P(EveryOptimizer, IsTheStepInDouble) {
     PlannedProgram program(compiled(model, options()));
-    ValuesProgram twin(compiled(model, options(), "compose_step"));
+    ValuesProgram exact(compiled(model, options(), "compose_step"));
     for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) {
         program.set(name, tensor);
-        twin.set(name, tensor);
+        exact.set(name, tensor);
     }
     clear_states(program);
     const std::vector<std::string> names = trained_names(program.module());
@@ -64,14 +65,14 @@ TEST_P(EveryOptimizer, IsTheStepInDouble) {
     for (int s = 0; s < steps; ++s) {
         const std::vector<MicroBatch> batches = step_batches(program.module(), static_cast<std::uint64_t>(s));
         planned_step(program, batches, optimizer, s);
-        twin.step(batches, optimizer, s);
+        exact.step(batches, optimizer, s);
     }
     std::size_t states = 0;
     for (const std::string& name : names) {
-        EXPECT_LE(largest_difference(program.get(name), twin.values().at(name)), way(optimizer)) << name;
+        EXPECT_LE(largest_difference(program.get(name), exact.values().at(name)), way(optimizer)) << name;
         EXPECT_GT(largest_difference(program.get(name), start[name]), 100 * way(optimizer)) << name << " stands still";
         for (const std::string& state : rule.states) {
-            const Tensor& expected = twin.values().at(state + "." + name);
+            const Tensor& expected = exact.values().at(state + "." + name);
             // Sums of ten gradients, or of their squares.
             EXPECT_LE(largest_difference(program.get(state + "." + name), expected), steps * gradient_rounding)
                 << state << " of " << name;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A planned loop with a stream beside compute, as text IR; its arenas and streams stand in the head of each test.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Faults planted in sound plans: what the checker passes has to give the same numbers when it is executed.
 #include <algorithm>
 #include <functional>
@@ -6,7 +7,7 @@
 #include "compiler/check/check_plan.h"
 #include "compiler/ir/print.h"
 #include "compiler/support/error.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace planted_test {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The printed form of a planned program is the program: it reads back to the same text, plan and numbers.
 #include <filesystem>
 
@@ -6,7 +7,7 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/verify.h"
 #include "compiler/support/error.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace printed_plan_test {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops of random shape: gradients of the loop against those of calls in a row and against differences of the loss, and
 // the planned bytes against both. What goes in is drawn so that operands meet: a carried value that is also shared, one
 // value in two places, one family twice, carried values that are collected, and what starts a loop may be an input, a
@@ -18,7 +19,7 @@
 #include "compiler/ir/verify.h"
 #include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/layers/unroll_repeats.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace random_loops_test {

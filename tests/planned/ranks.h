@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of several ranks share: a model's parameters, batches of uneven padding, and the run on one rank that
 // every mesh is compared with.
 #pragma once
@@ -6,7 +7,7 @@
 #include <random>
 
 #include "compiler/plan_interpreter/run_ranks.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 
@@ -70,7 +71,7 @@ Trained train(Program& program, const std::string& parameters, const std::vector
               const OneStep& one_step) {
     for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) program.set(name, tensor);
     clear_states(program);
-    make_shadows(program);
+    make_bf16_copies(program);
     Trained out;
     auto gradients = [&] {
         std::map<std::string, Tensor> all;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every way to share a model among ranks, each against one rank: the same 24 rows a step, on one rank in one
 // micro-batch, on W ranks in W * A micro-batches. Ten steps: loss, norm, gradients, parameters.
 //
@@ -176,7 +177,7 @@ Trained together(const Case& c, const std::vector<std::string>& names) {
 }
 
 // Both add the same terms in other orders, and round to f32 in between: a sum over 24 rows of five tokens, layer by
-// layer on the way back. Sixteen roundings of 2^-24, all in one direction, are 1e-6 of what is added.
+// layer in the backward pass. Sixteen roundings of 2^-24, all in one direction, are 1e-6 of what is added.
 constexpr double rounding = 1e-6;
 
 void expect_same(const Trained& ranks, const Trained& expected) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards planted in the schedule of a training step on two ranks: the checker finds each of them.
 #include "compiler/check/check_plan.h"
 #include "compiler/ir/verify.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of a model that train as one (DDP), on all ranks in this process, against one rank that sees the same
 // micro-batches one behind the other.
 #include "compiler/check/check_plan.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/plan_interpreter/run_planned.h"
 
 #include <fstream>
@@ -7,7 +8,7 @@
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
 #include "compiler/support/error.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace run_planned_test {
@@ -101,8 +102,8 @@ TEST_P(RunPlanned, AccumulatesAsValuesDo) {
     set_parameters(program, model);
     CompileOptions plain;
     plain.roll = false;
-    ValuesProgram twin(compiled(model_file(), plain, "compose_step"));
-    for (const auto& [name, tensor] : read_safetensors(fixture(model + "/params.safetensors"))) twin.set(name, tensor);
+    ValuesProgram exact(compiled(model_file(), plain, "compose_step"));
+    for (const auto& [name, tensor] : read_safetensors(fixture(model + "/params.safetensors"))) exact.set(name, tensor);
     const auto all = read_safetensors(fixture(model + "/batch.safetensors"));
     PlannedOptimizer optimizer = adamw;
     optimizer.max_grad_norm = 0.5;
@@ -110,13 +111,13 @@ TEST_P(RunPlanned, AccumulatesAsValuesDo) {
     for (int s = 0; s < 2; ++s) {
         const std::vector<MicroBatch> batches = {batch(all, s), batch(all, s + 1), batch(all, s + 2)};
         const PlannedStep a = planned_step(program, batches, optimizer, s);
-        const PlannedStep b = twin.step(batches, optimizer, s);
+        const PlannedStep b = exact.step(batches, optimizer, s);
         EXPECT_EQ(a.loss_weight, b.loss_weight);
         EXPECT_NEAR(a.loss, b.loss, 2e-6 * 4);
         EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-5);
         for (const std::string& name : program.names()) {
-            if (!twin.has(name) || program.type(name).dtype != DType::f32) continue;
-            const Tensor& expected = twin.values().at(name);
+            if (!exact.has(name) || program.type(name).dtype != DType::f32) continue;
+            const Tensor& expected = exact.values().at(name);
             // f32 after every op against fp64; what AdamW divides is as above, of one or two steps of 1e-3.
             const bool moved =
                 !name.starts_with("grad.") && !name.starts_with("first_moment.") && !name.starts_with("second_moment.");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards planted in the schedule of a model that is cut over two ranks: the checker finds each of them, and for some
 // the numbers show them as well.
 #include "compiler/check/check_plan.h"
@@ -119,7 +120,7 @@ TEST(ShardsHazards, GathersOnTheWayBackThatDoNotWaitForTheTurn) {
 }
 
 TEST(ShardsHazards, AWayBackThatBeginsToGatherBeforeTheWayForwardIsDone) {
-    // With the wait for the turn, and without it: what is gathered lies where the way forward has its layers.
+    // With the wait for the turn, and without it: what is gathered lies where the forward pass has its layers.
     Module m = planned("always");
     std::vector<Op>& ops = m.find("forward_backward")->ops;
     auto begin = [&](const std::string& body) {

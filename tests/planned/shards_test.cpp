@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models that are cut over ranks (FSDP), and copies of such (HSDP), on all ranks in this process, against one rank that
 // sees the same micro-batches one behind the other.
 #include "compiler/check/check_plan.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of one input, as a module for each head gives them: however many there are, they are one product, planned
 // soundly, and their gradients are the evaluator's.
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 #include "compiler/ir/parse.h"
 #include "compiler/ir/verify.h"
 #include "compiler/passes/autodiff/differentiate.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 #include "tests/support/full_form.h"
 
 namespace thunderc {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of two streams, written by hand: the checker and permuted execution agree on which are sound.
 #include <cmath>
 #include <set>
@@ -8,7 +9,7 @@
 #include "compiler/ir/verify.h"
 #include "compiler/plan_interpreter/run_planned.h"
 #include "tests/planned/pipeline_of_layers.h"
-#include "tests/planned/twin.h"
+#include "tests/planned/reference_step.h"
 
 namespace thunderc {
 namespace streams_test {

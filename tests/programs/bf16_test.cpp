@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs in bf16 beside PyTorch's autocast: both differ from fp64 by roundings of bf16, at random. What autocast
 // differs by, in eight runs of ten steps with parameters and batches of their own, is recorded by
 // scripts/record_autocast.py.

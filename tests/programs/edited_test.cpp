@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that somebody edits by hand: what its own tests say then, and that kernels may use the sizes of the model.
 #include <gtest/gtest.h>
 
@@ -39,7 +40,7 @@ TEST(EditedProgram, ItsTestsSayWhichJudgementFailed) {
     const Outcome alone = program.own_tests("-DREFERENCE=OFF");
     EXPECT_EQ(alone.status, 0) << alone.out << alone.err;
 
-    // the way back alone: the loss is the old one, its gradients are wrong
+    // the backward pass alone: the loss is the old one, its gradients are wrong
     std::string back = text;
     ASSERT_EQ(replace(back, scale, other, way_back), 1);
     write_file(schedule, back);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Function libraries as a user has them: written by `thunderc emit`, built, called by their program `run`.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/programs/generated_program.h"
 
 #include <fcntl.h>

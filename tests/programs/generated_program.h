@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that thunderc wrote for one of the fixtures: compiled, built against the runtime of this build, and run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Poles, kinks and jumps in compiled kernels: tests/kinks holds the compiler's rules to what PyTorch gives there, this
 // one what is printed of them.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of all kinds in compiled programs, beside PyTorch: value, gradient norm and parameters of five steps.
 // tests/planned/losses_test.cpp has every loss on every cut in process; here a few programs cover what is compiled of
 // them: each way to add up a loss (its mean with a weight, one weight for each term, the mean over parts), each cut and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph from which scopes, classes and all names were taken gives the program of the one that has them, but for
 // names.
 #include <fmt/format.h>
@@ -101,7 +102,7 @@ TEST_P(Nameless, GivesTheSameProgramButForNames) {
             ASSERT_TRUE(fs::exists(other)) << path;
             EXPECT_EQ(difference(read_file(entry.path()), read_file(other)), "") << path << " " << options;
         }
-        EXPECT_GE(files, 10U);  // model.h, model.cpp, kernels.h, kernels_cpu.cpp, spec.cpp, and those of the twin
+        EXPECT_GE(files, 10U);  // model.h, model.cpp, kernels.h, kernels_cpu.cpp, spec.cpp, and the reference's
     }
 }
 

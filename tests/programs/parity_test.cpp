@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole programs train as PyTorch did: loss and gradient norm of every step, gradients of the first, parameters after
 // the last. One program for each row; together the rows try every way in which the fixtures were exported and every
 // option that changes what is computed, not each with each. Some of them once more for a CPU without AVX-512, on

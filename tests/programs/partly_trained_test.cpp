@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that train a part of the model: some layers are frozen, or compiled in. The gradients of the rest are
 // PyTorch's of the whole model, in the first step; what is frozen stays as it is to the last bit.
 #include <gtest/gtest.h>
@@ -143,7 +144,7 @@ TEST(Lora, InBf16HoldsWhatIsFrozenAsProductsReadIt) {
     EXPECT_EQ(rounded, 16U);
     const nlohmann::json memory = read_log(program.file("memory.jsonl")).front();
     EXPECT_LE(memory.at("gradients").get<int>(), 256 * 4);  // each tensor of two layers begins at 32 elements
-    EXPECT_EQ(memory.at("shadows").get<int>() * 4, memory.at("optimizer").get<int>());
+    EXPECT_EQ(memory.at("bf16_copies").get<int>() * 4, memory.at("optimizer").get<int>());
 
     for (const char* name : {"step-00000004.safetensors", "step-00000005.safetensors"})
         std::filesystem::remove(program.file("kept") / name);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds of every program, tried on small ones.
 #include <gtest/gtest.h>
 
@@ -37,7 +38,8 @@ TEST(Resume, IsTheUninterruptedRun) {
     EXPECT_EQ(read_log(program.file("half.jsonl")).size(), 12U);
 }
 
-// The tests that a program brings along: its gradients against its naive twin, and against the slope of its loss.
+// The tests that a program brings along: its gradients against its reference program, and against the slope of its
+// loss.
 struct Own {
     const char *name, *model, *graph, *options;
     Cpu cpu;

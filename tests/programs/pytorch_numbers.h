@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run of a program wrote, judged by the numbers that PyTorch recorded for the fixture.
 //
 // Both compute in f32, in different orders of summation. PyTorch's own f32 and f64 runs of the fixtures (loss and

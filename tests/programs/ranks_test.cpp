@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of several ranks, started by mpirun as users start them, beside the program of one rank: on the same batches
 // they are the same training, whatever is sharded.
 #include <gtest/gtest.h>
@@ -197,7 +198,7 @@ const Case cases[] = {
     // More gathers than slots, and gradients that shards are added to.
     {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 4, 2, 8},
     {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 2, 1, 2},
-    // What is gathered are the shadows, which the optimizer writes beside the masters.
+    // What is gathered are the bf16 copies, which the optimizer writes beside the masters.
     {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 2, 1, 2},
     // Units that are frozen beside others that are trained, in bf16 beside f32.
     {"fsdp2_lora", "lora", "dyn.logits", "--batch 2 --seq 8 --dtype bf16 --train-only lora_", "--fsdp 2", 2, 2, 1, 2},
@@ -210,7 +211,7 @@ const Case cases[] = {
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The tests that a program brings along: its ranks against its naive twin, which is one rank.
+// The tests that a program brings along: its ranks against its reference program, which is one rank.
 TEST(RanksOwnTests, Pass) {
     const GeneratedProgram program("fsdp2_llama_ranks", "llama2", "dyn.logits", "--batch 1 --seq 8 --fsdp 2", "train",
                                    2);
@@ -270,7 +271,7 @@ TEST(RanksTimeline, GathersAndReductionsRunUnderCompute) {
         ASSERT_EQ(outcome.status, 0) << outcome.err;
         traces[overlap ? 0 : 1] = nlohmann::json::parse(read_file(program.file(name + ".json")));
     }
-    // Five layers, three steps, four ranks; the way back gathers all but the two layers that are left of the way
+    // Five layers, three steps, four ranks; the backward pass gathers all but the two layers that are left of the way
     // forward.
     const std::tuple<const char*, const char*, std::size_t> pairs[] = {
         {"decoder_layer_forward", "all-gather of model.layers.{0..4}", 8},

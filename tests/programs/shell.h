@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of whole programs share: commands of the shell, files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The number of threads changes no bit of what a program computes, but where a library multiplies: for this machine's
 // CPU and for one without AVX-512, at sizes that no number of threads, no vector and no block divides.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long sweeps are: in their long form in what tests/run.sh --full builds; few under sanitizers, which take ten
 // times as long and look for what any count shows.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Includes go one way: docs/architecture.md lists the folders, and each includes itself and those above it alone.
 #include <gtest/gtest.h>
 

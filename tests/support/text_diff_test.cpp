@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differences of texts: what they look like, and that following them leads from the one text to the other.
 #include "compiler/support/text_diff.h"
 

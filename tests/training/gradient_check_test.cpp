@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checker itself: right gradients pass, wrong ones are found.
 #include "compiler/check/gradient_check.h"
 
@@ -152,7 +153,8 @@ func @table(%w: f32[4,2], %ids: i64[2,3]) -> (%x) {
             return worst;
         };
         EXPECT_LT(error(right), 1e-8) << op;
-        for (const char* other : {"", "padding_idx = 0"}) {  // the way back of a table that pads nowhere, or elsewhere
+        // The backward pass of a table that pads nowhere, or elsewhere.
+        for (const char* other : {"", "padding_idx = 0"}) {
             Module wrong = right;
             const bool axis = op.starts_with("gather");
             const Module from = module(op.substr(0, op.find('{')) + "{" + (axis ? "axis = 0" : "") +

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers' references, and what they decompose into, against PyTorch's numbers.
 #include <gtest/gtest.h>
 

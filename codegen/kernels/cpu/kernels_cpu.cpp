@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/kernels/cpu/kernels_cpu.h"
 
 #include <fmt/format.h>

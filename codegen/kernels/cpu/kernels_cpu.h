@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints kernels as C++ for CPUs: from a description to one readable function.
 //
 //   pointwise       one loop over all elements, or rows of them; the loop over the last dimension is vectorised

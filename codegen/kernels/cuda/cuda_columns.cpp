@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over the rows: blocks of columns, and the kernel that adds what blocks have summed.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The statements of a GPU kernel's innermost loops: addresses, vectors of 16 bytes, expressions, stores.
 #pragma once
 

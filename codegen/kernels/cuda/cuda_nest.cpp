@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/kernels/cuda/cuda_nest.h"
 
 #include <algorithm>

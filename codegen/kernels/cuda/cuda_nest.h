@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schedules of a loop nest on a GPU: which thread computes what.
 #pragma once
 

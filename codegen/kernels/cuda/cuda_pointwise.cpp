@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nests without reductions: a thread for each vector, or tiles through shared memory.
 #include <fmt/format.h>
 

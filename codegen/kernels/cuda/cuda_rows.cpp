@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nests with reductions of rows: a warp or a block for each row; where there are sums over the rows as well, a fixed
 // number of blocks that take row after row.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of all elements: cut into rows, so that blocks have rows of their own and a second kernel adds what they have
 // summed, as it is done for sums over rows.
 #include <algorithm>

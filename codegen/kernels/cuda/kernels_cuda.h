@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints kernels for GPUs: from the description that the CPU's kernels are printed from to device code, for
 // kernels_cuda.cuh, and the function that launches it, for kernels_cuda.cu.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What no model may be, whatever its operators are. Checked before anything is made of it, so that importers may rely
 // on it: every name is given once, every tensor has a shape that can be counted and the data for it, external data lies
 // beside the model, one version of each set of operators is meant.

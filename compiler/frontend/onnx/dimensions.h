@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic dimensions: what --batch, --seq and --dim bind.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of torch's functions that torch's exporter drops: no operator has them, and no node tells that they were
 // given, but for the traced call. One table says of each what becomes of it; found by reading which arguments the
 // functions of onnxscript's torch library (torch 2.13) never look at.

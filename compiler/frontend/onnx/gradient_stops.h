@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the author's model stops gradients: x.detach(), and what is computed under torch.no_grad().
 //
 // The dynamo exporter writes detach() as an Identity whose traced call says so. Its optimiser drops the node, but who

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a detach() may have stood that nothing in the graph tells of: beside a call that the exporter's optimizer
 // dropped because it passes its operand on.
 //
@@ -6,9 +7,8 @@
 //
 // What gradients come to is such a place, unless no detach() can have been written there: the modules that the value
 // passes on its way are torch's own, or all lines of code from the one that gave it to the one that reads it are known,
-// and call nothing but what stops no gradient (lines_of_code.h). Of modules in a Sequential that are one call each, what
-// was dropped between is a hook's. Where the modules are of transformers it is a note;
-// elsewhere a warning.
+// and call nothing but what stops no gradient (lines_of_code.h). Of modules in a Sequential that are one call each,
+// what was dropped between is a hook's. Where the modules are of transformers it is a note; elsewhere a warning.
 #pragma once
 
 #include <onnx/onnx_pb.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/onnx/importer.h"
 
 #include <fmt/format.h>
@@ -523,16 +524,16 @@ void Importer::warn_of_unused_inputs() {
     auto is_input = [&](std::size_t k) { return main.argument_info[k].kind == ArgInfo::Kind::input; };
     for (std::size_t k = 0; k < main.arguments.size(); ++k) {
         if (!is_input(k) || read[main.arguments[k].index]) continue;
-        std::string twin;
-        for (std::size_t other = 0; other < main.arguments.size() && twin.empty(); ++other)
+        std::string same;
+        for (std::size_t other = 0; other < main.arguments.size() && same.empty(); ++other)
             if (is_input(other) && read[main.arguments[other].index] &&
                 main.type(main.arguments[other]) == main.type(main.arguments[k]))
-                twin = main.argument_info[other].names.front();
+                same = main.argument_info[other].names.front();
         report_.warning("input", main.argument_info[k].names.front(),
-                        twin.empty() ? "is not used: nothing that is computed depends on it"
+                        same.empty() ? "is not used: nothing that is computed depends on it"
                                      : fmt::format("is not used: exported with the same tensor as {}? Then {} is read "
                                                    "in its place: export again with a tensor for each",
-                                                   twin, twin));
+                                                   same, same));
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of one import, and what the importer of one node sees of it.
 #pragma once
 

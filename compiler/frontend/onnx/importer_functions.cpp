@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes within nodes: functions of the model, bodies that ONNX's schema has for an operator, and branches.
 #include <fmt/format.h>
 

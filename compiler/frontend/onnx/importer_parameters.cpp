@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the exporter's optimizer did to parameters is undone before anything is imported, or said.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

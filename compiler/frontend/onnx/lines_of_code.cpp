@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/onnx/lines_of_code.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lines of Python that ran between two calls, as far as the stack traces of the nodes tell them.
 //
 //     k = self.key(x).view(B, T, H, D).transpose(1, 2)       line 8, of the node that gives k

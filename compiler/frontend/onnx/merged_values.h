@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of the traced program in whose place another of equal numbers stands: the exporter's optimizer makes one of
 // initializers that are equal, and then of calls that are the same of the same. A teacher that begins as its student
 // is gone so, with its weights:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of the traced program that the graph has no node for: the exporter's optimizer evaluated, merged or
 // dropped the calls that gave them. Who read one still names it in its own traced call, and an operand stands for it:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the protobuf file itself, and tells what is wrong with one that cannot be read.
 #pragma once
 

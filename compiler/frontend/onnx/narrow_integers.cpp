@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/onnx/narrow_integers.h"
 
 #include "compiler/frontend/onnx/importer.h"

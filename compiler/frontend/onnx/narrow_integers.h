@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integers of fewer bits than any type of ours has: held in i32 or i64, and wrapped around where ONNX's would be.
 #pragma once
 

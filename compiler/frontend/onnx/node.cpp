@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the importer of one operator sees of its node.
 #include <fmt/format.h>
 

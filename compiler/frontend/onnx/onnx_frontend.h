@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ONNX frontend's entry. Protobuf is known in this folder only, and not in this header.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the importer of an operator, and what to say where there is none.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that make constants, and If on a condition that is one.
 #include <fmt/format.h>
 

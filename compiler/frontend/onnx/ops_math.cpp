@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise operators, casts and matrix products.
 #include <fmt/format.h>
 
@@ -131,7 +132,7 @@ Value x_log_y(Node& n) {
     return b.mul(y, b.op("log", {b.op("select", {nothing, b.scalar(dtype, 1), x})}));
 }
 
-// torch.sinc, exported as "1 where x = 0, else sin πx / πx", which divides 0 by 0 on the way back.
+// torch.sinc, exported as "1 where x = 0, else sin πx / πx", which divides 0 by 0 in the backward pass.
 Value sinc(Node& n) {
     const std::optional<Op> quotient = defining(n, n.input(2), "div");
     if (!quotient) return {};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of neural networks: softmax, normalisation, activations, attention, losses.
 #include <fmt/format.h>
 
@@ -130,7 +131,7 @@ Value repeat_heads(Node& n, Value v, std::int64_t times) {
 }
 
 // A softmax of which a row of -inf alone, that may read nothing, gives zeros and not NaN. Such rows are set to 0 before
-// the softmax as well, so that the way back meets no NaN either. (raise_sdpa recognises this form.)
+// the softmax as well, so that the backward pass meets no NaN either. (raise_sdpa recognises this form.)
 Value softmax_or_nothing(Builder& b, Value scores) {
     const DType dtype = b.type(scores).dtype;
     const std::int64_t last = b.type(scores).rank() - 1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions and running sums. Axes are an attribute in older opsets (ReduceSum: before 13, the others: before 18), an
 // operand since.
 #include <fmt/format.h>

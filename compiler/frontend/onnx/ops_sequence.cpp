@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequences of tensors whose length is known: they exist while importing only.
 #include <fmt/format.h>
 

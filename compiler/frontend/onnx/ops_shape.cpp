@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that move data or ask for its shape. Their shape operands are evaluated here: every shape is static
 // afterwards.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Undoes, as far as the traced program proves it, what the exporter's optimizer did to the parameters of a graph.
 //
 // The optimizer drops a product's addend of zeros, as biases are that nobody has trained yet. The call that the product

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Function bodies from ONNX's own operator schemas.
 #include <onnx/defs/schema.h>
 

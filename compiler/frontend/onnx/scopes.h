@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a node came from in the model's own modules, as far as exporters say.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ONNX tensors: their types, their data inside the file or beside it, read only when asked for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts together what the exporter's optimizer took apart: it folds what rearranges a parameter into a tensor of its
 // own, once for each use, where the model has one parameter.
 //

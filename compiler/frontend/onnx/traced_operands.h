@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which operand of a node is which argument of the call that it was made of, and what the exporter's own names say.
 #pragma once
 

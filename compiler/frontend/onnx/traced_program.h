@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program that torch.export traced, as far as the dynamo exporter keeps it: its signature in the graph's metadata,
 // and in each node's the call that the node was made of. What the exporter's optimizer merged, renamed, evaluated or
 // dropped afterwards is still told apart by them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/frontend/onnx/training_mode.h"
 
 #include <fmt/format.h>

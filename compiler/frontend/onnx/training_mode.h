@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model does in training mode alone: dropout, norms by the statistics of the batch, buffers that move. Of an
 // export in training mode the operators do not tell (a BatchNormalization without training_mode would take running
 // statistics, attention's Dropout has no training_mode either, and the exporter's optimiser folds the one into a

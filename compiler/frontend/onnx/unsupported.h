@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of a model that there is no importer and no function body for.
 #pragma once
 

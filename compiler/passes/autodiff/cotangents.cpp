@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/autodiff/cotangents.h"
 
 #include "compiler/support/error.h"

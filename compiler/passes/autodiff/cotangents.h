@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cotangents that a walk from the results to the arguments of a function collects.
 #pragma once
 

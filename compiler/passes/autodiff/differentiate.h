@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation on the IR: every op's own VJP rule appends backward ops.
 //
 // Requires a `main` whose first result is a float scalar, the loss, and whose second, where there is one, is its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // freeze_unreached: a trainable parameter that the loss does not depend on is frozen, with a warning, as PyTorch's
 // optimizers pass over what has no gradient.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What forward keeps for backward, and what backward computes again.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // remove_stops: a stop of the gradient becomes its operand, since what it is for is done.
 //
 //     %t = stop_gradient(%x)

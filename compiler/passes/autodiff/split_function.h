@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a function that holds forward and backward ops in two, by what recompute.h decides to save.
 #pragma once
 

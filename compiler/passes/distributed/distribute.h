@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts collectives into a training step, so that several ranks train one model.
 //
 // Requires: the functions of compose_step, fused (nothing behind this pass looks into layers or kernels, so these are
@@ -36,7 +37,7 @@ namespace thunderc {
 struct DistributeOptions {
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;
-    // With shards: whether layers are there on the way back, all of them (never), the last two (forward) or none
+    // With shards: whether layers are there in the backward pass, all of them (never), the last two (forward) or none
     // (always); else they are gathered again.
     std::string reshard = "forward";
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `distribute` is made of: loops whose bodies hold collectives, and the gradients of a step. Parts of distribute.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves the two ends of collectives apart: awaits as late as their users allow, each with the reason why it stands
 // where it stands (attribute `reason`, which generated text says).
 //

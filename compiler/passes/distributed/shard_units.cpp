@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/distributed/shard_units.h"
 
 #include <fmt/format.h>
@@ -85,15 +86,15 @@ class Units {
         unit.dtype = unit.master_dtype = p.type.dtype;
         for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
             const ArgInfo& info = f_.argument_info[k];
-            if (info.kind != ArgInfo::Kind::state || info.names.front() != "shadow." + name) continue;
+            if (info.kind != ArgInfo::Kind::state || info.names.front() != "bf16_copy." + name) continue;
             check(std::none_of(f_.ops.begin(), f_.ops.end(),
                                [&](const Op& op) {
                                    return std::find(op.operands.begin(), op.operands.end(), p.value) !=
                                           op.operands.end();
                                }),
-                  name + " is read beside its shadow");
+                  name + " is read beside its bf16 copy");
             p.value = f_.arguments[k];
-            unit.shadowed = true;
+            unit.with_bf16_copy = true;
             unit.dtype = f_.type(p.value).dtype;
         }
         unit.gradient_dtype = p.gradient ? f_.type(p.gradient).dtype : p.type.dtype;
@@ -263,12 +264,12 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
         if (old.argument_info[k].kind == ArgInfo::Kind::scalar)
             to[old.arguments[k]] =
                 f.add_argument(old.type(old.arguments[k]), old.info(old.arguments[k]).name, old.argument_info[k]);
-    std::vector<Value> shadows;
+    std::vector<Value> bf16_copies;
     for (const Unit& unit : units)
-        if (unit.trained && step->attributes.boolean("shadows", false))
-            shadows.push_back(f.add_argument(unit.shard_type(DType::bf16, mesh),
-                                             unique_value_name(f, "shadow_" + unit.name),
-                                             state_of(unit.info(), "shadow")));
+        if (unit.trained && step->attributes.boolean("bf16_copies", false))
+            bf16_copies.push_back(f.add_argument(unit.shard_type(DType::bf16, mesh),
+                                                 unique_value_name(f, "bf16_copy_" + unit.name),
+                                                 state_of(unit.info(), "bf16_copy")));
     Builder b(f);
     const Attributes executor = {{"executor", std::string("optimizer")}};
     const Value squares = b.op("sum_of_squares", gradients, executor, "squares");
@@ -292,8 +293,8 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     attributes.set("matrices", matrices);
     f.results = b.emit(step->name, operands, attributes);
     for (std::size_t r = 0; r < f.results.size(); ++r) {
-        const std::size_t stepped = f.results.size() - shadows.size();
-        const Value replaced = r >= stepped        ? shadows[r - stepped]
+        const std::size_t stepped = f.results.size() - bf16_copies.size();
+        const Value replaced = r >= stepped        ? bf16_copies[r - stepped]
                                : r < units_stepped ? operands[r]
                                                    : operands[r + units_stepped];
         f.result_names.push_back(f.info(replaced).name);

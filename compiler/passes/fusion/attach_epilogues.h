@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // attach_epilogues: what stands around a product becomes part of it, where nothing else reads what lies between.
 //
 //     %y = linear(%x, %w)                              %z = linear(%x, %w, %b, %r)
 //     %u = add(%y, %b)                           =>
 //     %z = add(%u, %r)
 //
-// - a bias; an activation (gelu, silu, relu, tanh), and its input is kept where others read it, as the way back does
+// - a bias; an activation (gelu, silu, relu, tanh), and its input is kept where others read it, as the backward pass
+// does
 // - column sums of dy become the bias gradient of the product with the same dy
 // - sums: a product that nothing else reads adds the other terms, also behind a reshape of its rows; of several
 //   products each adds the one before. Products that add up to one weight gradient (tied weights) are chained likewise

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of attach_epilogues, each on one function, and what they share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums with products among their terms, and the accumulation of gradients over micro-steps.
 #include <fmt/format.h>
 

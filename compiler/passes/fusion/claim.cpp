@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/claim.h"
 
 #include <fmt/format.h>
@@ -48,7 +49,8 @@ class FunctionClaimer {
         decompose(op, def);
     }
 
-    // In its last form. What the menu carries out, and no executor before `reference` has, is done in plain loops.
+    // In its last form. What the runtime API carries out, and no executor before `reference` has, is done in plain
+    // loops.
     void put(Op op, const OpDef& def) {
         if (plain_ && def.level == OpLevel::primitive && def.call) op.attributes.set("executor", reference_name);
         require_call(op, def);
@@ -58,7 +60,7 @@ class FunctionClaimer {
     // What is computed by a call of its own, never within a kernel, needs one for its types.
     void require_call(const Op& op, const OpDef& def) const {
         if (!def.call || op.name == "fused") return;
-        const MenuCall call = def.call(op, f_);
+        const RuntimeCall call = def.call(op, f_);
         if (!call.function.empty() || !call.comment.empty()) return;
         Diagnostic d;
         d.message = fmt::format("a program cannot compute {} of these types", op.name);

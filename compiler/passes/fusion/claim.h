@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executors claim composites; what none claims is decomposed into primitives.
 //
 //     %y = linear(%x, %w) : f32[4,8]                        %y = linear(%x, %w) {executor = "products"} : f32[4,8]
@@ -15,8 +16,8 @@
 // what their operands and their result are to it (x, weight, dy) in `operand_roles` and `result_role`: kernels and
 // their parameters are named after these.
 //
-// Requires: values. Guarantees: composites and imported ops that are left carry `executor`; primitives that the menu
-// carries out (matmul, gather, scatter_add) are in the form that it takes. Leaves kernel functions alone.
+// Requires: values. Guarantees: composites and imported ops that are left carry `executor`; primitives that the runtime
+// API carries out (matmul, gather, scatter_add) are in the form that it takes. Leaves kernel functions alone.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups what is left of primitives into kernel functions.
 //
 // Before:   %a = mul(%x, %w) : f32[2,8]

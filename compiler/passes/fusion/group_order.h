@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In which order kernels can run while ops are grouped into them. A part of `fuse`.
 #pragma once
 

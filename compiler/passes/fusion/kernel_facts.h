@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was found out about kernels while ops were grouped. A part of `fuse`.
 #pragma once
 

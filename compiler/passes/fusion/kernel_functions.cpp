@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/kernel_functions.h"
 
 #include <fmt/format.h>
@@ -96,7 +97,7 @@ class Roles {
         for (const Op& op : kernel.function.ops) {
             const std::string whole = op.attributes.string(part_of, "");
             const bool accumulates = whole == "accumulate_gradient";
-            // The way back has the same names for what it computes again of the way there.
+            // The backward pass has the same names for what it computes again.
             const bool named = whole == kernel.composite || whole + "_backward" == kernel.composite;
             if (!accumulates && (whole.empty() || !named)) continue;
             if (op.attributes.has(operand_roles)) {
@@ -155,8 +156,8 @@ class Roles {
     Accumulation pending_;
 };
 
-// What a kernel of a way back does besides, by the same names: y, computed again from what the composite reads, and dx
-// that the residual's gradient is added to. Whoever calls the kernel may call them otherwise.
+// What a kernel of a backward pass does besides, by the same names: y, computed again from what the composite reads,
+// and dx that the residual's gradient is added to. Whoever calls the kernel may call them otherwise.
 void name_beside(Function& kernel, const std::string& composite) {
     const OpDef* forward =
         composite.ends_with("_backward") ? find_op(composite.substr(0, composite.size() - 9)) : nullptr;
@@ -164,7 +165,7 @@ void name_beside(Function& kernel, const std::string& composite) {
     if (forward == nullptr || backward == nullptr || forward->result_names.empty() || backward->operand_names.empty())
         return;
     const std::vector<std::string>& read = backward->operand_names;
-    // By value: whether it depends on operands of the way back alone, but not on the first, the cotangent.
+    // By value: whether it depends on operands of the backward pass alone, but not on the first, the cotangent.
     std::vector<bool> again(kernel.values.size(), false);
     for (Value v : kernel.arguments) {
         const std::string& name = kernel.info(v).name;
@@ -214,7 +215,7 @@ std::vector<std::string> accumulated(const Extracted& kernel, const Function& na
     return out;
 }
 
-// The one operator of the exported graph that the kernel is the way back of: it reads r and dr, and comes of that
+// The one operator of the exported graph that the kernel is the backward pass of: it reads r and dr, and comes of that
 // operator alone.
 std::string way_back_of(const Extracted& kernel) {
     const Function& f = kernel.function;
@@ -231,8 +232,8 @@ std::string way_back_of(const Extracted& kernel) {
 std::string name_of_kernel(const Extracted& kernel, const Function& named, const std::string& kind,
                            const std::string& leaf) {
     if (!kernel.composite.empty()) {
-        // rms_norm_forward beside rms_norm_backward. A part of what the menu has a call for does not take the call's
-        // name.
+        // rms_norm_forward beside rms_norm_backward. A part of what the runtime API has a call for does not take the
+        // call's name.
         const OpDef* whole = find_op(kernel.composite);
         const bool called = whole != nullptr && whole->call;
         const bool both = find_op(kernel.composite + "_backward") != nullptr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel functions of a module: equal ones are one, each has a name that says what it does. A part of `fuse`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/kernel_groups.h"
 
 #include <fmt/format.h>
@@ -216,7 +217,7 @@ bool KernelGroups::must_copy(int k) const {
         if (is_free(reader) || is_work(reader, f_)) continue;
         const OpDef& def = op_def(reader.name);
         if (!layout || !def.call) return true;
-        const MenuCall call = def.call(reader, f_);
+        const RuntimeCall call = def.call(reader, f_);
         for (std::size_t o = 0; o < reader.operands.size(); ++o) {
             if (reader.operands[o] != v) continue;
             const bool strided = std::any_of(call.fields.begin(), call.fields.end(), [&](const CallField& field) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups of ops of a function that become one kernel each. A part of `fuse`.
 //
 // At first each op is a group of its own; views and lazy constants are nobody's: the kernels that read them take them

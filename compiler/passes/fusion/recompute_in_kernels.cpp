@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/recompute_in_kernels.h"
 
 #include <algorithm>

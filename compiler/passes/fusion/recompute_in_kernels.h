@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that kernels compute again where they read them, because that moves fewer bytes than keeping them in memory. A
 // part of `fuse`.
 #pragma once

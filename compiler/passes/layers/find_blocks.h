@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds layers that repeat in a function's straight list of ops, from structure alone.
 //
 // Ops that no parameter reaches (rotary tables, masks, what is made of labels) belong to no layer: layers share them.
@@ -12,8 +13,8 @@
 //     different values from outside                   one for each layer
 //
 // Values that are one for each layer are all parameters that are trained, all parameters that are not, all constants,
-// or all computed: a loop has one way back. Where some layers are frozen, or a constant stands for the weight of one,
-// the layers in between are runs of their own, and a single one stays as it is.
+// or all computed: a loop has one backward pass. Where some layers are frozen, or a constant stands for the weight of
+// one, the layers in between are runs of their own, and a single one stays as it is.
 //
 // Scopes are not looked at, so a program that has lost its metadata gives the same blocks.
 #pragma once

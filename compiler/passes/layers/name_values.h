@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // name_values: values are called after the module that computes them.
 //
 // Importers and raising passes call a value after its op: `matmul`, `mul`. Where a module holds that op alone, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Repeated layers become calls of one function.
 //
 //     %a = linear(%x, %w0)                      %y = call(%x, %w0) {callee = @layer}

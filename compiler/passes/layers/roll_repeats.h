@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of one function in a row become one loop.
 //
 //     %y = call(%x, %w0, %c) {callee = @layer}

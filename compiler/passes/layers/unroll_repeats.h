@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops become calls in a row: the inverse of roll_repeats, for --no-roll and for comparing the two.
 //
 //     %y, %s = repeat(%x, %w, %c) {body = @layer, carried = 1, n = 2, per_layer = 1, reverse = false}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns starts and awaits into collectives on streams of their own, with events, and gives the flat tensors of a
 // sharded model their places. A part of `plan`: the first thing it does.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/plan/plan.h"
 
 #include <fmt/format.h>
@@ -44,9 +45,9 @@ Module plan(Module module, Report& report) {
             const ArgInfo& info = f.argument_info[k];
             const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
             if (info.kind != ArgInfo::Kind::state) continue;
-            const bool other = is_state(info, gradient_state) || is_state(info, shadow_state);
+            const bool other = is_state(info, gradient_state) || is_state(info, bf16_copy_state);
             std::int64_t& of_arena = element_bytes[is_state(info, gradient_state) ? "gradients"
-                                                   : other                        ? "shadows"
+                                                   : other                        ? "bf16_copies"
                                                                                   : "optimizer"];
             of_arena = std::max(of_arena, other ? size : size * static_cast<std::int64_t>(shared.states.size()));
         }
@@ -58,7 +59,8 @@ Module plan(Module module, Report& report) {
                           {"scratch", shared.scratch_bytes},
                           {"constants", shared.constant_bytes},
                           {"batch", shared.batch_bytes}};
-    if (element_bytes["shadows"] > 0) module.arena_bytes["shadows"] = places.shadowed * element_bytes["shadows"];
+    if (element_bytes["bf16_copies"] > 0)
+        module.arena_bytes["bf16_copies"] = places.with_bf16_copy * element_bytes["bf16_copies"];
     if (units.gathered > 0) module.arena_bytes["gathered"] = units.gathered;
     if (units.gradients > 0) module.arena_bytes["unit_gradients"] = units.gradients;
     if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -107,14 +108,14 @@ Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const 
     check(found != shared_.parameters.by_name.end(), fmt::format("there is no parameter {} to lie beside", name));
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
     const ParameterPlace& place = found->second;
-    const bool own = arena == Arena::parameters || (arena == Arena::shadows && place.base == 0);
+    const bool own = arena == Arena::parameters || (arena == Arena::bf16_copies && place.base == 0);
     check(own || place.trained, fmt::format("{} is frozen: nothing lies beside it", name));
     const std::int64_t elements = before * shared_.parameters.trained + place.offset;
     const std::int64_t base = arena == Arena::parameters ? place.base : 0;
     return {arena, base + elements * size, place.layer_stride * size, {}, {}};
 }
 
-// "grad.x", "shadow.x" and, of a state of the optimizer, "momentum.x" name what belongs to the parameter x.
+// "grad.x", "bf16_copy.x" and, of a state of the optimizer, "momentum.x" name what belongs to the parameter x.
 Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info) {
     const std::string& name = info.names.front();
     switch (info.kind) {
@@ -145,7 +146,7 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
     const std::size_t dot = name.find('.');
     const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
     if (what == gradient_state) return parameter_place(Arena::gradients, type, parameter);
-    if (what == shadow_state) return parameter_place(Arena::shadows, type, parameter);
+    if (what == bf16_copy_state) return parameter_place(Arena::bf16_copies, type, parameter);
     const std::optional<std::size_t> state = state_of_name(shared_.states, name);
     check(state.has_value(), fmt::format("there is no state {}", name));
     return parameter_place(Arena::optimizer, type, parameter, static_cast<std::int64_t>(*state));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "compiler/analysis/views.h"
@@ -21,7 +22,7 @@ std::vector<std::pair<std::size_t, std::size_t>> FunctionPlanner::added_in_place
     if (!def.call) return out;
     const std::vector<std::pair<std::size_t, std::size_t>> pairs = in_place_of(op);
     if (pairs.empty()) return out;
-    const MenuCall call = def.call(op, f);
+    const RuntimeCall call = def.call(op, f);
     if (call.function.empty()) return out;
     for (const auto& [result, operand] : pairs) {
         const std::size_t o = operand;

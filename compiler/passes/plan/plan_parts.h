@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `plan` is made of: where parameters lie, how scratch memory is packed, and the planner of one function, whose
 // steps stand in plan_function.cpp, plan_loops.cpp and plan_scratch.cpp.
 #pragma once

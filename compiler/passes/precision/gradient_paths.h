@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values become gradients of parameters and nothing else. A part of `lower_precision`.
 #pragma once
 

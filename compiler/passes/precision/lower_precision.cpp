@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/precision/lower_precision.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@ class ModuleLowering {
     const PrecisionOptions& options_;
     Report& report_;
     std::map<std::pair<std::string, Request>, Lowered> known_;
-    bool shadows_read_ = false;  // by forward_backward, which stands before update
+    bool bf16_copies_read_ = false;  // by forward_backward, which stands before update
 };
 
 Lowered ModuleLowering::lower(const Function& f, const Request& request) {
@@ -52,13 +53,13 @@ const Lowered& ModuleLowering::body(const std::string& name, const Request& requ
     return known_.emplace(key, std::move(lowered)).first->second;
 }
 
-// Whether frozen parameters of which products read the shadow alone have no master. All or none: products take some of
-// them side by side, and what lies so lies in one arena.
+// Whether frozen parameters of which products read the bf16 copy alone have no master. All or none: products take some
+// of them side by side, and what lies so lies in one arena.
 bool ModuleLowering::frozen_in_low(const Function& f, const Lowered& lowered) const {
     std::size_t held = 0;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
-        if (info.trainable || !lowered.reads_shadow[k]) continue;
+        if (info.trainable || !lowered.reads_bf16_copy[k]) continue;
         if (lowered.reads_master[k]) {
             report_.declined("lower_precision", info.names.front(),
                              fmt::format("f32 and {0} both: it is frozen, and read in both; so frozen parameters keep "
@@ -91,14 +92,14 @@ Request ModuleLowering::entry_request(const Function& f) const {
     return request;
 }
 
-// forward_backward: shadows stand behind its arguments.
+// forward_backward: bf16 copies stand behind its arguments.
 Function ModuleLowering::entry(const Function& f) {
     Request request = entry_request(f);
     if (options_.gathered && options_.master) {
         Report unheard;
         const Lowered lowered = ModuleLowering(module_, options_, unheard).lower(f, request);
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
-            if (!lowered.reads_shadow[k] || !lowered.reads_master[k]) continue;
+            if (!lowered.reads_bf16_copy[k] || !lowered.reads_master[k]) continue;
             request.masters[k] = false;
             report_.done("lower_precision", f.argument_info[k].names.front(),
                          fmt::format("gathered in f32, which other readers than products need, and rounded to {} in "
@@ -109,13 +110,13 @@ Function ModuleLowering::entry(const Function& f) {
     Lowered lowered = lower(f, request);
     Function& out = lowered.function;
     const bool low_alone = frozen_in_low(f, lowered);
-    // A master that nobody reads is an argument still: where it lies is where its gradient and its shadow lie.
-    std::vector<Value> arguments, shadows;
-    std::vector<ArgInfo> infos, shadow_infos;
+    // A master that nobody reads is an argument still: where it lies is where its gradient and its bf16 copy lie.
+    std::vector<Value> arguments, bf16_copies;
+    std::vector<ArgInfo> infos, bf16_copy_infos;
     std::size_t at = 0;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
-        if (low_alone && !info.trainable && lowered.reads_shadow[k]) {
+        if (low_alone && !info.trainable && lowered.reads_bf16_copy[k]) {
             // Frozen: no optimizer needs more digits than products read.
             arguments.push_back(out.arguments[at++]);
             out.info(arguments.back()).name.clear();
@@ -128,22 +129,22 @@ Function ModuleLowering::entry(const Function& f) {
                 ? out.arguments[at++]
                 : out.add_value(f.type(f.arguments[k]), unique_value_name(out, f.info(f.arguments[k]).name)));
         infos.push_back(info);
-        if (!lowered.reads_shadow[k]) continue;
-        shadows.push_back(out.arguments[at++]);
-        shadow_infos.push_back(state_info(info, shadow_state));
+        if (!lowered.reads_bf16_copy[k]) continue;
+        bf16_copies.push_back(out.arguments[at++]);
+        bf16_copy_infos.push_back(state_info(info, bf16_copy_state));
     }
-    arguments.insert(arguments.end(), shadows.begin(), shadows.end());
-    infos.insert(infos.end(), shadow_infos.begin(), shadow_infos.end());
-    shadows_read_ = !shadow_infos.empty();
-    if (options_.master && !shadows_read_)
-        report_.declined("lower_precision", "", "no product reads a parameter: there are no shadows");
+    arguments.insert(arguments.end(), bf16_copies.begin(), bf16_copies.end());
+    infos.insert(infos.end(), bf16_copy_infos.begin(), bf16_copy_infos.end());
+    bf16_copies_read_ = !bf16_copy_infos.empty();
+    if (options_.master && !bf16_copies_read_)
+        report_.declined("lower_precision", "", "no product reads a parameter: there are no bf16 copies");
     out.arguments = std::move(arguments);
     out.argument_info = std::move(infos);
     compact_values(out);
     return out;
 }
 
-// Parameters, gradients and states in their types; the optimizer writes the shadows.
+// Parameters, gradients and states in their types; the optimizer writes the bf16 copies.
 Function ModuleLowering::update(const Function& f) {
     Function out = f;
     std::vector<std::size_t> parameters;
@@ -161,7 +162,7 @@ Function ModuleLowering::update(const Function& f) {
     for (Op& op : ops) {
         for (Value& v : op.operands)
             if (const auto at = replaced.find(v); at != replaced.end()) v = at->second;
-        if (op_def(op.name).optimizer && shadows_read_) op.attributes.set("shadows", true);
+        if (op_def(op.name).optimizer && bf16_copies_read_) op.attributes.set("bf16_copies", true);
         const std::vector<Value> results = b.emit(op.name, op.operands, op.attributes);
         for (std::size_t r = 0; r < op.results.size(); ++r) {
             out.info(results[r]).name = out.info(op.results[r]).name;
@@ -169,13 +170,13 @@ Function ModuleLowering::update(const Function& f) {
         }
         for (std::size_t r = op.results.size(); r < results.size(); ++r) {
             const Value parameter = out.arguments[parameters[r - op.results.size()]];
-            const std::string name = unique_value_name(out, "shadow_" + out.info(parameter).name);
-            const Value shadow =
+            const std::string name = unique_value_name(out, "bf16_copy_" + out.info(parameter).name);
+            const Value bf16_copy =
                 out.add_argument(out.type(results[r]), name,
-                                 state_info(out.argument_info[parameters[r - op.results.size()]], shadow_state));
-            out.info(results[r]).name = out.info(shadow).name + "_after";
+                                 state_info(out.argument_info[parameters[r - op.results.size()]], bf16_copy_state));
+            out.info(results[r]).name = out.info(bf16_copy).name + "_after";
             out.results.push_back(results[r]);
-            out.result_names.push_back(out.info(shadow).name);
+            out.result_names.push_back(out.info(bf16_copy).name);
         }
     }
     for (Value& v : out.results)

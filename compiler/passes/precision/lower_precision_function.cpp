@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/precision/lower_precision_function.h"
 
 #include <fmt/format.h>
@@ -60,13 +61,13 @@ class Lowering {
         arguments_.push_back(v);
         now_[old.index] = v;
         of_parameters_[old.index] = request_.of_parameters[k];
-        Value shadow;
+        Value bf16_copy;
         if (request_.masters[k]) {
             type.dtype = low_;
-            shadow = out_.add_value(type, "shadow_" + from_.info(old).name);
-            shadow_of_[v] = shadow;
+            bf16_copy = out_.add_value(type, "bf16_copy_" + from_.info(old).name);
+            bf16_copy_of_[v] = bf16_copy;
         }
-        shadows_.push_back(shadow);
+        bf16_copies_.push_back(bf16_copy);
     }
 
     // ---- types ----
@@ -102,21 +103,21 @@ class Lowering {
         return casts_[{v, dtype}] = made;
     }
 
-    // As products read it: of a parameter, or a view of one, that is the shadow.
+    // As products read it: of a parameter, or a view of one, that is the bf16 copy.
     Value for_product(Value v) {
         if (!is_floating(v) || is_low(v)) return v;
-        if (const auto at = shadow_of_.find(v); at != shadow_of_.end()) return at->second;
+        if (const auto at = bf16_copy_of_.find(v); at != bf16_copy_of_.end()) return at->second;
         const Op* op = definition(v);
         if (op == nullptr || (!is_view(*op) && op->name != "member")) return as(v, low_);
         const Op view = *op;
-        if (!has_shadow(view.operands[0])) return as(v, low_);
+        if (!has_bf16_copy(view.operands[0])) return as(v, low_);
         const Value whole = for_product(view.operands[0]);
         const Value made = b_.emit(view.name, {whole}, view.attributes, out_.info(v).name).front();
         note_definitions();
-        return shadow_of_[v] = made;
+        return bf16_copy_of_[v] = made;
     }
-    bool has_shadow(Value v) const {
-        while (!shadow_of_.contains(v)) {
+    bool has_bf16_copy(Value v) const {
+        while (!bf16_copy_of_.contains(v)) {
             const Op* op = definition(v);
             if (op == nullptr || (!is_view(*op) && op->name != "member")) return false;
             v = op->operands[0];
@@ -267,7 +268,7 @@ class Lowering {
         request.carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
         for (Value v : op.operands) {
             request.dtypes.push_back(v ? out_.type(now(v)).dtype : full_precision);
-            request.masters.push_back(v && shadow_of_.contains(now(v)));
+            request.masters.push_back(v && bf16_copy_of_.contains(now(v)));
             request.of_parameters.push_back(v && of_parameters_[v.index]);
         }
         for (Value v : op.results) request.gradients.push_back(gradient_[v.index]);
@@ -292,8 +293,8 @@ class Lowering {
         for (std::size_t k = 0; k < op.operands.size(); ++k) {
             const Value v = now(op.operands[k]);
             if (lowered->reads_master[k]) operands.push_back(v ? as(v, request.dtypes[k]) : v);
-            if (lowered->reads_shadow[k]) operands.push_back(shadow_of_.at(v));
-            if (lowered->reads_master[k] && lowered->reads_shadow[k] && k < shared) ++per_layer;
+            if (lowered->reads_bf16_copy[k]) operands.push_back(bf16_copy_of_.at(v));
+            if (lowered->reads_master[k] && lowered->reads_bf16_copy[k] && k < shared) ++per_layer;
         }
         if (loop) attributes.set("per_layer", per_layer);
         std::vector<Type> types;
@@ -328,12 +329,12 @@ class Lowering {
                 if (v) read[v.index] = true;
         for (Value v : out_.results) read[v.index] = true;
         for (std::size_t k = 0; k < arguments_.size(); ++k) {
-            const bool shadow = shadows_[k] && read[shadows_[k].index];
-            const bool master = !shadow || read[arguments_[k].index];
+            const bool bf16_copy = bf16_copies_[k] && read[bf16_copies_[k].index];
+            const bool master = !bf16_copy || read[arguments_[k].index];
             lowered.reads_master.push_back(master);
-            lowered.reads_shadow.push_back(shadow);
+            lowered.reads_bf16_copy.push_back(bf16_copy);
             if (master) out_.arguments.push_back(arguments_[k]);
-            if (shadow) out_.arguments.push_back(shadows_[k]);
+            if (bf16_copy) out_.arguments.push_back(bf16_copies_[k]);
         }
         for (Value v : from_.results) lowered.of_parameters.push_back(of_parameters_[v.index]);
         compact_values(out_);
@@ -348,10 +349,10 @@ class Lowering {
     const Mask gradient_;
     Function out_;
     Builder b_;
-    std::vector<Value> now_;                  // by old value
-    Mask of_parameters_;                      // by old value: parameters reach it
-    std::vector<Value> arguments_, shadows_;  // by argument
-    std::map<Value, Value> shadow_of_;        // by new value: a parameter or a view of one
+    std::vector<Value> now_;                      // by old value
+    Mask of_parameters_;                          // by old value: parameters reach it
+    std::vector<Value> arguments_, bf16_copies_;  // by argument
+    std::map<Value, Value> bf16_copy_of_;         // by new value: a parameter or a view of one
     std::map<std::pair<Value, DType>, Value> casts_;
     std::map<Value, std::size_t> defined_by_;
     std::size_t noted_ = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that read or write bf16 compute in f32. A part of `fuse`.
 #pragma once
 
@@ -9,7 +10,7 @@ namespace thunderc {
 // within a kernel has not lost anything, with two exceptions, where numbers have to be the same whoever computes them:
 //
 //   - What leaves the kernel in bf16 is rounded for all: whoever in the kernel reads it reads what is stored. Else a
-//     layer would compute with one number, and its way back, which reads what was stored, with another.
+//     layer would compute with one number, and its backward pass, which reads what was stored, with another.
 //   - A comparison reads operands that are rounded if their type says so: a maximum of bf16 is equal to the element
 //     that it is, wherever either was computed.
 //

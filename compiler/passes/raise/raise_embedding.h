@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_embedding: rows of a parameter, taken by ids, become `embedding`.
 //
 //     %y = gather(%w, %ids) {axis = 0}     ==>  %y = embedding(%w, %ids)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_gelu: GELU written out becomes `gelu`, in whatever order its factors stand.
 //
 //     0.5 x (1 + erf(x / √2))                                ==>  gelu(%x) {approximate = "none"}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_linear: products with a parameter become `linear`, whose weight is (out, in).
 //
 //     %wt = transpose(%w) {permutation = [1, 0]}       %w: f32[out,in], a parameter

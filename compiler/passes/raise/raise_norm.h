@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_norm: chains that normalise rows become `rms_norm` or `layer_norm`.
 //
 //     %s = pow(%x, 2)                         or mul(%x, %x)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_poles: what is finite as a whole and has poles in its parts becomes an op, whose gradient is torch's.
 //
 //     log(sigmoid(x))                                                  ==>  neg(softplus(neg(%x)))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_rotary: rotary position embeddings written out become `rotary`.
 //
 //     %a = mul(%x, %cos)                          %x: f32[B,NH,T,HS], %cos and %sin: f32[1,1,T,HS]

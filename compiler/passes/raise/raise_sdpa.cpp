@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/raise/raise_sdpa.h"
 
 #include <fmt/format.h>
@@ -64,8 +65,8 @@ bool says_nothing_to_read(const Definitions& d, Value v, Value scores, Matched& 
     return true;
 }
 
-// The way back through the probabilities: dropped NaNs, or rows without a key set to 0 before and behind the softmax;
-// casts, the softmax. Gives the scores.
+// The backward pass through the probabilities: dropped NaNs, or rows without a key set to 0 before and behind the
+// softmax; casts, the softmax. Gives the scores.
 std::optional<Value> scores_of(const Definitions& d, Value v, Matched& matched) {
     v = d.uncast(v, matched);
     Value guard;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_sdpa: attention written out becomes `sdpa`, which never holds T x S probabilities.
 //
 //     %k2 = reshape(broadcast_to(reshape(%k)))          each key head repeated for its group of query heads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/raise/raise_swiglu.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // raise_swiglu: x * sigmoid(x) becomes `silu`, and times another value of its shape `swiglu`.
 //
 //     %s = sigmoid(%gate)

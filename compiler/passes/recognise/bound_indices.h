@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes sure that no index leaves its table, whatever a program is fed: inputs get the range that loading checks.
 //
 //   in:   %ids: i64[2,5] input "ids";  %cut = slice(%ids) …;  %y = embedding(%w, %cut)        // %w: f32[11,4]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How each parameter begins where no weights are given: by what it is to the program, never by its name.
 //
 // A vector that scales (the weight of a normalisation, a factor by elements) begins at 1, one that is added (a bias) at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // choose_outputs: of a graph's results those of these names, in their order; what computed others alone is dropped.
 //
 //     func @main(…) -> (%loss "loss", %logits "logits")      with {"loss"}:      func @main(…) -> (%loss "loss")

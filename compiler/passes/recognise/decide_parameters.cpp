@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/recognise/decide_parameters.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter or constant: what is decided for each initializer, and by what. Part of lift_parameters.
 //
 // In this order: --constant and --trainable; what the exporter says (kind parameter or constant); the name; the module

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // freeze_parameters: which parameters are trained. The others get no gradient and no optimizer state.
 //
 // Requires: layers are not rolled, every parameter stands alone. Layers of which some are frozen and others are not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/recognise/lift_parameters.h"
 
 #include <fmt/format.h>
@@ -240,9 +241,9 @@ class Lifter {
                     std::swap(turned.type.dims[0], turned.type.dims[1]);
                     turned.transposed = true;
                     if (!same_matrix(stored(lifted_[t]), stored(turned))) continue;
-                    if (!are_twins(t, h)) head = std::move(turned);
+                    if (!are_alike(t, h)) head = std::move(turned);
                 }
-                if (!told && are_twins(t, h)) {
+                if (!told && are_alike(t, h)) {
                     report_.warning(
                         "untied", head.name,
                         fmt::format("holds the numbers of {}, and is trained apart from it, since each has a "
@@ -273,7 +274,7 @@ class Lifter {
     }
 
     // Whether two initializers have names that the model gave them.
-    bool are_twins(std::size_t t, std::size_t h) const {
+    bool are_alike(std::size_t t, std::size_t h) const {
         const auto named = [&](std::size_t k) {
             return is_dotted(main_.argument_info[lifted_[k].argument].names.front());
         };

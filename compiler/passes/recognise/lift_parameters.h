@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells parameters from constants and gives parameters the names, the shape and the ties they have in the framework.
 //
 // Exporters turn every weight into an "initializer", rename it (`val_110`), transpose it, merge equal ones and fold

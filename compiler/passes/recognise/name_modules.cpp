@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/recognise/name_modules.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names for the modules of a graph that names none, from what its ops are raised to and from its repeated layers.
 //
 //     layers.0.norm_1, layers.0.attention.query, layers.0.mlp.gate, …, norm, embedding, head, linear_2

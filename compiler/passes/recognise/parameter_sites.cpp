@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/recognise/parameter_sites.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where an initializer is used, and what for.
 #pragma once
 

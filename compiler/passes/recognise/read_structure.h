@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the structure of a graph says where names and module scopes are gone: which initializers are parameters, and
 // what modules there are.
 //

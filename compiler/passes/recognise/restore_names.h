@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an initializer is called as a parameter, and how it lay before an exporter rearranged it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/simplify/fold_constants.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fold_constants: everything computed from constants alone becomes one constant, lazily where it can be.
 //
 //     %t = constant() {value = <affine...>} : i64[1,1,4096,1]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // join_pads: a sum of padded pieces that lie side by side is their concatenation.
 //
 //     %a = pad(%dq) {high = [0, 8], low = [0, 0]}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // simplify: what can be said shorter is, without looking at more than a few ops at a time.
 //
 //     %a = transpose(%x) {permutation = [0, 2, 1, 3]}

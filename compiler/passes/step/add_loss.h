@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gives a graph its loss, as a sum and a weight: results `loss` and, where the loss is a mean over what inputs decide,
 // its weights, which depend on inputs alone.
 //

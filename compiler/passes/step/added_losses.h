@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The losses that --loss adds to a graph that ends in none: the one table of them. Each says what labels it takes, how
 // it is computed, and once more in plain fp64 what it is by definition, which `thunderc verify` compares with.
 #pragma once

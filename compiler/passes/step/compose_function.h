@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From main to the entry function of a library, which writes its results to memory that has a name.
 //
 // Requires the forward pass, or what differentiate leaves of it with a cotangent for each result: main(inputs,

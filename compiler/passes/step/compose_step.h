@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a function that gives a loss and gradients to the three functions of a training step.
 //
 // Requires what differentiate leaves: main(inputs, parameters, dloss) -> (loss, weights, gradients), with the weights

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sink_accumulation: the gradient of a layer is added where it is made.
 //
 // compose_step adds whole families of gradients behind the loop that collects them. This pass takes the addition into

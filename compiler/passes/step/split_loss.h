@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A part of add_loss: what a graph's own loss is over several micro-batches.
 //
 // The scalar at the root is taken apart through sums, differences and factors. A term that is a sum over the batch's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of a step by MPI, on CPUs. A sum is an exchange of all with all, in which each rank gets everybody's
 // values of its part, and our own sum in rank order: MPI's reductions add in an order that depends on its algorithm.
 #include "comm/collectives.h"
@@ -24,7 +25,7 @@ namespace {
 template <typename Body>
 void issue(Stream& stream, const Activity& activity, Body&& body) {
     Channel& channel = channel_of(stream);
-    const auto work = [&channel, activity, body] { journal().run(*channel.lane, activity, [&] { body(channel); }); };
+    const auto work = [&channel, activity, body] { event_log().run(*channel.lane, activity, [&] { body(channel); }); };
     if (stream.native() == nullptr) {
         work();
     } else {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks that mpirun or srun started.
 #include "comm/communicator.h"
 
@@ -18,9 +19,9 @@
 #include "comm/mpi/mpi_call.h"
 #include "comm/mpi/ranks.h"
 #include "comm/mpi/stream_thread.h"
-#include "comm/ranks/agreement.h"
+#include "comm/ranks/config_check.h"
 #include "comm/ranks/start_timeout.h"
-#include "comm/ranks/watch.h"
+#include "comm/ranks/watchdog.h"
 #include "support/environment.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -127,7 +128,7 @@ class MpiPost : public Post {
 class Mpi : public Communicator {
   public:
     Mpi() {
-        journal();  // its first lane is this thread's
+        event_log();  // its first lane is this thread's
         int provided = 0;
         {
             const StartLimit limit;
@@ -156,7 +157,7 @@ class Mpi : public Communicator {
 
     ~Mpi() override {
         if (std::uncaught_exceptions() > 0) {  // others may never come to the end
-            static_cast<void>(watch_.release());
+            static_cast<void>(watchdog_.release());
             static_cast<void>(post_.release());
             return;
         }
@@ -164,7 +165,7 @@ class Mpi : public Communicator {
             for (MpiGroup& group : channel->groups)
                 if (group.comm != MPI_COMM_NULL) MPI_Comm_free(&group.comm);
         channels.clear();
-        watch_.reset();
+        watchdog_.reset();
         post_.reset();
         MPI_Comm_free(&posts_);
         MPI_Comm_free(&host_);
@@ -220,34 +221,34 @@ class Mpi : public Communicator {
                                                       std::span<const std::string_view> names) override {
         std::vector<std::unique_ptr<Stream>> streams;
         if (names.empty()) return streams;
-        add_channel(mesh, journal().main(), nullptr);
+        add_channel(mesh, event_log().main(), nullptr);
         for (const std::string_view name : names) {
-            Lane& lane = journal().add(std::string(name));
+            Lane& lane = event_log().add(std::string(name));
             streams.push_back(std::make_unique<Stream>(device, new StreamThread(lane)));
             add_channel(mesh, lane, streams.back().get());
         }
         return streams;
     }
 
-    void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) override {
-        if (world_ > 1) thunder::check_agreement(*this, program, options, checkpoint);
+    void check_config(const ProgramSpec& program, const Options& options, const std::string& checkpoint) override {
+        if (world_ > 1) thunder::check_config(*this, program, options, checkpoint);
     }
 
-    void watch(const WatchOptions& options) override {
+    void watch(const WatchdogOptions& options) override {
         timeline_ = options.timeline;
         if (const char* slow = std::getenv("THUNDER_SLOW_TRANSPORT")) slow_down(slow);
-        if (options.chaos != 0) journal().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank_));
+        if (options.chaos != 0) event_log().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank_));
         barrier("the start");
-        zero_ = Journal::now();  // ranks' clocks are compared by it
-        if (!timeline_.empty()) journal().set_timeline(true);
+        zero_ = EventLog::now();  // ranks' clocks are compared by it
+        if (!timeline_.empty()) event_log().set_timeline(true);
         if (world_ == 1) return;
         post_ = std::make_unique<MpiPost>(posts_, world_);
-        watch_ = std::make_unique<Watch>(journal(), rank_, world_, *post_, options);
+        watchdog_ = std::make_unique<Watchdog>(event_log(), rank_, world_, *post_, options);
     }
 
     void note_progress(std::int64_t step) override {
-        journal().step.store(step, std::memory_order_relaxed);
-        journal().progress.fetch_add(1, std::memory_order_relaxed);
+        event_log().step.store(step, std::memory_order_relaxed);
+        event_log().progress.fetch_add(1, std::memory_order_relaxed);
     }
 
     void finish() override {
@@ -255,7 +256,7 @@ class Mpi : public Communicator {
             if (channel->stream != nullptr) channel->stream->synchronize();
         if (!timeline_.empty()) write_timeline();
         barrier("the end");
-        watch_.reset();
+        watchdog_.reset();
     }
 
   private:
@@ -264,13 +265,13 @@ class Mpi : public Communicator {
         double latency = 0, bandwidth = 0;
         if (std::sscanf(text, "%lf,%lf", &latency, &bandwidth) != 2 || latency < 0 || bandwidth < 0)
             fail(cat("THUNDER_SLOW_TRANSPORT is ", text, ": expected MICROSECONDS,MB_PER_SECOND"));
-        journal().set_slow_transport({latency * 1e-6, bandwidth * 1e6});
+        event_log().set_slow_transport({latency * 1e-6, bandwidth * 1e6});
     }
 
     // One file of all ranks' spans, which pass through rank 0 one rank after the other.
     void write_timeline() {
-        std::string text = journal().trace_events(rank_, zero_);
-        journal().set_timeline(false);
+        std::string text = event_log().trace_events(rank_, zero_);
+        event_log().set_timeline(false);
         const std::uint64_t mine = text.size();
         std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world_));
         all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(sizes)), "the timeline");
@@ -302,7 +303,7 @@ class Mpi : public Communicator {
 
     template <typename Start>
     void run(const char* kind, const char* what, std::size_t bytes, Start&& start) {
-        journal().run(journal().main(), {kind, what, -1, bytes}, [&] {
+        event_log().run(event_log().main(), {kind, what, -1, bytes}, [&] {
             MPI_Request request = MPI_REQUEST_NULL;
             start(request);
             wait_for(request);
@@ -350,15 +351,15 @@ class Mpi : public Communicator {
     int world_ = 1, rank_ = 0, sharing_ = 1;
     MPI_Comm host_ = MPI_COMM_NULL, posts_ = MPI_COMM_NULL;
     std::unique_ptr<MpiPost> post_;
-    std::unique_ptr<Watch> watch_;
+    std::unique_ptr<Watchdog> watchdog_;
     std::string timeline_;
     double zero_ = 0;  // in seconds
 };
 
 }  // namespace
 
-Journal& journal() {
-    static auto* const of_this_process = new Journal;  // threads write into it as long as there are any
+EventLog& event_log() {
+    static auto* const of_this_process = new EventLog;  // threads write into it as long as there are any
     return *of_this_process;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of MPI: their errors, and waiting for them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The communicator of MPI: ranks that mpirun or srun started.
 #pragma once
 
@@ -7,7 +8,7 @@
 
 #include "comm/communicator.h"
 #include "comm/mpi/mpi_call.h"
-#include "comm/ranks/journal.h"
+#include "comm/ranks/event_log.h"
 
 namespace thunder {
 
@@ -29,7 +30,7 @@ struct Channel {
 
 // The channel of a stream of this program; that of the main thread for the stream that computes.
 Channel& channel_of(Stream& stream);
-Journal& journal();
+EventLog& event_log();
 
 // What is exchanged at once: so many elements of one group's ranks together. It bounds the memory that sums take, and
 // changes no value.

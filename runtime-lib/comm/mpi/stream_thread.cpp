@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi/stream_thread.h"
 
 #include <cstdlib>
@@ -10,7 +11,7 @@ namespace thunder {
 
 StreamThread::StreamThread(Lane& lane) : lane_(lane) {
     thread_ = std::thread([queue = queue_, &lane] {
-        Journal::work_on(lane);
+        EventLog::work_on(lane);
         for (;;) {
             std::function<void()> work;
             {

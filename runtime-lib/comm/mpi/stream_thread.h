@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream of a CPU that is a thread: what is put into it is done there, in that order.
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/ranks/journal.h"
+#include "comm/ranks/event_log.h"
 #include "device/cpu/native.h"
 
 namespace thunder {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of a step by NCCL. Sums are f32: what is stored in bf16 is widened before and rounded after.
 #include "comm/collectives.h"
 
@@ -45,11 +46,11 @@ void add(float* y, const float* x, std::int64_t elements, Stream& stream) {
              stream);
 }
 
-// Ahead of what is issued: when the stream comes to it, the watch can tell, also where a graph is replayed.
+// Ahead of what is issued: when the stream comes to it, the watchdog can tell, also where a graph is replayed.
 void issued(Stream& stream, const Activity& activity) {
     Channel& channel = channel_of(stream);
     milestone(channel.place.at<std::uint64_t>(0), channel.lane->milestone_of(activity), stream);
-    journal().progress.fetch_add(1, std::memory_order_relaxed);
+    event_log().progress.fetch_add(1, std::memory_order_relaxed);
 }
 
 void add_ranks(float* to, const float* from, std::int64_t elements, const NcclGroup& group, Stream& stream) {

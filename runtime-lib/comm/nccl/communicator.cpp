@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks with a GPU each: NCCL for what a step communicates, sockets for the rest.
 #include "comm/communicator.h"
 
@@ -13,11 +14,11 @@
 #include <thread>
 #include <utility>
 
-#include "comm/nccl/place.h"
+#include "comm/nccl/local_rank.h"
 #include "comm/nccl/ranks.h"
-#include "comm/nccl/star.h"
-#include "comm/ranks/agreement.h"
-#include "comm/ranks/watch.h"
+#include "comm/nccl/rendezvous.h"
+#include "comm/ranks/config_check.h"
+#include "comm/ranks/watchdog.h"
 #include "device/cuda/driver/stream_of.h"
 #include "device/stream.h"
 #include "support/error.h"
@@ -60,9 +61,9 @@ void end_rank(int exit_code, bool printed) {
     _exit(exit_code);
 }
 
-class StarPost : public Post {
+class RendezvousPost : public Post {
   public:
-    explicit StarPost(const Launch& launch) : rank_(launch.rank), star_(launch, 1) {
+    explicit RendezvousPost(const Launch& launch) : rank_(launch.rank), rendezvous_(launch, 1) {
         boxes_.resize(static_cast<std::size_t>(launch.world));
     }
 
@@ -73,7 +74,7 @@ class StarPost : public Post {
             box.left = sizeof box.out;
         }
         const auto bytes = std::as_bytes(std::span(&box.out, 1)).last(box.left);
-        const long n = star_.send_some(bytes, to);
+        const long n = rendezvous_.send_some(bytes, to);
         if (n < 0) return lost(to);
         box.left -= static_cast<std::size_t>(n);
     }
@@ -81,7 +82,7 @@ class StarPost : public Post {
     bool receive(int from, Beat& beat) override {
         Box& box = boxes_[static_cast<std::size_t>(from)];
         const auto bytes = std::as_writable_bytes(std::span(&box.in, 1)).subspan(box.have);
-        const long n = star_.receive_some(bytes, from);
+        const long n = rendezvous_.receive_some(bytes, from);
         if (n < 0) lost(from);
         if (n > 0) box.have += static_cast<std::size_t>(n);
         if (box.have < sizeof box.in) return false;
@@ -119,7 +120,7 @@ class StarPost : public Post {
     }
 
     int rank_;
-    Star star_;
+    Rendezvous rendezvous_;
     std::vector<Box> boxes_;
     std::string lost_;
 };
@@ -127,25 +128,25 @@ class StarPost : public Post {
 class NcclRanks : public Communicator {
   public:
     NcclRanks() : launch_(launched()) {
-        journal().asynchronous = true;
+        event_log().asynchronous = true;
         set_failure_policy(launch_.rank > 0 ? cat("rank ", launch_.rank, ": ") : "", end_rank);
-        numbers_ = std::make_unique<Star>(launch_, 0);
+        numbers_ = std::make_unique<Rendezvous>(launch_, 0);
         find_neighbours(launch_, *numbers_);
         choose_gpu(launch_);
         // Several communicators work at once, which NCCL calls safe where their kernels start in the order in which the
         // host issued them: that is the same on all ranks.
         setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-        post_ = std::make_unique<StarPost>(launch_);
+        post_ = std::make_unique<RendezvousPost>(launch_);
         watch_start();
     }
 
     ~NcclRanks() override {
         if (std::uncaught_exceptions() > 0) {  // others may never come to the end
-            static_cast<void>(watch_.release());
+            static_cast<void>(watchdog_.release());
             static_cast<void>(post_.release());
             return;
         }
-        watch_.reset();
+        watchdog_.reset();
         each_comm([](ncclComm_t& comm) { nccl().comm_destroy(comm); });
         channels.clear();
         set_failure_policy("", nullptr);
@@ -204,12 +205,12 @@ class NcclRanks : public Communicator {
                                                       std::span<const std::string_view> names) override {
         std::vector<std::unique_ptr<Stream>> streams;
         if (names.empty() || mesh.world() != world()) return streams;  // the trainer refuses such a world
-        journal().run(journal().main(), {"opening", "the GPU"}, [&] {
+        event_log().run(event_log().main(), {"opening", "the GPU"}, [&] {
             Stream first(device);
             stream_of(first);
         });
         mesh_ = mesh;
-        watch_.reset();  // it reads the journal's lanes
+        watchdog_.reset();  // it reads the event log's lanes
         add_channel(device, "compute on the GPU", nullptr);
         for (const std::string_view name : names) {
             streams.push_back(std::make_unique<Stream>(device));
@@ -219,48 +220,48 @@ class NcclRanks : public Communicator {
         return streams;
     }
 
-    void check_agreement(const ProgramSpec& program, const Options& options, const std::string& checkpoint) override {
-        if (world() > 1) thunder::check_agreement(*this, program, options, checkpoint);
+    void check_config(const ProgramSpec& program, const Options& options, const std::string& checkpoint) override {
+        if (world() > 1) thunder::check_config(*this, program, options, checkpoint);
     }
 
-    void watch(const WatchOptions& options) override {
+    void watch(const WatchdogOptions& options) override {
         if (!options.timeline.empty())
             fail("--timeline shows the streams of CPUs", "nsys profile shows those of GPUs, with named ranges");
-        if (options.chaos != 0) journal().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank()));
+        if (options.chaos != 0) event_log().set_chaos(options.chaos * 4096 + static_cast<std::uint64_t>(rank()));
         barrier("the start");
-        watch_.reset();
-        watch_ = std::make_unique<Watch>(journal(), rank(), world(), *post_, options);
+        watchdog_.reset();
+        watchdog_ = std::make_unique<Watchdog>(event_log(), rank(), world(), *post_, options);
     }
 
     void note_progress(std::int64_t step) override {
-        journal().step.store(step, std::memory_order_relaxed);
-        journal().progress.fetch_add(1, std::memory_order_relaxed);
+        event_log().step.store(step, std::memory_order_relaxed);
+        event_log().progress.fetch_add(1, std::memory_order_relaxed);
     }
 
     void finish() override {
         for (const auto& channel : channels)
             if (channel->stream != nullptr) channel->stream->synchronize();
         barrier("the end");
-        watch_.reset();
+        watchdog_.reset();
         barrier("the end");  // nobody closes a connection that another watches still
     }
 
   private:
     template <typename Body>
     void run(const char* kind, const char* what, std::size_t bytes, Body&& body) {
-        journal().run(journal().main(), {kind, what, -1, bytes}, body);
+        event_log().run(event_log().main(), {kind, what, -1, bytes}, body);
     }
 
     // Until it is known what --hang-timeout says: nobody waits for ever for a rank that does not get that far.
     void watch_start() {
-        watch_ = std::make_unique<Watch>(journal(), rank(), world(), *post_,
-                                         WatchOptions{.hang_timeout = 5.0 * launch_.patience});
+        watchdog_ = std::make_unique<Watchdog>(event_log(), rank(), world(), *post_,
+                                               WatchdogOptions{.hang_timeout = 5.0 * launch_.patience});
     }
 
     static void add_channel(Device& device, std::string_view name, Stream* stream) {
         auto channel = std::make_unique<Channel>();
         channel->stream = stream;
-        channel->lane = &journal().add(std::string(name));
+        channel->lane = &event_log().add(std::string(name));
         channel->place = device.allocate_staging(sizeof(std::uint64_t));
         channel->lane->follow(channel->place.at<std::uint64_t>(0));
         channels.push_back(std::move(channel));
@@ -315,17 +316,17 @@ class NcclRanks : public Communicator {
 
     Mesh mesh_{};
     Launch launch_;
-    std::unique_ptr<Star> numbers_;
-    std::unique_ptr<StarPost> post_;
-    std::unique_ptr<Watch> watch_;
+    std::unique_ptr<Rendezvous> numbers_;
+    std::unique_ptr<RendezvousPost> post_;
+    std::unique_ptr<Watchdog> watchdog_;
 };
 
 NcclRanks* ranks_of_this_process = nullptr;
 
 }  // namespace
 
-Journal& journal() {
-    static auto* const of_this_process = new Journal;  // threads write into it as long as there are any
+EventLog& event_log() {
+    static auto* const of_this_process = new EventLog;  // threads write into it as long as there are any
     return *of_this_process;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/kernels.cuh"
 #include "comm/nccl/kernels.h"
 #include "device/cuda/driver/call.h"

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that ranks need beside NCCL's.
 #pragma once
 
 #include <cstdint>
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/nccl_call.h"
 
 #include "device/cuda/driver/library.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL, which is opened when the program runs.
 #pragma once
 

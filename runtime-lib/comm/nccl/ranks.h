@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The communicators of NCCL.
 #pragma once
 
@@ -6,7 +7,7 @@
 
 #include "comm/mesh.h"
 #include "comm/nccl/nccl_call.h"
-#include "comm/ranks/journal.h"
+#include "comm/ranks/event_log.h"
 #include "device/stream.h"
 
 namespace thunder {
@@ -41,6 +42,6 @@ void call_nccl(const char* name, Call&& call) {
     }
     check_nccl(result, name);
 }
-Journal& journal();
+EventLog& event_log();
 
 }  // namespace thunder

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/ranks/start_timeout.h"
 
 #include "support/environment.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For how long ranks that have come wait for those that have not.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of one rank alone, on a CPU: what it sends is what it gets.
 #include "comm/collectives.h"
 

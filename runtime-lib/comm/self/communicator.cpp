@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank alone.
 #include "comm/communicator.h"
 
@@ -34,9 +35,9 @@ class Self : public Communicator {
         return streams;
     }
 
-    void check_agreement(const ProgramSpec& /*program*/, const Options& /*options*/,
-                         const std::string& /*checkpoint*/) override {}
-    void watch(const WatchOptions& /*options*/) override {}
+    void check_config(const ProgramSpec& /*program*/, const Options& /*options*/,
+                      const std::string& /*checkpoint*/) override {}
+    void watch(const WatchdogOptions& /*options*/) override {}
     void note_progress(std::int64_t /*step*/) override {}
     void finish() override {}
 };

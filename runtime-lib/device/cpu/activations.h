@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The activations that a product may carry, and their derivatives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bf16 on a CPU: storage, with arithmetic in f32. Nothing of vec_math.h: naive programs have functions of their own.
 #pragma once
 

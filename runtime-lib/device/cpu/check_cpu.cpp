@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled without -march (see CMakeLists.txt) and from C functions alone, so that nothing here needs what it asks for.
 #include "device/check_cpu.h"
 

@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy over rows of logits: a row is read twice while it is in cache, for its maximum and for the sum of
-// exponentials; the way back is one pass, in place if asked.
+// exponentials; the backward pass is one pass, in place if asked.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "device/api.h"
 #include "device/call_types.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/cpu/vec_math.h"
 #include "device/describe.h"
-#include "device/menu.h"
 #include "device/parallel.h"
 
 namespace thunder {

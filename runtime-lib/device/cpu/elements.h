@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of f32 and bf16 for calls that have one body, which computes in f32. Elements of an f32 tensor are read and
 // written where they lie; those of bf16 pass through a buffer, piece by piece: widened when they are read, rounded when
 // they are stored.

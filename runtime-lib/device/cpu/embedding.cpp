@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Indexed reads and writes: embedding, gather, scatter_add. What is added to one element is added in the order of the
 // rows: threads share columns (or outer blocks), never the rows that one element receives.
 #include <algorithm>
@@ -5,11 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "device/api.h"
 #include "device/call_types.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/require.h"
 #include "device/describe.h"
-#include "device/menu.h"
 #include "device/parallel.h"
 
 namespace thunder {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The linear layer's three products and the general product: what they are as matrices, who computes them, and the
 // kernels for what a provider cannot do within the product.
 #include <algorithm>
@@ -6,13 +7,13 @@
 #include <cstring>
 #include <string_view>
 
+#include "device/api.h"
 #include "device/call_types.h"
 #include "device/cpu/activations.h"
 #include "device/cpu/elements.h"
 #include "device/cpu/products.h"
 #include "device/cpu/require.h"
 #include "device/describe.h"
-#include "device/menu.h"
 #include "device/parallel.h"
 #include "support/error.h"
 #include "support/text.h"

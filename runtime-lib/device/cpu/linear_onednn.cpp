@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products by oneDNN's matmul primitives. A primitive is compiled for one shape, one set of strides and one epilogue
 // when that product is first met, and kept in the stream with its arguments: a call sets pointers and executes.
 // Primitives run on one thread each: a product is cut into tiles of c, which the threads of the team take as they get
@@ -130,7 +131,7 @@ struct Cache : ProviderCache {
 };
 
 // oneDNN's own elementwise functions are used where they are exact; ours follow the product otherwise, so that the way
-// forward and the way back evaluate one and the same function.
+// forward and the backward pass evaluate one and the same function.
 bool exact(Activation activation) {
     return activation == Activation::none || activation == Activation::relu;
 }

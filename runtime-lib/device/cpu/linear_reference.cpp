@@ -1,5 +1,6 @@
-// Products in plain loops: the provider where there is no library, and the twin of the one that is. Each element of c
-// is one sum in double over k in order, rounded once.
+// SPDX-License-Identifier: Apache-2.0
+// Products in plain loops: the provider where there is no library, and the reference of the one that is. Each element
+// of c is one sum in double over k in order, rounded once.
 #include <algorithm>
 
 #include "device/cpu/products.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams of a CPU that are threads, and events between them: for what communicates (comm/ranks).
 #pragma once
 

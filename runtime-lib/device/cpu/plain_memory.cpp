@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
+#include "device/api.h"
 #include "device/cpu/bf16.h"
 #include "device/cpu/elements.h"
-#include "device/menu.h"
 #include "device/parallel.h"
 #include "device/timed.h"
 

@@ -1,10 +1,11 @@
-// Matrix products on a CPU, as the calls of the menu ask for them, and who computes them.
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on a CPU, as the calls of the runtime API ask for them, and who computes them.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

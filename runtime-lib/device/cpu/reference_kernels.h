@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels of naive programs are made of, under the names that kernels of other programs have for theirs
 // (vec_math.h, row_reduction.h, parallel.h): functions of the C library in double, sums in double in the order of the
 // elements, loops of one thread. What judges must not share what it judges.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One message for what no provider on this device computes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and maxima within one row, by one thread, for generated kernels.
 //
 // 32 lanes take the elements in turn and are added as a tree: the order of the additions follows from the length of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary functions of one float as branch-free polynomials.
 //
 // They are plain inline functions of scalars: in a loop g++ turns them into vectors of any width (libm's are calls, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels for GPUs may use: the only header of a kernels_cuda.cuh.
 //
 // One text of a kernel is compiled by nvcc, by NVRTC (`thunderc check`; no headers but this one and the toolkit's) and,

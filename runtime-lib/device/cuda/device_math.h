@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of one number for kernels on GPUs, by the names of vec_math.h: CUDA's f32 functions as they are without
 // -use_fast_math, whose errors in units in the last place are those of the CUDA C++ Programming Guide's appendix on
 // mathematical functions (exp, tanh, log1p 1 to 2; erf 2; sin, cos 2; pow 4). Infinities, NaN, zeros and subnormal

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How generated launchers start their kernels: launch("scale", scale_kernel, blocks, 256, stream, y, x). The name is
 // for messages, profiles and traces.
 #pragma once

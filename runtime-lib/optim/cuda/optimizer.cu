@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers, the gradient's norm and the step's scalars.
 #include <algorithm>
 
+#include "device/api.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/driver/require.h"
 #include "device/cuda/launch.h"
-#include "device/menu.h"
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"
 #include "optim/describe.h"
@@ -58,8 +59,8 @@ template <typename Rule>
 void update(const OptimizerUpdate& call, Stream& stream) {
     issue(Rule::name, call, stream, [&] {
         const PieceTable pieces = pieces_of(call.segments, stream);
-        const Output parameters = call.parameters, shadows = call.shadows;
-        require_dtype("shadows", shadows, DType::bf16);
+        const Output parameters = call.parameters, bf16_copies = call.bf16_copies;
+        require_dtype("bf16_copies", bf16_copies, DType::bf16);
         const Input gradients = call.gradients;
         for (int k = 1; k < rules::states<Rule>; ++k) require_dtype("states", call.states[k], call.states[0].dtype);
         with_types(parameters, gradients, call.states[0], [&](auto* p, auto* g, auto* s) {
@@ -68,7 +69,8 @@ void update(const OptimizerUpdate& call, Stream& stream) {
             launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s), pieces.count, 256, stream,
                    static_cast<decltype(p)>(parameters.data),
                    static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
-                   static_cast<bf16*>(shadows.data), pieces.numbers, call.scalars->rule, &call.scalars->clip_factor);
+                   static_cast<bf16*>(bf16_copies.data), pieces.numbers, call.scalars->rule,
+                   &call.scalars->clip_factor);
         });
     });
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers and the norm of all gradients, over flat arenas; everything that changes from step to step is read from
 // StepScalars, in device memory.
 #pragma once
@@ -34,7 +35,7 @@ struct Stepped {
     Global<P> parameters;
     Global<const G> gradients;
     Global<S> states[rules::most_states];  // as many as the rule has
-    Global<bf16> shadows;                  // null: none
+    Global<bf16> bf16_copies;              // null: none
 };
 
 // N elements from i on, as they are stored.
@@ -47,7 +48,7 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
     Vec<S, N> s[rules::most_states] = {};
     THUNDER_UNROLL
     for (int k = 0; k < states; ++k) s[k] = load<N>(to.states[k] + i);
-    Vec<bf16, N> shadow{};
+    Vec<bf16, N> bf16_copy{};
     THUNDER_UNROLL
     for (int e = 0; e < N; ++e) {
         float parameter = wide(p[e]), state[rules::most_states] = {};
@@ -57,12 +58,12 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
         p[e] = narrow<P>(parameter);
         THUNDER_UNROLL
         for (int k = 0; k < states; ++k) s[k][e] = narrow<S>(state[k]);
-        shadow[e] = narrow<bf16>(wide(p[e]));
+        bf16_copy[e] = narrow<bf16>(wide(p[e]));
     }
     store(to.parameters + i, p);
     THUNDER_UNROLL
     for (int k = 0; k < states; ++k) store(to.states[k] + i, s[k]);
-    if (to.shadows) store(to.shadows + i, shadow);
+    if (to.bf16_copies) store(to.bf16_copies + i, bf16_copy);
 }
 
 template <typename Rule, typename P, typename G, typename S>
@@ -89,12 +90,13 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t
     X(name, Rule, bf16_bf16_f32, bf16, bf16, float) \
     X(name, Rule, bf16_bf16_bf16, bf16, bf16, bf16)
 
-#define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                   \
-    THUNDER_KERNEL(256)                                                                                             \
-    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1,  \
-                              Global<S> state2, Global<bf16> shadows, Global<const std::int64_t> pieces,            \
-                              Global<const double> rule, Global<const float> clip_factor) {                         \
-        step<Rule, P, G, S>({parameters, gradients, {state0, state1, state2}, shadows}, pieces, rule, clip_factor); \
+#define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                  \
+    THUNDER_KERNEL(256)                                                                                            \
+    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1, \
+                              Global<S> state2, Global<bf16> bf16_copies, Global<const std::int64_t> pieces,       \
+                              Global<const double> rule, Global<const float> clip_factor) {                        \
+        step<Rule, P, G, S>({parameters, gradients, {state0, state1, state2}, bf16_copies}, pieces, rule,          \
+                            clip_factor);                                                                          \
     }
 #define BUNDLED_RULE(name, Rule) BUNDLED_STORED_TYPES(BUNDLED_STEP, name, Rule)
 THUNDER_RULES(BUNDLED_RULE)

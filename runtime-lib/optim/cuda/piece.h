@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a piece of an optimizer's segments is written down: for the host and for kernels.
 #pragma once
 

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/cuda/pieces.h"
 
 #include <algorithm>
 #include <map>
 
+#include "device/api.h"
 #include "device/cuda/driver/native.h"
-#include "device/menu.h"
 
 namespace thunder {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The segments of an optimizer, cut into pieces for the blocks of a grid.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host asks the rules of optimizers, by name: programs of the rule that steps them, the compiler of all.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers that there are: the file of each, and X(name, rule). A program has the one alone that steps it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the rule of an optimizer is written in. Each rule is a struct in a file of its own beside this one; list.h is
 // the one list of them. What it says is all that anyone knows of an optimizer: loops over arenas on CPUs and GPUs, the
 // evaluator of the compiler, the options of a program and its checkpoints are made of it. A rule has

@@ -6,14 +6,14 @@
 // "dx =" says that a call overwrites a gradient, "dx +=" that it adds to it. Those of parameters are sums over
 // micro-steps: a call with Gradient::overwrite begins one, the others add to it.
 // A kernel computes in f32 whatever it reads, and rounds once what it stores as bf16; products of bf16 add up in f32.
-// Gradients of parameters are f32. Parameters are f32, `w.`; products read their shadows in bf16, `s.`, which the
+// Gradients of parameters are f32. Parameters are f32, `w.`; products read their bf16 copies, `w16.`, which the
 // optimizer writes with them. README.md says why.
 #include "kernels.h"
 #include "model.h"
 
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
-    const DecoderLayerWeights& w, const DecoderLayerShadows& s, const DecoderLayerSaved& saved, std::byte* scratch,
+    const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16, const DecoderLayerSaved& saved, std::byte* scratch,
     Stream& stream) {
     const Range range("decoder_layer_forward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_forward;
@@ -34,7 +34,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     //   input_layernorm = x * saved.input_layernorm_rstd * w.input_layernorm
     rms_norm_forward(saved.input_layernorm_rstd, input_layernorm, x, w.input_layernorm, stream);
     // self_attn.{q,k,v}_proj: y = x Wᵀ for 3 weights that lie side by side
-    linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = s.q_proj, .rows = B * T, .in = C,
+    linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
     //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
@@ -48,7 +48,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
         .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
         .ld_v = (NH + 2 * KVH) * HS}, stream);
     // self_attn.o_proj: y = x Wᵀ + residual
-    linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = s.o_proj, .residual = x, .rows = B * T,
+    linear_forward({.y = saved.residual, .x = saved.sdpa, .weight = w16.o_proj, .residual = x, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
     // post_attention_layernorm:
     //   saved.post_attention_layernorm_rstd = rsqrt(mean(saved.residual^2) + 1e-05)
@@ -56,18 +56,18 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     rms_norm_forward(saved.post_attention_layernorm_rstd, post_attention_layernorm, saved.residual,
         w.post_attention_layernorm, stream);
     // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
-    linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = s.gate_proj, .rows = B * T,
+    linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = w16.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // mlp: swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
     // mlp.down_proj: y = x Wᵀ + residual
-    linear_forward({.y = y, .x = swiglu, .weight = s.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
+    linear_forward({.y = y, .x = swiglu, .weight = w16.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
         .out = C}, stream);
 }
 
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerShadows& s,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16,
     const DecoderLayerGradients& g, const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient,
     Stream& stream) {
     const Range range("decoder_layer_backward");  // as a GPU's profilers show it
@@ -95,7 +95,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     bf16* const input_layernorm = at<bf16>(scratch, offset::input_layernorm);  // (B,T,C)
 
     // mlp.down_proj: dx = dy W
-    linear_backward_input({.dx = dswiglu, .dy = dy, .weight = s.down_proj, .rows = B * T, .in = H, .out = C}, stream);
+    linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w16.down_proj, .rows = B * T, .in = H, .out = C}, stream);
     // mlp:
     //   swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
     //   dgate_up_proj1 = dswiglu * saved.gate_up_proj2 * (sigmoid(saved.gate_up_proj1) * (saved.gate_up_proj1 * (1 -
@@ -106,7 +106,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .gradient = gradient, .rows = B * T, .in = H,
         .out = C}, stream);
     // mlp.{gate,up}_proj: dx = dy W
-    linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = s.gate_proj, .rows = B * T,
+    linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w16.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
     //   post_attention_layernorm = x * rstd * weight
@@ -119,7 +119,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm,
         .gradient = gradient, .rows = B * T, .in = C, .out = 2 * H}, stream);
     // self_attn.o_proj: dx = dy W
-    linear_backward_input({.dx = dsdpa, .dy = dresidual, .weight = s.o_proj, .rows = B * T, .in = NH * HS, .out = C},
+    linear_backward_input({.dx = dsdpa, .dy = dresidual, .weight = w16.o_proj, .rows = B * T, .in = NH * HS, .out = C},
         stream);
     // self_attn.o_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
@@ -143,7 +143,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     //   dqkv_proj5 = dv_proj
     rotary_inverse(dqkv_proj, dk, sin, cos, dq, dv_proj, stream);
     // self_attn.{q,k,v}_proj: dx = dy W
-    linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = s.q_proj, .rows = B * T, .in = C,
+    linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // input_layernorm, in the kernel's names:
     //   post_attention_layernorm = x * rstd * weight

@@ -28,8 +28,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     const float* const w_norm = at<float>(arenas_.parameters, offset::w_norm);  // (C)
 
     // parameters in bf16
-    const bf16* const s_embed_tokens = at<bf16>(arenas_.shadows, offset::s_embed_tokens);  // (V,C)
-    const bf16* const s_lm_head = at<bf16>(arenas_.shadows, offset::s_lm_head);  // (V,C)
+    const bf16* const w16_embed_tokens = at<bf16>(arenas_.bf16_copies, offset::w16_embed_tokens);  // (V,C)
+    const bf16* const w16_lm_head = at<bf16>(arenas_.bf16_copies, offset::w16_lm_head);  // (V,C)
 
     // their gradients
     float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
@@ -52,7 +52,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     bf16* const dembed_tokens = at<bf16>(arenas_.scratch, offset::dembed_tokens);  // (B,T,C)
 
     // model.embed_tokens: y = rows of the table by id
-    embedding_forward({.y = embed_tokens, .weight = s_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
+    embedding_forward({.y = embed_tokens, .weight = w16_embed_tokens, .ids = input_ids, .rows = B * T, .entries = V,
         .width = C}, stream);
 
     // x (B,T,C), one slot more than layers: slot 0 is embed_tokens, slot L residual
@@ -61,14 +61,14 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     };
     for (std::int64_t layer = 0; layer < L; ++layer) {
         decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
-            decoder_layer_shadows(arenas_, layer), decoder_layer_saved(arenas_, layer),
+            decoder_layer_bf16_copies(arenas_, layer), decoder_layer_saved(arenas_, layer),
             arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
     // model.norm: rstd = rsqrt(mean(residual^2) + 1e-05); norm = residual * rstd * w_norm
     rms_norm_forward(rstd, norm, residual, w_norm, stream);
     // lm_head: y = x Wᵀ
-    linear_forward({.y = lm_head, .x = norm, .weight = s_lm_head, .rows = B * T, .in = C, .out = V}, stream);
+    linear_forward({.y = lm_head, .x = norm, .weight = w16_lm_head, .rows = B * T, .in = C, .out = V}, stream);
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
     cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = lm_head, .labels = labels, .ignore_index = -100,
         .rows = B * T, .classes = V}, stream);
@@ -76,7 +76,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     cross_entropy_backward({.dlogits = dlm_head, .logits = lm_head, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B * T, .classes = V}, stream);
     // lm_head: dx = dy W
-    linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = s_lm_head, .rows = B * T, .in = C, .out = V}, stream);
+    linear_backward_input({.dx = dnorm, .dy = dlm_head, .weight = w16_lm_head, .rows = B * T, .in = C, .out = V},
+        stream);
     // lm_head: dW += dyᵀ x
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
         .in = C, .out = V}, stream);
@@ -92,7 +93,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     };
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
-            decoder_layer_weights(arenas_, layer), decoder_layer_shadows(arenas_, layer),
+            decoder_layer_weights(arenas_, layer), decoder_layer_bf16_copies(arenas_, layer),
             decoder_layer_gradients(arenas_, layer), &arenas_.scalars->first_micro_step,
             arenas_.scratch + offset::decoder_layer_backward_scratch, gradient, stream);
     }
@@ -124,8 +125,9 @@ void Model::update() {
     // the norm of all gradients, and the factor that clips them
     global_norm({.scalars = arenas_.scalars, .gradients = at<float>(arenas_.gradients, 0),
         .elements = PARAMETER_ELEMENTS}, stream);
-    // AdamW on all parameters and their bf16 shadows, in one pass over memory; states: first_moment, second_moment
+    // AdamW on all parameters and their bf16 copies, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_ELEMENTS * 4)},
-        .shadows = at<bf16>(arenas_.shadows, 0), .segments = arenas_.segments, .scalars = arenas_.scalars}, stream);
+        .bf16_copies = at<bf16>(arenas_.bf16_copies, 0), .segments = arenas_.segments, .scalars = arenas_.scalars},
+        stream);
 }

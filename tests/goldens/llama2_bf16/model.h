@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/api.h"       // linear_forward, attention_forward, ...: the calls that a device provides
 #include "device/stream.h"    // Stream: where calls run, in order
 #include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
 #include "train/program.h"    // ProgramSpec: what the trainer has to know of this program
 #include "sizes.h"            // B, T, C, ...: what shapes are made of
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
-// Elements of the parameter arena; shadows, gradients and each optimizer state have as many, of their types.
+// Elements of the parameter arena; bf16 copies, gradients and each optimizer state have as many, of their types.
 inline constexpr std::int64_t PARAMETER_ELEMENTS = 5536;
 
 using thunder::bf16;
@@ -35,9 +35,9 @@ inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, 
     };
 }
 
-// ---- DecoderLayerShadows --------------------------------------------------------------------------------------------
-// model.layers.{0..1}: 2 layers. Parameters once more in bf16, as products read them: `s.` in blocks.cpp
-struct DecoderLayerShadows {
+// ---- DecoderLayerBf16Copies -----------------------------------------------------------------------------------------
+// model.layers.{0..1}: 2 layers. Parameters once more in bf16, as products read them: `w16.` in blocks.cpp
+struct DecoderLayerBf16Copies {
     bf16* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
     bf16* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
     bf16* v_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.v_proj.weight
@@ -46,15 +46,15 @@ struct DecoderLayerShadows {
     bf16* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     bf16* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
-inline DecoderLayerShadows decoder_layer_shadows(const thunder::Arenas& arenas, std::int64_t layer) {
+inline DecoderLayerBf16Copies decoder_layer_bf16_copies(const thunder::Arenas& arenas, std::int64_t layer) {
     return {
-        .q_proj = at<bf16>(arenas.shadows, 1600 + layer * 3968),
-        .k_proj = at<bf16>(arenas.shadows, 2112 + layer * 3968),
-        .v_proj = at<bf16>(arenas.shadows, 2368 + layer * 3968),
-        .o_proj = at<bf16>(arenas.shadows, 2624 + layer * 3968),
-        .gate_proj = at<bf16>(arenas.shadows, 3200 + layer * 3968),
-        .up_proj = at<bf16>(arenas.shadows, 3968 + layer * 3968),
-        .down_proj = at<bf16>(arenas.shadows, 4736 + layer * 3968),
+        .q_proj = at<bf16>(arenas.bf16_copies, 1600 + layer * 3968),
+        .k_proj = at<bf16>(arenas.bf16_copies, 2112 + layer * 3968),
+        .v_proj = at<bf16>(arenas.bf16_copies, 2368 + layer * 3968),
+        .o_proj = at<bf16>(arenas.bf16_copies, 2624 + layer * 3968),
+        .gate_proj = at<bf16>(arenas.bf16_copies, 3200 + layer * 3968),
+        .up_proj = at<bf16>(arenas.bf16_copies, 3968 + layer * 3968),
+        .down_proj = at<bf16>(arenas.bf16_copies, 4736 + layer * 3968),
     };
 }
 
@@ -116,8 +116,8 @@ namespace layout::forward_backward {
 inline constexpr std::int64_t input_ids = 0;
 inline constexpr std::int64_t labels = 128;
 inline constexpr std::int64_t w_norm = 18944;
-inline constexpr std::int64_t s_embed_tokens = 0;
-inline constexpr std::int64_t s_lm_head = 9536;
+inline constexpr std::int64_t w16_embed_tokens = 0;
+inline constexpr std::int64_t w16_lm_head = 9536;
 inline constexpr std::int64_t g_norm = 18944;
 inline constexpr std::int64_t g_lm_head = 19072;
 inline constexpr std::int64_t g_embed_tokens = 0;
@@ -173,10 +173,10 @@ inline constexpr std::int64_t input_layernorm = 1536;
 // Outputs first, the stream last.
 using namespace thunder;
 void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
-    const DecoderLayerWeights& w, const DecoderLayerShadows& s, const DecoderLayerSaved& saved, std::byte* scratch,
+    const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16, const DecoderLayerSaved& saved, std::byte* scratch,
     Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerShadows& s,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16,
     const DecoderLayerGradients& g, const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient,
     Stream& stream);
 
@@ -203,9 +203,10 @@ extern const thunder::ProgramSpec PROGRAM;  // spec.cpp
 // the first layer's input, is in that row. `shape` is in the names of sizes.h, as far as these go; `offset` is in bytes
 // from the start of the arena, `bytes` of one tensor. A tensor of n `layers` lies n times, one `stride` of bytes apart.
 // `lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a function in
-// blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. A shadow that is "not read"
-// is there because the optimizer writes one for each parameter: who reads that, reads it in `parameters`. `shares`
-// names tensors that have some of the same bytes at other times, those of the same function without its name and first.
+// blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call. A bf16 copy that is "not
+// read" is there because the optimizer writes one for each parameter: who reads that, reads it in `parameters`.
+// `shares` names tensors that have some of the same bytes at other times, those of the same function without its name
+// and first.
 struct LayoutRow {
     const char *name, *shape, *type, *arena;
     std::size_t offset, bytes;
@@ -337,16 +338,16 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
     {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch", "-"},
     {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch", "-"},
-    {"s_embed_tokens", "(V,C)", "bf16", "shadows", 0, 1536, 1, 0, "always", "-"},
-    {"s_input_layernorm", "(C)", "bf16", "shadows", 1536, 32, 2, 3968, "always; not read", "-"},
-    {"decoder_layer_shadows.q_proj", "(NH*HS,C)", "bf16", "shadows", 1600, 512, 2, 3968, "always", "-"},
-    {"decoder_layer_shadows.k_proj", "(KVH*HS,C)", "bf16", "shadows", 2112, 256, 2, 3968, "always", "-"},
-    {"decoder_layer_shadows.v_proj", "(KVH*HS,C)", "bf16", "shadows", 2368, 256, 2, 3968, "always", "-"},
-    {"decoder_layer_shadows.o_proj", "(C,NH*HS)", "bf16", "shadows", 2624, 512, 2, 3968, "always", "-"},
-    {"s_post_attention_layernorm", "(C)", "bf16", "shadows", 3136, 32, 2, 3968, "always; not read", "-"},
-    {"decoder_layer_shadows.gate_proj", "(H,C)", "bf16", "shadows", 3200, 768, 2, 3968, "always", "-"},
-    {"decoder_layer_shadows.up_proj", "(H,C)", "bf16", "shadows", 3968, 768, 2, 3968, "always", "-"},
-    {"decoder_layer_shadows.down_proj", "(C,H)", "bf16", "shadows", 4736, 768, 2, 3968, "always", "-"},
-    {"s_norm", "(C)", "bf16", "shadows", 9472, 32, 1, 0, "always; not read", "-"},
-    {"s_lm_head", "(V,C)", "bf16", "shadows", 9536, 1536, 1, 0, "always", "-"},
+    {"w16_embed_tokens", "(V,C)", "bf16", "bf16_copies", 0, 1536, 1, 0, "always", "-"},
+    {"w16_input_layernorm", "(C)", "bf16", "bf16_copies", 1536, 32, 2, 3968, "always; not read", "-"},
+    {"decoder_layer_bf16_copies.q_proj", "(NH*HS,C)", "bf16", "bf16_copies", 1600, 512, 2, 3968, "always", "-"},
+    {"decoder_layer_bf16_copies.k_proj", "(KVH*HS,C)", "bf16", "bf16_copies", 2112, 256, 2, 3968, "always", "-"},
+    {"decoder_layer_bf16_copies.v_proj", "(KVH*HS,C)", "bf16", "bf16_copies", 2368, 256, 2, 3968, "always", "-"},
+    {"decoder_layer_bf16_copies.o_proj", "(C,NH*HS)", "bf16", "bf16_copies", 2624, 512, 2, 3968, "always", "-"},
+    {"w16_post_attention_layernorm", "(C)", "bf16", "bf16_copies", 3136, 32, 2, 3968, "always; not read", "-"},
+    {"decoder_layer_bf16_copies.gate_proj", "(H,C)", "bf16", "bf16_copies", 3200, 768, 2, 3968, "always", "-"},
+    {"decoder_layer_bf16_copies.up_proj", "(H,C)", "bf16", "bf16_copies", 3968, 768, 2, 3968, "always", "-"},
+    {"decoder_layer_bf16_copies.down_proj", "(C,H)", "bf16", "bf16_copies", 4736, 768, 2, 3968, "always", "-"},
+    {"w16_norm", "(C)", "bf16", "bf16_copies", 9472, 32, 1, 0, "always; not read", "-"},
+    {"w16_lm_head", "(V,C)", "bf16", "bf16_copies", 9536, 1536, 1, 0, "always", "-"},
 };

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/menu.h"      // linear_forward, attention_forward, ...: the calls that a device provides
+#include "device/api.h"       // linear_forward, attention_forward, ...: the calls that a device provides
 #include "device/stream.h"    // Stream: where calls run, in order
 #include "program/arenas.h"   // Arenas: the memory, one piece for each class of lifetime
 #include "run/function.h"     // FunctionSpec: what a caller has to know of this function

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/autodiff/differentiate.h"
 
 #include <cmath>
@@ -489,7 +490,7 @@ func @main(%w: f32[3] parameter "w") -> (%loss "loss") {
     EXPECT_EQ(results.at(1).at(0).f, (std::vector<double>{0, 4, -6}));
 }
 
-// In the body of a loop, under every way of keeping what the way back reads.
+// In the body of a loop, under every way of keeping what the backward pass reads.
 TEST(Differentiate, StopsInLoops) {
     for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::block})
         expect_right_gradients(gradients(R"(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/autodiff/remove_stops.h"
 
 #include "tests/passes/equal_programs.h"

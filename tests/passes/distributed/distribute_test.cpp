@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/distributed/distribute.h"
 
 #include "compiler/passes/distributed/schedule_collectives.h"
@@ -247,7 +248,8 @@ TEST(ScheduleCollectives, AwaitsStandAtTheEndAsOne) {
 
 // ---- where loops begin to gather ----
 
-// A way forward over layers, and a way back that reads them again; something is computed before, between and behind.
+// A forward pass over layers, and a backward pass that reads them again; something is computed before, between and
+// behind.
 const std::string turning = R"(func @forward_backward(
     %x: f32[4,4] input "x",
     %first: f32[4,4] parameter "first",
@@ -323,7 +325,7 @@ repeat layer_loop_2
 }
 
 TEST(BeginAhead, WhatIsThereIsNotGathered) {
-    // Every layer has memory of its own and stays there, so the way back gathers nothing.
+    // Every layer has memory of its own and stays there, so the backward pass gathers nothing.
     const std::string never = scheduled(turning, {.mesh = {.replicas = 1, .shards = 2}, .reshard = "never"});
     EXPECT_EQ(never.find("layer_loop_2"), never.rfind("layer_loop_2")) << never;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/attach_epilogues.h"
 
 #include "tests/passes/equal_programs.h"

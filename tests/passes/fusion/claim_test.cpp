@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/claim.h"
 
 #include "compiler/executors/executor.h"
@@ -77,7 +78,7 @@ func @main(%x: f64[3,4], %w: f64[5,4]) -> (%y) {
   %y = matmul(%x, %w) {part_of = "linear", result_role = "y", transpose_a = false, transpose_b = true} : f64[3,5]
 })")));
     EXPECT_EQ(notes(report),
-              "declined linear at @main: products: f64 operands: the menu's calls are of f32 and bf16\n");
+              "declined linear at @main: products: f64 operands: the runtime API's calls are of f32 and bf16\n");
 }
 
 TEST(Claim, EveryFunctionOfTheProgramIsClaimedAndNoKernel) {
@@ -127,7 +128,7 @@ TEST(Claim, AnUnknownExecutorIsAUsageError) {
     }
 }
 
-// No kernel adds by index, and the menu adds floats: integers are not left over for somebody to forget.
+// No kernel adds by index, and the runtime API adds floats: integers are not left over for somebody to forget.
 TEST(Claim, WhatNobodyComputesIsRefused) {
     Report report;
     try {

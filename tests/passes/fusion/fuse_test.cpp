@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/fuse.h"
 
 #include <gtest/gtest.h>
@@ -207,7 +208,7 @@ func @main(%angle: f32[32,64], %x: f32[64,32,64]) -> (%y) {
     EXPECT_TRUE(said);
 }
 
-// What the way back needs of the way forward is computed again where its operands are in memory anyway.
+// What the backward pass needs of the forward pass is computed again where its operands are in memory anyway.
 TEST(Fuse, ComputesCheapValuesAgain) {
     const std::string text = fused_text(R"(module "m" values
 
@@ -273,7 +274,7 @@ func @main(%hidden: f32[8,64], %norm.weight: f32[64]) -> (%norm) {
     EXPECT_NE(text.find("func @rms_norm_forward(%x: f32[8,64], %weight: f32[64]) -> (%y)"), std::string::npos) << text;
 }
 
-// Besides its own the kernel of a way back computes y again, and adds what goes by on the residual stream.
+// Besides its own the kernel of a backward pass computes y again, and adds what goes by on the residual stream.
 TEST(Fuse, NamesWhatAWayBackDoesBesides) {
     const std::string text = fused_text(R"(module "m" values
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ops are grouped into kernels, and what that takes. What comes of it is in fuse_test.cpp.
 #include "compiler/passes/fusion/kernel_groups.h"
 

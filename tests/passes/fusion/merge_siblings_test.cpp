@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/fusion/merge_siblings.h"
 
 #include "compiler/ops/linear.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/layers/outline_blocks.h"
 
 #include "compiler/passes/autodiff/differentiate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/plan/plan.h"
 
 #include <gtest/gtest.h>
@@ -182,8 +183,8 @@ TEST(Plan, LaysALayersTensorsTogether) {
     EXPECT_EQ(m.arena_bytes.at("parameters"), 384);
 }
 
-// What trains comes first, layer by layer, and gradients, states and shadows end with it; what is frozen and has a
-// shadow comes next, then what has nothing beside it, the wider type first. 32 elements are a cache line of the
+// What trains comes first, layer by layer, and gradients, states and bf16 copies end with it; what is frozen and has a
+// bf16 copy comes next, then what has nothing beside it, the wider type first. 32 elements are a cache line of the
 // narrowest.
 constexpr const char* partly_frozen = R"(
 func @forward_backward(
@@ -195,9 +196,9 @@ func @forward_backward(
     %head: f32[16] parameter "head",
     %grad_w: 3 x f32[40] state "grad.layers.{0..2}.w",
     %grad_head: f32[16] state "grad.head",
-    %shadow_w: 3 x bf16[40] state "shadow.layers.{0..2}.w",
-    %shadow_both: bf16[8] state "shadow.both",
-    %shadow_head: bf16[16] state "shadow.head",
+    %bf16_copy_w: 3 x bf16[40] state "bf16_copy.layers.{0..2}.w",
+    %bf16_copy_both: bf16[8] state "bf16_copy.both",
+    %bf16_copy_head: bf16[16] state "bf16_copy.head",
     %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
   %y = repeat(%x, %still, %w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[16]
   %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
@@ -229,9 +230,9 @@ TEST(Plan, PutsFirstWhatTrains) {
     EXPECT_EQ(place(m, "update", "v"), "optimizer+896 every 256");
     EXPECT_EQ(place(m, "update", "last"), "optimizer+1664");
     EXPECT_EQ(m.arena_bytes.at("optimizer"), 1792);
-    EXPECT_EQ(place(m, "forward_backward", "shadow_head"), "shadows+384");
-    EXPECT_EQ(place(m, "forward_backward", "shadow_both"), "shadows+448");
-    EXPECT_EQ(m.arena_bytes.at("shadows"), 512);
+    EXPECT_EQ(place(m, "forward_backward", "bf16_copy_head"), "bf16_copies+384");
+    EXPECT_EQ(place(m, "forward_backward", "bf16_copy_both"), "bf16_copies+448");
+    EXPECT_EQ(m.arena_bytes.at("bf16_copies"), 512);
     EXPECT_EQ(plan_violations(m), std::vector<std::string>());
 }
 

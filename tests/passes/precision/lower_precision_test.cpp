@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/precision/lower_precision.h"
 
 #include "compiler/ir/op_def.h"
@@ -31,10 +32,10 @@ func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32
   %w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) : f32[4,4]
 })";
 const std::string update_after = R"(
-func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all", %shadow_w: bf16[4,4] state "shadow.w") -> (%w_after "w", %norm "grad_norm", %shadow_w_after "shadow_w") {
+func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all", %bf16_copy_w: bf16[4,4] state "bf16_copy.w") -> (%w_after "w", %norm "grad_norm", %bf16_copy_w_after "bf16_copy_w") {
   %norm = global_norm(%g) : f32[]
   %clip = clip_factor(%norm, %max_grad_norm) : f32[]
-  %w_after, %shadow_w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {shadows = true} : f32[4,4], bf16[4,4]
+  %w_after, %bf16_copy_w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {bf16_copies = true} : f32[4,4], bf16[4,4]
 })";
 
 const std::string layer = R"(
@@ -49,12 +50,12 @@ func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dlos
   %loss_sum_after = add(%loss_sum, %loss) : f32[]
 })";
 
-TEST(LowerPrecision, ProductsReadShadowsAndSumsStayF32) {
+TEST(LowerPrecision, ProductsReadBf16CopiesAndSumsStayF32) {
     Report report;
     EXPECT_EQ(lowered(layer + "\n" + update_before, bf16_options, &report), as_printed(R"(
-func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w") -> (%g_after "g", %loss_sum_after "loss_sum") {
+func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w") -> (%g_after "g", %loss_sum_after "loss_sum") {
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
-  %y = linear(%x_1, %shadow_w) : bf16[2,4]
+  %y = linear(%x_1, %bf16_copy_w) : bf16[2,4]
   %a = relu(%y) : bf16[2,4]
   %squares = mul(%a, %a) : bf16[2,4]
   %squares_1 = cast(%squares) {dtype = f32} : f32[2,4]
@@ -96,7 +97,7 @@ func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
 )" + update_before;
 }
 
-// "n.{0..2} f32, w.{0..2} bf16, shadow.v bf16": arguments of forward_backward.
+// "n.{0..2} f32, w.{0..2} bf16, bf16_copy.v bf16": arguments of forward_backward.
 std::string held(const std::string& text, Report& report, const PrecisionOptions& options = bf16_options) {
     const Module m = lower_precision(module_of(text), options, report);
     verify(m);
@@ -113,13 +114,13 @@ std::string held(const std::string& text, Report& report, const PrecisionOptions
 
 TEST(LowerPrecision, WhatIsFrozenAndReadByProductsAloneIsBf16) {
     Report report;
-    EXPECT_EQ(held(with_frozen(""), report), "n.{0..2} f32, w.{0..2} bf16, v f32, e bf16, shadow.v bf16");
+    EXPECT_EQ(held(with_frozen(""), report), "n.{0..2} f32, w.{0..2} bf16, v f32, e bf16, bf16_copy.v bf16");
     EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(),
                             [](const Note& n) { return n.text == "4 frozen parameters are held in bf16 alone"; }));
 }
 
-// Cut over ranks it is gathered in one type: the weight that a penalty reads has no shadow, and products read it
-// rounded where it was gathered; what products alone read keeps its shadow.
+// Cut over ranks it is gathered in one type: the weight that a penalty reads has no bf16 copy, and products read it
+// rounded where it was gathered; what products alone read keeps its bf16 copy.
 TEST(LowerPrecision, WhatIsReadInBothTypesIsGatheredInF32) {
     const std::string text = R"(
 func @forward_backward(%x: f32[2,4] input "x", %w: 2 x f32[4,4] parameter "w.{0..1}", %v: f32[4,4] parameter "v", %u: f32[4,4] parameter "u", %loss_sum: f32[] scalar "loss_sum") -> (%y "y", %total "loss_sum") {
@@ -138,9 +139,9 @@ func @layer(%x: f32[2,4], %w: f32[4,4]) -> (%y) {
     PrecisionOptions options = bf16_options;
     Report report;
     EXPECT_EQ(held(text, report, options),
-              "w.{0..1} f32, v f32, u f32, shadow.w.{0..1} bf16, shadow.v bf16, shadow.u bf16");
+              "w.{0..1} f32, v f32, u f32, bf16_copy.w.{0..1} bf16, bf16_copy.v bf16, bf16_copy.u bf16");
     options.gathered = true;
-    EXPECT_EQ(held(text, report, options), "w.{0..1} f32, v f32, u f32, shadow.u bf16");
+    EXPECT_EQ(held(text, report, options), "w.{0..1} f32, v f32, u f32, bf16_copy.u bf16");
     std::string said;
     for (const Note& note : report.notes)
         if (note.text.starts_with("gathered in f32")) said += note.where + " ";
@@ -164,7 +165,7 @@ TEST(LowerPrecision, WhatIsFrozenAndReadInBothTypesKeepsItsMaster) {
     std::string text = with_frozen(again);
     text.replace(text.find("%loss_sum \"loss_sum\") {"), 9, "%total");
     EXPECT_EQ(held(text, report),
-              "n.{0..2} f32, w.{0..2} f32, v f32, e f32, shadow.w.{0..2} bf16, shadow.v bf16, shadow.e bf16");
+              "n.{0..2} f32, w.{0..2} f32, v f32, e f32, bf16_copy.w.{0..2} bf16, bf16_copy.v bf16, bf16_copy.e bf16");
     EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(), [](const Note& n) {
         return n.kind == Note::Kind::declined && n.where == "e" && n.text.starts_with("f32 and bf16 both");
     }));
@@ -213,10 +214,10 @@ TEST(LowerPrecision, NormsReadTheirMasterAndKeepTheirStatistics) {
     EXPECT_EQ(
         lowered(before),
         as_printed(entry(
-            R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w")",
+            R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w")",
             R"(%rstd "rstd", %p_1 "p", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
-  %h = linear(%x_1, %shadow_w) : bf16[2,4]
+  %h = linear(%x_1, %bf16_copy_w) : bf16[2,4]
   %y, %rstd = rms_norm(%h, %norm) {eps = 1e-05} : bf16[2,4], f32[2]
   %y_1 = cast(%y) {dtype = f32} : f32[2,4]
   %p = softmax(%y_1) {axis = 1} : f32[2,4]
@@ -233,11 +234,11 @@ TEST(LowerPrecision, AnglesOfPositionsStayF32) {
   %angles = matmul(%positions, %frequencies) {transpose_a = false, transpose_b = false} : f32[8,4]
   %cos = cos(%angles) : f32[8,4]
 )");
-    // and where no product reads a shadow, there is none
+    // and where no product reads a bf16 copy, there is none
     EXPECT_EQ(lowered(text + update_before), as_printed(text + update_before));
 }
 
-TEST(LowerPrecision, ALoopCarriesBf16AndTakesShadowsOfWhatProductsRead) {
+TEST(LowerPrecision, ALoopCarriesBf16AndTakesBf16CopiesOfWhatProductsRead) {
     EXPECT_EQ(
         lowered(entry(
             R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum")",
@@ -252,18 +253,18 @@ func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
 }
 )" + update_before)),
         as_printed(entry(
-            R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum", %shadow_w: 3 x bf16[4,4] state "shadow.w.{0..2}")",
+            R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: 3 x bf16[4,4] state "bf16_copy.w.{0..2}")",
             R"(%y "y", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
-  %y, %saved = repeat(%x_1, %norm, %shadow_w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : bf16[2,4], 3 x bf16[2,4]
+  %y, %saved = repeat(%x_1, %norm, %bf16_copy_w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : bf16[2,4], 3 x bf16[2,4]
 )",
             update_after + R"(
 
-func @layer(%x: bf16[2,4], %norm: f32[4], %shadow_w: bf16[4,4]) -> (%y, %h_1) {
+func @layer(%x: bf16[2,4], %norm: f32[4], %bf16_copy_w: bf16[4,4]) -> (%y, %h_1) {
   %x_1 = cast(%x) {dtype = f32} : f32[2,4]
   %h = mul(%x_1, %norm) : f32[2,4]
   %h_1 = cast(%h) {dtype = bf16} : bf16[2,4]
-  %u = linear(%h_1, %shadow_w) : bf16[2,4]
+  %u = linear(%h_1, %bf16_copy_w) : bf16[2,4]
   %y = add(%x, %u) : bf16[2,4]
 })")));
 }
@@ -285,17 +286,17 @@ func @layer(%d: f32[2,4], %sum: f32[4,4], %w: f32[4,4]) -> (%dx, %sum_after) {
 }
 )" + update_before)),
         as_printed(entry(
-            R"(%dx: f32[2,4] input "dx", %w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w")",
+            R"(%dx: f32[2,4] input "dx", %w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w")",
             R"(%g_after "g", %loss_sum "loss_sum")", R"(
   %zero = constant() {value = <f32[4,4] splat 0.0>} : f32[4,4]
   %dx_1 = cast(%dx) {dtype = bf16} : bf16[2,4]
-  %d, %dw = repeat(%dx_1, %zero, %shadow_w) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : bf16[2,4], f32[4,4]
+  %d, %dw = repeat(%dx_1, %zero, %bf16_copy_w) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : bf16[2,4], f32[4,4]
   %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
 )",
             update_after + R"(
 
-func @layer(%d: bf16[2,4], %sum: f32[4,4], %shadow_w: bf16[4,4]) -> (%dx, %sum_after) {
-  %dx = linear_backward_input(%d, %shadow_w) : bf16[2,4]
+func @layer(%d: bf16[2,4], %sum: f32[4,4], %bf16_copy_w: bf16[4,4]) -> (%dx, %sum_after) {
+  %dx = linear_backward_input(%d, %bf16_copy_w) : bf16[2,4]
   %dw = linear_backward_weight(%d, %d) {dtype = f32} : f32[4,4]
   %sum_after = add(%sum, %dw) : f32[4,4]
 })")));
@@ -320,10 +321,10 @@ TEST(LowerPrecision, GradientsAreF32OutOfEveryProduct) {
 )",
             update_before)),
         as_printed(entry(
-            R"(%x: f32[4,2,4] input "x", %w: f32[4,4] parameter "w", %e: f32[4,4,3] parameter "e", %q: f32[2,4] parameter "q", %g: f32[4,4,3] state "grad.e", %h: f32[4,3] state "grad.s", %k: f32[2,4] state "grad.q", %d: f32[4,2,3] input "d", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %shadow_w: bf16[4,4] state "shadow.w", %shadow_e: bf16[4,4,3] state "shadow.e", %shadow_q: bf16[2,4] state "shadow.q")",
+            R"(%x: f32[4,2,4] input "x", %w: f32[4,4] parameter "w", %e: f32[4,4,3] parameter "e", %q: f32[2,4] parameter "q", %g: f32[4,4,3] state "grad.e", %h: f32[4,3] state "grad.s", %k: f32[2,4] state "grad.q", %d: f32[4,2,3] input "d", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w", %bf16_copy_e: bf16[4,4,3] state "bf16_copy.e", %bf16_copy_q: bf16[2,4] state "bf16_copy.q")",
             R"(%g_after "g", %h_after "h", %k_after "k", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[4,2,4]
-  %y = matmul(%x_1, %shadow_e) {transpose_a = false, transpose_b = false} : bf16[4,2,3]
+  %y = matmul(%x_1, %bf16_copy_e) {transpose_a = false, transpose_b = false} : bf16[4,2,3]
   %y_1 = cast(%y) {dtype = f32} : f32[4,2,3]
   %dy = mul(%d, %y_1) : f32[4,2,3]
   %dy_1 = cast(%dy) {dtype = bf16} : bf16[4,2,3]
@@ -332,8 +333,8 @@ TEST(LowerPrecision, GradientsAreF32OutOfEveryProduct) {
   %ds = matmul(%x_1, %dy_1) {dtype = f32, transpose_a = true, transpose_b = false} : f32[4,4,3]
   %sum = reduce_sum(%ds) {axes = [0], keep_dims = false} : f32[4,3]
   %h_after = accumulate_gradient(%h, %sum, %first) : f32[4,3]
-  %p = linear(%shadow_q, %shadow_w) : bf16[2,4]
-  %dq = linear_backward_input(%p, %shadow_w) {dtype = f32} : f32[2,4]
+  %p = linear(%bf16_copy_q, %bf16_copy_w) : bf16[2,4]
+  %dq = linear_backward_input(%p, %bf16_copy_w) {dtype = f32} : f32[2,4]
   %k_after = accumulate_gradient(%k, %dq, %first) : f32[2,4]
 )",
             update_after)));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of whole steps in bf16, as kernels, beside those of what they were lowered from.
 #include <cmath>
 #include <map>
@@ -58,7 +59,7 @@ void expect_gradients(const std::string& text, RecomputePolicy recompute, int ro
         std::vector<Members> given;
         for (std::size_t k = 0; k < g.arguments.size(); ++k) {
             const std::string& name = g.argument_info[k].names[0];
-            given.push_back(*by_name.at(name.starts_with("shadow.") ? name.substr(7) : name));
+            given.push_back(*by_name.at(name.starts_with("bf16_copy.") ? name.substr(10) : name));
             for (Tensor& t : given.back()) t.type = g.type(g.arguments[k]).member();
         }
         const std::vector<Members> expected = values_of(plain, arguments, false);
@@ -102,7 +103,7 @@ func @layer(%y: f32[8,1], %w: f32[6,6], %c: f32[1], %x: f32[8,6]) -> (%after) {
                          policy, 10);
 }
 
-// One number for the way there and the way back, the parameter's own.
+// One number for the forward and the backward pass, the parameter's own.
 TEST(LoweredStep, AScaleInF32IsReadByAllAsItIs) {
     for (const RecomputePolicy policy : policies)
         expect_gradients(R"(

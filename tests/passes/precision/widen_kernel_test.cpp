@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/precision/widen_kernel.h"
 
 #include "tests/passes/equal_programs.h"
@@ -40,7 +41,7 @@ func @k(%x: bf16[4], %w: f32[4]) -> (%y_1, %sum) {
 })"));
 }
 
-// The way back reads %a as it is stored, and would compute another %y.
+// The backward pass reads %a as it is stored, and would compute another %y.
 TEST(WidenKernel, WhatIsStoredIsReadAsItIsStored) {
     EXPECT_EQ(widened(R"(
 func @k(%x: bf16[4]) -> (%a, %y) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/raise/raise_norm.h"
 
 #include "tests/passes/pass_test.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/raise/raise_sdpa.h"
 
 #include "compiler/passes/simplify/fold_constants.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/recognise/bound_indices.h"
 
 #include "compiler/support/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters begin as what they are to the program.
 #include "compiler/passes/recognise/choose_init.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // lift_parameters where names and scopes are gone: structure and numbers tell parameters from constants, and name them.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/step/sink_accumulation.h"
 
 #include "tests/passes/equal_programs.h"

@@ -1,4 +1,6 @@
-// Collectives against a naive twin: every rank knows what all ranks put in, and adds it up by itself, in rank order.
+// SPDX-License-Identifier: Apache-2.0
+// Collectives against a naive reference: every rank knows what all ranks put in, and adds it up by itself, in rank
+// order.
 //   mpirun -np N collectives_ranks
 #include <gtest/gtest.h>
 
@@ -276,7 +278,7 @@ TEST(Collectives, ChaosChangesNothing) {
     const std::int64_t n = 2000;
     std::vector<float> calm;
     for (std::uint64_t seed = 0; seed <= 3; ++seed) {
-        if (seed > 0) journal().set_chaos(seed);
+        if (seed > 0) event_log().set_chaos(seed);
         std::vector<float> shard(n), unit(static_cast<std::size_t>(n * world->world()));
         for (std::int64_t i = 0; i < n; ++i) shard[static_cast<std::size_t>(i)] = value(world->rank(), i);
         Stream compute(*device);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of several ranks that do not go well: what is said, that all ranks end, what is left.
 #include <signal.h>
 

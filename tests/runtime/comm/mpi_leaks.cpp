@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Open MPI keeps what it allocated for its components until the process ends, in libraries that are unloaded by then:
 // the leak detector would blame every rank for it, and no suppression can name them. Ranks are looked through for
 // everything else.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank that communicates by NCCL, of which a stub stands in, on memory of the host:
 //   RANK=r WORLD_SIZE=n MASTER_PORT=p nccl_ranks WHAT
 #include <unistd.h>

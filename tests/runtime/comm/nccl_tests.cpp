@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is asked of NCCL, written down by a stub of it.
 #include "ranks_test.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What runs as several ranks: each is a program of its own that mpirun starts, as it starts users' programs.
 if(TARGET thunder_comm_mpi)
     find_program(MPIRUN mpirun REQUIRED)

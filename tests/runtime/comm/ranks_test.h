@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of several ranks, beside those of one.
 #pragma once
 

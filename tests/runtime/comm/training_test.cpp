@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training on ranks is training on one: the same losses, norms, gradients and parameters, whatever is sharded.
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Does what a program does before it uses a GPU, and ends as a program does: PROBE ARCHITECTURES BYTES [LIBRARY]
 #include <cstdio>
 #include <cstdlib>

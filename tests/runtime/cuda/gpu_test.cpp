@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program says on machines that cannot run it: one message, exit status 1. The driver is a stub, so that these
 // machines need not be had.
 #include "device/cuda/driver/gpu.h"

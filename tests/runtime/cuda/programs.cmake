@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a program for GPUs does before it uses one needs no toolkit: it is tested on every machine, with a stub of the driver.
 set(_cuda "${CMAKE_CURRENT_LIST_DIR}/../../../runtime-lib/device/cuda")
 if(NOT DEVICE STREQUAL "cuda")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nothing is allocated within a parallel region: what throws there ends the process without a message.
 #include <atomic>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention against its definition in fp64: masks of every kind, grouped heads, strides, sequences longer and shorter
 // than a block, more keys than queries.
 #include <bit>
@@ -5,7 +6,7 @@
 #include <sstream>
 
 #include "check.h"
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 namespace {

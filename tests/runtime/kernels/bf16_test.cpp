@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls on bf16: each against the same call on the same numbers in f32, which other tests hold against fp64. What is
 // stored as bf16 is rounded once, to nearest: by up to 2^-8 of itself.
 #include "device/cpu/bf16.h"
@@ -7,9 +8,9 @@
 #include <cstdlib>
 
 #include "check.h"
+#include "device/api.h"
 #include "device/cpu/activations.h"
 #include "device/cpu/products.h"
-#include "device/menu.h"
 #include "optim/global_norm.h"
 #include "support/error.h"
 #include "update_calls.h"
@@ -337,7 +338,7 @@ TEST(Bf16, CrossEntropyIsF32ButForTheGradient) {
 
 const std::vector<ParameterSegment> segments = {{3, 201, true}, {216, 900, false}};
 
-TEST(Bf16, OptimizersWriteTheShadowsOfWhatTheyStep) {
+TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
     Device device(2);
     Stream stream(device);
     const std::int64_t n = 1000;
@@ -356,10 +357,10 @@ TEST(Bf16, OptimizersWriteTheShadowsOfWhatTheyStep) {
             for (float& x : high.back()) x = std::abs(x);
             low.push_back(rounded(high.back()));
         }
-        const auto step = [&](auto& p, const auto& gradients, auto& states, bf16* shadows) {
+        const auto step = [&](auto& p, const auto& gradients, auto& states, bf16* bf16_copies) {
             OptimizerUpdate call{.parameters = p.data(),
                                  .gradients = gradients.data(),
-                                 .shadows = shadows == nullptr ? Output() : Output(shadows),
+                                 .bf16_copies = bf16_copies == nullptr ? Output() : Output(bf16_copies),
                                  .segments = segments,
                                  .scalars = &s};
             for (std::size_t k = 0; k < states.size(); ++k) call.states[k] = states[k].data();
@@ -369,16 +370,16 @@ TEST(Bf16, OptimizersWriteTheShadowsOfWhatTheyStep) {
         std::vector<std::vector<float>> first = high, second = high;
         step(p, g.high, first, nullptr);
         // masters in f32, gradients in bf16
-        std::vector<bf16> shadows(static_cast<std::size_t>(n), bf16{0x1234});
-        step(p2, g.low, second, shadows.data());
+        std::vector<bf16> bf16_copies(static_cast<std::size_t>(n), bf16{0x1234});
+        step(p2, g.low, second, bf16_copies.data());
         EXPECT_NE(p, start.high);
         EXPECT_EQ(p2, p);
         EXPECT_EQ(second, first);
         std::vector<bool> stepped(static_cast<std::size_t>(n), false);
         for (const ParameterSegment& segment : segments)
             for (std::int64_t i = segment.begin; i < segment.end; ++i) stepped[static_cast<std::size_t>(i)] = true;
-        for (std::size_t i = 0; i < shadows.size(); ++i)
-            ASSERT_EQ(shadows[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
+        for (std::size_t i = 0; i < bf16_copies.size(); ++i)
+            ASSERT_EQ(bf16_copies[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
         // everything in bf16
         std::vector<bf16> p3 = start.low;
         step(p3, g.low, low, nullptr);

@@ -1,5 +1,6 @@
-// The calls of the menu with every combination of types that their tensors of floating point could have: what menu.h
-// allows gives the right numbers, what it does not is refused. One table for both devices.
+// SPDX-License-Identifier: Apache-2.0
+// The calls of the runtime API with every combination of types that their tensors of floating point could have: what
+// api.h allows gives the right numbers, what it does not is refused. One table for both devices.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "support/error.h"
 #ifdef THUNDER_EMULATION
 #include "device/cuda/device.h"

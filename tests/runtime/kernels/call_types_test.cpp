@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/call_types.h"
 
 #include "call_types_cases.h"
@@ -17,7 +18,7 @@ class OnACpu {
     std::vector<T> values_;
 };
 
-TEST(CallTypes, AreWhatTheMenuSays) {
+TEST(CallTypes, AreWhatTheRuntimeApiSays) {
     Device device(1);
     Stream stream(device);
     for (const testing::TypesCase& c : testing::types_of_products<OnACpu>()) expect_types(c, stream);

@@ -1,4 +1,5 @@
-// What the kernel tests share: a device, random tensors that repeat, naive twins' tolerances.
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel tests share: a device, random tensors that repeat, naive references' tolerances.
 #pragma once
 
 #include <gtest/gtest.h>

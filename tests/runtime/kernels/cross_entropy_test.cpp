@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy against its definition in fp64.
 #include <bit>
 #include <limits>
 
 #include "check.h"
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 namespace {

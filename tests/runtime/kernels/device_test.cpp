@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arenas, events, loops, reductions, and the check of the CPU.
 #include <atomic>
 #include <bit>
 #include <thread>
 
 #include "check.h"
+#include "device/api.h"
 #include "device/check_cpu.h"
-#include "device/menu.h"
 #include "device/parallel.h"
 #include "optim/step_scalars.h"
 #include "support/error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that are given in the environment: taken as a whole, or refused by name.
 #include "support/environment.h"
 

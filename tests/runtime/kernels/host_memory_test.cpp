@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of the machine's memory can be had, by the files that a system shows; nothing is taken.
 #include "support/host_memory.h"
 

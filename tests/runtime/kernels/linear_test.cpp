@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products against naive ones in fp64, in every orientation, with every epilogue, with strides.
 #include <bit>
 #include <optional>
 
 #include "check.h"
+#include "device/api.h"
 #include "device/cpu/products.h"
-#include "device/menu.h"
 #include "support/error.h"
 
 namespace thunder {
@@ -67,7 +68,7 @@ TEST(Linear, ForwardWithEveryEpilogue) {
         for (const std::int64_t padding : {0, 5}) {
             for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu,
                                                 Activation::gelu_tanh, Activation::silu, Activation::tanh}) {
-                // the large ones, slow in the naive twin, with two activations
+                // the large ones, slow in the naive reference, with two activations
                 if (s.rows * s.out * s.in > 1000000 && activation > Activation::relu) continue;
                 for (const bool with_bias : {false, true}) {
                     for (const int residual : {0, 1, 2}) {  // none, elsewhere, in y

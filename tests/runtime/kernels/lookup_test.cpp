@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Embedding, gather, scatter_add, copies.
 #include <bit>
 #include <cstring>
 
 #include "check.h"
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 namespace {

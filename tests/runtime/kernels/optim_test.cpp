@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers against torch's formulas in fp64, and the norm's fixed tree.
 #include <bit>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --profile on a CPU: which calls are timed, what stands in the table.
 #include "device/profiler.h"
 
@@ -88,7 +89,7 @@ TEST_F(ProfilerTest, OtherThreadsAreNotTimed) {
     EXPECT_EQ(report.find("elsewhere"), std::string::npos) << report;
 }
 
-TEST_F(ProfilerTest, CallsOfTheMenuSayWhatTheyMoveAndCompute) {
+TEST_F(ProfilerTest, RuntimeCallsSayWhatTheyMoveAndCompute) {
     const float x[6 * 4] = {}, w[5 * 4] = {};
     float y[6 * 5];
     for (int k = 0; k < 2; ++k) linear_forward({.y = y, .x = x, .weight = w, .rows = 6, .in = 4, .out = 5}, stream);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of naive programs are their definition to the last bit: one sum in double for each element, in order, that
 // is rounded once. And who computes products can be chosen.
 #include "device/reference.h"

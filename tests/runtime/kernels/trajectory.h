@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs of optimizers are held against: a hundred steps of torch's, in fp64, which trajectories.h has, recorded by
 // scripts/record_optimizers.py. Those who run rules differ in numbers and memory; what they are given is made here.
 #pragma once

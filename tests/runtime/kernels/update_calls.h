@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime's calls that step parameters, on any device, and a hundred steps of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every elementary function in a loop; see VecMath.LoopsCallNothing in ../CMakeLists.txt.
 #include <cstdint>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elementary functions of vec_math.h against libm in double, over all magnitudes of floats and the special values.
 #include "device/cpu/vec_math.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a run that goes on is the run that was never interrupted, bit for bit; what does not belong is refused.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every other message of a training program, whole.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the trainer share: a folder of their own, files, programs that run in it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole programs in a folder of their own, and what they read and write.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Whole programs that the tests run: the loop that every generated program has, over models written by hand. They look for
 # their files in the folder in which they are started.
 function(add_program name model)

@@ -1,4 +1,5 @@
-// Whole programs: what they compute against fp64 twins, how batches are cut, how a run goes on.
+// SPDX-License-Identifier: Apache-2.0
+// Whole programs: what they compute against fp64 references, how batches are cut, how a run goes on.
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,11 +10,11 @@
 namespace thunder {
 namespace {
 
-// ---- the arithmetic, against a twin in fp64 ----------------------------------------------------------------------
+// ---- the arithmetic, against a reference in fp64 -----------------------------------------------------------------
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-struct Twin {
+struct Reference {
     Tensors p, m, v;
     std::vector<double> table;
 
@@ -65,22 +66,22 @@ TEST_F(ProgramTest, TrainsAsTorchsAdamWWould) {
     expect_success(run("words_train",
                        "--feed feed.safetensors --steps 0 --seed 3 --init-std 0.5 --save before.safetensors --quiet"));
 
-    Twin twin;
-    for (std::size_t d = 0; d < D; ++d) twin.table.push_back(static_cast<double>(0.05F * static_cast<float>(d)));
+    Reference exact;
+    for (std::size_t d = 0; d < D; ++d) exact.table.push_back(static_cast<double>(0.05F * static_cast<float>(d)));
     for (const std::string name :
          {"model.embed.weight", "model.head.weight", "model.head.bias", "model.norm.one_plus_weight"}) {
         const std::vector<float> start = read_floats(path("before.safetensors"), name);
         ASSERT_FALSE(start.empty()) << name;
-        twin.p[name].assign(start.begin(), start.end());
-        twin.m[name].assign(start.size(), 0);
-        twin.v[name].assign(start.size(), 0);
+        exact.p[name].assign(start.begin(), start.end());
+        exact.m[name].assign(start.size(), 0);
+        exact.v[name].assign(start.size(), 0);
     }
     const auto log = read_log("run.jsonl");
     ASSERT_EQ(log.size(), 7U);
     bool clipped = false;
     for (std::int64_t s = 0; s < steps; ++s) {
         Tensors g;
-        const double loss = twin.gradients(batches[static_cast<std::size_t>(s % 3)], g);
+        const double loss = exact.gradients(batches[static_cast<std::size_t>(s % 3)], g);
         double squares = 0;
         for (const auto& [name, values] : g) {
             for (const double x : values) squares += x * x;
@@ -108,11 +109,11 @@ TEST_F(ProgramTest, TrainsAsTorchsAdamWWould) {
             << s;
         EXPECT_NEAR(log[static_cast<std::size_t>(s)]["lr"].get<double>(), rate, 1e-8);  // nine digits are printed
         EXPECT_EQ(log[static_cast<std::size_t>(s)]["tokens"], 24);
-        for (auto& [name, p] : twin.p) {
+        for (auto& [name, p] : exact.p) {
             const bool matrix = name.ends_with("embed.weight") || name.ends_with("head.weight");
             for (std::size_t i = 0; i < p.size(); ++i) {
                 const double x = g[name][i] * factor;
-                double &m = twin.m[name][i], &v = twin.v[name][i];
+                double &m = exact.m[name][i], &v = exact.v[name][i];
                 m = beta1 * m + (1 - beta1) * x;
                 v = beta2 * v + (1 - beta2) * x * x;
                 const double power = static_cast<double>(s + 1);
@@ -122,7 +123,7 @@ TEST_F(ProgramTest, TrainsAsTorchsAdamWWould) {
         }
     }
     EXPECT_TRUE(clipped);
-    for (const auto& [name, values] : twin.p) {
+    for (const auto& [name, values] : exact.p) {
         const std::vector<float> after = read_floats(path("after.safetensors"), name);
         ASSERT_EQ(after.size(), values.size()) << name;
         // Adam divides by the gradient's size, so the error of a parameter is relative to lr, not to its gradient.

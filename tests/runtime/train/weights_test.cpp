@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What parameters start from: drawn, an export's weights, a file, a Hugging Face folder.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, backward (Dao et al. 2022, algorithm 4). With P = softmax of the scores, recomputed from lse, and
 // D = rowsum(dout * out):
 //     dV = Pᵀ dout;   dP = dout Vᵀ;   dS = P * (dP - D) * scale;   dQ = dS K;   dK = dSᵀ Q

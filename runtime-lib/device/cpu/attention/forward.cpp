@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, forward: blocks of queries pass over blocks of keys with a running maximum and sum (online softmax;
 // Milakov and Gimelshein 2018, Dao et al. 2022). Blocks that the mask leaves empty are not visited, and within a block
 // no vector of scores is computed that no row of its tile may read. What is computed for a block of queries depends on

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heads whose size is no multiple of a vector: attention over copies whose heads are, with zeros behind each. Zeros
 // change neither scores nor sums. Tensors of bf16 pass through such copies as well, in f32.
 #pragma once
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

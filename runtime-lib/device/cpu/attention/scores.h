@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the two directions of attention share: which keys a row reads, and exponentials of base 2.
 //
 // Scores are kept in units of log2: x = scale log2(e) q k, so that softmax is 2^(x - max).

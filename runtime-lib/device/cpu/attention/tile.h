@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small matrix products in registers, and transposes: what attention is made of.
 //
 // A tile of c, some rows by a few vectors of columns, stays in registers while its sum over k runs. Written with g++'s

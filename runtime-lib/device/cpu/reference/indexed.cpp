@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Access by index in naive programs: element by element.
 #include <cstring>
 #include <vector>

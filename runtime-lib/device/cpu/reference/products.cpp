@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of naive programs: three loops, the sums in double.
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who computes attention on a GPU: cuDNN where it can, else blocks of our own.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "support/text.h"
 
 namespace thunder {

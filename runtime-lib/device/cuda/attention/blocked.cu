@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/call_types.h"
 #include "device/cuda/attention/attention.h"
 #include "device/cuda/attention/blocked.cuh"

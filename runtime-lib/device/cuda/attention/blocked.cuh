@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention in blocks of our own, where cuDNN has none: f32, padding masks, sizes of heads that it does not take.
 // softmax(scale q kᵀ + mask) v, with the online softmax of Milakov and Gimelshein 2018, as Dao et al. 2022 arrange it.
 //
-// One scheme for the way forward and both ways back: a block of four warps owns some rows (queries; or keys, on the way
-// back to k and v), each warp R of them, and walks over tiles of 32 columns (keys; or queries) that lie in shared
+// One scheme for the forward pass and both backward passes: a block of four warps owns some rows (queries; or keys, in
+// the one to k and v), each warp R of them, and walks over tiles of 32 columns (keys; or queries) that lie in shared
 // memory. A lane computes the score of one column of the tile with each row, then owns D / 32 elements of each row's
 // sum. What is added to a row is added in the order of the columns: the same bits in every run.
 #pragma once
@@ -157,7 +158,7 @@ THUNDER_FUNCTION void attention_forward(Global<T> out, Global<float> lse, Global
     store_rows<D, R>(out, sums, inverse, b, a.T, t0, h, a.ld_out, a.HS);
 }
 
-// delta[b][h][t] = dout . out, a warp for each: what the softmax's way back subtracts.
+// delta[b][h][t] = dout . out, a warp for each: what the softmax's backward pass subtracts.
 template <typename T>
 THUNDER_FUNCTION void attention_delta(Global<float> delta, Global<const T> dout, Global<const T> out,
                                       const AttentionSizes& a) {

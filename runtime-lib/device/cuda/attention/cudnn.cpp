@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN's fused kernels, through its frontend's headers: a graph for each kind of call, made when it is
 // first met and kept. The headers take a minute to compile: this is the only file that reads them.
 #include <array>

@@ -1,4 +1,6 @@
-// Around each call of the menu on a GPU: what is wrong in it is told with the call, its tensors and their shapes, and
+// SPDX-License-Identifier: Apache-2.0
+// Around each call of the runtime API on a GPU: what is wrong in it is told with the call, its tensors and their
+// shapes, and
 // --profile times it.
 #pragma once
 

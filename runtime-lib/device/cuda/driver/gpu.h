@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine's GPU, as its driver describes it: looked at before anything else is asked of it, so that a machine which
 // cannot run the program says why. Needs no toolkit.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that are opened when the program runs, so that one that is missing is a message and not the loader's.
 #pragma once
 

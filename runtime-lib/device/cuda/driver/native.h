@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a CUDA device, its streams and events keep, and how what CUDA refuses becomes a message. For files in this
 // folder.
 #pragma once

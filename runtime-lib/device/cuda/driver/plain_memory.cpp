@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
 
+#include "device/api.h"
 #include "device/cuda/driver/call.h"
-#include "device/menu.h"
 #include "support/text.h"
 
 namespace thunder {

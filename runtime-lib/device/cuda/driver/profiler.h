@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of --profile on a GPU: events before and after each call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One message for types that no provider on a GPU takes.
 #pragma once
 

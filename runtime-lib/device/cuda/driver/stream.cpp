@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device, memory, streams, events and graphs of CUDA.
 #include "device/stream.h"
 

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "device/api.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/driver/require.h"
 #include "device/cuda/gemm/epilogue.cuh"
 #include "device/cuda/gemm/epilogue.h"
 #include "device/cuda/launch.h"
-#include "device/menu.h"
 
 namespace thunder {
 

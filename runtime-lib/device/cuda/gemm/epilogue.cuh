@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What follows a product: bias, activation, residual; and the sums of columns. One thread for V adjacent elements.
 #pragma once
 
@@ -48,7 +49,7 @@ THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const S> so
         float value = wide(x[k]);
         if (bias) value += wide(bias[j + k]);
         kept[k] = narrow<T>(value);
-        if (pre) value = wide(kept[k]);  // what the way back will read
+        if (pre) value = wide(kept[k]);  // what the backward pass will read
         value = activate(value, s.activation);
         if (residual) value += wide(add[k]);
         if (s.accumulate) value += wide(before[k]);

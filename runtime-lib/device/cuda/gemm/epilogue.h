@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bundled kernels beside products.
 #pragma once
 
-#include "device/menu.h"
+#include "device/api.h"
 
 namespace thunder {
 

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // The linear layer's three products and the general product: what they are as matrices, and the bundled kernels for
 // what cuBLASLt cannot do within the product.
+#include "device/api.h"
 #include "device/call_types.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/driver/require.h"
 #include "device/cuda/gemm/cublaslt.h"
 #include "device/cuda/gemm/epilogue.h"
-#include "device/menu.h"
 
 namespace thunder {
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What --autotune found, in a file beside the program.
 #pragma once
 

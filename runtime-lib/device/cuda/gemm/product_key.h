@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the plan of a product depends on, and the ways in which its sum may be taken.
 #pragma once
 
@@ -14,7 +15,7 @@ namespace thunder {
 // result's type (4); 0, not to split, is always allowed.
 inline constexpr std::uint32_t sums_in_f32 = 2, sums_in_any = 7;
 
-// Those that keep the promise of menu.h: a result of bf16 is rounded once, so its partial sums are f32. Where the
+// Those that keep the promise of api.h: a result of bf16 is rounded once, so its partial sums are f32. Where the
 // result is f32 itself, all are.
 std::uint32_t reduction_schemes(DType result);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the runtime's own kernels share. They stand on the primitives of device.h, as generated ones do, so that the
 // emulated GPU of the compiler's tests runs them too. Their names begin with bundled_: kernels have C linkage.
 #pragma once

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/api.h"
 #include "device/call_types.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/kernels/cross_entropy.cuh"
 #include "device/cuda/launch.h"
-#include "device/menu.h"
 
 namespace thunder {
 

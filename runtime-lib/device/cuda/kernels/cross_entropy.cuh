@@ -1,6 +1,7 @@
-// Cross entropy: a block of 512 threads for a row of logits, read once on the way forward (online softmax: Milakov and
-// Gimelshein 2018) and once on the way back, which may be in place. V adjacent elements a thread at once, whatever the
-// row's length is.
+// SPDX-License-Identifier: Apache-2.0
+// Cross entropy: a block of 512 threads for a row of logits, read once on the forward pass (online softmax: Milakov and
+// Gimelshein 2018) and once in the backward pass, which may be in place. V adjacent elements a thread at once, whatever
+// the row's length is.
 #pragma once
 
 #include "device/cuda/kernels/bundled.h"

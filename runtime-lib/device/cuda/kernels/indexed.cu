@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Embedding, gather, scatter_add.
 #include <algorithm>
 
+#include "device/api.h"
 #include "device/call_types.h"
 #include "device/cuda/driver/call.h"
 #include "device/cuda/kernels/indexed.cuh"
 #include "device/cuda/launch.h"
-#include "device/menu.h"
 
 namespace thunder {
 

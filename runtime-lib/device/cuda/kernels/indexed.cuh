@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Indexed reads and writes: embedding, gather, scatter_add. Rows of gradients that go to one entry of a table are added
 // in an order that the ids alone decide.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What device/reference.h declares, on a GPU.
 #include "device/call_types.h"
 #include "device/cuda/driver/call.h"

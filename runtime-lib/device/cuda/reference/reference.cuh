@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of a naive program on a GPU: a thread for each element of the result, the sums in double.
 #pragma once
 

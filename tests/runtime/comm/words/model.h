@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model `words` (tests/runtime/train/words) as a program of several ranks: WORDS_REPLICAS copies, each in
 // WORDS_SHARDS shards, written by hand as thunderc writes them.
 #pragma once
 
 #include "comm/collectives.h"
-#include "device/menu.h"
+#include "device/api.h"
 #include "device/stream.h"
 #include "train/arenas.h"
 #include "train/program.h"

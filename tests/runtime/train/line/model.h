@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other kind of program: a straight line through points, its loss a plain mean without a weight, SGD with momentum;
 // inputs of other types, one of them without a batch dimension.
 #pragma once
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "train/arenas.h"
 #include "train/program.h"
 

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program like those that thunderc writes, by hand and in plain loops: the smallest model with ids, a weighted loss,
 // a tied name, a frozen parameter, one that an exporter folded, and a constant table. It drives the trainer in tests.
 #pragma once
 
-#include "device/menu.h"
+#include "device/api.h"
 #include "train/arenas.h"
 #include "train/program.h"
 

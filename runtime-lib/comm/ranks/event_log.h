@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this rank's streams do: for messages when a run ends early, for --timeline, and where --chaos and a slow
 // transport come between.
 #pragma once
@@ -62,7 +63,7 @@ class Lane {
     static constexpr std::size_t most_spans = std::size_t{1} << 18U;
 
   private:
-    friend class Journal;
+    friend class EventLog;
     void add(std::string name, double begin, std::uint64_t bytes);
 
     std::string name_;
@@ -82,12 +83,12 @@ struct SlowTransport {
     double bandwidth = 0;  // bytes a second; 0: as it is
 };
 
-class Journal : public StreamObserver {
+class EventLog : public StreamObserver {
   public:
-    Journal();
-    ~Journal() override;
-    Journal(const Journal&) = delete;
-    Journal& operator=(const Journal&) = delete;
+    EventLog();
+    ~EventLog() override;
+    EventLog(const EventLog&) = delete;
+    EventLog& operator=(const EventLog&) = delete;
 
     // The lane of what the main thread does: computing, and the few numbers between steps.
     Lane& main() { return *lanes_.front(); }

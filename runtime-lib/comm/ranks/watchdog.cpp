@@ -1,4 +1,5 @@
-#include "comm/ranks/watch.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks/watchdog.h"
 
 #include <unistd.h>
 
@@ -35,14 +36,14 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
-std::string where_it_stands(const Journal& journal) {
-    const std::int64_t step = journal.step.load(std::memory_order_relaxed);
+std::string where_it_stands(const EventLog& event_log) {
+    const std::int64_t step = event_log.step.load(std::memory_order_relaxed);
     const std::string of_step = step < 0 ? std::string(", before the first step") : cat(", in step ", step);
     std::string places, last;
     double newest = -1;
-    for (const auto& lane : journal.lanes()) {
+    for (const auto& lane : event_log.lanes()) {
         const Lane::Position position = lane->position();
-        const std::string time = seconds_text(Journal::now() - position.since);
+        const std::string time = seconds_text(EventLog::now() - position.since);
         if (position.inside || position.on_device) {
             places += cat(places.empty() ? "" : ", and ", position.inside ? "in " : "at ",
                           position_text(*lane, position), ", for ", time);
@@ -55,10 +56,10 @@ std::string where_it_stands(const Journal& journal) {
     return places + of_step;
 }
 
-Watch::Watch(Journal& journal, int rank, int world, Post& post, const WatchOptions& options)
-    : journal_(journal), rank_(rank), world_(world), post_(post), options_(options) {
+Watchdog::Watchdog(EventLog& event_log, int rank, int world, Post& post, const WatchdogOptions& options)
+    : event_log_(event_log), rank_(rank), world_(world), post_(post), options_(options) {
     peers_.resize(static_cast<std::size_t>(world));
-    looked_ = Journal::now();
+    looked_ = EventLog::now();
     // Signals are the main thread's.
     sigset_t all, before;
     sigfillset(&all);
@@ -67,14 +68,14 @@ Watch::Watch(Journal& journal, int rank, int world, Post& post, const WatchOptio
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Watch::~Watch() {
+Watchdog::~Watchdog() {
     stops_ = true;
     thread_.join();
 }
 
-void Watch::watch() {
+void Watchdog::watch() {
     while (!stops_) {
-        const double now = Journal::now();
+        const double now = EventLog::now();
         awake_ += std::min(now - looked_, longest_pause);
         looked_ = now;
         listen();
@@ -86,27 +87,27 @@ void Watch::watch() {
     }
 }
 
-void Watch::tell() {
-    const double now = Journal::now();
+void Watchdog::tell() {
+    const double now = EventLog::now();
     if (now - told_ < between) return;
     told_ = now;
     Beat beat;
-    beat.step = journal_.step.load(std::memory_order_relaxed);
-    beat.progress = journal_.progress.load(std::memory_order_relaxed);
-    const auto& lanes = journal_.lanes();
+    beat.step = event_log_.step.load(std::memory_order_relaxed);
+    beat.progress = event_log_.progress.load(std::memory_order_relaxed);
+    const auto& lanes = event_log_.lanes();
     for (std::size_t i = 0; i < std::min(lanes.size(), Beat::lanes); ++i) {
         const Lane::Position position = lanes[i]->position();
         beat.numbers[i] = position.number;
         if (position.inside || position.on_device) beat.inside |= 1U << i;
         if (position.on_device) beat.progress += position.number;
     }
-    std::snprintf(beat.where, sizeof beat.where, "%s", where_it_stands(journal_).c_str());
+    std::snprintf(beat.where, sizeof beat.where, "%s", where_it_stands(event_log_).c_str());
     peers_[static_cast<std::size_t>(rank_)] = {beat, awake_};
     if (rank_ != 0) return post_.send(0, beat);
     for (int r = 1; r < world_; ++r) post_.send(r, beat);
 }
 
-void Watch::listen() {
+void Watchdog::listen() {
     const int first = rank_ == 0 ? 1 : 0, last = rank_ == 0 ? world_ : 1;
     for (int r = first; r < last; ++r) {
         Beat beat;
@@ -121,7 +122,7 @@ void Watch::listen() {
     }
 }
 
-void Watch::judge() {
+void Watchdog::judge() {
     const double quiet = std::min(silence, options_.hang_timeout);
     const int first = rank_ == 0 ? 1 : 0, last = rank_ == 0 ? world_ : 1;
     std::string silent;
@@ -138,7 +139,7 @@ void Watch::judge() {
     bool waits = false;
     for (const Peer& peer : peers_) {
         progress += peer.beat.progress;
-        waits = waits || peer.beat.inside != 0 || journal_.asynchronous;
+        waits = waits || peer.beat.inside != 0 || event_log_.asynchronous;
     }
     if (progress != progress_ || !waits) {
         progress_ = progress;
@@ -149,7 +150,7 @@ void Watch::judge() {
 }
 
 // Ranks that have not begun what others wait in.
-std::string Watch::lagging() const {
+std::string Watchdog::lagging() const {
     std::string text;
     for (int r = 0; r < world_; ++r) {
         const Beat& beat = peers_[static_cast<std::size_t>(r)].beat;
@@ -165,27 +166,27 @@ std::string Watch::lagging() const {
 
 // A launcher ends the others where a rank is gone: SIGTERM, and soon SIGKILL. Where this one waits for that rank, it
 // says so in between. One that a signal came to for another reason, and that goes on to the end of its step, does not.
-void Watch::look_for_signals() {
+void Watchdog::look_for_signals() {
     if (printed_ || options_.interrupted == nullptr || options_.interrupted() == 0) return;
-    const double now = Journal::now();
-    const std::uint64_t progress = journal_.progress.load(std::memory_order_relaxed);
-    const auto& lanes = journal_.lanes();
-    const bool waits = journal_.asynchronous || std::any_of(lanes.begin(), lanes.end(),
-                                                            [](const auto& lane) { return lane->position().inside; });
+    const double now = EventLog::now();
+    const std::uint64_t progress = event_log_.progress.load(std::memory_order_relaxed);
+    const auto& lanes = event_log_.lanes();
+    const bool waits = event_log_.asynchronous || std::any_of(lanes.begin(), lanes.end(),
+                                                              [](const auto& lane) { return lane->position().inside; });
     if (signalled_ == 0 || progress != own_progress_ || !waits) {
         signalled_ = now;
         own_progress_ = progress;
     }
-    if (now - signalled_ < (journal_.asynchronous ? patience_of_managers : patience_of_mpirun)) return;
+    if (now - signalled_ < (event_log_.asynchronous ? patience_of_managers : patience_of_mpirun)) return;
     printed_ = true;
     print_where();
 }
 
-void Watch::print_where() const {
-    std::fprintf(stderr, "rank %d: stands %s\n", rank_, where_it_stands(journal_).c_str());
+void Watchdog::print_where() const {
+    std::fprintf(stderr, "rank %d: stands %s\n", rank_, where_it_stands(event_log_).c_str());
 }
 
-void Watch::end(const std::string& why) {
+void Watchdog::end(const std::string& why) {
     if (!why.empty()) {
         std::fprintf(stderr, "%serror: %s\n", rank_ == 0 ? "" : cat("rank ", rank_, ": ").c_str(), why.c_str());
         print_where();
@@ -194,8 +195,8 @@ void Watch::end(const std::string& why) {
         Beat last;
         last.ends = true;
         for (int r = 1; r < world_; ++r) post_.send(r, last);
-        const double until = Journal::now() + 1;  // for the others to hear of it
-        while (Journal::now() < until) {
+        const double until = EventLog::now() + 1;  // for the others to hear of it
+        while (EventLog::now() < until) {
             Beat beat;
             for (int r = 1; r < world_; ++r)
                 while (post_.receive(r, beat)) {

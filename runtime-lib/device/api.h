@@ -1,5 +1,7 @@
-// The closed menu of calls that a generated program makes, beside its own kernels. One contract, a provider on each
-// device; what is saved and how it is laid out belongs to the contract, workspace and packed weights do not.
+// SPDX-License-Identifier: Apache-2.0
+// The runtime API: the closed list of calls that a generated program makes, beside its own kernels. One contract, a
+// provider on each device; what is saved and how it is laid out belongs to the contract, workspace and packed weights
+// do not.
 //
 // What computes in floating point takes f32 and bf16, adds up in f32, and rounds once what is bf16. On every device
 // (call_types.h checks it):
@@ -37,8 +39,8 @@ struct LinearForward {
     Input bias{};      // (out), added before the activation
     Input residual{};  // (rows, out), added after it; may be the same memory as y
     Activation activation = Activation::none;
-    Output pre_activation{};  // (rows, out): what the activation reads, kept for the way back. Of bf16 the activation
-                              // reads it before or after it is rounded, as the provider has it
+    Output pre_activation{};  // (rows, out): what the activation reads, kept for the backward pass. Of bf16 the
+                              // activation reads it before or after it is rounded, as the provider has it
     std::int64_t rows = 0, in = 0, out = 0;
     std::int64_t ld_y = 0, ld_x = 0, ld_residual = 0;
 };
@@ -136,7 +138,7 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream);
 // ---- cross entropy -------------------------------------------------------------------------------------------------
 
 // *loss = sum over rows with a label other than ignore_index of log_sum_exp(logits[row]) - logits[row][label];
-// lse (rows) f32 is kept for the way back.
+// lse (rows) f32 is kept for the backward pass.
 struct CrossEntropyForward {
     Output loss{};   // one f32
     Output lse{};    // (rows) f32

@@ -1,4 +1,5 @@
-#include "comm/nccl/place.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/local_rank.h"
 
 #include <unistd.h>
 
@@ -40,15 +41,15 @@ std::vector<std::string> split(const char* text) {
 
 }  // namespace
 
-void find_neighbours(Launch& launch, Star& star) {
+void find_neighbours(Launch& launch, Rendezvous& rendezvous) {
     std::vector<std::uint64_t> hosts(static_cast<std::size_t>(launch.world), host_number());
     const auto of = [&](int rank) { return std::span(hosts).subspan(static_cast<std::size_t>(rank), 1); };
     if (launch.rank != 0) {
-        star.send(std::as_bytes(of(launch.rank)), 0);
-        star.receive(std::as_writable_bytes(std::span(hosts)), 0);
+        rendezvous.send(std::as_bytes(of(launch.rank)), 0);
+        rendezvous.receive(std::as_writable_bytes(std::span(hosts)), 0);
     } else {
-        for (int r = 1; r < launch.world; ++r) star.receive(std::as_writable_bytes(of(r)), r);
-        for (int r = 1; r < launch.world; ++r) star.send(std::as_bytes(std::span(hosts)), r);
+        for (int r = 1; r < launch.world; ++r) rendezvous.receive(std::as_writable_bytes(of(r)), r);
+        for (int r = 1; r < launch.world; ++r) rendezvous.send(std::as_bytes(std::span(hosts)), r);
     }
     int before = 0, together = 0;
     for (int r = 0; r < launch.world; ++r) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks after the ranks of a run: a thread beside the others, which hears of all of them, tells where they stand when
 // they do not get on, and ends the run then. Without it a rank would wait for ever for one that is gone.
 #pragma once
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/ranks/journal.h"
+#include "comm/ranks/event_log.h"
 
 namespace thunder {
 
@@ -38,12 +39,12 @@ class Post {
     virtual void abort() {}
 };
 
-class Watch {
+class Watchdog {
   public:
-    Watch(Journal& journal, int rank, int world, Post& post, const WatchOptions& options);
-    Watch(const Watch&) = delete;
-    Watch& operator=(const Watch&) = delete;
-    ~Watch();
+    Watchdog(EventLog& event_log, int rank, int world, Post& post, const WatchdogOptions& options);
+    Watchdog(const Watchdog&) = delete;
+    Watchdog& operator=(const Watchdog&) = delete;
+    ~Watchdog();
 
   private:
     struct Peer {
@@ -60,10 +61,10 @@ class Watch {
     [[noreturn]] void end(const std::string& why);
     void print_where() const;
 
-    Journal& journal_;
+    EventLog& event_log_;
     int rank_, world_;
     Post& post_;
-    WatchOptions options_;
+    WatchdogOptions options_;
     std::vector<Peer> peers_;                       // by rank; of others than rank 0 only rank 0's
     double looked_ = 0, told_ = 0, signalled_ = 0;  // when, in seconds
     // Seconds that this thread has watched, by which others' silence is measured: while a run is suspended, nobody
@@ -79,6 +80,6 @@ class Watch {
 
 // Where this rank stands: "in all-reduce of gradients, number 57 of stream reduce, for 3.1 s, in step 12". "at", not
 // "in", where a device has come to it and may have done it since.
-std::string where_it_stands(const Journal& journal);
+std::string where_it_stands(const EventLog& event_log);
 
 }  // namespace thunder

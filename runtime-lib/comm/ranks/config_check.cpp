@@ -1,4 +1,5 @@
-#include "comm/ranks/agreement.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks/config_check.h"
 
 #include <algorithm>
 #include <cstring>
@@ -122,8 +123,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
 
 }  // namespace
 
-void check_agreement(Communicator& communicator, const ProgramSpec& program, const Options& options,
-                     const std::string& checkpoint) {
+void check_config(Communicator& communicator, const ProgramSpec& program, const Options& options,
+                  const std::string& checkpoint) {
     const World world(program, communicator);
     std::vector<std::pair<std::string, std::string>> facts;
     world.together([&] { facts = facts_of(program, options, checkpoint); });

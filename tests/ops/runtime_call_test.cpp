@@ -1,5 +1,6 @@
-// Calls of the runtime's menu that primitives become, run by naive loops that follow the words of
-// runtime-lib/device/menu.h, against the ops' references.
+// SPDX-License-Identifier: Apache-2.0
+// Calls of the runtime API that primitives become, run by naive loops that follow the words of
+// runtime-lib/device/api.h, against the ops' references.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +12,7 @@
 #include "sample_checks.h"
 
 namespace thunderc::testing {
-namespace menu_call_test {
+namespace runtime_call_test {
 
 // The fields of a call by name: literals as numbers, tensors as what they name.
 struct Fields {
@@ -80,7 +81,7 @@ int judge(const std::string& op_name, const Naive& naive) {
         Builder b(f);
         b.emit(op_name, arguments, sample.attributes);
         const Op& op = f.ops.back();
-        MenuCall call = def.call(op, f);
+        RuntimeCall call = def.call(op, f);
         if (call.function.empty()) continue;
         EXPECT_EQ(call.function, op_name);
         EXPECT_NE(call.comment, "");
@@ -113,18 +114,18 @@ int judge(const std::string& op_name, const Naive& naive) {
     return judged;
 }
 
-TEST(MenuCall, Matmul) {
+TEST(RuntimeCall, Matmul) {
     EXPECT_EQ(judge("matmul", matmul), 11);
 }
-TEST(MenuCall, Gather) {
+TEST(RuntimeCall, Gather) {
     EXPECT_EQ(judge("gather", gather), 5);
 }
-TEST(MenuCall, ScatterAdd) {
+TEST(RuntimeCall, ScatterAdd) {
     EXPECT_EQ(judge("scatter_add", scatter_add), 4);
 }
 
-// Whatever is looked up, and by integers of either size, is looked up by the menu: no kernel does it.
-TEST(MenuCall, GatherOfEveryType) {
+// Whatever is looked up, and by integers of either size, is looked up by the runtime API: no kernel does it.
+TEST(RuntimeCall, GatherOfEveryType) {
     for (DType data : {DType::f32, DType::bf16, DType::i64, DType::i32, DType::boolean})
         for (DType index : {DType::i64, DType::i32}) {
             Function f;
@@ -135,25 +136,25 @@ TEST(MenuCall, GatherOfEveryType) {
         }
 }
 
-MenuCall call_of(const Type& a, const Type& b_type, Function& f) {
+RuntimeCall call_of(const Type& a, const Type& b_type, Function& f) {
     Value a_value = f.add_argument(a, "a"), b_value = f.add_argument(b_type, "b");
     Builder b(f);
     b.op("matmul", {a_value, b_value}, {{"transpose_a", false}, {"transpose_b", false}});
     return op_def("matmul").call(f.ops.back(), f);
 }
 
-TEST(MenuCall, MatmulWithOneRightSideIsOneTallProduct) {
+TEST(RuntimeCall, MatmulWithOneRightSideIsOneTallProduct) {
     Function f;
-    MenuCall call = call_of(Type::tensor(DType::f32, {2, 3, 5}), Type::tensor(DType::f32, {5, 4}), f);
+    RuntimeCall call = call_of(Type::tensor(DType::f32, {2, 3, 5}), Type::tensor(DType::f32, {5, 4}), f);
     std::string text;
     for (const CallField& field : call.fields)
         text += field.name + (field.literal.empty() ? "" : "=" + field.literal) + " ";
     EXPECT_EQ(text, "c a b m=6 n=4 k=5 ");
 }
 
-TEST(MenuCall, MatmulThatRepeatsInPartIsDeclinedUntilDecomposed) {
+TEST(RuntimeCall, MatmulThatRepeatsInPartIsDeclinedUntilDecomposed) {
     Function f;
-    MenuCall call = call_of(Type::tensor(DType::f32, {2, 1, 3, 2}), Type::tensor(DType::f32, {2, 2, 2, 3}), f);
+    RuntimeCall call = call_of(Type::tensor(DType::f32, {2, 1, 3, 2}), Type::tensor(DType::f32, {2, 2, 2, 3}), f);
     EXPECT_EQ(call.function, "");
     Builder b(f);
     const Op op = f.ops.back();
@@ -161,9 +162,9 @@ TEST(MenuCall, MatmulThatRepeatsInPartIsDeclinedUntilDecomposed) {
     EXPECT_EQ(op_def("matmul").call(f.ops.back(), f).function, "matmul");
 }
 
-// A definition knows the menu, not the program that is printed around a call: whatever is a name there (members, sizes,
-// arenas) is a field of a kind of its own.
-TEST(MenuCall, LiteralsAreValues) {
+// A definition knows the runtime API, not the program that is printed around a call: whatever is a name there (members,
+// sizes, arenas) is a field of a kind of its own.
+TEST(RuntimeCall, LiteralsAreValues) {
     const std::regex value("true|false|nullptr|-?[0-9][0-9.]*(e[-+]?[0-9]+)?F?|[A-Z][A-Za-z]*::[a-z_]+");
     int literals = 0;
     for (const OpDef* def : all_ops()) {
@@ -186,7 +187,7 @@ TEST(MenuCall, LiteralsAreValues) {
     EXPECT_GT(literals, 100);
 }
 
-TEST(MenuCall, OptimizersWorkOnWholeArenas) {
+TEST(RuntimeCall, OptimizersWorkOnWholeArenas) {
     Function f;
     std::vector<Value> operands;
     const Sample& sample = op_def("adamw").samples.front();
@@ -201,5 +202,5 @@ TEST(MenuCall, OptimizersWorkOnWholeArenas) {
               "parameters: parameters 0\ngradients: gradients 0\nstates[0]: optimizer 0\nstates[1]: optimizer 1\n");
 }
 
-}  // namespace menu_call_test
+}  // namespace runtime_call_test
 }  // namespace thunderc::testing

@@ -1,4 +1,5 @@
-#include "comm/ranks/journal.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/ranks/event_log.h"
 
 #include <unistd.h>
 
@@ -45,7 +46,7 @@ Lane::Position Lane::position() const {
         position_.number = word >> 16U;
         position_.on_device = true;
         position_.activity = milestones_.at(word & 0xffffU);
-        position_.since = Journal::now();
+        position_.since = EventLog::now();
     }
     return position_;
 }
@@ -68,17 +69,17 @@ void Lane::enter(const Activity& activity) {
     ++position_.number;
     position_.inside = true;
     position_.activity.swap(text);
-    position_.since = Journal::now();
+    position_.since = EventLog::now();
 }
 
 void Lane::leave() {
     const std::lock_guard lock(mutex_);
     position_.inside = false;
-    position_.since = Journal::now();
+    position_.since = EventLog::now();
 }
 
 void Lane::open(const char* name) {
-    open_.emplace_back(name, Journal::now());
+    open_.emplace_back(name, EventLog::now());
 }
 
 void Lane::close() {
@@ -89,30 +90,30 @@ void Lane::close() {
 }
 
 void Lane::add(std::string name, double begin, std::uint64_t bytes) {
-    if (spans_.size() < most_spans) spans_.push_back({std::move(name), begin * 1e6, Journal::now() * 1e6, bytes});
+    if (spans_.size() < most_spans) spans_.push_back({std::move(name), begin * 1e6, EventLog::now() * 1e6, bytes});
 }
 
 // ---- all of them ---------------------------------------------------------------------------------------------------
 
-Journal::Journal() {
+EventLog::EventLog() {
     add("compute");
     work_on(main());
 }
 
-Journal::~Journal() {
+EventLog::~EventLog() {
     if (stream_observer == this) stream_observer = nullptr;
 }
 
-Lane& Journal::add(std::string name) {
+Lane& EventLog::add(std::string name) {
     lanes_.push_back(std::make_unique<Lane>(std::move(name)));
     return *lanes_.back();
 }
 
-void Journal::work_on(Lane& lane) {
+void EventLog::work_on(Lane& lane) {
     lane_of_thread = &lane;
 }
 
-void Journal::set_chaos(std::uint64_t seed) {
+void EventLog::set_chaos(std::uint64_t seed) {
     // Each lane draws from a sequence of its own: what it draws does not depend on how threads take turns.
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
         std::uint64_t mixed = seed * 1000003 + i + 1;
@@ -122,50 +123,50 @@ void Journal::set_chaos(std::uint64_t seed) {
     stream_observer = this;
 }
 
-void Journal::set_timeline(bool on) {
+void EventLog::set_timeline(bool on) {
     timeline_ = on;
     if (on) stream_observer = this;
 }
 
 // One time in four, up to 3 ms: about what a step of a small model takes.
-void Journal::disturb(Lane& lane) {
+void EventLog::disturb(Lane& lane) {
     if (lane.random_ == 0) return;
     const std::uint64_t drawn = next(lane.random_);
     if (drawn % 4 == 0) sleep_for(static_cast<double>(drawn / 4 % 3000) * 1e-6);
 }
 
-void Journal::delay(double began, std::uint64_t bytes) const {
+void EventLog::delay(double began, std::uint64_t bytes) const {
     double least = slow_.latency;
     if (slow_.bandwidth > 0) least += static_cast<double>(bytes) / slow_.bandwidth;
     sleep_for(began + least - now());
 }
 
-void Journal::note(Lane& lane, const Activity& activity, double began) {
+void EventLog::note(Lane& lane, const Activity& activity, double began) {
     lane.add(activity.text(), began, activity.bytes);
 }
 
-void Journal::begin(const char* name) {
+void EventLog::begin(const char* name) {
     if (timeline_ && lane_of_thread != nullptr) lane_of_thread->open(name);
 }
 
-void Journal::end() {
+void EventLog::end() {
     if (timeline_ && lane_of_thread != nullptr) lane_of_thread->close();
 }
 
-void Journal::order() {
+void EventLog::order() {
     if (lane_of_thread != nullptr) return disturb(*lane_of_thread);
     // A thread of CUDA's, within a stream.
     if (std::uint64_t drawn = elsewhere_.fetch_add(2, std::memory_order_relaxed); drawn != 0)
         if (drawn = next(drawn); drawn % 4 == 0) sleep_for(static_cast<double>(drawn / 4 % 3000) * 1e-6);
 }
 
-double Journal::now() {
+double EventLog::now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format): "X" is a
 // complete event, "i" a moment, "M" names processes and threads; times in microseconds.
-std::string Journal::trace_events(int rank, double zero) const {
+std::string EventLog::trace_events(int rank, double zero) const {
     std::string out = cat(R"({"name":"process_name","ph":"M","pid":)", rank, R"(,"args":{"name":"rank )", rank, "\"}}");
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
         const Lane& lane = *lanes_[i];

@@ -1,4 +1,5 @@
-#include "comm/nccl/star.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/rendezvous.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -109,17 +110,18 @@ Launch launched() {
     return launch;
 }
 
-Star::Star(const Launch& launch, int kind) : rank_(launch.rank), sockets_(static_cast<std::size_t>(launch.world), -1) {
+Rendezvous::Rendezvous(const Launch& launch, int kind)
+    : rank_(launch.rank), sockets_(static_cast<std::size_t>(launch.world), -1) {
     if (launch.world == 1) return;
     launch.rank == 0 ? listen_for(launch, kind) : connect_to(launch, kind);
 }
 
-Star::~Star() {
+Rendezvous::~Rendezvous() {
     for (const int socket : sockets_)
         if (socket >= 0) close(socket);
 }
 
-void Star::listen_for(const Launch& launch, int kind) {
+void Rendezvous::listen_for(const Launch& launch, int kind) {
     const int listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     set_option(listener, SOL_SOCKET, SO_REUSEADDR);
     const int both = 0;  // IPv4 as well
@@ -180,7 +182,7 @@ void Star::listen_for(const Launch& launch, int kind) {
     for (int r = 1; r < launch.world; ++r) send({reinterpret_cast<const std::byte*>("!"), 1}, r);
 }
 
-void Star::connect_to(const Launch& launch, int kind) {
+void Rendezvous::connect_to(const Launch& launch, int kind) {
     addrinfo wanted{}, *found = nullptr;
     wanted.ai_socktype = SOCK_STREAM;
     const std::string port = cat(launch.port);
@@ -223,7 +225,7 @@ void Star::connect_to(const Launch& launch, int kind) {
          "MASTER_ADDR and MASTER_PORT say where it listens; THUNDER_START_TIMEOUT gives it more seconds");
 }
 
-void Star::send(std::span<const std::byte> bytes, int to) {
+void Rendezvous::send(std::span<const std::byte> bytes, int to) {
     while (!bytes.empty()) {
         const long n = ::send(sockets_[static_cast<std::size_t>(to)], bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
@@ -232,7 +234,7 @@ void Star::send(std::span<const std::byte> bytes, int to) {
     }
 }
 
-void Star::receive(std::span<std::byte> bytes, int from) {
+void Rendezvous::receive(std::span<std::byte> bytes, int from) {
     while (!bytes.empty()) {
         const long n = recv(sockets_[static_cast<std::size_t>(from)], bytes.data(), bytes.size(), 0);
         if (n < 0 && errno == EINTR) continue;
@@ -241,13 +243,13 @@ void Star::receive(std::span<std::byte> bytes, int from) {
     }
 }
 
-long Star::send_some(std::span<const std::byte> bytes, int to) {
+long Rendezvous::send_some(std::span<const std::byte> bytes, int to) {
     const long n =
         ::send(sockets_[static_cast<std::size_t>(to)], bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return n >= 0 ? n : errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
-long Star::receive_some(std::span<std::byte> bytes, int from) {
+long Rendezvous::receive_some(std::span<std::byte> bytes, int from) {
     const long n = recv(sockets_[static_cast<std::size_t>(from)], bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n == 0) return -1;
     return n > 0 ? n : errno == EAGAIN || errno == EINTR ? 0 : -1;

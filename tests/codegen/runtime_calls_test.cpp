@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A compiler takes every combination of fields that a call can have: of each op with a call, whichever of its optional
 // operands there are, with each activation, kept or not, with rows apart or not. The text is made by what prints it.
 #include <fmt/format.h>
@@ -16,11 +17,11 @@
 #include "compiler/ir/op_def.h"
 
 namespace thunderc {
-namespace menu_calls_test {
+namespace runtime_calls_test {
 namespace fs = std::filesystem;
 
 // The op on some of the sample's operands; none where its shape rule says that it needs the others.
-std::optional<MenuCall> call_of(const OpDef& def, const Sample& sample, unsigned left_out, const Attributes& given) {
+std::optional<RuntimeCall> call_of(const OpDef& def, const Sample& sample, unsigned left_out, const Attributes& given) {
     Function f;
     Op op;
     op.name = def.name;
@@ -43,9 +44,9 @@ std::optional<MenuCall> call_of(const OpDef& def, const Sample& sample, unsigned
     return def.call(op, f);
 }
 
-TEST(MenuCalls, AreTakenByACompilerInEveryCombination) {
+TEST(RuntimeCalls, AreTakenByACompilerInEveryCombination) {
     std::set<std::string> lines;
-    std::set<std::string> headers = {"device/menu.h"};
+    std::set<std::string> headers = {"device/api.h"};
     for (const OpDef* def : all_ops()) {
         // What several ranks do for a norm is printed as one call, not as these.
         if (!def->call || def->name == "sum_of_squares" || def->name == "norm_of_squares") continue;
@@ -59,7 +60,7 @@ TEST(MenuCalls, AreTakenByACompilerInEveryCombination) {
                 // An optimizer has all of its operands.
                 for (unsigned left_out = 0; left_out < (def->optimizer ? 1U : 1U << sample.operands.size());
                      ++left_out) {
-                    const std::optional<MenuCall> call = call_of(*def, sample, left_out, attributes);
+                    const std::optional<RuntimeCall> call = call_of(*def, sample, left_out, attributes);
                     if (!call || call->function.empty()) continue;
                     if (!call->header.empty()) headers.insert(call->header);
                     for (bool strided : {false, true}) {
@@ -76,7 +77,7 @@ TEST(MenuCalls, AreTakenByACompilerInEveryCombination) {
         }
     }
     EXPECT_GT(lines.size(), 200U);
-    const fs::path file = fs::path(testing::TempDir()) / "menu_calls.cpp";
+    const fs::path file = fs::path(testing::TempDir()) / "runtime_calls.cpp";
     std::ofstream out(file);
     for (const std::string& header : headers) out << "#include \"" << header << "\"\n";
     out << "using namespace thunder;\nvoid calls(Stream& stream);\nvoid calls(Stream& stream) {\n";
@@ -91,5 +92,5 @@ TEST(MenuCalls, AreTakenByACompilerInEveryCombination) {
     fs::remove(file);
 }
 
-}  // namespace menu_calls_test
+}  // namespace runtime_calls_test
 }  // namespace thunderc

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank says of where it stands, and that it gets on.
-#include "comm/ranks/journal.h"
+#include "comm/ranks/event_log.h"
 
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "comm/ranks/watch.h"
+#include "comm/ranks/watchdog.h"
 #include "device/stream.h"
 #include "helpers.h"
 #include "train/init.h"
@@ -13,26 +14,26 @@
 namespace thunder {
 namespace {
 
-// A tensor's name lives as long as it is sent; the watch asks at any time.
-TEST(Journal, KeepsTheNameOfTheLastCollective) {
-    Journal journal;
+// A tensor's name lives as long as it is sent; the watchdog asks at any time.
+TEST(EventLog, KeepsTheNameOfTheLastCollective) {
+    EventLog event_log;
     std::string name = "optimizer.m.model.layers.0.self_attn.q_proj.weight";
-    journal.run(journal.main(), {"receive", name.c_str(), -1, 4}, [] {});
+    event_log.run(event_log.main(), {"receive", name.c_str(), -1, 4}, [] {});
     name.assign(name.size(), 'x');
-    EXPECT_EQ(where_it_stands(journal).find("in no collective, the last was receive of "
-                                            "optimizer.m.model.layers.0.self_attn.q_proj.weight, number 1 of stream "
-                                            "compute, "),
+    EXPECT_EQ(where_it_stands(event_log).find("in no collective, the last was receive of "
+                                              "optimizer.m.model.layers.0.self_attn.q_proj.weight, number 1 of stream "
+                                              "compute, "),
               0U)
-        << where_it_stands(journal);
+        << where_it_stands(event_log);
 }
 
-TEST(Journal, ATimelineHasAnEndAndIsJson) {
-    Journal journal;
-    journal.set_timeline(true);
+TEST(EventLog, ATimelineHasAnEndAndIsJson) {
+    EventLog event_log;
+    event_log.set_timeline(true);
     for (std::size_t i = 0; i < Lane::most_spans + 100; ++i)
-        journal.run(journal.main(), {"send", "\"quoted\\name\"", -1, 4}, [] {});
-    EXPECT_EQ(journal.main().spans().size(), Lane::most_spans);
-    const auto trace = nlohmann::json::parse(cat("[", journal.trace_events(3, 0), "]"));
+        event_log.run(event_log.main(), {"send", "\"quoted\\name\"", -1, 4}, [] {});
+    EXPECT_EQ(event_log.main().spans().size(), Lane::most_spans);
+    const auto trace = nlohmann::json::parse(cat("[", event_log.trace_events(3, 0), "]"));
     // Two names, the spans, and what says that they are not all.
     ASSERT_EQ(trace.size(), Lane::most_spans + 3);
     EXPECT_EQ(trace[2]["name"], "send of \"quoted\\name\"");
@@ -57,8 +58,8 @@ TEST_F(StartTest, NotesProgressWithEachParameter) {
                                                           std::span<const std::string_view>) override {
             return {};
         }
-        void check_agreement(const ProgramSpec&, const Options&, const std::string&) override {}
-        void watch(const WatchOptions&) override {}
+        void check_config(const ProgramSpec&, const Options&, const std::string&) override {}
+        void watch(const WatchdogOptions&) override {}
         void note_progress(std::int64_t step) override {
             EXPECT_EQ(step, -1);
             ++noted;

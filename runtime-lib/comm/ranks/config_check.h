@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks must have in common.
 #pragma once
 
@@ -11,7 +12,7 @@ namespace thunder {
 
 // Fails where a rank runs another program, has other options or sees other files than rank 0, with what differs; rank 0
 // tells. On all ranks. `checkpoint`: that it goes on from, or "".
-void check_agreement(Communicator& communicator, const ProgramSpec& program, const Options& options,
-                     const std::string& checkpoint);
+void check_config(Communicator& communicator, const ProgramSpec& program, const Options& options,
+                  const std::string& checkpoint);
 
 }  // namespace thunder

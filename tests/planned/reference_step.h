@@ -1,4 +1,5 @@
-// The same training step twice: as planned bytes, and as values in fp64. The twin's program is not rolled, not fused,
+// SPDX-License-Identifier: Apache-2.0
+// The same training step twice: as planned bytes, and as values in fp64. The second's program is not rolled, not fused,
 // not merged and not planned: what compose_step leaves.
 #pragma once
 
