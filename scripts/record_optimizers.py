@@ -78,6 +78,8 @@ CASES = [
     ("sgd all, clipped", (0.5,), lambda g: o.SGD(g, lr=LEARNING_RATE, momentum=0.5), True, 1.5),
     ("plain_sgd", (), lambda g: o.SGD(g, lr=LEARNING_RATE), False, 0),
     ("plain_sgd all, clipped", (), lambda g: o.SGD(g, lr=LEARNING_RATE), True, 1.5),
+    ("adam", (0.9, 0.999, 1e-8), lambda g: o.Adam(g, lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8), False, 0),
+    ("adam all, clipped", (0.8, 0.99, 1e-3), lambda g: o.Adam(g, lr=LEARNING_RATE, betas=(0.8, 0.99), eps=1e-3), True, 1.5),
 ]
 
 
@@ -86,7 +88,7 @@ def main():
     parser.add_argument("--out", default=pathlib.Path(__file__).parent.parent / "tests/runtime/kernels/trajectories.h")
     out = parser.parse_args().out
     assert torch.__version__.split("+")[0] == PINNED["torch"], torch.__version__
-    lines = ["// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch "
+    lines = ["// SPDX-License-Identifier: Apache-2.0", "// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch "
              + PINNED["torch"] + ".", "#pragma once", "", '#include "trajectory.h"', "",
              "namespace thunder {", "", "// clang-format off", "inline const std::vector<Trajectory> trajectories = {"]
     for name, options, make, decay_all, clip in CASES:

@@ -2,13 +2,15 @@
 // The optimizers that there are: the file of each, and X(name, rule). A program has the one alone that steps it.
 #pragma once
 
+#include "adam.h"
 #include "adamw.h"
 #include "lion.h"
 #include "plain_sgd.h"
 #include "sgd.h"
 
-#define THUNDER_RULES(X)   \
-    X(adamw, rules::AdamW) \
-    X(lion, rules::Lion)   \
-    X(sgd, rules::Sgd)     \
-    X(plain_sgd, rules::PlainSgd)
+#define THUNDER_RULES(X)          \
+    X(adam, rules::Adam)          \
+    X(adamw, rules::AdamW)        \
+    X(lion, rules::Lion)          \
+    X(plain_sgd, rules::PlainSgd) \
+    X(sgd, rules::Sgd)
