@@ -80,6 +80,8 @@ CASES = [
     ("plain_sgd all, clipped", (), lambda g: o.SGD(g, lr=LEARNING_RATE), True, 1.5),
     ("adam", (0.9, 0.999, 1e-8), lambda g: o.Adam(g, lr=LEARNING_RATE, betas=(0.9, 0.999), eps=1e-8), False, 0),
     ("adam all, clipped", (0.8, 0.99, 1e-3), lambda g: o.Adam(g, lr=LEARNING_RATE, betas=(0.8, 0.99), eps=1e-3), True, 1.5),
+    ("rmsprop", (0.99, 1e-8), lambda g: o.RMSprop(g, lr=LEARNING_RATE, alpha=0.99, eps=1e-8), False, 0),
+    ("rmsprop all, clipped", (0.9, 1e-3), lambda g: o.RMSprop(g, lr=LEARNING_RATE, alpha=0.9, eps=1e-3), True, 1.5),
 ]
 
 

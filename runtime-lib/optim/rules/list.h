@@ -6,6 +6,7 @@
 #include "adamw.h"
 #include "lion.h"
 #include "plain_sgd.h"
+#include "rmsprop.h"
 #include "sgd.h"
 
 #define THUNDER_RULES(X)          \
@@ -13,4 +14,5 @@
     X(adamw, rules::AdamW)        \
     X(lion, rules::Lion)          \
     X(plain_sgd, rules::PlainSgd) \
+    X(rmsprop, rules::RmsProp)    \
     X(sgd, rules::Sgd)
