@@ -82,6 +82,8 @@ CASES = [
     ("adam all, clipped", (0.8, 0.99, 1e-3), lambda g: o.Adam(g, lr=LEARNING_RATE, betas=(0.8, 0.99), eps=1e-3), True, 1.5),
     ("rmsprop", (0.99, 1e-8), lambda g: o.RMSprop(g, lr=LEARNING_RATE, alpha=0.99, eps=1e-8), False, 0),
     ("rmsprop all, clipped", (0.9, 1e-3), lambda g: o.RMSprop(g, lr=LEARNING_RATE, alpha=0.9, eps=1e-3), True, 1.5),
+    ("adagrad", (0.0, 1e-10), lambda g: o.Adagrad(g, lr=LEARNING_RATE, eps=1e-10), False, 0),
+    ("adagrad all, clipped", (0.1, 1e-3), lambda g: o.Adagrad(g, lr=LEARNING_RATE, lr_decay=0.1, eps=1e-3), True, 1.5),
 ]
 
 

@@ -2,6 +2,7 @@
 // The optimizers that there are: the file of each, and X(name, rule). A program has the one alone that steps it.
 #pragma once
 
+#include "adagrad.h"
 #include "adam.h"
 #include "adamw.h"
 #include "lion.h"
@@ -10,6 +11,7 @@
 #include "sgd.h"
 
 #define THUNDER_RULES(X)          \
+    X(adagrad, rules::Adagrad)    \
     X(adam, rules::Adam)          \
     X(adamw, rules::AdamW)        \
     X(lion, rules::Lion)          \
