@@ -109,7 +109,7 @@ TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
         std::vector<double> ep = wide(p), eb(elements);
         for (int step = 0; step < 3; ++step) {
             const std::vector<float> g = random(elements, 10U + static_cast<unsigned>(step));
-            const StepScalars s = momentum ? scalars_of("sgd", {0.9}, step) : scalars_of("plain_sgd", {}, step);
+            const StepScalars s = momentum ? scalars_of("sgd", {0.9, 0}, step) : scalars_of("plain_sgd", {}, step);
             const OptimizerUpdate call{.parameters = p.data(),
                                        .gradients = g.data(),
                                        .states = {momentum ? b.data() : nullptr},

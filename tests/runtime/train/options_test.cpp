@@ -2,6 +2,7 @@
 #include "train/options.h"
 
 #include "helpers.h"
+#include "optim/rules/info.h"
 #include "train/schedule.h"
 
 namespace thunder {
@@ -19,11 +20,12 @@ ProgramSpec program() {
     return spec;
 }
 
-std::optional<Options> parse(std::vector<std::string> words, const std::string& folder = "") {
+std::optional<Options> parse(std::vector<std::string> words, const std::string& folder = "",
+                             const ProgramSpec& of = program()) {
     words.insert(words.begin(), "train");
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
-    return parse_options(static_cast<int>(argv.size()), argv.data(), program(), folder);
+    return parse_options(static_cast<int>(argv.size()), argv.data(), of, folder);
 }
 
 std::string parse_error(const std::vector<std::string>& words, int* status = nullptr, const std::string& folder = "") {
@@ -288,6 +290,36 @@ TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
     std::size_t begin = 0;
     for (std::size_t end; (end = help.find('\n', begin)) != std::string::npos; begin = end + 1)
         EXPECT_LE(end - begin, 100U) << help.substr(begin, end - begin);
+}
+
+// Each alone, in its place, by the name that a command line spells with dashes; what step_options tells of it.
+TEST(OptionsTest, HasThoseOfTheProgramsOptimizer) {
+    std::size_t flags = 0;
+    for (const RuleInfo& rule : all_rules()) {
+        ProgramSpec spec = program();
+        spec.optimizer = rule.name;
+        const Options unsaid = *parse({"--feed", "f"}, "", spec);
+        EXPECT_EQ(unsaid.rule, usual_options(rule));
+        const std::string help = help_text(spec, unsaid);
+        for (std::size_t k = 0; k < rule.options.size(); ++k) {
+            const bool flag = rule.options[k].range == rules::Range::flag;
+            std::string name = "--" + rule.options[k].name;
+            std::replace(name.begin() + 2, name.end(), '_', '-');
+            EXPECT_NE(help.find("  " + name + (flag ? " " : " X ")), std::string::npos) << name << "\n" << help;
+            std::vector<std::string> words = {"--feed", "f", name};
+            if (!flag) words.emplace_back("0.25");
+            const Options said = *parse(words, "", spec);
+            std::vector<double> expected = unsaid.rule;
+            expected[k] = flag ? 1 : 0.25;
+            EXPECT_EQ(said.rule, expected) << rule.name << " " << name;
+            std::string told;
+            for (const auto& [option, value] : step_options(spec, said))
+                if (option == name.substr(2)) told += value;
+            EXPECT_EQ(told, flag ? "given" : "0.25") << rule.name << " " << name;
+            flags += flag ? 1 : 0;
+        }
+    }
+    EXPECT_GT(flags, 0U);
 }
 
 TEST(ScheduleTest, FollowsTheTable) {
