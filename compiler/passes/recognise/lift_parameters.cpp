@@ -104,7 +104,20 @@ class Lifter {
             for (const std::string& other : tie)
                 if (other != first) lifted.aliases.push_back(other);
             if (is_dotted(name) && !groups.contains(name)) lifted.aliases.push_back(name);
-            report_.done("tied", first, fmt::format("also {}", fmt::join(lifted.aliases, ", ")));
+            const std::string text = fmt::format("also {}", fmt::join(lifted.aliases, ", "));
+            // An embedding that is the head as well is one parameter on purpose.
+            const bool told = table != tie.end() || std::any_of(all.begin(), all.end(), [&](const Site& site) {
+                                  return !names_.traced(k, site).empty();
+                              });
+            if (told)
+                report_.done("tied", first, text);
+            else
+                report_.warning("tied", first,
+                                text +
+                                    ": one initializer, trained as one parameter. The graph does not say that the "
+                                    "model has one, since exporters merge what is equal: where one only began as a "
+                                    "copy of the other, export with dynamo=True and optimize=False, which tells them "
+                                    "apart, or with other numbers in one of them");
         }
         if (ties.size() == 1) return;
         const std::string text = fmt::format("one initializer of equal numbers was {} parameters: {}", firsts.size(),

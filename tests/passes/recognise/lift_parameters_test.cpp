@@ -152,19 +152,26 @@ func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "laye
     EXPECT_NE(notes(report).find("warning untied at layers.0.norm.weight"), std::string::npos) << notes(report);
 }
 
+// As exporters merge what is equal, one of them may have begun as a copy of the other: said aloud.
 TEST(LiftParameters, ModulesOfDifferentKindsAreATie) {
+    Report report;
     EXPECT_EQ(lifted(with_data(R"(
 func @main(%x: f32[4,3] input "x", %w: f32[3] value "layers.0.norm.weight") -> (%b) {
   %a = mul(%x, %w) : f32[4,3] at "layers.0.norm" "RMSNorm" [Mul "n"]
   %b = mul(%a, %w) : f32[4,3] at "head.norm" "RMSNorm" [Mul "m"]
 }
-)")),
+)"),
+                     report),
               text(R"(
 func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "layers.0.norm.weight" {alias 0 = ["head.norm.weight"]}) -> (%b) {
   %a = mul(%x, %layers.0.norm.weight) : f32[4,3]
   %b = mul(%a, %layers.0.norm.weight) : f32[4,3]
 }
 )"));
+    EXPECT_NE(notes(report).find("warning tied at layers.0.norm.weight: also head.norm.weight: one initializer, "
+                                 "trained as one parameter. The graph does not say that"),
+              std::string::npos)
+        << notes(report);
 }
 
 // Must not change: one module that is called twice.
@@ -183,19 +190,22 @@ func @main(%x: f32[4,3] input "x", %layer.norm.weight: f32[3] parameter "layer.n
 // The exporter says which parameter each traced node took: a layer that stands in a list twice is one, whatever its
 // numbers are.
 TEST(LiftParameters, ALayerThatIsListedTwiceStaysTied) {
+    Report report;
     EXPECT_EQ(lifted(with_data(R"(
 func @main(%x: f32[4,3] input "x", %w: f32[3] value "layers.1.norm.weight") -> (%b) {
   %a = mul(%x, %w) : f32[4,3] at "layers.0.norm" "RMSNorm" [Mul "n"] reads "layers.1.norm.weight"
   %b = mul(%a, %w) : f32[4,3] at "layers.1.norm" "RMSNorm" [Mul "m"] reads "layers.1.norm.weight"
 }
 )",
-                               {{"layers.1.norm.weight", 1.0F}})),
+                               {{"layers.1.norm.weight", 1.0F}}),
+                     report),
               text(R"(
 func @main(%x: f32[4,3] input "x", %layers.1.norm.weight: f32[3] parameter "layers.1.norm.weight" {alias 0 = ["layers.0.norm.weight"]}) -> (%b) {
   %a = mul(%x, %layers.1.norm.weight) : f32[4,3]
   %b = mul(%a, %layers.1.norm.weight) : f32[4,3]
 }
 )"));
+    EXPECT_EQ(notes(report).find("warning"), std::string::npos) << notes(report);
 }
 
 // What the traced nodes took also tells the framework's names: of a module that has its weights itself, and of a weight
