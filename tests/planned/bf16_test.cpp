@@ -94,7 +94,7 @@ TEST_P(PlannedBf16, StepsAsItsValuesDo) {
         for (const std::string& name : program.names()) {
             const Tensor got = program.get(name);
             if (name.starts_with("bf16_copy.")) {
-                Tensor rounded = program.get(name.substr(7));
+                Tensor rounded = program.get(name.substr(std::string("bf16_copy.").size()));
                 rounded.type.dtype = DType::bf16;
                 round_to_dtype(rounded);
                 EXPECT_EQ(got.f, rounded.f) << name << " after step " << s;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "compiler/analysis/parameter_names.h"
@@ -52,6 +53,7 @@ class Lifter {
         warn_of_folded();
         tie_head();
         make_names_unique();
+        warn_of_untold_ties();
         warn_of_made_up_names();
         rebuild();
         return std::move(module_);
@@ -109,15 +111,8 @@ class Lifter {
             const bool told = table != tie.end() || std::any_of(all.begin(), all.end(), [&](const Site& site) {
                                   return !names_.traced(k, site).empty();
                               });
-            if (told)
-                report_.done("tied", first, text);
-            else
-                report_.warning("tied", first,
-                                text +
-                                    ": one initializer, trained as one parameter. The graph does not say that the "
-                                    "model has one, since exporters merge what is equal: where one only began as a "
-                                    "copy of the other, export with dynamo=True and optimize=False, which tells them "
-                                    "apart, or with other numbers in one of them");
+            report_.done("tied", first, text);
+            if (!told) untold_ties_.push_back(fmt::format("{} {}", first, text));
         }
         if (ties.size() == 1) return;
         const std::string text = fmt::format("one initializer of equal numbers was {} parameters: {}", firsts.size(),
@@ -308,6 +303,20 @@ class Lifter {
         }
     }
 
+    // Exporters merge what is equal, as a teacher that begins as a copy of its student.
+    void warn_of_untold_ties() {
+        if (untold_ties_.empty()) return;
+        constexpr std::size_t most = 8;
+        const std::size_t shown = std::min(most, untold_ties_.size());
+        std::string list = fmt::format("{}", fmt::join(std::span(untold_ties_).first(shown), "; "));
+        if (untold_ties_.size() > most) list += fmt::format("; and {} more", untold_ties_.size() - most);
+        report_.warning("tied", fmt::format("{} parameter{}", untold_ties_.size(), untold_ties_.size() == 1 ? "" : "s"),
+                        list +
+                            ": one initializer each, trained as one parameter. The graph does not say that the model "
+                            "has one: where one only began as a copy of the other, export with dynamo=True and "
+                            "optimize=False, which tells them apart, or with other numbers in one of them");
+    }
+
     void warn_of_made_up_names() {
         // Parameters of the model's root have names without a dot.
         const bool signed_names =
@@ -404,6 +413,8 @@ class Lifter {
 
     Module module_;
     Function& main_;
+    // "a.weight also b.weight": the graph has one, and nothing says that the model has.
+    std::vector<std::string> untold_ties_;
     Report& report_;
     Decisions decisions_;
     RestoredNames names_;

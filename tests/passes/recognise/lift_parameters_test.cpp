@@ -168,8 +168,8 @@ func @main(%x: f32[4,3] input "x", %layers.0.norm.weight: f32[3] parameter "laye
   %b = mul(%a, %layers.0.norm.weight) : f32[4,3]
 }
 )"));
-    EXPECT_NE(notes(report).find("warning tied at layers.0.norm.weight: also head.norm.weight: one initializer, "
-                                 "trained as one parameter. The graph does not say that"),
+    EXPECT_NE(notes(report).find("warning tied at 1 parameter: layers.0.norm.weight also head.norm.weight: one "
+                                 "initializer each, trained as one parameter. The graph does not say that"),
               std::string::npos)
         << notes(report);
 }
