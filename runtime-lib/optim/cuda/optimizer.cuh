@@ -90,8 +90,9 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t
     X(name, Rule, bf16_bf16_f32, bf16, bf16, float) \
     X(name, Rule, bf16_bf16_bf16, bf16, bf16, bf16)
 
+// Four blocks on a processor are enough to keep memory busy: told so, the compiler spills no register to have eight.
 #define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                  \
-    THUNDER_KERNEL(256)                                                                                            \
+    THUNDER_KERNEL(256, 4)                                                                                         \
     bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1, \
                               Global<S> state2, Global<bf16> bf16_copies, Global<const std::int64_t> pieces,       \
                               Global<const double> rule, Global<const float> clip_factor) {                        \
