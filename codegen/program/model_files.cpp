@@ -6,13 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/host/parameters.h"
-#include "codegen/host/statements.h"
 #include "codegen/text.h"
-#include "compiler/cost_model/step_costs.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
-#include "compiler/ops/plain_call.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
@@ -20,10 +16,6 @@ namespace thunderc {
 namespace {
 
 using Arena = Placement::Arena;
-
-std::string_view spec_dtype(DType dtype) {
-    return dtype == DType::boolean ? "boolean" : name_of(dtype);
-}
 
 std::string layout_table(const ProgramLayout& layout) {
     SourceText out;
@@ -125,22 +117,6 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
     out.close("};");
     out.line(trains ? "extern const thunder::ProgramSpec PROGRAM;  // spec.cpp"
                     : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
-}
-
-std::string quoted_names(const std::vector<std::string>& names) {
-    std::string out;
-    for (const std::string& name : names) out += (out.empty() ? "" : ", ") + quote(name);
-    return out;
-}
-
-// As the runtime calls it (train/program.h).
-std::string_view name_of(LossForm::Kind kind) {
-    switch (kind) {
-        case LossForm::Kind::average: return "average";
-        case LossForm::Kind::mean: return "mean";
-        case LossForm::Kind::terms: return "terms";
-    }
-    throw InternalError("a loss of no form");
 }
 
 // What the trainer has done before forward_backward.
@@ -370,248 +346,6 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
         out.close();
     }
     return out.str();
-}
-
-// ---- spec.cpp: what the trainer has to know
-// ---------------------------------------------------------------------------------
-
-namespace {
-
-class SpecPrinter {
-  public:
-    SpecPrinter(const ProgramLayout& layout, const EmitOptions& options) : layout_(layout), options_(options) {}
-
-    std::string print() {
-        collect();
-        const bool trains = layout_.trains();
-        out_.comment(fmt::format("spec.cpp: the parameters, inputs{} and tables of {}{}.", trains ? "" : ", results",
-                                 options_.model_name, trains ? ", for the trainer" : ""));
-        out_.line("#include \"model.h\"");
-        out_.blank();
-        out_.line("using namespace thunder;");
-        out_.blank();
-        out_.open("namespace {");
-        out_.outdent();
-        out_.blank();
-        for (const auto& [dims, name] : shapes_)
-            out_.line(fmt::format("constexpr std::int64_t {}[] = {{{}}};", name,
-                                  dims.empty() ? "1" : fmt::format("{}", fmt::join(dims, ", "))));
-        out_.append_lines(aliases_);
-        out_.append_lines(columns_);
-        out_.blank();
-        array("ParameterSpec", "PARAMETERS", parameters_);
-        array("ConstantSpec", "CONSTANTS", constants_);
-        array("InputSpec", "INPUTS", inputs_);
-        array("OutputSpec", "OUTPUTS", outputs_);
-        std::vector<std::string> padded;
-        for (const PaddedRow& p : options_.padded_rows)
-            padded.push_back(fmt::format("{{{}, {}}},", quote(p.table), p.row));
-        array("PaddedRow", "PADDED_ROWS", padded);
-        array("UnitSpec", "UNITS", units_);
-        array("std::string_view", "STREAMS", streams_);
-        out_.line("}  // namespace");
-        out_.blank();
-        out_.open(trains ? "const ProgramSpec PROGRAM = {" : "const FunctionSpec FUNCTION = {");
-        out_.line(fmt::format(".name = {},", quote(options_.model_name)));
-        out_.line(trains ? fmt::format(".optimizer = {},", quote(options_.compile.optimizer))
-                         : fmt::format(".transform = {},", quote(layout_.module().main().name)));
-        out_.line(fmt::format(".parameters = {},", parameters_.empty() ? "{}" : "PARAMETERS"));
-        out_.line(fmt::format(".constants = {},", constants_.empty() ? "{}" : "CONSTANTS"));
-        out_.line(fmt::format(".inputs = {},", inputs_.empty() ? "{}" : "INPUTS"));
-        trains ? step_fields() : function_fields();
-        out_.close("};");
-        return out_.str();
-    }
-
-  private:
-    // Of the gradients, or of the optimizer's states: those that are neither gradients nor bf16 copies.
-    DType state_dtype(const std::string& prefix) const {
-        const Function& f = *layout_.module().find("update");
-        for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
-            const ArgInfo& info = f.argument_info[k];
-            if (info.kind != ArgInfo::Kind::state) continue;
-            const std::string& name = info.names.front();
-            const bool other = name.starts_with("grad.") || name.starts_with("bf16_copy.");
-            if (prefix.empty() ? !other : name.starts_with(prefix)) return f.type(f.arguments[k]).dtype;
-        }
-        return DType::f32;
-    }
-
-    // ".products = true": who has the matrix products of each call, by the executor that claimed it. What none claimed
-    // is the runtime API's general product.
-    std::string named_providers() const {
-        bool products = false, plain_loops = false, attention = false;
-        for_each_call(layout_.module(), [&](const Function& f, const Op& op) {
-            const OpDef& def = op_def(op.name);
-            if (!def.flops || def.flops(op, f) == 0) return;
-            const std::string claimed = op.attributes.string("executor", "");
-            (claimed == reference_name ? plain_loops : claimed == "attention" ? attention : products) = true;
-        });
-        std::vector<std::string> fields;
-        if (products) fields.emplace_back(".products = true");
-        if (plain_loops) fields.emplace_back(".plain_loops = true");
-        if (attention) fields.emplace_back(".attention = true");
-        return fmt::format("{}", fmt::join(fields, ", "));
-    }
-
-    void step_fields() {
-        const Module& m = layout_.module();
-        std::string bytes;
-        for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
-            bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
-        for (const auto& [arena, behind] :
-             {std::pair{"bf16_copies", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
-            if (const auto at = m.arena_bytes.find(arena); at != m.arena_bytes.end() || behind)
-                bytes += ", " + std::to_string(at == m.arena_bytes.end() ? 0 : at->second);
-        out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
-        if (layout_.mixed_precision()) {
-            out_.line(fmt::format(".gradient_dtype = DType::{},", name_of(state_dtype("grad."))));
-            out_.line(fmt::format(".optimizer_dtype = DType::{},", name_of(state_dtype(""))));
-            out_.line(".bf16 = true,");
-        }
-        out_.line(fmt::format(".batch = {},", batch_));
-        out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));
-        const LossForm loss = loss_form(m);
-        out_.line(fmt::format(".loss = Loss::{},", name_of(loss.kind)));
-        if (options_.stops_gradients) out_.line(".stops_gradients = true,");
-        out_.line(fmt::format(".default_grad_accum = {},", options_.default_grad_accum));
-        out_.line(fmt::format(".flops_per_micro_step = {:.9g},", product_flops(m, true)));
-        if (const std::string named = named_providers(); !named.empty())
-            out_.line(fmt::format(".providers = {{{}}},", named));
-        if (loss.kind == LossForm::Kind::terms) out_.line(fmt::format(".loss_weights = {},", loss.weights.size()));
-        if (const auto& pair = options_.tieable)
-            out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
-                                  quote(pair->logits)));
-        if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
-        if (!layout_.communication().any()) return;
-        out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));
-        if (!units_.empty()) out_.line(".units = UNITS,");
-        out_.line(".streams = STREAMS,");
-        out_.line(".schedule =");
-        out_.indent();
-        const std::vector<std::string> lines = layout_.communication().schedule();
-        for (const std::string& line : lines) out_.line(quote(line) + (&line == &lines.back() ? "," : ""));
-        out_.outdent();
-    }
-
-    void function_fields() {
-        out_.line(fmt::format(".outputs = {},", outputs_.empty() ? "{}" : "OUTPUTS"));
-        out_.open(".bytes = {");
-        for (const char* arena : {"parameters", "gradients", "saved", "scratch", "constants", "batch", "results"}) {
-            const auto& sizes = layout_.module().arena_bytes;
-            const auto at = sizes.find(arena);
-            out_.line(fmt::format(".{} = {},", arena, at == sizes.end() ? 0 : at->second));
-        }
-        out_.close("},");
-    }
-
-    std::string shape(const Dims& dims) {
-        auto [at, is_new] = shapes_.try_emplace(dims);
-        if (is_new)
-            at->second = fmt::format("SHAPE_{}", dims.empty() ? "SCALAR" : fmt::format("{}", fmt::join(dims, "_")));
-        return dims.empty() ? "{}" : at->second;
-    }
-
-    std::string span_of(const Dims& dims) { return dims.empty() ? "{}" : shape(dims); }
-
-    void collect() {
-        const Function& main = layout_.module().main();
-        for (std::size_t k = 0; k < main.arguments.size(); ++k) {
-            const ArgInfo& info = main.argument_info[k];
-            const Type& type = main.type(main.arguments[k]);
-            const Placement& p = main.info(main.arguments[k]).placement;
-            if (info.kind == ArgInfo::Kind::input) {
-                input(info, type, p);
-            } else if (info.kind == ArgInfo::Kind::output) {
-                outputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(info.names[0]),
-                                               spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes()));
-            }
-        }
-        for (const ModelParameter& p : model_parameters(layout_.module()))
-            for (std::size_t m = 0; m < p.info->names.size(); ++m) parameter(p, m);
-        for (const ModelUnit& u : model_units(layout_.module()))
-            units_.push_back(fmt::format("{{{}, {}, {}, DType::{}}},", quote(u.name), u.shard_elements, u.offset,
-                                         spec_dtype(u.dtype)));
-        // Parameters in the order of their bytes, so that the table reads like the arena.
-        std::stable_sort(parameter_order_.begin(), parameter_order_.end(),
-                         [](const auto& a, const auto& b) { return a.first < b.first; });
-        for (const auto& [place, line] : parameter_order_) parameters_.push_back(line);
-        for (const std::string& stream : layout_.module().streams) streams_.push_back(quote(stream) + ",");
-        std::map<std::int64_t, std::pair<std::string, Type>> tables;
-        for (const Function& f : layout_.module().functions)
-            for (const Op& op : f.ops)
-                if (op.name == "constant" && f.kind.empty()) {
-                    Value v = op.results[0];
-                    tables.try_emplace(f.info(v).placement.offset, fmt::format("table_{}", f.info(v).placement.offset),
-                                       f.type(v));
-                }
-        for (const auto& [offset, table] : tables)
-            constants_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}}},", quote(table.first),
-                                             spec_dtype(table.second.dtype), span_of(table.second.dims), offset,
-                                             table.second.bytes()));
-    }
-
-    void parameter(const ModelParameter& p, std::size_t m) {
-        const ArgInfo& info = *p.info;
-        const Type& type = p.type;
-        std::string aliases = "{}";
-        if (m < info.aliases.size() && !info.aliases[m].empty()) {
-            aliases = fmt::format("ALIASES_{}", alias_count_++);
-            aliases_ +=
-                fmt::format("constexpr std::string_view {}[] = {{{}}};\n", aliases, quoted_names(info.aliases[m]));
-        }
-        const auto member = static_cast<std::int64_t>(m);
-        const std::int64_t offset = p.offset + (p.unit_each ? 0 : member * p.stride);
-        const std::int64_t unit = p.unit < 0 ? -1 : p.unit + (p.unit_each ? member : 0);
-        parameter_order_.emplace_back(
-            std::pair(unit, offset),
-            fmt::format("{{{}, DType::{}, {}, {}, {}, {}, ParameterSpec::Init::{}, {}, {}{}}},", quote(info.names[m]),
-                        spec_dtype(type.dtype), span_of(type.dims), offset, type.bytes(),
-                        info.trainable && is_float(type.dtype), name_of(info.init), aliases, quote(info.note),
-                        unit < 0 ? "" : fmt::format(", {}", unit)));
-    }
-
-    void input(const ArgInfo& info, const Type& type, const Placement& p) {
-        if (info.batched && type.rank() > 0) batch_ = type.dims[0];
-        std::string columns;
-        if (!info.columns.empty()) {
-            columns = fmt::format(", COLUMNS_{}, {}", column_count_, info.column_axis);
-            columns_ += fmt::format("constexpr ColumnSpec COLUMNS_{}[] = {{\n", column_count_++);
-            for (const ArgInfo::Column& c : info.columns)
-                columns_ +=
-                    fmt::format("    {{{}, {}, {}, {}}},\n", c.end, c.ids.entries, c.ids.ignore_index, quote(c.table));
-            columns_ += "};\n";
-        }
-        inputs_.push_back(fmt::format("{{{}, DType::{}, {}, {}, {}, {}, {}, {}, {}{}}},", quote(info.names[0]),
-                                      spec_dtype(type.dtype), span_of(type.dims), p.offset, type.bytes(), info.batched,
-                                      info.entries, info.ignore_index, quote(info.source), columns));
-    }
-
-    void array(const char* type, const char* name, const std::vector<std::string>& lines) {
-        if (lines.empty()) return;
-        out_.open(fmt::format("constexpr {} {}[] = {{", type, name));
-        for (const std::string& line : lines) out_.line(line);
-        out_.close("};");
-        out_.blank();
-    }
-
-    const ProgramLayout& layout_;
-    const EmitOptions& options_;
-    SourceText out_;
-    std::map<Dims, std::string> shapes_;
-    std::string aliases_;
-    int alias_count_ = 0;
-    std::string columns_;
-    int column_count_ = 0;
-    std::vector<std::pair<std::pair<std::int64_t, std::int64_t>, std::string>> parameter_order_;  // by unit and offset
-    std::vector<std::string> parameters_, constants_, inputs_, outputs_, streams_, units_;
-    std::int64_t batch_ = 1;
-};
-
-}  // namespace
-
-std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options) {
-    return SpecPrinter(layout, options).print();
 }
 
 }  // namespace thunderc

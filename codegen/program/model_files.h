@@ -12,7 +12,6 @@ namespace thunderc {
 
 std::string print_model_header(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options);
 std::string print_model_source(const ProgramLayout& layout, const FunctionPrinter& printer, const EmitOptions& options);
-std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options);  // spec.cpp
 
 // Bodies of loops and called functions, in the order of the module; empty where the program has none.
 std::vector<const Function*> block_functions(const Module& module);

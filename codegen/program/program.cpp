@@ -13,6 +13,7 @@
 #include "codegen/host/statements.h"
 #include "codegen/program/model_files.h"
 #include "codegen/program/readme.h"
+#include "codegen/program/spec_file.h"
 #include "compiler/executors/executor.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// spec.cpp: the parameters, inputs and tables of a program, as its trainer or runner reads them.
+#pragma once
+
+#include <string>
+
+#include "codegen/host/layout.h"
+#include "codegen/program/program.h"
+
+namespace thunderc {
+
+std::string print_program_spec(const ProgramLayout& layout, const EmitOptions& options);
+
+}  // namespace thunderc
