@@ -15,8 +15,8 @@
 #include "codegen/program/model_files.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
+#include "compiler/losses/losses.h"
 #include "compiler/passes/recognise/choose_outputs.h"
-#include "compiler/passes/step/added_losses.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/info.h"
@@ -156,13 +156,13 @@ void ModelOptions::add_transform_to(CLI::App& app, const std::string& help) {
 
 void ModelOptions::add_to(CLI::App& app) {
     add_graph_to(app);
-    std::vector<std::string> losses = {"auto"};
-    for (const AddedLoss& loss : added_losses()) losses.emplace_back(loss.name);
-    losses.emplace_back("none");
+    std::string losses = "auto";  // what a shell completes
+    for (const AddedLoss& loss : added_losses()) losses += "|" + loss.name;
     app.add_option("--loss", compile.loss,
-                   "the loss added to a graph that ends in none; auto: its own, or cross-entropy where inputs are ids "
-                   "and the result is [batch, positions, classes]")
-        ->check(one_of(losses))
+                   "the loss added to a graph that ends in none, with options where it takes some (huber:delta=0.5); "
+                   "auto: its own, or cross-entropy where inputs are ids and the result is [batch, positions, classes]")
+        ->check(not_empty())
+        ->type_name(losses + "|none")
         ->capture_default_str();
     std::vector<std::string> optimizers;
     std::string titles;
@@ -364,6 +364,7 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
 void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
     compile.roll = !no_roll;
+    if (compile.loss != "auto" && compile.loss != "none") parse_loss(compile.loss);  // which refuses what is none
     compile.mesh = hsdp.empty() ? Mesh{dp.value_or(1), fsdp.value_or(1)} : parse_mesh(hsdp);
     if (compile.mesh.world() == 1)
         compile.mesh.alone = !hsdp.empty() ? Mesh::Alone::both

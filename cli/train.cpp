@@ -16,6 +16,7 @@
 #include "codegen/program/program.h"
 #include "codegen/program/readme.h"
 #include "codegen/program/safetensors.h"
+#include "compiler/losses/losses.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/precision/lower_precision.h"
 #include "compiler/support/error.h"
@@ -118,7 +119,9 @@ void add_train(CLI::App& app, Action& action) {
     CLI::App* sub = app.add_subcommand("train", "write a training program for a model");
     sub->footer(
         "A graph that ends in logits gets a cross entropy against a new input `labels`: the token that each position\n"
-        "must predict, -100 where there is none. A graph that ends in a scalar is its own loss.\n\n"
+        "must predict, -100 where there is none. A graph that ends in a scalar is its own loss.\n\n" +
+        losses_help() +
+        "\n"
         "  thunderc train llama.onnx --batch 4 --seq 256 -o out/\n"
         "  cmake -S out -B out/build && cmake --build out/build\n"
         "  out/build/train --help\n\n"

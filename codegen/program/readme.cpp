@@ -227,6 +227,7 @@ std::string feed_text(const ProgramLayout& layout) {
         if (info.entries >= 0) what = fmt::format("0 to {}", info.entries - 1);
         if (info.entries >= 0 && info.ignore_index != 0)
             what += fmt::format(", or {}, which is ignored", info.ignore_index);
+        if (what.empty()) what = info.note;  // what the loss that added it takes
         const std::string& name = info.names.front();
         rows += fmt::format("| `{}_0`, `{}_1`, ... | {} | [{}] | {} |\n", name, name, name_of(type.dtype), dims, what);
     }

@@ -102,9 +102,9 @@ double step_loss(const Module& composed, const std::vector<Tensors>& batches) {
 LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss& chosen, const Module& composed,
                      std::uint64_t seed) {
     LossCheck out;
-    const bool own = chosen.added == nullptr;
+    const bool own = chosen.added.loss == nullptr;
     out.what = own ? fmt::format("{}, as the model has it", chosen.name)
-                   : fmt::format("{} of {}", chosen.added->name, chosen.name);
+                   : fmt::format("{} of {}", chosen.added.loss->name, chosen.name);
     out.micro_batches = own && (joined == nullptr || !chosen.whole) ? 1 : checked_micro_batches;
     const Function &step = composed.main(), &model = graph.main();
     std::vector<Tensors> batches(out.micro_batches);
@@ -122,14 +122,14 @@ LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss
     }
     out.actual = step_loss(composed, batches);
 
-    // The input that the graph has not is the labels.
-    std::string labels;
+    // The inputs that the graph has not are the loss's, in its order.
+    std::vector<const ArgInfo*> added;
     for (const ArgInfo& info : step.argument_info) {
         bool known = info.kind != ArgInfo::Kind::input;
         for (const ArgInfo& other : model.argument_info) known = known || other.names.front() == info.names.front();
-        if (!known) labels = info.names.front();
+        if (!known) added.push_back(&info);
     }
-    check(labels.empty() == own, "the labels of the loss are " + labels);
+    check(added.size() == (own ? 0 : chosen.added.loss->inputs.size()), "the step has not the inputs of its loss");
     const auto result_of = [&](const Module& module, const Tensors& tensors) {
         const std::vector<Members> arguments = arguments_of(module.main(), tensors);
         return evaluate(module, module.main(), std::span<const Members>(arguments)).at(chosen.result).at(0);
@@ -138,12 +138,14 @@ LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss
         const bool several = batches.size() > 1;
         out.expected = result_of(several ? *joined : graph, several ? one_batch(model, batches) : batches[0]).at(0);
     } else {
-        std::vector<Tensor> results, targets;
-        for (const Tensors& tensors : batches) {
-            results.push_back(result_of(graph, tensors));
-            targets.push_back(tensors.at(labels));
+        std::vector<Tensor> results, inputs;
+        for (const Tensors& tensors : batches) results.push_back(result_of(graph, tensors));
+        for (const ArgInfo* info : added) {
+            std::vector<Tensor> parts;
+            for (const Tensors& tensors : batches) parts.push_back(tensors.at(info->names.front()));
+            inputs.push_back(info->batched ? one_behind_the_other(parts) : parts.front());
         }
-        out.expected = chosen.added->definition(one_behind_the_other(results), one_behind_the_other(targets));
+        out.expected = chosen.added.loss->definition(one_behind_the_other(results), inputs, chosen.added.numbers);
     }
     const double difference = std::abs(out.actual - out.expected);
     out.error = difference == 0 ? 0 : difference / (std::abs(out.actual) + std::abs(out.expected));

@@ -5,18 +5,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
 
 #include "compiler/frontend/frontend.h"
-#include "compiler/passes/step/added_losses.h"
+#include "compiler/losses/losses.h"
 #include "compiler/pipeline.h"
 
 namespace thunderc {
 namespace {
 
-using Build = std::vector<Value> (*)(Builder&, Value, Value);
+using Build = std::vector<Value> (*)(Builder&, Value, std::span<const Value>, const LossNumbers&);
 
 Module imported_and_simplified(const std::string& model, const CompileOptions& options) {
     std::vector<Pass> passes = pipeline(options);
@@ -33,16 +34,19 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
     options.batch = 2;
     if (!loss.empty()) options.loss = loss;
     AddedLoss planted;
+    GivenLoss given;
     if (build != nullptr) {
-        planted = *find_loss(loss);
+        given = parse_loss(loss);
+        planted = *given.loss;
         planted.build = build;
+        given.loss = &planted;
     }
     Module graph;
     ChosenLoss chosen;
     std::vector<Pass> passes = pipeline(options);
     for (Pass& pass : passes)
         if (pass.name == "add_loss" && build != nullptr)
-            pass.run = [&](Module m, Report& r) { return append_loss(std::move(m), chosen.result, planted, r); };
+            pass.run = [&](Module m, Report& r) { return append_loss(std::move(m), chosen.result, given, r); };
     for (Pass& pass : passes)
         if (pass.name == "add_loss" && change)
             pass.run = [&change, options](Module m, Report& r) {
@@ -65,8 +69,12 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
     return check_loss(graph, &joined, chosen, composed, seed);
 }
 
-// Those that --loss adds, on a model whose result they take.
-const std::map<std::string, std::string> models = {{"cross-entropy", "added_cross_entropy"}, {"mse", "added_mse"}};
+// A model whose result the loss takes.
+std::string model_for(std::string_view loss) {
+    std::string name = "added_" + std::string(loss.substr(0, loss.find(':')));
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
 
 // Both in fp64: a few dozen terms.
 constexpr double tolerance = 1e-12;
@@ -74,7 +82,7 @@ constexpr double tolerance = 1e-12;
 TEST(LossCheck, EachLossOfTheTableIsItsDefinition) {
     for (const AddedLoss& loss : added_losses())
         for (const std::uint64_t seed : {1, 2, 3}) {
-            const LossCheck got = checked(models.at(std::string(loss.name)), std::string(loss.name), nullptr, seed);
+            const LossCheck got = checked(model_for(loss.name), loss.name, nullptr, seed);
             EXPECT_LE(got.error, tolerance) << loss.name;
             EXPECT_EQ(got.micro_batches, 3U);
             EXPECT_GT(std::abs(got.expected), 1e-3) << loss.name;
@@ -138,36 +146,36 @@ std::vector<Value> rows_and_labels(Builder& b, Value result, Value labels) {
 
 const Planted planted[] = {
     {"a sum for a mean", "mse",
-     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-         const Value difference = b.sub(result, labels);
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const Value difference = b.sub(result, inputs[0]);
          return {over_all(b, "reduce_sum", b.mul(difference, difference))};
      }},
     {"a mean over rows alone", "mse",
-     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-         const Value difference = b.sub(result, labels);
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const Value difference = b.sub(result, inputs[0]);
          const std::int64_t last = b.type(result).rank() - 1;
          const Value rows =
              b.op("reduce_sum", {b.mul(difference, difference)}, {{"axes", Dims{last}}, {"keep_dims", false}}, "rows");
          return {over_all(b, "reduce_mean", rows)};
      }},
     {"the distance, not its square", "mse",
-     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-         return {over_all(b, "reduce_mean", b.op("abs", {b.sub(result, labels)}, {}, "distance"))};
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {over_all(b, "reduce_mean", b.op("abs", {b.sub(result, inputs[0])}, {}, "distance"))};
      }},
     {"a sum without its weight", "cross-entropy",
-     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-         return {
-             b.emit("cross_entropy", rows_and_labels(b, result, labels), {{"ignore_index", ignored}}, "loss").front()};
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {b.emit("cross_entropy", rows_and_labels(b, result, inputs[0]), {{"ignore_index", ignored}}, "loss")
+                     .front()};
      }},
     {"ignored rows in the weight", "cross-entropy",
-     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-         const std::vector<Value> rows = rows_and_labels(b, result, labels);
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const std::vector<Value> rows = rows_and_labels(b, result, inputs[0]);
          return {b.emit("cross_entropy", rows, {{"ignore_index", ignored}}, "loss").front(),
                  b.op("cross_entropy_weight", {rows[1]}, {{"ignore_index", ignored - 1}}, "weight")};
      }},
     {"each micro-batch's own mean", "cross-entropy",
-     [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-         const std::vector<Value> rows = rows_and_labels(b, result, labels);
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const std::vector<Value> rows = rows_and_labels(b, result, inputs[0]);
          const Value sum = b.emit("cross_entropy", rows, {{"ignore_index", ignored}}, "loss").front();
          const Value weight = b.op("cross_entropy_weight", {rows[1]}, {{"ignore_index", ignored}}, "weight");
          return {b.op("div", {sum, weight}, {}, "loss")};
@@ -179,17 +187,19 @@ TEST(LossCheck, FindsALossThatIsAnother) {
         SCOPED_TRACE(wrong.what);
         double largest = 0;  // each micro-batch's own mean is right where labels happen to count the same
         for (const std::uint64_t seed : {1, 2, 3})
-            largest = std::max(largest, checked(models.at(wrong.loss), wrong.loss, wrong.build, seed).error);
+            largest = std::max(largest, checked(model_for(wrong.loss), wrong.loss, wrong.build, seed).error);
         EXPECT_GE(largest, 1e-4);
     }
 }
 
 // What is looked for is the difference alone: the planting itself changes nothing.
 TEST(LossCheck, AcceptsThePlantedRightOne) {
-    const LossCheck got = checked("added_mse", "mse", [](Builder& b, Value result, Value labels) -> std::vector<Value> {
-        const Value difference = b.sub(result, labels);
-        return {over_all(b, "reduce_mean", b.mul(difference, difference))};
-    });
+    const LossCheck got =
+        checked("added_mse", "mse",
+                [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+                    const Value difference = b.sub(result, inputs[0]);
+                    return {over_all(b, "reduce_mean", b.mul(difference, difference))};
+                });
     EXPECT_LE(got.error, tolerance);
 }
 

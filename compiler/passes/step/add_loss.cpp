@@ -39,18 +39,18 @@ class LossAdder {
           report_(report),
           several_ranks_(several_ranks),
           uses_(main_),
-          shares_(batch_shares(main_)) {}
+          shares_(batch_shares(main_)) {
+        if (loss_ != "auto" && loss_ != "none") given_ = parse_loss(loss_);
+    }
 
     ChosenLoss choose() const {
-        const AddedLoss* added = find_loss(loss_);
-        if (added == nullptr && loss_ != "auto" && loss_ != "none")
-            fail(fmt::format("there is no loss called {}", loss_), "--loss takes auto, none, " + loss_names());
+        const AddedLoss* added = given_.loss;
         if (const std::optional<std::size_t> own = own_loss()) {
             if (added != nullptr)
                 fail(fmt::format("--loss {} is given, but the model ends in a loss of its own, {}", loss_,
                                  result_name(*own)),
                      "leave --loss out" + instead_of(*own, *added));
-            return {*own, result_name(*own), nullptr};
+            return {*own, result_name(*own), {}};
         }
         if (loss_ == "none")
             fail("training needs a loss, and the model ends in none",
@@ -59,12 +59,12 @@ class LossAdder {
                  scalars().empty() ? "a scalar result" : "a scalar result that is the first or is called loss",
                  outputs());
         const std::size_t k = logits(added);
-        return {k, result_name(k), added != nullptr ? added : &guess(k)};
+        return {k, result_name(k), added != nullptr ? given_ : guess(k)};
     }
 
     ChosenLoss choose_and_judge() {
         ChosenLoss out = choose();
-        if (out.added != nullptr) return out;
+        if (out.added.loss != nullptr) return out;
         const SplitLoss split = split_loss(main_, main_.results[out.result], {});
         out.whole = !split.averaged && !split.mixed;
         return out;
@@ -72,23 +72,23 @@ class LossAdder {
 
     Module run() {
         const ChosenLoss chosen = choose();
-        if (chosen.added == nullptr) {
+        if (chosen.added.loss == nullptr) {
             say_which(chosen.result, chosen.name == "loss" ? "a scalar called loss" : "a scalar, and the first");
             split(chosen.result);
             return std::move(module_);
         }
         const std::string offer =
-            find_loss(loss_) == nullptr ? offer_scalars("; if not, --loss cross-entropy says so") : std::string();
+            given_.loss == nullptr ? offer_scalars("; if not, --loss cross-entropy says so") : std::string();
         say_which(chosen.result,
                   chosen.name == "logits"                               ? "called so"
                   : main_.type(main_.results[chosen.result]).rank() > 1 ? "the first of two dimensions or more"
                                                                         : "the first of one dimension",
-                  offer.empty() ? std::string() : fmt::format("; a {} is added; {}", chosen.added->name, offer));
-        append(chosen.result, *chosen.added);
+                  offer.empty() ? std::string() : fmt::format("; a {} is added; {}", chosen.added.loss->name, offer));
+        append(chosen.result, chosen.added);
         return std::move(module_);
     }
 
-    Module run(std::size_t result, const AddedLoss& added) {
+    Module run(std::size_t result, const GivenLoss& added) {
         append(result, added);
         return std::move(module_);
     }
@@ -172,7 +172,7 @@ class LossAdder {
         if (candidates.empty() && added != nullptr)
             fail(fmt::format("--loss {} needs a result of {} dimension{} or more, and the model has none", loss_, rank,
                              rank == 1 ? "" : "s"),
-                 "export a model that ends in one, or in its loss", std::string(added->what), outputs());
+                 "export a model that ends in one, or in its loss", added->what, outputs());
         if (candidates.empty())
             fail("training needs a loss, and the model ends neither in logits nor in a scalar",
                  offer_scalars("; if not, ") + "export a model that ends in what a loss can be made of, or in its loss",
@@ -343,17 +343,22 @@ class LossAdder {
     // ---- a loss on logits
     // ------------------------------------------------------------------------------------------------
 
-    // What the labels are called: a parameter may have that name.
-    std::string labels_name() const {
+    // What the inputs of a loss are called: parameters may have these names.
+    std::vector<std::string> input_names(const AddedLoss& added) const {
         std::set<std::string> taken;
         for (const ArgInfo& info : main_.argument_info) {
             if (info.kind == ArgInfo::Kind::input) continue;  // add_input refuses
             taken.insert(info.names.begin(), info.names.end());
             for (const std::vector<std::string>& aliases : info.aliases) taken.insert(aliases.begin(), aliases.end());
         }
-        std::string name = "labels";
-        for (int k = 1; taken.contains(name); ++k) name = k == 1 ? "targets" : fmt::format("targets_{}", k);
-        return name;
+        std::vector<std::string> out;
+        for (const LossInput& input : added.inputs) {
+            std::string name = input.name;
+            for (int k = 1; taken.contains(name); ++k) name = k == 1 ? "targets" : fmt::format("targets_{}", k);
+            taken.insert(name);
+            out.push_back(name);
+        }
+        return out;
     }
 
     // An argument behind the inputs that there are.
@@ -385,9 +390,9 @@ class LossAdder {
         return 0;
     }
 
-    // The input of labels of that type: the rows of the batch are its first dimension, as of every other input. Those
+    // Of an input `name` of that type: the rows of the batch are its first dimension, as of every other input. Those
     // that the result has folded with what stands behind them, [batch * positions, classes], get two dimensions.
-    Dims dims_of_labels(std::size_t result, const Type& labels) const {
+    Dims dims_of_input(std::size_t result, const std::string& name, const Type& labels) const {
         const BatchShare& share = shares_[main_.results[result].index];
         const std::int64_t rows = batch();
         Dims dims = labels.dims;
@@ -403,7 +408,7 @@ class LossAdder {
             !known ? "a dimension 0 that is not the batch's"
                    : fmt::format("the batch in dimension {}{}", share.axis,
                                  share.outer > 1 ? fmt::format(", behind {} others", share.outer) : "");
-        fail(fmt::format("the labels of {} would not have the batch's rows in their first dimension",
+        fail(fmt::format("the {} of {} would not have the batch's rows in their first dimension", name,
                          result_name(result)),
              "let the model return [batch, …], as y.transpose(0, 1) does of [positions, batch, …]; or export it with "
              "its loss",
@@ -413,7 +418,7 @@ class LossAdder {
 
     // Scores of the next token, for each position of sequences of integers; not where an input of floats has the
     // result's shape, as of a model that takes away noise. What another result is for is not known.
-    const AddedLoss& guess(std::size_t result) const {
+    GivenLoss guess(std::size_t result) const {
         const Type& type = main_.type(main_.results[result]);
         bool ids = false, alike = false;
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
@@ -423,39 +428,71 @@ class LossAdder {
                           std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()));
             alike = alike || (is_float(input.dtype) && input.dims == type.dims);
         }
-        if (ids && !alike) return *find_loss("cross-entropy");
+        if (ids && !alike) return parse_loss("cross-entropy");
         std::string help = offer_scalars("; if not, ") + "say what " +
                            (scalars().empty() ? "it" : result_name(result)) + " is trained with: ";
         for (const AddedLoss& loss : added_losses()) {
             if (type.rank() < loss.least_rank) continue;
-            help += fmt::format("--loss {} ({}; {} are {}), ", loss.name, loss.what, labels_name(),
-                                to_string(loss.labels(type)));
+            const std::vector<std::string> names = input_names(loss);
+            std::string inputs;
+            for (std::size_t k = 0; k < names.size(); ++k)
+                inputs += fmt::format("{}{} {}", k == 0 ? "" : ", ", names[k], to_string(loss.inputs[k].type(type)));
+            help += fmt::format("--loss {} ({}), ", loss.name, inputs);
         }
-        help += "or export the model with its loss";
+        help += "as thunderc train --help describes them, or export the model with its loss";
         fail(fmt::format("the model ends in {}, which has no loss yet: it may be scores of classes, or numbers",
                          result_name(result)),
              help, "token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss",
              fmt::format("{} {}", result_name(result), to_string(type)));
     }
 
-    void append(std::size_t result, const AddedLoss& added) {
+    // Lists with a number for each class have as many as there are.
+    void require_numbers(std::size_t result, const GivenLoss& added) const {
+        const Type& type = main_.type(main_.results[result]);
+        for (const LossOption& option : added.loss->options) {
+            if (option.kind != LossOption::Kind::number_of_each_class) continue;
+            const std::size_t given = added.numbers.numbers(option.name).size();
+            const auto classes = static_cast<std::size_t>(type.dims.back());
+            if (given == 0 || given == classes) continue;
+            fail(fmt::format("{} of --loss {} has {} number{}, and {} has {} classes", option.name, added.loss->name,
+                             given, given == 1 ? "" : "s", result_name(result), classes),
+                 "give one for each class, in their order, and 1 for those that count as they are",
+                 fmt::format("{} numbers", classes), fmt::format("{} {}", result_name(result), to_string(type)));
+        }
+    }
+
+    void append(std::size_t result, const GivenLoss& given) {
+        const AddedLoss& added = *given.loss;
+        require_numbers(result, given);
         const Value logits = main_.results[result];
         const Type type = main_.type(logits);
-        ArgInfo info;
-        info.kind = ArgInfo::Kind::input;
-        const std::string name = labels_name();
-        info.names = {name};
-        info.batched = batch() > 0;
-        const Type labels_type = added.labels(type);
-        const Dims dims = dims_of_labels(result, labels_type);
-        if (is_integer(labels_type.dtype) && has_tokens()) info.source = "next_tokens";
-        const Value input = add_input(Type::tensor(labels_type.dtype, dims), std::move(info));
+        const std::vector<std::string> names = input_names(added);
+        std::vector<Value> inputs;
+        std::string against = names.size() == 1 ? "against the new input " : "against the new inputs ";
+        for (std::size_t k = 0; k < names.size(); ++k) {
+            const LossInput& input = added.inputs[k];
+            const Type wanted = input.type(type);
+            ArgInfo info;
+            info.kind = ArgInfo::Kind::input;
+            info.names = {names[k]};
+            info.batched = input.batched && batch() > 0;
+            if (is_integer(wanted.dtype) && has_tokens()) info.source = "next_tokens";
+            if (is_float(wanted.dtype)) info.note = input.holds;  // of integers their range is told
+            if (input.ids != nullptr) {
+                info.entries = input.ids(type).entries;
+                info.ignore_index = input.ids(type).ignore_index;
+            }
+            const Dims dims = input.batched ? dims_of_input(result, names[k], wanted) : wanted.dims;
+            inputs.push_back(add_input(Type::tensor(wanted.dtype, dims), std::move(info)));
+            against += fmt::format("{}{}", k == 0 ? "" : k + 1 == names.size() ? " and " : ", ", names[k]);
+        }
         Provenance provenance;
         provenance.scope = "loss";
         builder_.set_provenance(provenance);
-        const Value labels = builder_.reshape(input, labels_type.dims);
-        const std::vector<Value> made = added.build(builder_, logits, labels);
-        report_.done("loss", result_name(result), added.said(type, name));
+        for (std::size_t k = 0; k < inputs.size(); ++k)
+            inputs[k] = builder_.reshape(inputs[k], added.inputs[k].type(type).dims);
+        const std::vector<Value> made = added.build(builder_, logits, inputs, given.numbers);
+        report_.done("loss", result_name(result), added.said(type, against, given.numbers));
         finish(made.front(), {made.begin() + 1, made.end()});
     }
 
@@ -463,6 +500,7 @@ class LossAdder {
     Function& main_;
     Builder builder_;
     std::string loss_;
+    GivenLoss given_;  // of --loss; of no loss where it is auto or none
     Report& report_;
     bool several_ranks_;
     Uses uses_;
@@ -480,8 +518,8 @@ Module add_loss(Module module, const std::string& loss, Report& report, bool sev
     return LossAdder(std::move(module), loss, report, several_ranks).run();
 }
 
-Module append_loss(Module module, std::size_t result, const AddedLoss& added, Report& report) {
-    return LossAdder(std::move(module), std::string(added.name), report).run(result, added);
+Module append_loss(Module module, std::size_t result, const GivenLoss& added, Report& report) {
+    return LossAdder(std::move(module), added.loss->name, report).run(result, added);
 }
 
 }  // namespace thunderc

@@ -2,7 +2,7 @@
 // Gives a graph its loss, as a sum and a weight: results `loss` and, where the loss is a mean over what inputs decide,
 // its weights, which depend on inputs alone.
 //
-// A graph that ends in logits gets an input `labels` and a loss of the table in added_losses.h; without --loss a cross
+// A graph that ends in logits gets a loss of compiler/losses, with the inputs that it takes; without --loss a cross
 // entropy where its inputs are ids and its result is [batch, positions, classes]:
 //   in:   return %logits                                     // f32[2,32,256]
 //   out:  %labels: i64[2,32] input
@@ -22,16 +22,16 @@
 #include <cstddef>
 #include <string>
 
+#include "compiler/losses/losses.h"
 #include "compiler/passes/pass_manager.h"
-#include "compiler/passes/step/added_losses.h"
 
 namespace thunderc {
 
-// What is trained on: a result of main, and what is added to it. `loss` is auto, none or a name of added_losses().
+// What is trained on: a result of main, and what is added to it. `loss` is auto, none or what parse_loss takes.
 struct ChosenLoss {
     std::size_t result = 0;
-    std::string name;                  // of the result
-    const AddedLoss* added = nullptr;  // null: the result is the model's own loss
+    std::string name;  // of the result
+    GivenLoss added;   // of no loss: the result is the model's own
     // Of several micro-batches it is what it is of all of their rows as one batch: of the model's own, no term is
     // averaged for want of better, and no rows see one another.
     bool whole = true;
@@ -42,6 +42,6 @@ ChosenLoss choose_loss(const Module& module, const std::string& loss);
 Module add_loss(Module module, const std::string& loss, Report& report, bool several_ranks = true);
 
 // The part of it that adds `added` to a result.
-Module append_loss(Module module, std::size_t result, const AddedLoss& added, Report& report);
+Module append_loss(Module module, std::size_t result, const GivenLoss& added, Report& report);
 
 }  // namespace thunderc

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/passes/step/added_losses.h"
+#include "compiler/losses/losses.h"
 #include "compiler/support/error.h"
 #include "tests/passes/pass_test.h"
 
@@ -221,7 +221,7 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%y "y") {
 )",
                         "mse"),
               text(R"(
-func @main(%x: f32[2,3] input "x" {batched}, %labels: f32[2,3] input "labels" {batched}) -> (%loss "loss") {
+func @main(%x: f32[2,3] input "x" {batched}, %labels: f32[2,3] input "labels" {batched, note = "the number that each element is to be"}) -> (%loss "loss") {
   %y = neg(%x) : f32[2,3]
   %sub = sub(%y, %labels) : f32[2,3]
   %mul = mul(%sub, %sub) : f32[2,3]
@@ -352,7 +352,7 @@ TEST(AddLoss, LabelsHaveTheRowsOfTheBatch) {
         << folded;
     EXPECT_NE(folded.find("{dims = [6]} : i64[6]"), std::string::npos) << folded;
     const std::string numbers = with_loss(graph("reshape(%x) {dims = [6, 3]}", "6,3"), "mse");
-    EXPECT_NE(numbers.find("f32[2,3,3] input \"labels\" {batched}"), std::string::npos) << numbers;
+    EXPECT_NE(numbers.find("f32[2,3,3] input \"labels\" {batched,"), std::string::npos) << numbers;
     // A parameter with as many entries as a dimension is no batch.
     const std::string first = "the labels of logits would not have the batch's rows in their first dimension";
     for (const std::string loss : {"cross-entropy", "mse"}) {
@@ -566,11 +566,10 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%y "logits") {
         "error: the model ends in logits, which has no loss yet: it may be scores of classes, or numbers\n"
         "  expected: token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss\n"
         "  found: logits f32[2,3]\n"
-        "help: say what it is trained with: --loss cross-entropy (the mean cross entropy over the classes in the last "
-        "dimension, without rows of label -100; labels are i64[2]), --loss mse (the mean over all elements of (result "
-        "- label)^2; labels are f32[2,3]), or export the model with its loss\n");
+        "help: say what it is trained with: --loss cross-entropy (labels i64[2]), --loss mse (labels f32[2,3]), as "
+        "thunderc train --help describes them, or export the model with its loss\n");
     for (const AddedLoss& loss : added_losses())  // the table is what is listed
-        EXPECT_NE(error_of(numbers, "auto").find("--loss " + std::string(loss.name) + " ("), std::string::npos);
+        EXPECT_NE(error_of(numbers, "auto").find("--loss " + loss.name + " ("), std::string::npos);
     // Three dimensions of numbers, and two of ids.
     std::string wide(numbers), ids(logits);
     for (std::size_t at; (at = wide.find("[2,3]")) != std::string::npos;) wide.replace(at, 5, "[2,3,4]");
@@ -605,7 +604,7 @@ TEST(AddLoss, ANumberForEachRowIsNoLoss) {
     two.replace(two.find("(%y \"scores\")"), 13, "(%y \"scores\", %z \"wide\")");
     two.insert(two.rfind('}'), "  %z = reshape(%y) {dims = [3, 1]} : f32[3,1]\n");
     Report report;
-    EXPECT_NE(with_loss(two, report, "mse").find("input \"labels\" {batched}"), std::string::npos);
+    EXPECT_NE(with_loss(two, report, "mse").find("input \"labels\" {batched,"), std::string::npos);
     EXPECT_EQ(notes(report).substr(0, 89),
               "warning output at wide: is what is trained on, being the first of two dimensions or more;");
 }
