@@ -64,11 +64,22 @@ def nll(logits, labels):
     return F.nll_loss(F.log_softmax(logits, -1).flatten(0, 1), labels.flatten())
 
 
-# name: (loss, its inputs beside x, whether it is a mean over the whole batch). With --loss: (head, target, True, definition). A
-# loss of "terms" gives two: it is the mean over the whole batch of the first, and the mean over parts of the second.
+def weighted_z(x, y, weight=None, z_loss=0.0, **options):
+    """Cross entropy with PaLM's z-loss, which torch has not: the square of log Z, weighted as the label is."""
+    counts = (torch.ones(x.shape[-1], dtype=x.dtype) if weight is None else weight)[y.clamp(min=0)] * (y != -100)
+    return ce(x, y, weight=weight, **options) + z_loss * weighted_mean(x.logsumexp(-1)**2, counts)
+
+
+def class_weights(x):
+    return torch.tensor([0.5, 1.0, 2.0, 1.5], dtype=x.dtype)
+
+
+# name: (loss, its inputs beside x, whether it is a mean over the whole batch). With --loss: (head, its inputs and what they are
+# in the batches, True, what --loss says, definition). A loss of "terms" gives two: it is the mean over the whole batch of the
+# first, and the mean over parts of the second.
 LOSSES = {
-    "added_cross_entropy": (lambda m, h: m.a(h), ["labels"], True, ("cross-entropy", ce)),
-    "added_mse": (lambda m, h: m.r(h), ["target"], True, ("mse", F.mse_loss)),
+    "added_cross_entropy": (lambda m, h: m.a(h), {"labels": "labels"}, True, "cross-entropy", ce),
+    "added_mse": (lambda m, h: m.r(h), {"labels": "target"}, True, "mse", F.mse_loss),
     "ce_mean": (lambda m, h, y: ce(m.a(h), y), ["labels"], True),
     "ce_sum": (lambda m, h, y: ce(m.a(h), y, reduction="sum"), ["labels"], False),
     "ce_none": (lambda m, h, y: ce(m.a(h), y, reduction="none").mean(), ["labels"], True),
@@ -98,6 +109,32 @@ LOSSES = {
     "weights_in_layers": (lambda m, h, y: ce(deep(m, h, lambda w: 1 / (1 + w.pow(2).mean())), y), ["labels"], True),
     "twenty_means": (twenty_means, ["classes", "target"], True),
     "sum_over_rows_first": (lambda m, h, y: (ce(m.a(h), y), 0.1 * m.r(h).mean((0, 1)).pow(2).sum()), ["labels"], "terms"),
+    "added_l1": (lambda m, h: m.r(h), {"labels": "target"}, True, "l1", F.l1_loss),
+    "added_huber": (lambda m, h: m.r(h), {"labels": "target"}, True, "huber:delta=0.5", lambda x, y: F.huber_loss(x, y, delta=0.5)),
+    "added_smooth_l1": (lambda m, h: m.r(h), {"labels": "target"}, True, "smooth-l1:beta=0.5",
+                        lambda x, y: F.smooth_l1_loss(x, y, beta=0.5)),
+    "added_bce_with_logits": (lambda m, h: m.r(h), {"labels": "shares"}, True, "bce-with-logits",
+                              F.binary_cross_entropy_with_logits),
+    "added_nll": (lambda m, h: F.log_softmax(m.a(h), -1), {"labels": "labels"}, True, "nll",
+                  lambda x, y: F.nll_loss(x.flatten(0, 1), y.flatten())),
+    "added_nll_weighted": (lambda m, h: F.log_softmax(m.a(h), -1), {"labels": "labels"}, True, "nll:class_weights=0.5,1,2,1.5",
+                           lambda x, y: F.nll_loss(x.flatten(0, 1), y.flatten(), weight=class_weights(x))),
+    "added_kl_div": (lambda m, h: F.log_softmax(m.a(h), -1), {"labels": "probabilities"}, True, "kl-div",
+                     lambda x, y: F.kl_div(x, y, reduction="batchmean")),
+    "added_kl_div_of_logarithms": (lambda m, h: F.log_softmax(m.a(h), -1), {"labels": "logarithms"}, True, "kl-div:log_target=1",
+                                   lambda x, y: F.kl_div(x, y, reduction="batchmean", log_target=True)),
+    "added_cosine_embedding": (lambda m, h: m.r(h), {"other_embeddings": "target", "signs": "signs"}, True,
+                               "cosine-embedding:margin=0.25",
+                               lambda x, y, z: F.cosine_embedding_loss(x.flatten(0, 1), y.flatten(0, 1), z.flatten(), margin=0.25)),
+    "added_label_smoothing": (lambda m, h: m.a(h), {"labels": "labels"}, True, "cross-entropy:label_smoothing=0.125",
+                              lambda x, y: ce(x, y, label_smoothing=0.125)),
+    "added_z_loss": (lambda m, h: m.a(h), {"labels": "labels"}, True, "cross-entropy:z_loss=0.0625",
+                     lambda x, y: weighted_z(x, y, z_loss=0.0625)),
+    "added_class_weights": (lambda m, h: m.a(h), {"labels": "labels"}, True, "cross-entropy:class_weights=0.5,1,2,1.5",
+                            lambda x, y: ce(x, y, weight=class_weights(x))),
+    "added_all_options": (lambda m, h: m.a(h), {"labels": "labels"}, True,
+                          "cross-entropy:class_weights=0.5,1,2,1.5,label_smoothing=0.125,z_loss=0.0625",
+                          lambda x, y: weighted_z(x, y, weight=class_weights(x), z_loss=0.0625, label_smoothing=0.125)),
 }
 
 
@@ -128,11 +165,19 @@ def make_batches():
         mask[:, 0] = 0.5
         out.append({"x": torch.randn(ROWS, POSITIONS, WIDTH, generator=g), "labels": labels, "others": others, "classes": classes,
                     "mask": mask, "target": torch.randn(ROWS, POSITIONS, OUTPUTS, generator=g)})
+    g = torch.Generator().manual_seed(6)  # what came later: the numbers above stay as they are
+    for batch in out:
+        logarithms = torch.log_softmax(torch.randn(ROWS, POSITIONS, CLASSES, generator=g), -1)
+        probabilities = torch.softmax(torch.randn(ROWS, POSITIONS, CLASSES, generator=g), -1)
+        probabilities[:, 0] = torch.eye(CLASSES)[torch.randint(0, CLASSES, (ROWS,), generator=g)]  # some are exactly 0 and 1
+        batch.update({"logarithms": logarithms, "probabilities": probabilities,
+                      "shares": torch.rand(ROWS, POSITIONS, OUTPUTS, generator=g),
+                      "signs": torch.randint(0, 2, (ROWS, POSITIONS), generator=g).float() * 2 - 1})
     return out
 
 
 def train(entry, batches, parts, dtype, autocast=False):
-    definition = entry[3][1] if len(entry) > 3 else None
+    definition = entry[4] if len(entry) > 3 else None
     model = make_model(entry[0]).to(dtype)
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, **OPTIMIZER)
@@ -147,11 +192,11 @@ def train(entry, batches, parts, dtype, autocast=False):
         for rows, model.term, share in cuts:
             t = {k: v[rows].to(dtype) if v.is_floating_point() else v[rows] for k, v in batch.items()}
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                targets = [t[name] for name in entry[1]]
+                targets = [t[name] for name in (entry[1] if definition is None else entry[1].values())]
                 if definition is None:
                     loss = model(t["x"], *targets)
                 else:
-                    loss = definition(model(t["x"]).to(dtype), targets[0])
+                    loss = definition(model(t["x"]).to(dtype), *targets)
             loss = loss / share
             loss.backward()
             total += loss.item()
@@ -201,8 +246,8 @@ def main():
               "losses": []}
     after = {}
     for name, entry in LOSSES.items():
-        row = {"name": name, "whole": entry[2] is True, "option": entry[3][0] if len(entry) > 3 else "",
-               "inputs": {"x": "x", **{("labels" if len(entry) > 3 else i): i for i in entry[1]}}, "parts": {}}
+        row = {"name": name, "whole": entry[2] is True, "option": entry[3] if len(entry) > 3 else "",
+               "inputs": {"x": "x", **(entry[1] if len(entry) > 3 else {i: i for i in entry[1]})}, "parts": {}}
         for parts in (1,) if entry[2] is True else (1, 2, 3, 6):
             losses, norms, parameters = train(entry, batches, parts, torch.float64)
             row["parts"][str(parts)] = {"loss": losses, "grad_norm": norms}

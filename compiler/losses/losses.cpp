@@ -95,7 +95,7 @@ std::string options_text(const AddedLoss& loss) {
     for (const LossOption& option : loss.options)
         out += fmt::format("{}{} ({}; {})", out.empty() ? "" : ", ", default_text(option), option.what,
                            range_text(option));
-    return out.empty() ? fmt::format("--loss {} has none", loss.name)
+    return out.empty() ? "it takes none: leave away what is behind the colon"
                        : fmt::format("those of --loss {} are {}", loss.name, out);
 }
 

@@ -28,10 +28,27 @@ LossInput class_labels() {
             .type = [](const Type& result) { return rows_of_result(result, DType::i64); }};
 }
 
-Value mean_of_all(Builder& b, Value v) {
-    Dims axes(b.type(v).dims.size());
+namespace {
+
+Attributes over_all(const Type& type) {
+    Dims axes(type.dims.size());
     std::iota(axes.begin(), axes.end(), 0);
-    return b.op("reduce_mean", {b.cast(v, DType::f32)}, {{"axes", axes}, {"keep_dims", false}}, "loss");
+    return {{"axes", axes}, {"keep_dims", false}};
+}
+
+}  // namespace
+
+Value mean_of_all(Builder& b, Value v) {
+    return b.op("reduce_mean", {b.cast(v, DType::f32)}, over_all(b.type(v)), "loss");
+}
+
+Value sum_of_all(Builder& b, Value v, std::string_view name) {
+    return b.op("reduce_sum", {v}, over_all(b.type(v)), name);
+}
+
+Value distance(Builder& b, Value result, Value labels) {
+    const Value x = b.cast(result, DType::f32), y = b.cast(labels, DType::f32);
+    return b.op("abs", {b.sub(x, y)}, {}, "distance");
 }
 
 std::string mean_said(const std::string& what, const std::string& against, std::int64_t elements) {
@@ -47,10 +64,9 @@ double mean_of(const Tensor& result, const Tensor& labels, const std::function<d
 
 // With c = min(d, bend) it is c (d - c / 2) on both sides, and so is its gradient, at the bend as well: no branch.
 Value bent_squares(Builder& b, Value result, Value labels, double bend) {
-    const Value difference = b.sub(b.cast(result, DType::f32), b.cast(labels, DType::f32));
-    const Value distance = b.op("abs", {difference}, {}, "distance");
-    const Value near = b.op("min", {distance, b.scalar(DType::f32, bend)}, {}, "near");
-    return b.mul(near, b.sub(distance, b.mul(near, 0.5)));
+    const Value d = distance(b, result, labels);
+    const Value near = b.op("min", {d, b.scalar(DType::f32, bend)}, {}, "near");
+    return b.mul(near, b.sub(d, b.mul(near, 0.5)));
 }
 
 double bent_square(double distance, double bend) {

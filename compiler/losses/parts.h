@@ -22,6 +22,8 @@ LossInput class_labels();
 // -----------------------------------------------------------------------------------------------
 
 Value mean_of_all(Builder& b, Value v);  // f32[]
+Value sum_of_all(Builder& b, Value v, std::string_view name);
+Value distance(Builder& b, Value result, Value labels);  // |result - label|, f32
 // `what` with what is told of any mean over a number of elements that is known beforehand.
 std::string mean_said(const std::string& what, const std::string& against, std::int64_t elements);
 // Of `f` of each element of the two.

@@ -9,9 +9,11 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "compiler/frontend/frontend.h"
-#include "compiler/losses/losses.h"
+#include "compiler/losses/parts.h"
 #include "compiler/pipeline.h"
 
 namespace thunderc {
@@ -29,7 +31,7 @@ Module imported_and_simplified(const std::string& model, const CompileOptions& o
 // A model of tests/fixtures/losses, with what is in the table or, where `build` is given, with that in its place; or
 // with what `change` makes of the model's own loss.
 LossCheck checked(const std::string& model, const std::string& loss, Build build = nullptr, std::uint64_t seed = 1,
-                  const std::function<void(Function&)>& change = {}) {
+                  const std::function<void(Function&)>& change = {}, const std::vector<LossInput>& more = {}) {
     CompileOptions options;
     options.batch = 2;
     if (!loss.empty()) options.loss = loss;
@@ -39,6 +41,7 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
         given = parse_loss(loss);
         planted = *given.loss;
         planted.build = build;
+        planted.inputs.insert(planted.inputs.end(), more.begin(), more.end());
         given.loss = &planted;
     }
     Module graph;
@@ -58,7 +61,10 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
     PassOptions keep;
     keep.after = [&](const Module& m, const PassRun& pass) {
         if (pass.name == "simplify") graph = m;
-        if (pass.name == "raise_poles") chosen = choose_loss(m, options.loss);
+        if (pass.name == "raise_poles") {
+            chosen = choose_loss(m, options.loss);
+            if (!more.empty()) chosen.added.loss = &planted;  // whose inputs are those of the step
+        }
     };
     std::vector<PassRun> runs;
     const Module composed =
@@ -79,14 +85,40 @@ std::string model_for(std::string_view loss) {
 // Both in fp64: a few dozen terms.
 constexpr double tolerance = 1e-12;
 
+// With numbers that f32 has exactly, as constants of the program are.
+const char* const with_options[] = {"huber:delta=0.5",
+                                    "smooth-l1:beta=0.25",
+                                    "nll:class_weights=0.5,1,2,1.5",
+                                    "kl-div:log_target=1",
+                                    "cosine-embedding:margin=0.25",
+                                    "cross-entropy:label_smoothing=0.125",
+                                    "cross-entropy:label_smoothing=1",
+                                    "cross-entropy:z_loss=0.0625",
+                                    "cross-entropy:class_weights=0.5,1,2,0",
+                                    "cross-entropy:class_weights=0.5,1,2,1.5,label_smoothing=0.125,z_loss=0.0625"};
+
 TEST(LossCheck, EachLossOfTheTableIsItsDefinition) {
-    for (const AddedLoss& loss : added_losses())
+    std::vector<std::string> losses(std::begin(with_options), std::end(with_options));
+    for (const AddedLoss& loss : added_losses()) losses.push_back(loss.name);
+    for (const std::string& loss : losses)
         for (const std::uint64_t seed : {1, 2, 3}) {
-            const LossCheck got = checked(model_for(loss.name), loss.name, nullptr, seed);
-            EXPECT_LE(got.error, tolerance) << loss.name;
+            const LossCheck got = checked(model_for(loss), loss, nullptr, seed);
+            EXPECT_LE(got.error, tolerance) << loss;
             EXPECT_EQ(got.micro_batches, 3U);
-            EXPECT_GT(std::abs(got.expected), 1e-3) << loss.name;
+            EXPECT_GT(std::abs(got.expected), 1e-3) << loss;
         }
+}
+
+// Each option that there is has been tried.
+TEST(LossCheck, EachOptionIsTried) {
+    for (const AddedLoss& loss : added_losses())
+        for (const LossOption& option : loss.options)
+            EXPECT_TRUE(std::any_of(std::begin(with_options), std::end(with_options),
+                                    [&](const std::string& text) {
+                                        return text.starts_with(loss.name + ":") &&
+                                               text.find(option.name + "=") != std::string::npos;
+                                    }))
+                << loss.name << " " << option.name;
 }
 
 TEST(LossCheck, AModelsOwnLossIsWhatItsGraphGives) {
@@ -180,9 +212,117 @@ const Planted planted[] = {
          const Value weight = b.op("cross_entropy_weight", {rows[1]}, {{"ignore_index", ignored}}, "weight");
          return {b.op("div", {sum, weight}, {}, "loss")};
      }},
+    {"a sum for a mean", "l1",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {sum_of_all(b, distance(b, result, inputs[0]), "loss")};
+     }},
+    {"squares for distances", "l1",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const Value d = distance(b, result, inputs[0]);
+         return {mean_of_all(b, b.mul(d, d))};
+     }},
+    {"another delta", "huber:delta=0.5",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {mean_of_all(b, bent_squares(b, result, inputs[0], 1))};
+     }},
+    {"Huber's for the smooth one", "smooth-l1:beta=0.5",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {mean_of_all(b, bent_squares(b, result, inputs[0], 0.5))};
+     }},
+    {"logits for probabilities", "bce-with-logits",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {mean_of_all(b, b.sub(b.op("softplus", {result}), inputs[0]))};
+     }},
+    {"the other class's term alone", "bce-with-logits",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {mean_of_all(b, b.mul(inputs[0], b.op("softplus", {b.neg(result)})))};
+     }},
+    {"labels that count alike", "nll:class_weights=0.5,1,2,1.5",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const ClassRows rows = class_rows(b, result, inputs[0]);
+         const Value taken = b.op("select", {is_label(b, rows), b.neg(rows.scores), b.scalar(DType::f32, 0)});
+         return {sum_of_all(b, taken, "loss"), label_count(b, rows.labels)};
+     }},
+    {"class weights that are not in the weight", "nll:class_weights=0.5,1,2,1.5",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
+         const Value weights = numbers_of_classes(b, numbers.numbers("class_weights"));
+         const ClassRows rows = class_rows(b, result, inputs[0]);
+         const Value taken =
+             b.op("select", {is_label(b, rows), b.neg(b.mul(rows.scores, weights)), b.scalar(DType::f32, 0)});
+         return {sum_of_all(b, taken, "loss"), label_count(b, rows.labels)};
+     }},
+    {"each micro-batch's own mean", "nll",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const ClassRows rows = class_rows(b, result, inputs[0]);
+         const Value taken = b.op("select", {is_label(b, rows), b.neg(rows.scores), b.scalar(DType::f32, 0)});
+         return {b.op("div", {sum_of_all(b, taken, "sum"), label_count(b, rows.labels)}, {}, "loss")};
+     }},
+    {"torch's other mean, over elements", "kl-div:log_target=1",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {mean_of_all(b, b.mul(b.op("exp", {inputs[0]}), b.sub(inputs[0], result)))};
+     }},
+    {"probabilities for logarithms", "kl-div:log_target=1",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const double rows = static_cast<double>(b.type(result).dims.front());
+         return {b.mul(sum_of_all(b, b.mul(inputs[0], b.sub(inputs[0], result)), "sum"), 1 / rows)};
+     }},
+    {"the target's entropy left out", "kl-div",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const double rows = static_cast<double>(b.type(result).dims.front());
+         return {b.mul(sum_of_all(b, b.neg(b.mul(inputs[0], result)), "sum"), 1 / rows)};
+     }},
+    {"no smoothing", "cross-entropy:label_smoothing=0.125",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const ClassRows rows = class_rows(b, result, inputs[0]);
+         return {b.emit("cross_entropy", {rows.scores, rows.labels}, {{"ignore_index", ignored}}, "loss").front(),
+                 label_count(b, rows.labels)};
+     }},
+    {"the square of log Z in ignored rows too", "cross-entropy:z_loss=0.0625",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         const ClassRows rows = class_rows(b, result, inputs[0]);
+         const auto entropy = b.emit("cross_entropy", {rows.scores, rows.labels}, {{"ignore_index", ignored}}, "loss");
+         const Value squares = sum_of_all(b, b.mul(entropy[1], entropy[1]), "squares");
+         return {b.add(entropy[0], b.mul(squares, 0.0625)), label_count(b, rows.labels)};
+     }},
+    {"class weights that are not in the weight", "cross-entropy:class_weights=0.5,1,2,1.5",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
+         const std::vector<Value> right = find_loss("cross-entropy")->build(b, result, inputs, numbers);
+         return {right[0], label_count(b, inputs[0])};
+     }},
+    {"class weights by another order", "cross-entropy:class_weights=0.5,1,2,1.5",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
+         std::vector<double> turned = numbers.numbers("class_weights");
+         std::reverse(turned.begin(), turned.end());
+         LossNumbers other = numbers;
+         other.set("class_weights", turned);
+         return find_loss("cross-entropy")->build(b, result, inputs, other);
+     }},
+    {"products for cosines", "cosine-embedding:margin=0.25",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
+         const Value one = b.scalar(DType::f32, 1),
+                     product = b.reduce_sum(b.mul(result, inputs[0]), {b.type(result).rank() - 1});
+         const Value apart = b.op("relu", {b.add(product, -numbers.number("margin"))});
+         const Value alike = b.op("gt", {inputs[1], b.scalar(DType::f32, 0)});
+         return {mean_of_all(b, b.op("select", {alike, b.sub(one, product), apart}))};
+     }},
+    {"no margin", "cosine-embedding:margin=0.25",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
+         LossNumbers other = numbers;
+         other.set("margin", {0});
+         return find_loss("cosine-embedding")->build(b, result, inputs, other);
+     }},
+    {"signs the other way round", "cosine-embedding:margin=0.25",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
+         const std::vector<Value> turned = {inputs[0], b.neg(inputs[1])};
+         return find_loss("cosine-embedding")->build(b, result, turned, numbers);
+     }},
 };
 
 TEST(LossCheck, FindsALossThatIsAnother) {
+    for (const AddedLoss& loss : added_losses())  // each loss has one that is not it
+        EXPECT_TRUE(std::any_of(std::begin(planted), std::end(planted), [&](const Planted& wrong) {
+            return wrong.loss == loss.name || std::string_view(wrong.loss).starts_with(loss.name + ":");
+        })) << loss.name;
     for (const Planted& wrong : planted) {
         SCOPED_TRACE(wrong.what);
         double largest = 0;  // each micro-batch's own mean is right where labels happen to count the same
@@ -201,6 +341,24 @@ TEST(LossCheck, AcceptsThePlantedRightOne) {
                     return {over_all(b, "reduce_mean", b.mul(difference, difference))};
                 });
     EXPECT_LE(got.error, tolerance);
+}
+
+// An input that is the same for all rows is one, however many micro-batches there are.
+TEST(LossCheck, AnInputMayBeNoRows) {
+    const LossInput scale = {.name = "scale",
+                             .shape = "one number",
+                             .holds = "a factor",
+                             .type = [](const Type&) { return Type::tensor(DType::f32, {}); },
+                             .batched = false};
+    const LossCheck got =
+        checked("added_mse", "mse",
+                [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+                    const Value difference = b.sub(result, inputs[0]), none = b.sub(inputs[1], inputs[1]);
+                    return {mean_of_all(b, b.add(b.mul(difference, difference), none))};
+                },
+                1, {}, {scale});
+    EXPECT_LE(got.error, tolerance);
+    EXPECT_EQ(got.micro_batches, 3U);
 }
 
 }  // namespace

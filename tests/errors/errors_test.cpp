@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "compiler/losses/losses.h"
 #include "tests/programs/shell.h"
 
 namespace thunderc::tests {
@@ -180,15 +181,23 @@ TEST_F(Errors, OfDimensions) {
 TEST_F(Errors, OfLosses) {
     expect_failure("train fixtures/llama2/dynamo.logits.onnx -o out --loss none",
                    "training needs a loss, and the model ends in none\n  expected: a scalar result\n  found: logits "
-                   "f32[2,8,48]\nhelp: use --loss cross-entropy or mse, or export a model that ends in its loss");
+                   "f32[2,8,48]\nhelp: use --loss " +
+                       loss_names() + ", or export a model that ends in its loss");
     // What a result of numbers is for is asked.
+    std::string offered;
+    for (const AddedLoss& loss : added_losses())
+        offered += "--loss " + loss.name + " (" +
+                   (loss.name == "cosine-embedding"                      ? "other_embeddings f32[4,5], signs f32[4]"
+                    : loss.name == "cross-entropy" || loss.name == "nll" ? "labels i64[4]"
+                                                                         : "labels f32[4,5]") +
+                   "), ";
     expect_failure("train fixtures/mlp/dynamo.logits.onnx -o out",
                    "the model ends in logits, which has no loss yet: it may be scores of classes, or numbers\n"
                    "  expected: token ids and scores [batch, positions, classes], where a cross entropy is added, or "
                    "--loss\n"
                    "  found: logits f32[4,5]\n"
-                   "help: say what it is trained with: --loss cross-entropy (labels i64[4]), --loss mse (labels "
-                   "f32[4,5]), as thunderc train --help describes them, or export the model with its loss");
+                   "help: say what it is trained with: " +
+                       offered + "as thunderc train --help describes them, or export the model with its loss");
     expect_failure("train fixtures/llama2/dynamo.loss.onnx -o out --loss cross-entropy",
                    "--loss cross-entropy is given, but the model ends in a loss of its own, loss\nhelp: leave --loss "
                    "out, or export the model without its loss");
@@ -259,7 +268,14 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(train + "-x", "unknown option -x" + help, 2);
     expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block" + help, 2);
     expect_failure(train + "--loss hinge",
-                   "there is no loss called hinge\nhelp: --loss takes auto, none, cross-entropy or mse", 2);
+                   "there is no loss called hinge\nhelp: --loss takes auto, none, " + loss_names(), 2);
+    expect_failure(train + "--loss mse:delta=2",
+                   "--loss mse has no option delta\nhelp: it takes none: leave away what is behind the colon", 2);
+    expect_failure(train + "--loss ''", "--loss: the text is empty" + help, 2);
+    expect_failure(train + "--loss cross-entropy:class_weights=1,2",
+                   "class_weights of --loss cross-entropy has 2 numbers, and logits has 5 classes\n  expected: 5 "
+                   "numbers\n  found: logits f32[4,5]\nhelp: give one for each class, in their order, and 1 for those "
+                   "that count as they are");
     expect_failure(train + "--batch 0", "--batch: 0 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--seq 1.5", "--seq: 1.5 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--grad-accum -1", "--grad-accum: -1 is not a whole number from 1 to 1000000" + help, 2);

@@ -159,7 +159,8 @@ TEST(AddLoss, OfSeveralResultsItIsSaidWhichIsTaken) {
         {{{scores, "logits"}, {mean, "mean"}},
          "none",
          "error: training needs a loss, and the model ends in none\n"
-         "help: if mean is the model's loss, --output mean trains on it; if not, use --loss cross-entropy or mse, or"},
+         "help: if mean is the model's loss, --output mean trains on it; if not, use --loss " +
+             loss_names() + ", or"},
         {{{mean, "mean"}, {scores, "logits"}},
          "cross-entropy",
          "error: --loss cross-entropy is given, but the model ends in a loss of its own, mean\n"
@@ -228,6 +229,50 @@ func @main(%x: f32[2,3] input "x" {batched}, %labels: f32[2,3] input "labels" {b
   %loss = reduce_mean(%mul) {axes = [0, 1], keep_dims = false} : f32[]
 }
 )"));
+}
+
+// Each of a loss's inputs is one of the graph's, with what it holds; those that parameters' names are taken for step
+// aside.
+TEST(AddLoss, ALossMayTakeSeveralInputs) {
+    Report report;
+    const std::string model = R"(
+func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w") -> (%y "y") {
+  %y = mul(%x, %w) : f32[2,3]
+}
+)";
+    const std::string with = with_loss(model, report, "cosine-embedding:margin=0.5");
+    EXPECT_NE(with.find(": f32[2,3] input \"other_embeddings\" {batched, note = \"the other embedding\"}"),
+              std::string::npos)
+        << with;
+    EXPECT_NE(with.find(": f32[2] input \"signs\" {batched, note = \"1 where the two are alike, -1 where they are "
+                        "not\"}"),
+              std::string::npos)
+        << with;
+    EXPECT_EQ(notes(report),
+              "done loss at y: mean cosine embedding loss with margin 0.5 against the new inputs other_embeddings and "
+              "signs: the sum over 2 elements of each micro-batch, divided by their number\n");
+    std::string taken = model;
+    taken.replace(taken.find("\"w\""), 3, "\"signs\" {alias 0 = [\"other_embeddings\"]}");
+    Report aside;
+    with_loss(taken, aside, "cosine-embedding");
+    EXPECT_NE(notes(aside).find("against the new inputs targets and targets_2: "), std::string::npos) << notes(aside);
+}
+
+// What no op of the loss bounds is bounded by it: labels of nll are compared with classes, and 7 of 5 would be none.
+TEST(AddLoss, ClassesAreBounded) {
+    EXPECT_NE(with_loss(logits, "nll")
+                  .find("input \"labels\" {batched, entries = 5, ignore = -100, source = \"next_tokens\"}"),
+              std::string::npos)
+        << with_loss(logits, "nll");
+}
+
+TEST(AddLoss, ClassWeightsAreOneForEachClass) {
+    EXPECT_EQ(error_of(logits, "cross-entropy:class_weights=1,2,3,4,5"), "no error");
+    EXPECT_EQ(error_of(logits, "nll:class_weights=2"),
+              "error: class_weights of --loss nll has 1 number, and logits has 5 classes\n"
+              "  expected: 5 numbers\n"
+              "  found: logits f32[2,3,5]\n"
+              "help: give one for each class, in their order, and 1 for those that count as they are\n");
 }
 
 constexpr const char* own_mean = R"(
@@ -561,15 +606,17 @@ func @main(%x: f32[2,3] input "x" {batched}) -> (%y "logits") {
   %y = neg(%x) : f32[2,3]
 }
 )";
+    const std::string asked = error_of(numbers, "auto");
     EXPECT_EQ(
-        error_of(numbers, "auto"),
+        asked.substr(0, asked.find(", --loss l1")),
         "error: the model ends in logits, which has no loss yet: it may be scores of classes, or numbers\n"
         "  expected: token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss\n"
         "  found: logits f32[2,3]\n"
-        "help: say what it is trained with: --loss cross-entropy (labels i64[2]), --loss mse (labels f32[2,3]), as "
-        "thunderc train --help describes them, or export the model with its loss\n");
+        "help: say what it is trained with: --loss cross-entropy (labels i64[2]), --loss mse (labels f32[2,3])");
+    EXPECT_TRUE(asked.ends_with("), as thunderc train --help describes them, or export the model with its loss\n"))
+        << asked;
     for (const AddedLoss& loss : added_losses())  // the table is what is listed
-        EXPECT_NE(error_of(numbers, "auto").find("--loss " + loss.name + " ("), std::string::npos);
+        EXPECT_NE(asked.find("--loss " + loss.name + " ("), std::string::npos) << loss.name;
     // Three dimensions of numbers, and two of ids.
     std::string wide(numbers), ids(logits);
     for (std::size_t at; (at = wide.find("[2,3]")) != std::string::npos;) wide.replace(at, 5, "[2,3,4]");
@@ -643,13 +690,15 @@ func @main(%x: i64[3] input "x") -> (%y "ids") {
               "error: training needs a loss, and the model ends in none\n"
               "  expected: a scalar result\n"
               "  found: logits f32[2,3,5]\n"
-              "help: use --loss cross-entropy or mse, or export a model that ends in its loss\n");
+              "help: use --loss " +
+                  loss_names() + ", or export a model that ends in its loss\n");
     EXPECT_EQ(error_of(own_mean, "mse"),
               "error: --loss mse is given, but the model ends in a loss of its own, loss\n"
               "help: leave --loss out, or export the model without its loss\n");
     EXPECT_EQ(error_of(logits, "l2"),
               "error: there is no loss called l2\n"
-              "help: --loss takes auto, none, cross-entropy or mse\n");
+              "help: --loss takes auto, none, " +
+                  loss_names() + "\n");
 }
 
 }  // namespace add_loss_test

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What --loss says, and what is said of the losses that it may name.
+#include "compiler/losses/losses.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+std::string refused(const std::string& text) {
+    try {
+        parse_loss(text);
+    } catch (const UsageError& error) {
+        return error.diagnostic().text();
+    }
+    return "nothing is refused";
+}
+
+TEST(ParseLoss, OptionsHaveTheirNumbers) {
+    EXPECT_EQ(parse_loss("huber").numbers.number("delta"), 1);
+    EXPECT_EQ(parse_loss("huber:delta=0.5").loss, find_loss("huber"));
+    EXPECT_EQ(parse_loss("huber:delta=0.5").numbers.number("delta"), 0.5);
+    EXPECT_EQ(parse_loss("kl-div:log_target=1").numbers.flag("log_target"), true);
+    EXPECT_EQ(parse_loss("kl-div").numbers.flag("log_target"), false);
+    EXPECT_EQ(parse_loss("cosine-embedding:margin=-1").numbers.number("margin"), -1);
+    const std::vector<double> weights = {0.5, 1, 2};
+    for (const char* text : {"cross-entropy:class_weights=0.5,1,2,label_smoothing=0.1,z_loss=1e-4",
+                             "cross-entropy:z_loss=1e-4,class_weights=0.5,1,2,label_smoothing=0.1",
+                             "cross-entropy:label_smoothing=0.1,z_loss=0.0001,class_weights=0.5,1,2"}) {
+        const GivenLoss given = parse_loss(text);
+        EXPECT_EQ(given.numbers.numbers("class_weights"), weights) << text;
+        EXPECT_EQ(given.numbers.number("label_smoothing"), 0.1) << text;
+        EXPECT_EQ(given.numbers.number("z_loss"), 1e-4) << text;
+    }
+    EXPECT_TRUE(parse_loss("cross-entropy").numbers.numbers("class_weights").empty());
+}
+
+// One sentence of what is wrong, and all that there is instead.
+TEST(ParseLoss, RefusesWhatItDoesNotKnow) {
+    const std::string huber =
+        "\nhelp: those of --loss huber are delta=1 (up to where distances are squared; a number above 0)\n";
+    EXPECT_EQ(refused("hinge"),
+              "error: there is no loss called hinge\nhelp: --loss takes auto, none, " + loss_names() + "\n");
+    EXPECT_EQ(refused("Huber:delta=1"),
+              "error: there is no loss called Huber\nhelp: --loss takes auto, none, " + loss_names() + "\n");
+    EXPECT_EQ(refused("mse:delta=1"),
+              "error: --loss mse has no option delta\nhelp: it takes none: leave away what is behind the colon\n");
+    EXPECT_EQ(refused("huber:beta=1"), "error: --loss huber has no option beta" + huber);
+    EXPECT_EQ(refused("huber:0.5"), "error: --loss huber has no option 0.5" + huber);
+    EXPECT_EQ(refused("huber:"), "error: an option of --loss huber has no name" + huber);
+    EXPECT_EQ(refused("huber:=1"), "error: an option of --loss huber has no name" + huber);
+    EXPECT_EQ(refused("huber:delta=1,"), "error: an option of --loss huber has no name" + huber);
+    EXPECT_EQ(refused("huber:delta"), "error: delta of --loss huber has no number" + huber);
+    EXPECT_EQ(refused("huber:delta=1,delta=2"),
+              "error: delta of --loss huber is given twice\nhelp: leave one of the two out\n");
+    for (const char* number : {"", "x", "1x", "0", "-1", "nan", "inf", "1e999", " 1"})
+        EXPECT_EQ(
+            refused(fmt::format("huber:delta={}", number)),
+            fmt::format("error: delta of --loss huber is \"{}\", which is not a number above 0{}", number, huber));
+    const auto first_line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+    EXPECT_EQ(first_line(refused("cross-entropy:label_smoothing=1.5")),
+              "error: label_smoothing of --loss cross-entropy is \"1.5\", which is not a number from 0 to 1");
+    EXPECT_EQ(first_line(refused("cross-entropy:z_loss=-1")),
+              "error: z_loss of --loss cross-entropy is \"-1\", which is not a number of at least 0");
+    EXPECT_EQ(first_line(refused("cross-entropy:class_weights=1,-2")),
+              "error: class_weights of --loss cross-entropy is \"-2\", which is not a number of at least 0 for each "
+              "class");
+    EXPECT_EQ(first_line(refused("cross-entropy:class_weights=1,,2")),
+              "error: class_weights of --loss cross-entropy is \"\", which is not a number of at least 0 for each "
+              "class");
+    EXPECT_EQ(first_line(refused("kl-div:log_target=0.5")),
+              "error: log_target of --loss kl-div is \"0.5\", which is not 0 or 1");
+    EXPECT_EQ(first_line(refused("cosine-embedding:margin=2")),
+              "error: margin of --loss cosine-embedding is \"2\", which is not a number from -1 to 1");
+}
+
+// What every loss has to say.
+TEST(Losses, AreWhole) {
+    std::set<std::string> names;
+    for (const AddedLoss& loss : added_losses()) {
+        EXPECT_TRUE(names.insert(loss.name).second) << loss.name;
+        EXPECT_EQ(loss.name.find_first_of(":,= |"), std::string::npos) << loss.name;
+        EXPECT_FALSE(loss.what.empty()) << loss.name;
+        EXPECT_GE(loss.least_rank, 1) << loss.name;
+        EXPECT_FALSE(loss.inputs.empty()) << loss.name;
+        for (const LossInput& input : loss.inputs)
+            EXPECT_FALSE(input.name.empty() || input.shape.empty() || input.holds.empty() || input.type == nullptr)
+                << loss.name;
+        for (const LossOption& option : loss.options) {
+            EXPECT_FALSE(option.name.empty() || option.what.empty()) << loss.name;
+            EXPECT_LT(option.least, option.most) << loss.name;
+        }
+        EXPECT_TRUE(loss.build != nullptr && loss.said != nullptr && loss.definition != nullptr) << loss.name;
+        EXPECT_NE(losses_help().find(fmt::format("\n  {}: {}\n", loss.name, loss.what)), std::string::npos);
+    }
+}
+
+// docs/usage.md has the table as it is: what stands here is what is to stand there.
+TEST(Losses, StandInTheDocs) {
+    std::ifstream file(FIXTURES "/../../docs/usage.md");
+    std::stringstream text;
+    text << file.rdbuf();
+    const Type some = Type::tensor(DType::f32, {2, 2});
+    std::string rows = "| --loss | what it is | inputs | options |\n|---|---|---|---|\n";
+    for (const AddedLoss& loss : added_losses()) {
+        std::string inputs, options;
+        for (const LossInput& input : loss.inputs)
+            inputs += fmt::format("{}`{}` ({}, {}): {}", inputs.empty() ? "" : "; ", input.name,
+                                  name_of(input.type(some).dtype), input.shape, input.holds);
+        for (const LossOption& option : loss.options)
+            options += fmt::format("{}`{}`: {} ({})", options.empty() ? "" : "; ", default_text(option), option.what,
+                                   range_text(option));
+        std::string what;
+        for (const char c : loss.what) what += c == '|' ? std::string("\\|") : std::string(1, c);
+        rows += fmt::format("| `{}` | {} | {} | {} |\n", loss.name, what, inputs, options);
+    }
+    EXPECT_NE(text.str().find("\n\n" + rows + "\n"), std::string::npos) << "docs/usage.md lacks\n\n" << rows;
+}
+
+}  // namespace
+}  // namespace thunderc
