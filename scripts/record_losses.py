@@ -5,7 +5,8 @@
   python scripts/record_losses.py [--out tests/fixtures/losses]
 
 One small model with a head for each kind of loss trains five steps of twelve rows (batches.safetensors, from
-params.safetensors). LOSS.onnx is it with a loss of its own, or with the head alone for what --loss adds. reference.json says
+params.safetensors). LOSS.onnx is it with a loss of its own, or with the head alone for what --loss adds; one that is there is
+kept, so that a new loss changes no other's graph: remove it to export it again. reference.json says
 of each loss whether it is a mean over the whole batch; the loss and the gradient's norm of each step in fp64, with the twelve
 rows as one batch and, where that is another number, as the mean over 2, 3 and 6 parts of it; and the same under
 torch.autocast(bfloat16) as one batch. after.safetensors has the parameters after the last step: LOSS/PARTS/NAME in fp64's
@@ -256,7 +257,8 @@ def main():
         row["autocast"] = {"loss": losses, "grad_norm": norms}
         after.update({f"{name}/autocast/{n}": p for n, p in parameters.items()})
         record["losses"].append(row)
-        export(name, entry, batches[0], f"{out}/{name}.onnx")
+        if not os.path.exists(f"{out}/{name}.onnx"):
+            export(name, entry, batches[0], f"{out}/{name}.onnx")
     save_file(after, f"{out}/after.safetensors")
     with open(f"{out}/reference.json", "w") as f:
         json.dump(record, f, indent=1)
