@@ -136,6 +136,7 @@ LOSSES = {
     "added_all_options": (lambda m, h: m.a(h), {"labels": "labels"}, True,
                           "cross-entropy:class_weights=0.5,1,2,1.5,label_smoothing=0.125,z_loss=0.0625",
                           lambda x, y: weighted_z(x, y, weight=class_weights(x), z_loss=0.0625, label_smoothing=0.125)),
+    "added_poisson_nll": (lambda m, h: m.r(h), {"labels": "shares"}, True, "poisson-nll", F.poisson_nll_loss),
 }
 
 

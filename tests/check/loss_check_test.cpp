@@ -305,6 +305,10 @@ const Planted planted[] = {
          const Value alike = b.op("gt", {inputs[1], b.scalar(DType::f32, 0)});
          return {mean_of_all(b, b.op("select", {alike, b.sub(one, product), apart}))};
      }},
+    {"rates for their logarithms", "poisson-nll",
+     [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) -> std::vector<Value> {
+         return {mean_of_all(b, b.sub(result, b.mul(inputs[0], b.op("log", {b.op("abs", {result})}))))};
+     }},
     {"no margin", "cosine-embedding:margin=0.25",
      [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers& numbers) -> std::vector<Value> {
          LossNumbers other = numbers;
