@@ -40,8 +40,8 @@ pip() {
 }
 
 if [ ! -f "$deps/onnx/.version-$onnx" ]; then
-    echo "building ONNX $onnx"
     work=$(mktemp -d)
+    echo "building ONNX $onnx, which takes some minutes (what it prints: $work/log)"
     pip download --no-deps --no-binary onnx -d "$work" "onnx==$onnx"
     echo "$onnx_sha256  $work/onnx-$onnx.tar.gz" | sha256sum -c --quiet
     tar -xzf "$work/onnx-$onnx.tar.gz" -C "$work"
