@@ -52,11 +52,25 @@ grep -q '^error: ' log || { cat log; exit 1; }
 expect "$other it was built for another CPU" one -DTHUNDERC_CPU=x86-64
 expect "$other \"flags: \" there, \"flags: -DX\" here" one -DCMAKE_CXX_FLAGS=-DX
 expect "$other \"build type: Release\" there, \"build type: Debug\" here" one -DCMAKE_BUILD_TYPE=Debug
+expect "$other \"its flags: -O3 -DNDEBUG\" there, \"its flags: -O1\" here" one -DCMAKE_CXX_FLAGS_RELEASE=-O1
 expect "$other its products are oneDNN's" one -DTHUNDERC_PRODUCTS=reference
 expect "Generating done" one -DBUNDLED_RUNTIME=ON
 if grep -q "The runtime is" log; then cat log; exit 1; fi
-echo "// an edit" >>out/one/runtime/train/trainer.cpp
-expect "$other runtime/train/trainer.cpp is another file" one
+
+# Who edits runtime/ later is told by the next build; one that is named by hand is taken, with a warning.
+for edit in "train/trainer.cpp // an edit" "CMakeLists.txt # an edit" "optim/rules/list.h // an edit"; do
+    file=${edit%% *}
+    expect "$here" one -G "Unix Makefiles"
+    cp "out/one/runtime/$file" kept
+    echo "${edit#* }" >>"out/one/runtime/$file"
+    PATH="$PWD/moved/bin:$PATH" HOME=/nowhere cmake --build programs/one --target cmake_check_build_system >log 2>&1 || { cat log; exit 1; }
+    grep -qF "$other runtime/$file is another file" log || { echo "expected: $file is another file"; cat log; exit 1; }
+    cmake -S out/one -B programs/one "-DTHUNDERC_RUNTIME=$build/prebuilt-runtime" >log 2>&1 || { cat log; exit 1; }
+    grep -qF "runtime/$file is another file than" log || { echo "expected a warning of $file"; cat log; exit 1; }
+    mv kept "out/one/runtime/$file"
+done
+# It is taken where the installed one was before.
+grep -qF "thunder_runtime_DIR:PATH=$build/prebuilt-runtime" programs/one/CMakeCache.txt || { echo "another runtime was taken"; exit 1; }
 mv moved/lib/thunderc/runtime/key key
 expect "Generating done" ranks
 if grep -q "The runtime is" log; then cat log; exit 1; fi
