@@ -12,6 +12,8 @@ namespace thunder {
 struct ParameterSegment {
     std::int64_t begin = 0, end = 0;
     bool decay = false;  // weight decay applies
+    // Whose numbers step it: 0: those of the run, else of a group of parameters, from 1.
+    std::int32_t group = 0;
 };
 
 }  // namespace thunder

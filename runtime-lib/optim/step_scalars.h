@@ -2,6 +2,7 @@
 // What changes from step to step, in one place on the device: nothing else in a step depends on the step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "rules/rule.h"  // a neighbour: tests of the compiler include this file by a path of their own
@@ -31,6 +32,13 @@ struct StepScalars {
     bool decay_all = false;        // weight decay on vectors as well
     bool last_micro_step = true;   // of this step: with several ranks, gradients are summed over them behind it
 };
+
+// Behind them, where a run has groups of parameters, lie the rule's numbers of each group: most_numbers doubles. From
+// scalars->rule on, those of group k (from 1; 0: the run's own) begin there:
+constexpr std::int64_t numbers_of_group(std::int64_t k) {
+    constexpr std::int64_t behind = (sizeof(StepScalars) - offsetof(StepScalars, rule)) / sizeof(double);
+    return k == 0 ? 0 : behind + (k - 1) * rules::most_numbers;
+}
 
 // The host follows no pointer to StepScalars: it writes and reads copies of them, and asks for what stands here.
 

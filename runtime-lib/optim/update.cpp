@@ -24,9 +24,10 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
     (require_dtype(Rule::name, "states", call.states[k], call.states[0].dtype), ...);
     require_dtype(Rule::name, "bf16_copies", call.bf16_copies, DType::bf16);
     const float clip = call.scalars->clip_factor;
-    walk_segments(call.segments, [&](std::int64_t begin, std::int64_t end, bool decays) {
-        auto numbers = fields_of<Rule::template Numbers, float>(call.scalars->rule);
-        Rule::decay_where(decays, numbers);
+    walk_segments(call.segments, [&](std::int64_t begin, std::int64_t end, const ParameterSegment& segment) {
+        const double* of_run = call.scalars->rule;
+        auto numbers = fields_of<Rule::template Numbers, float>(of_run + numbers_of_group(segment.group));
+        Rule::decay_where(segment.decay, numbers);
         float buffers[2 + sizeof...(k)][piece_elements];
         const std::int64_t piece =
             piece_of(end - begin, {call.parameters.dtype, call.gradients.dtype, call.states[k].dtype...,

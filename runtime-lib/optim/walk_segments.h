@@ -10,7 +10,7 @@
 
 namespace thunder {
 
-// Calls body(begin, end, decay) for pieces of segments; each element is in one piece.
+// Calls body(begin, end, segment) for pieces of segments; each element is in one piece.
 template <typename Body>
 void walk_segments(std::span<const ParameterSegment> segments, Body&& body) {
     std::int64_t total = 0;
@@ -20,7 +20,7 @@ void walk_segments(std::span<const ParameterSegment> segments, Body&& body) {
         for (const ParameterSegment& s : segments) {
             const std::int64_t length = s.end - s.begin;
             const std::int64_t begin = std::max(first - before, std::int64_t{0}), end = std::min(last - before, length);
-            if (begin < end) body(s.begin + begin, s.begin + end, s.decay);
+            if (begin < end) body(s.begin + begin, s.begin + end, s);
             before += length;
             if (before >= last) break;
         }

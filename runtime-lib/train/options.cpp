@@ -19,6 +19,7 @@
 #include "support/file.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "train/groups.h"
 #include "train/init.h"
 #include "train/world.h"
 
@@ -221,6 +222,16 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
                 o.rule[k] = rule_option(range, value, place);
             });
     }
+    add("group", "REGEX:NAME=X,...",
+        "parameters whose names the expression finds are stepped by numbers of their own: lr (at its height), "
+        "weight_decay (of all of them, whatever --decay says) and options of the optimizer; the first group that fits; "
+        "several are given by semicolons or by several --group",
+        [&rule = rule_of(program)](Options& o, const std::string& value, const Place& place) {
+            const auto reject = [&](const std::string& what, const std::string& expected) {
+                place.reject(what, expected);
+            };
+            for (ParameterGroup& group : parse_groups(value, rule, reject)) o.groups.push_back(std::move(group));
+        });
     add("grad-clip", "X", "largest norm of the gradient; 0: off", number(&Options::grad_clip, not_negative));
     add("grad-accum", "N", "micro-steps of one step", [](Options& o, const std::string& value, const Place& place) {
         const std::string expected = "a whole number from 1 to 1000000";
@@ -385,6 +396,7 @@ void check(const Options& o, const ProgramSpec& program) {
             fail_usage(cat("--init-missing ", rule.pattern, " matches no parameter of ", program.name),
                        cat("the parameters are ", list_text(names)));
     }
+    check_groups(program, o);
     check_files(o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;
@@ -425,7 +437,7 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
             std::fputs(help_text(program, options).c_str(), stdout);
         return std::nullopt;
     }
-    bool mapped = false, fed = false;
+    bool mapped = false, fed = false, grouped = false;
     for (const auto& [name, value] : read_command_line(argc, argv, texts_of(flags), "train")) {
         // The command line replaces what train.json says about the same thing.
         if ((name == "data" || name == "feed") && !fed) {
@@ -436,6 +448,10 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
         if (name == "map" && !mapped) {
             options.map.clear();
             mapped = true;
+        }
+        if (name == "group" && !grouped) {
+            options.groups.clear();
+            grouped = true;
         }
         const Flag& flag = *find_flag(flags, name);
         flag.set(options, value, {"--" + name, true, help_of(flag)});
@@ -475,6 +491,7 @@ std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec&
         {"schedule", schedules[static_cast<std::size_t>(o.schedule)]},
         {"weight-decay", cat(o.weight_decay)},
         {"decay", o.decay == Decay::all ? "all" : "matrices"},
+        {"group", groups_text(o.groups)},
         {"grad-clip", cat(o.grad_clip)}};
     const std::vector<RuleInfo::Option>& of_rule = rule_of(program).options;
     for (std::size_t k = 0; k < of_rule.size(); ++k) {

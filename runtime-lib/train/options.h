@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +20,14 @@ enum class Decay : std::uint8_t { matrices, all };
 struct MissingRule {
     std::string pattern;  // ECMAScript, anywhere in the name; "": all that no rule before it took
     enum class Start : std::uint8_t { drawn, zeros, ones } start = Start::drawn;
+};
+
+// Parameters whose names the expression finds, and what steps them otherwise than the rest: lr (at its height: the
+// schedule takes the part of it that it takes of --lr), weight_decay, and options of the optimizer's rule by their
+// names.
+struct ParameterGroup {
+    std::string pattern;  // ECMAScript, anywhere in the name
+    std::map<std::string, double> numbers;
 };
 
 struct Options {
@@ -42,8 +51,9 @@ struct Options {
     Schedule schedule = Schedule::cosine;
     double weight_decay = 0.1;
     Decay decay = Decay::matrices;
-    std::vector<double> rule;  // the Options of the optimizer's rule
-    double grad_clip = 1.0;    // 0: off
+    std::vector<double> rule;            // the Options of the optimizer's rule
+    std::vector<ParameterGroup> groups;  // the first that fits
+    double grad_clip = 1.0;              // 0: off
     std::int64_t grad_accum = 1;
 
     // what is written

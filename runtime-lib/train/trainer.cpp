@@ -30,10 +30,12 @@
 #include "support/file.h"
 #include "support/host_memory.h"
 #include "support/text.h"
+#include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
 #include "train/memory.h"
 #include "train/schedule.h"
+#include "train/step_numbers.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -121,29 +123,6 @@ struct Trainer::State {
         Event taken;  // the device has it: the memory may be written again
     };
 
-    // What changes from step to step, as it lies on the device: the scalars, and behind them the weights of a loss of
-    // several terms.
-    struct StepNumbers {
-        StepScalars scalars;
-        std::vector<float> loss_weights;
-
-        explicit StepNumbers(const ProgramSpec& program)
-            : loss_weights(static_cast<std::size_t>(program.loss_weights)) {}
-        static std::size_t bytes(const ProgramSpec& program) {
-            return sizeof(StepScalars) + static_cast<std::size_t>(program.loss_weights) * sizeof(float);
-        }
-        void write(std::byte* to) const {
-            std::memcpy(to, &scalars, sizeof scalars);
-            std::copy_n(std::as_bytes(std::span(loss_weights)).data(), loss_weights.size() * sizeof(float),
-                        to + sizeof scalars);
-        }
-        void read(const std::byte* from) {
-            std::memcpy(&scalars, from, sizeof scalars);
-            std::copy_n(from + sizeof scalars, loss_weights.size() * sizeof(float),
-                        std::as_writable_bytes(std::span(loss_weights)).data());
-        }
-    };
-
     // A step that was issued: its StepNumbers on their way to the device, and back.
     struct StepInFlight {
         Memory memory;  // two of them: as sent, as read
@@ -165,7 +144,7 @@ struct Trainer::State {
           device(device_options(options, *communicator)),
           stream(device),
           world(program, *communicator),
-          segments(segments_of(program, options.decay, communicator->rank())) {
+          segments(segments_of(program, options, communicator->rank())) {
         world.together([] {});  // other ranks' command lines are in order
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
@@ -186,10 +165,11 @@ struct Trainer::State {
             memory[i] = device.allocate(program.arena_bytes[i]);
             *places[i] = memory[i].data();
         }
-        const std::size_t step_bytes = StepNumbers::bytes(program);
+        const StepNumbers numbers(program, options);
+        const std::size_t step_bytes = numbers.bytes();
         scalar_memory = device.allocate(step_bytes);
         arenas.scalars = scalar_memory.at<StepScalars>(0);
-        arenas.loss_weights = {scalar_memory.at<float>(sizeof(StepScalars)),
+        arenas.loss_weights = {scalar_memory.at<float>(numbers.loss_weights_at()),
                                static_cast<std::size_t>(program.loss_weights)};
         arenas.segments = segments;
         for (Staged& batch : batches) batch.memory = device.allocate_staging(arena_bytes(program, Arena::batch));
@@ -199,9 +179,9 @@ struct Trainer::State {
     std::byte* scalars() const { return reinterpret_cast<std::byte*>(arenas.scalars); }
 
     StepNumbers read_numbers() {
-        std::vector<std::byte> bytes(StepNumbers::bytes(program));
+        StepNumbers numbers(program, options);
+        std::vector<std::byte> bytes(numbers.bytes());
         from_device(bytes.data(), scalars(), bytes.size(), stream);
-        StepNumbers numbers(program);
         numbers.read(bytes.data());
         return numbers;
     }
@@ -253,8 +233,8 @@ struct Trainer::State {
     }
 
     void report_step(const StepInFlight& step) {
-        StepNumbers numbers(program);
-        numbers.read(step.memory.data() + StepNumbers::bytes(program));
+        StepNumbers numbers(program, options);
+        numbers.read(step.memory.data() + numbers.bytes());
         StepScalars& read = numbers.scalars;
         // A device that works while the host goes on comes to a step when the one before it ends.
         const double since = std::max(step.began, last_end);
@@ -534,6 +514,7 @@ Trainer::Trainer(const ProgramSpec& program, const Options& options)
     s.open_streams();
     s.console.line(cat(program.name, ": ", parameter_text(program), ", ", s.device.describe(),
                        provider_text(program.providers, s.device)));
+    for (const std::string& line : describe_groups(program, options)) s.console.line(line);
     if (const std::string asked = gpu_options(options); !asked.empty() && !s.device.is_gpu())
         s.console.line(cat("note: ", asked, " ask a GPU, and this program was built for the CPU"));
     const auto interrupted = [] { return static_cast<int>(interrupted_by); };
@@ -580,19 +561,17 @@ bool Trainer::begin_step() {
     in_flight.began = steady_ms();
     in_flight.ended = 0;
     const Options& o = s.options;
-    State::StepNumbers numbers(s.program);
+    StepNumbers numbers(s.program, o);
     StepScalars& scalars = numbers.scalars;
     scalars.learning_rate = learning_rate(o, step);
-    const std::vector<double> of_rule =
-        rule_of(s.program).step_numbers(o.rule, {scalars.learning_rate, o.weight_decay, static_cast<double>(step + 1)});
-    std::copy(of_rule.begin(), of_rule.end(), scalars.rule);
+    numbers.set_rule(numbers_of_groups(rule_of(s.program), o, step));
     scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;
     // Of a mean, set_loss_gradient sets it when the weight is known.
     scalars.dloss = s.program.loss == Loss::average ? 1 / static_cast<float>(s.cut.micro_steps * s.cut.world) : 1;
     numbers.write(in_flight.memory.data());
-    copy(s.scalars(), in_flight.memory.data(), State::StepNumbers::bytes(s.program), s.stream);
+    copy(s.scalars(), in_flight.memory.data(), numbers.bytes(), s.stream);
     s.loaded_micro_step = -1;
     return true;
 }
@@ -616,7 +595,7 @@ void Trainer::set_loss_gradient() {
     if (s.program.loss == Loss::average) return;  // the step began with it
     const bool terms = s.program.loss == Loss::terms;
     if (s.communicator->world() > 1) {
-        State::StepNumbers read = s.read_numbers();
+        StepNumbers read = s.read_numbers();
         const std::span<float> weights = terms ? std::span(read.loss_weights) : std::span(&read.scalars.loss_weight, 1);
         s.communicator->all_reduce_sum(weights, "the weight of the step's loss");
         float* const on_device = terms ? s.arenas.loss_weights.data() : &s.arenas.scalars->loss_weight;
@@ -636,7 +615,7 @@ void Trainer::gradients_are_ready() {
 void Trainer::end_step() {
     State& s = *state_;
     State::StepInFlight& in_flight = s.in_flight(s.progress.step);
-    const std::size_t bytes = State::StepNumbers::bytes(s.program);
+    const std::size_t bytes = StepNumbers(s.program, s.options).bytes();
     copy(in_flight.memory.data() + bytes, s.scalars(), bytes, s.stream);
     s.stream.record(in_flight.arrived);
     ++s.progress.step;

@@ -23,26 +23,6 @@ Piece piece_of(const ProgramSpec& program, const ParameterSpec& parameter, int r
     return {from - begin, to - from, static_cast<std::int64_t>(unit.offset / width) + from - shard_begin};
 }
 
-std::vector<ParameterSegment> segments_of(const ProgramSpec& program, Decay decay, int rank) {
-    std::vector<ParameterSegment> segments;
-    for (const ParameterSpec& parameter : program.parameters) {
-        const Piece piece = piece_of(program, parameter, rank);
-        if (parameter.trainable && piece.count > 0)
-            segments.push_back({piece.at, piece.at + piece.count, decay == Decay::all || parameter.shape.size() >= 2});
-    }
-    std::sort(segments.begin(), segments.end(),
-              [](const ParameterSegment& a, const ParameterSegment& b) { return a.begin < b.begin; });
-    std::vector<ParameterSegment> joined;
-    for (const ParameterSegment& segment : segments) {
-        if (!joined.empty() && joined.back().end == segment.begin && joined.back().decay == segment.decay) {
-            joined.back().end = segment.end;
-        } else {
-            joined.push_back(segment);
-        }
-    }
-    return joined;
-}
-
 // ---- as one --------------------------------------------------------------------------------------------------------
 
 void World::check_mesh() const {

@@ -14,7 +14,6 @@
 
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
-#include "optim/segments.h"
 #include "support/error.h"
 #include "train/options.h"
 #include "train/program.h"
@@ -27,9 +26,6 @@ struct Piece {
     std::int64_t first = 0, count = 0, at = 0;
 };
 Piece piece_of(const ProgramSpec& program, const ParameterSpec& parameter, int rank);
-
-// The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
-std::vector<ParameterSegment> segments_of(const ProgramSpec& program, Decay decay, int rank);
 
 // A tensor of which ranks may hold pieces, and the name that it gets in a file.
 struct HeldTensor {

@@ -31,10 +31,13 @@ PieceTable pieces_of(std::span<const ParameterSegment> segments, Stream&) {
 
 namespace {
 
-// StepScalars in the memory of the emulated device.
+// StepScalars in the memory of the emulated device, and behind them the numbers of groups.
 struct ScalarsOnDevice {
-    explicit ScalarsOnDevice(const StepScalars& scalars) : bytes("scalars", sizeof scalars / sizeof(float)) {
+    explicit ScalarsOnDevice(const StepScalars& scalars, const std::vector<double>& groups = {})
+        : bytes("scalars",
+                static_cast<std::int64_t>((sizeof scalars + groups.size() * sizeof(double)) / sizeof(float))) {
         std::memcpy(bytes.data(), &scalars, sizeof scalars);
+        std::memcpy(bytes.data() + sizeof scalars / sizeof(float), groups.data(), groups.size() * sizeof(double));
         emulation::Allocation::find(bytes.data())->set_written(true);
     }
     StepScalars* get() { return reinterpret_cast<StepScalars*>(bytes.data()); }
@@ -56,7 +59,7 @@ struct OnDevice : Buffer<T> {
     explicit OnDevice(const std::vector<T>& values) : Buffer<T>("memory", values) {}
 };
 
-const ParameterSegment segments[] = {{0, 37, true}, {64, 20000, false}, {20003, 20010, true}};
+const ParameterSegment segments[] = {{0, 37, true}, {64, 20000, false, 1}, {20003, 20010, true, 2}};
 
 // f32: a few roundings of numbers of size 1; what is stored as bf16 is rounded once more, by up to 2^-8 of itself.
 template <typename T>
@@ -91,10 +94,16 @@ struct BundledOptimizers : Bundled {
         SCOPED_TRACE(update.rule);
         const RuleInfo& rule = *find_rule(update.rule);
         StepScalars given = some_scalars();
-        const std::vector<double> numbers =
-            rule.step_numbers(usual_options(rule), {learning_rate, weight_decay, step_number});
-        std::copy(numbers.begin(), numbers.end(), given.rule);
-        ScalarsOnDevice scalars(given);
+        std::vector<std::vector<double>> numbers;  // of the run, and of two groups
+        std::vector<double> behind;
+        for (const double part : {1.0, 0.5, 2.0}) {
+            numbers.push_back(
+                rule.step_numbers(usual_options(rule), {part * learning_rate, part * weight_decay, step_number}));
+            behind.insert(behind.end(), numbers.back().begin(), numbers.back().end());
+            behind.resize(numbers.size() * rules::most_numbers);
+        }
+        std::copy(numbers[0].begin(), numbers[0].end(), given.rule);
+        ScalarsOnDevice scalars(given, {behind.begin() + rules::most_numbers, behind.end()});
         const std::vector<P> p0 = stored<P>(random(20032));
         const std::vector<G> g0 = stored<G>(random(20032));
         const std::vector<float> old = random(20032);
@@ -127,7 +136,8 @@ struct BundledOptimizers : Bundled {
                 for (const double beside : {1 - 1e-6, 1 + 1e-6, 1.0}) {
                     double x = static_cast<double>(wide(p0[i]));
                     for (std::size_t k = 0; k < states.size(); ++k) s[k] = expected[k][i];
-                    rule.element(x, beside * 0.5 * static_cast<double>(wide(g0[i])), s, numbers, segment.decay);
+                    rule.element(x, beside * 0.5 * static_cast<double>(wide(g0[i])), s,
+                                 numbers[static_cast<std::size_t>(segment.group)], segment.decay);
                     least = std::min(least, x);
                     most = std::max(most, x);
                 }

@@ -16,7 +16,8 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
     std::vector<std::int64_t> numbers;
     for (const ParameterSegment& s : segments) {
         for (std::int64_t begin = s.begin; begin < s.end; begin += piece_elements)
-            numbers.insert(numbers.end(), {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0});
+            numbers.insert(numbers.end(), {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0,
+                                           numbers_of_group(s.group)});
     }
     return numbers;
 }

@@ -12,11 +12,12 @@ namespace thunder::bundled {
 struct Piece {
     std::int64_t begin, end;
     bool decays;
+    std::int64_t numbers;  // where those of its group begin, behind those of the run
 };
 // The piece of this block.
 THUNDER_FUNCTION Piece take_piece(Global<const std::int64_t> pieces) {
     const std::int64_t at = std::int64_t{block_index()} * numbers_of_piece;
-    return {pieces[at], pieces[at + 1], pieces[at + 2] != 0};
+    return {pieces[at], pieces[at + 1], pieces[at + 2] != 0, pieces[at + 3]};
 }
 
 // Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
@@ -70,7 +71,7 @@ template <typename Rule, typename P, typename G, typename S>
 THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t> pieces, Global<const double> rule,
                            Global<const float> clip_factor) {
     const Piece piece = take_piece(pieces);
-    auto numbers = rules::fields_of<Rule::template Numbers, float>(rule);
+    auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + piece.numbers);
     Rule::decay_where(piece.decays, numbers);
     const float clip = clip_factor[0];
     walk_piece(

@@ -4,8 +4,8 @@
 
 namespace thunder {
 
-// begin and end, in elements of the arenas, and 1 where the piece decays, else 0
-inline constexpr int numbers_of_piece = 3;
+// begin and end, in elements of the arenas; 1 where the piece decays, else 0; numbers_of_group() of its group
+inline constexpr int numbers_of_piece = 4;
 inline constexpr int piece_elements = 16384;
 
 }  // namespace thunder

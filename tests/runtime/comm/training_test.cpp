@@ -52,6 +52,20 @@ class TrainingTest : public RanksTest {
     const std::string flags = "--feed feed.safetensors --lr 0.05 --grad-clip 0.2 --seed 3 --init-std 0.5 --quiet ";
 };
 
+// Each rank steps what it holds of a group by the group's numbers.
+TEST_F(TrainingTest, GroupsAreThoseOfOneRank) {
+    write_feed("feed.safetensors", 3, 4);
+    const std::string same = flags + "--steps 5 --group 'head:lr=0.2,weight_decay=0.5,beta1=0.5;norm:lr=0.01' --save ";
+    expect_success(run("words_train", flags + "--steps 5 --save plain.safetensors"));
+    expect_success(run("words_train", same + "one.safetensors"));
+    EXPECT_NE(read_floats(path("plain.safetensors"), "model.norm.one_plus_weight"),
+              read_floats(path("one.safetensors"), "model.norm.one_plus_weight"));
+    for (const Sharding& sharding : shardings) {
+        expect_success(run_ranks(sharding.ranks, sharding.program, same + "ranks.safetensors"));
+        expect_same_tensors("ranks.safetensors", "one.safetensors");
+    }
+}
+
 TEST_F(TrainingTest, EveryShardingIsOneRank) {
     for (const int accumulation : {1, 3}) {
         write_feed("feed.safetensors", 3, 4 * accumulation);  // with labels that are ignored, more on one rank

@@ -52,6 +52,67 @@ TEST(Optimizers, FollowTorchForAHundredSteps) {
     expect_every_rule(trajectories);
 }
 
+// Each rule, with the numbers of the run and of two groups behind them: bit by bit what the same call does to a group's
+// segments where its numbers are the run's own, which other tests hold against torch.
+TEST(Optimizers, StepGroupsByNumbersOfTheirOwn) {
+    const std::vector<ParameterSegment> grouped = {{3, 201, true, 0},
+                                                   {216, 900, false, 2},
+                                                   {900, 17000, true, 1},
+                                                   {17001, 40000, true, 2},
+                                                   {40000, 40003, true, 0}};
+    struct WithGroups {
+        StepScalars scalars;
+        double groups[2][rules::most_numbers];
+    };
+    Device device(2);
+    Stream stream(device);
+    const std::vector<float> p0 = random(elements, 1), g = random(elements, 2);
+    for (const NamedUpdate& update : updates) {
+        SCOPED_TRACE(update.rule);
+        const RuleInfo& rule = *find_rule(update.rule);
+        const std::size_t states = rule.states.size();
+        std::vector<std::vector<double>> numbers;
+        for (const double part : {1.0, 0.25, 3.0}) {
+            std::vector<double> options = usual_options(rule);
+            for (double& x : options) x *= part < 1 ? part : 1;
+            numbers.push_back(rule.step_numbers(options, {part * learning_rate, part * weight_decay, 3}));
+        }
+        const auto run = [&](const StepScalars* scalars, std::span<const ParameterSegment> segments) {
+            std::vector<std::vector<float>> all = {p0};
+            OptimizerUpdate call{.gradients = g.data(), .segments = segments, .scalars = scalars};
+            for (std::size_t k = 0; k < states; ++k) {
+                all.push_back(random(elements, 3 + static_cast<unsigned>(k)));
+                for (float& x : all.back()) x = std::abs(x);
+            }
+            call.parameters = all[0].data();
+            for (std::size_t k = 0; k < states; ++k) call.states[k] = all[1 + k].data();
+            update.call(call, stream);
+            return all;
+        };
+        WithGroups given{};
+        given.scalars.clip_factor = 0.5F;
+        std::copy(numbers[0].begin(), numbers[0].end(), given.scalars.rule);
+        for (std::size_t k = 0; k < 2; ++k) std::copy(numbers[1 + k].begin(), numbers[1 + k].end(), given.groups[k]);
+        const auto together = run(&given.scalars, grouped);
+        for (std::int32_t group = 0; group < 3; ++group) {
+            StepScalars alone = given.scalars;
+            const std::vector<double>& of_group = numbers[static_cast<std::size_t>(group)];
+            std::copy(of_group.begin(), of_group.end(), alone.rule);
+            std::vector<ParameterSegment> its;
+            for (ParameterSegment segment : grouped)
+                if (segment.group == group) its.push_back({segment.begin, segment.end, segment.decay});
+            const auto apart = run(&alone, its);
+            for (const ParameterSegment& segment : its)
+                for (std::size_t tensor = 0; tensor < together.size(); ++tensor)
+                    for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end);
+                         ++i)
+                        ASSERT_EQ(together[tensor][i], apart[tensor][i])
+                            << "group " << group << ", tensor " << tensor << ", element " << i;
+        }
+        EXPECT_EQ(together[0][202], p0[202]);  // between segments
+    }
+}
+
 TEST(AdamW, FollowsTorchOverSeveralSteps) {
     Device device(2);
     Stream stream(device);

@@ -3,6 +3,7 @@
 
 #include "helpers.h"
 #include "optim/rules/info.h"
+#include "train/groups.h"
 #include "train/schedule.h"
 
 namespace thunder {
@@ -266,6 +267,7 @@ TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
                                "--schedule NAME",
                                "--weight-decay X",
                                "--decay WHICH",
+                               "--group REGEX:NAME=X,...",
                                "--beta1 X",
                                "--beta2 X",
                                "--eps X",
@@ -320,6 +322,123 @@ TEST(OptionsTest, HasThoseOfTheProgramsOptimizer) {
         }
     }
     EXPECT_GT(flags, 0U);
+}
+
+constexpr std::int64_t matrix[] = {4, 2}, vector[] = {4};
+constexpr ParameterSpec parameters[] = {
+    {"embed.weight", DType::f32, matrix, 0, 32, true, ParameterSpec::Init::normal, {}, ""},
+    {"norm.weight", DType::f32, vector, 64, 16, true, ParameterSpec::Init::ones, {}, ""},
+    {"norm.bias", DType::f32, vector, 128, 16, true, ParameterSpec::Init::zeros, {}, ""},
+    {"head.weight", DType::f32, matrix, 192, 32, true, ParameterSpec::Init::normal, {}, ""},
+    {"frozen.weight", DType::f32, matrix, 256, 32, false, ParameterSpec::Init::normal, {}, ""}};
+
+ProgramSpec with_parameters() {
+    ProgramSpec spec = program();
+    spec.parameters = parameters;
+    return spec;
+}
+
+TEST(GroupsTest, AreReadAndDescribed) {
+    const ProgramSpec spec = with_parameters();
+    const std::vector<std::string> given = {
+        "--feed",  "f",     "--lr", "1e-3", "--group", "bias|norm:weight-decay=0.5,beta1=0.8;a:b|head:lr=0.25,eps=1e-4",
+        "--group", "e:lr=0"};
+    const Options o = *parse(given, "", spec);
+    EXPECT_EQ(groups_text(o.groups), "bias|norm:beta1=0.8,weight_decay=0.5;a:b|head:eps=0.0001,lr=0.25;e:lr=0");
+    EXPECT_EQ(describe_groups(spec, o),
+              (std::vector<std::string>{"group bias|norm: 8 parameters in 2 tensors, beta1 0.8, weight_decay 0.5",
+                                        "group a:b|head: 8 parameters in 1 tensor, eps 0.0001, lr 0.25",
+                                        "group e: 8 parameters in 1 tensor, lr 0"}));
+    const std::vector<int> expected = {2, 0, 0, 1, 1};  // the first that fits
+    for (std::size_t k = 0; k < expected.size() - 1; ++k)
+        EXPECT_EQ(group_of(o.groups, parameters[k].name), expected[k]) << parameters[k].name;
+    EXPECT_EQ(groups_text(parse({"--feed", "f"}, "", spec)->groups), "none");
+}
+
+// Names, decay and numbers of what each segment is stepped by.
+TEST(GroupsTest, SegmentsAreThoseOfTheirNumbers) {
+    const ProgramSpec spec = with_parameters();
+    const Options o = *parse({"--feed", "f", "--group", "norm:weight_decay=0.5;head:lr=0.25"}, "", spec);
+    const std::vector<ParameterSegment> segments = segments_of(spec, o, 0);
+    struct {
+        std::int64_t begin, end;
+        bool decay;
+        std::int32_t group;
+    } const expected[] = {{0, 8, true, 0}, {16, 20, true, 1}, {32, 36, true, 1}, {48, 56, true, 2}};
+    ASSERT_EQ(segments.size(), std::size(expected));
+    for (std::size_t k = 0; k < segments.size(); ++k) {
+        EXPECT_EQ(segments[k].begin, expected[k].begin);
+        EXPECT_EQ(segments[k].end, expected[k].end);
+        EXPECT_EQ(segments[k].decay, expected[k].decay) << "weight_decay of a group is for its vectors too";
+        EXPECT_EQ(segments[k].group, expected[k].group);
+    }
+    // A group without weight_decay follows --decay.
+    for (const ParameterSegment& s : segments_of(spec, *parse({"--feed", "f", "--group", "norm:lr=1"}, "", spec), 0))
+        EXPECT_EQ(s.decay, s.group == 0);
+}
+
+// The schedule takes the same part of each group's height; other numbers are the run's where a group does not say them.
+TEST(GroupsTest, NumbersFollowTheSchedule) {
+    const ProgramSpec spec = with_parameters();
+    const RuleInfo& rule = *find_rule("adamw");
+    const Options o = *parse({"--feed", "f", "--steps", "20", "--warmup", "4", "--lr", "1e-3", "--weight-decay", "0.2",
+                              "--group", "embed:lr=0.5;norm:weight_decay=0.5,beta2=0.75"},
+                             "", spec);
+    for (const std::int64_t step : {0, 3, 4, 11, 19}) {
+        const double number = static_cast<double>(step + 1), rate = learning_rate(o, step);
+        const auto numbers = numbers_of_groups(rule, o, step);
+        ASSERT_EQ(numbers.size(), 3U);
+        EXPECT_EQ(numbers[0], rule.step_numbers({0.9, 0.95, 1e-8}, {rate, 0.2, number}));
+        EXPECT_EQ(numbers[2], rule.step_numbers({0.9, 0.75, 1e-8}, {rate, 0.5, number}));
+        const auto expected = rule.step_numbers({0.9, 0.95, 1e-8}, {500 * rate, 0.2, number});
+        for (std::size_t k = 0; k < expected.size(); ++k)
+            EXPECT_NEAR(numbers[1][k], expected[k], 1e-15 * std::abs(expected[k])) << k << " in step " << step;
+    }
+    // A run whose own rate is 0 steps the groups alone, down to a tenth.
+    const Options alone = *parse(
+        {"--feed", "f", "--lr", "0", "--steps", "11", "--warmup", "1", "--schedule", "linear", "--group", "embed:lr=1"},
+        "", spec);
+    EXPECT_EQ(learning_rate(alone, 1, 1.0), 1.0);
+    EXPECT_NEAR(learning_rate(alone, 11, 1.0), 0.1, 1e-15);
+}
+
+TEST(GroupsTest, SaysWhatIsWrong) {
+    const std::string names = "lr, weight_decay, beta1, beta2, eps";
+    const std::pair<std::string, std::string> cases[] = {
+        {"embed", cat("--group takes REGEX:NAME=X,... with ", names, ", not \"embed\"")},
+        {":lr=1", cat("--group takes REGEX:NAME=X,... with ", names, ", not \":lr=1\"")},
+        {"embed:", cat("--group takes REGEX:NAME=X,... with ", names, ", not \"embed:\"")},
+        {"embed:lr", cat("--group takes NAME=X with ", names, ", not \"lr\"")},
+        {"embed:momentum=1", cat("--group takes NAME=X with ", names, ", not \"momentum=1\"")},
+        {"embed:lr=1,", cat("--group takes NAME=X with ", names, ", not \"\"")},
+        {"embed:lr=x", "--group takes a number as lr of 0 or more, not \"x\""},
+        {"embed:lr=-1", "--group takes a number as lr of 0 or more, not \"-1\""},
+        {"embed:beta1=1", "--group takes a number as beta1 from 0 to below 1, not \"1\""},
+        {"embed:lr=1,lr=2", "--group takes lr once, not \"lr=2\""},
+        {"(:lr=1", "--group takes a regular expression, not \"(\""},
+        {"embed:lr=1;", cat("--group takes REGEX:NAME=X,... with ", names, ", not \"\"")},
+        {"tail:lr=1",
+         "--group tail matches no parameter of tiny that trains and is in no group before it\nhelp: those in no group "
+         "are embed.weight, norm.weight, norm.bias, head.weight"},
+        {"frozen:lr=1",
+         "--group frozen matches no parameter of tiny that trains and is in no group before it\nhelp: those in no "
+         "group are embed.weight, norm.weight, norm.bias, head.weight"},
+        {"norm:lr=1;norm.bias:lr=2",
+         "--group norm.bias matches no parameter of tiny that trains and is in no group before it\nhelp: those in no "
+         "group are embed.weight, head.weight"},
+    };
+    for (const auto& [group, expected] : cases) {
+        int status = 0;
+        std::string error;
+        try {
+            parse({"--feed", "f", "--group", group}, "", with_parameters());
+        } catch (const Error& e) {
+            error = e.what();
+            status = e.exit_code();
+        }
+        EXPECT_EQ(error.substr(0, expected.size() + 7), "error: " + expected);
+        EXPECT_EQ(status, 2) << expected;
+    }
 }
 
 TEST(ScheduleTest, FollowsTheTable) {

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/groups.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <regex>
+
+#include "support/error.h"
+#include "support/text.h"
+#include "train/schedule.h"
+#include "train/world.h"
+
+namespace thunder {
+
+namespace {
+
+using Reject = std::function<void(const std::string&, const std::string&)>;
+
+// Names are those of the command line or of C++: weight-decay, weight_decay.
+std::string spelled(std::string name) {
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+
+double number(const std::string& text, const std::string& what, rules::Range range, const Reject& reject) {
+    double x = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+    const bool whole = error == std::errc() && end == text.data() + text.size() && std::isfinite(x) && x >= 0;
+    if (range == rules::Range::fraction && !(whole && x < 1)) reject(text, cat(what, " from 0 to below 1"));
+    if (range == rules::Range::flag && !(whole && (x == 0 || x == 1))) reject(text, cat("0 or 1 as ", what));
+    if (!whole) reject(text, cat(what, " of 0 or more"));
+    return x;
+}
+
+std::string names_text(const RuleInfo& rule) {
+    std::vector<std::string> names = {"lr", "weight_decay"};
+    for (const RuleInfo::Option& option : rule.options) names.push_back(option.name);
+    return list_text(names, names.size());
+}
+
+ParameterGroup parse_group(const std::string& text, const RuleInfo& rule, const Reject& reject) {
+    // Expressions may have colons; what stands behind the last one has none.
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == text.size())
+        reject(text, cat("REGEX:NAME=X,... with ", names_text(rule)));
+    ParameterGroup group;
+    group.pattern = text.substr(0, colon);
+    try {
+        const std::regex expression(group.pattern);
+    } catch (const std::regex_error&) {
+        reject(group.pattern, "a regular expression");
+    }
+    for (std::size_t begin = colon + 1; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string entry = text.substr(begin, end - begin);
+        const std::size_t equals = std::min(entry.find('='), entry.size());
+        const std::string name = spelled(entry.substr(0, equals));
+        const auto option = std::find_if(rule.options.begin(), rule.options.end(),
+                                         [&](const RuleInfo::Option& o) { return o.name == name; });
+        if (equals == entry.size() || (name != "lr" && name != "weight_decay" && option == rule.options.end()))
+            reject(entry, cat("NAME=X with ", names_text(rule)));
+        const rules::Range range = option == rule.options.end() ? rules::Range::not_negative : option->range;
+        if (!group.numbers.emplace(name, number(entry.substr(equals + 1), cat("a number as ", name), range, reject))
+                 .second)
+            reject(entry, cat(name, " once"));
+        begin = end + 1;
+    }
+    return group;
+}
+
+double chosen(const ParameterGroup& group, const std::string& name, double otherwise) {
+    const auto given = group.numbers.find(name);
+    return given == group.numbers.end() ? otherwise : given->second;
+}
+
+// Weight decay that a group names is for all that is in it.
+bool decays(const Options& options, int group, const ParameterSpec& parameter) {
+    if (group >= 0 && options.groups[static_cast<std::size_t>(group)].numbers.contains("weight_decay")) return true;
+    return options.decay == Decay::all || parameter.shape.size() >= 2;
+}
+
+}  // namespace
+
+std::vector<ParameterGroup> parse_groups(const std::string& text, const RuleInfo& rule, const Reject& reject) {
+    std::vector<ParameterGroup> groups;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(';', begin), text.size());
+        groups.push_back(parse_group(text.substr(begin, end - begin), rule, reject));
+        begin = end + 1;
+    }
+    return groups;
+}
+
+std::string groups_text(const std::vector<ParameterGroup>& groups) {
+    std::string text;
+    for (const ParameterGroup& group : groups) {
+        text += cat(text.empty() ? "" : ";", group.pattern, ":");
+        bool first = true;
+        for (const auto& [name, value] : group.numbers) {
+            text += cat(first ? "" : ",", name, "=", value);
+            first = false;
+        }
+    }
+    return text.empty() ? "none" : text;
+}
+
+int group_of(const std::vector<ParameterGroup>& groups, std::string_view parameter) {
+    for (std::size_t k = 0; k < groups.size(); ++k)
+        if (std::regex_search(parameter.begin(), parameter.end(), std::regex(groups[k].pattern)))
+            return static_cast<int>(k);
+    return -1;
+}
+
+std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& o, std::int64_t step) {
+    const auto number = static_cast<double>(step + 1);
+    std::vector<std::vector<double>> all = {
+        rule.step_numbers(o.rule, {learning_rate(o, step), o.weight_decay, number})};
+    for (const ParameterGroup& group : o.groups) {
+        std::vector<double> options = o.rule;
+        for (std::size_t k = 0; k < options.size(); ++k) options[k] = chosen(group, rule.options[k].name, options[k]);
+        all.push_back(rule.step_numbers(options, {learning_rate(o, step, chosen(group, "lr", o.lr)),
+                                                  chosen(group, "weight_decay", o.weight_decay), number}));
+    }
+    return all;
+}
+
+std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Options& options, int rank) {
+    std::vector<ParameterSegment> segments;
+    for (const ParameterSpec& parameter : program.parameters) {
+        const Piece piece = piece_of(program, parameter, rank);
+        if (!parameter.trainable || piece.count == 0) continue;
+        const int group = group_of(options.groups, parameter.name);
+        segments.push_back({piece.at, piece.at + piece.count, decays(options, group, parameter), group + 1});
+    }
+    std::sort(segments.begin(), segments.end(),
+              [](const ParameterSegment& a, const ParameterSegment& b) { return a.begin < b.begin; });
+    std::vector<ParameterSegment> joined;
+    for (const ParameterSegment& s : segments) {
+        if (!joined.empty() && joined.back().end == s.begin && joined.back().decay == s.decay &&
+            joined.back().group == s.group)
+            joined.back().end = s.end;
+        else
+            joined.push_back(s);
+    }
+    return joined;
+}
+
+void check_groups(const ProgramSpec& program, const Options& options) {
+    std::vector<bool> filled(options.groups.size());
+    std::vector<std::string> others;
+    for (const ParameterSpec& parameter : program.parameters) {
+        if (!parameter.trainable) continue;
+        const int group = group_of(options.groups, parameter.name);
+        if (group < 0)
+            others.emplace_back(parameter.name);
+        else
+            filled[static_cast<std::size_t>(group)] = true;
+    }
+    const auto empty = std::find(filled.begin(), filled.end(), false);
+    if (empty == filled.end()) return;
+    fail_usage(cat("--group ", options.groups[static_cast<std::size_t>(empty - filled.begin())].pattern,
+                   " matches no parameter of ", program.name, " that trains and is in no group before it"),
+               others.empty() ? "all parameters that train are in other groups"
+                              : cat("those in no group are ", list_text(others)));
+}
+
+std::vector<std::string> describe_groups(const ProgramSpec& program, const Options& options) {
+    std::vector<std::string> lines;
+    for (std::size_t k = 0; k < options.groups.size(); ++k) {
+        std::uint64_t tensors = 0, elements = 0;
+        for (const ParameterSpec& parameter : program.parameters) {
+            if (!parameter.trainable || group_of(options.groups, parameter.name) != static_cast<int>(k)) continue;
+            ++tensors;
+            elements += parameter.bytes / size_of(parameter.dtype);
+        }
+        std::string numbers;
+        for (const auto& [name, value] : options.groups[k].numbers) numbers += cat(", ", name, " ", value);
+        lines.push_back(cat("group ", options.groups[k].pattern, ": ", count_text(elements, "parameter"), " in ",
+                            count_text(tensors, "tensor"), numbers));
+    }
+    return lines;
+}
+
+}  // namespace thunder

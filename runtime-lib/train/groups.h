@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of parameters that are stepped by numbers of their own: --group.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "optim/rules/info.h"
+#include "optim/segments.h"
+#include "optim/step_scalars.h"
+#include "train/options.h"
+
+namespace thunder {
+
+// "embed:lr=1e-3;bias|norm:weight_decay=0.05,beta1=0.8": several by semicolons. `reject(value, expected)` does not
+// return.
+std::vector<ParameterGroup> parse_groups(const std::string& text, const RuleInfo& rule,
+                                         const std::function<void(const std::string&, const std::string&)>& reject);
+// As it is written.
+std::string groups_text(const std::vector<ParameterGroup>& groups);
+
+// Of which group a parameter is: the first whose expression finds its name; -1: of none.
+int group_of(const std::vector<ParameterGroup>& groups, std::string_view parameter);
+
+// The numbers of the rule in a step: those of all parameters, then those of each group.
+std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& options, std::int64_t step);
+
+// The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
+std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Options& options, int rank);
+
+// Fails where nothing is in a group that trains.
+void check_groups(const ProgramSpec& program, const Options& options);
+// A line for each group: what is in it, and how it is stepped.
+std::vector<std::string> describe_groups(const ProgramSpec& program, const Options& options);
+
+}  // namespace thunder
