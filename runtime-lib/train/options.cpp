@@ -429,6 +429,7 @@ std::optional<Options> read_options(int argc, char** argv, const ProgramSpec& pr
     options.program_folder = program_folder;
     options.grad_accum = program.default_grad_accum;
     options.rule = usual_options(rule_of(program));
+    options.weight_decay = rule_of(program).usual_weight_decay;
     const std::string defaults = join_path(program_folder, "train.json");
     if (!program_folder.empty() && is_file(defaults)) read_defaults(defaults, flags, options);
 

@@ -49,7 +49,7 @@ struct Options {
     double min_lr = -1;        // negative: a tenth of lr
     std::int64_t warmup = -1;  // negative: a tenth of steps, at most 100
     Schedule schedule = Schedule::cosine;
-    double weight_decay = 0.1;
+    double weight_decay = 0;  // of the optimizer's rule, where the command line says none
     Decay decay = Decay::matrices;
     std::vector<double> rule;            // the Options of the optimizer's rule
     std::vector<ParameterGroup> groups;  // the first that fits

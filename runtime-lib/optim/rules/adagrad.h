@@ -6,7 +6,7 @@
 namespace thunder::rules {
 
 // Adagrad. What it keeps only grows: in bf16 it soon does not.
-struct Adagrad {
+struct Adagrad : CoupledDecay {
     static constexpr const char *name = "adagrad", *title = "Adagrad";
     static constexpr const char* formula =
         "g = clip_factor gradient + weight_decay p where it decays; v = v + g g; "
@@ -28,11 +28,6 @@ struct Adagrad {
         return {.step_size = step.learning_rate / (1 + (step.number - 1) * o.lr_decay),
                 .eps = o.eps,
                 .weight_decay = step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.weight_decay = where(decays, n.weight_decay, T(0));
     }
 
     template <typename T>

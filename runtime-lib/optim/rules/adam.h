@@ -6,7 +6,7 @@
 namespace thunder::rules {
 
 // Adam whose weight decay is part of the gradient. AdamW is the one that large models are trained with.
-struct Adam {
+struct Adam : CoupledDecay {
     static constexpr const char *name = "adam", *title = "Adam with weight decay in the gradient";
     static constexpr const char* formula =
         "g = clip_factor gradient + weight_decay p where it decays; m = m + (1 - beta1) (g - m); "
@@ -33,11 +33,6 @@ struct Adam {
                 .bias_correction2_sqrt = sqrt(1 - pow(o.beta2, step.number)),
                 .eps = o.eps,
                 .weight_decay = step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.weight_decay = where(decays, n.weight_decay, T(0));
     }
 
     template <typename T>

@@ -6,7 +6,7 @@
 namespace thunder::rules {
 
 // Adam whose weight decay does not pass through the moments.
-struct AdamW {
+struct AdamW : DecoupledDecay {
     static constexpr const char *name = "adamw", *title = "AdamW";
     static constexpr const char* formula =
         "g = clip_factor gradient; p (1 - learning_rate weight_decay) where it decays; m = m + (1 - beta1) (g - m); "
@@ -32,11 +32,6 @@ struct AdamW {
                 .bias_correction2_sqrt = sqrt(1 - pow(o.beta2, step.number)),
                 .eps = o.eps,
                 .kept = 1 - step.learning_rate * step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.kept = where(decays, n.kept, T(1));
     }
 
     template <typename T>

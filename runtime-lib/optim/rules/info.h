@@ -19,6 +19,7 @@ struct RuleInfo {
     };
     std::vector<Option> options;
     std::vector<std::string> numbers;
+    double usual_weight_decay;
 
     // The numbers of a step from the options, each in the order of its names.
     std::vector<double> (*step_numbers)(const std::vector<double>& options, const rules::Step& step);
@@ -49,6 +50,7 @@ RuleInfo info_of() {
                   split_names(Rule::stored_states),
                   {},
                   split_names(Rule::names_of_Numbers),
+                  Rule::usual_weight_decay,
                   nullptr,
                   nullptr};
     const std::vector<std::string> options = split_names(Rule::names_of_Options);

@@ -6,7 +6,7 @@
 namespace thunder::rules {
 
 // Each element moves by the learning rate, in the direction that gradients have had of late.
-struct Lion {
+struct Lion : DecoupledDecay {
     static constexpr const char *name = "lion", *title = "Lion";
     static constexpr const char* formula =
         "g = clip_factor gradient; p (1 - learning_rate weight_decay) where it decays; "
@@ -28,11 +28,6 @@ struct Lion {
                 .beta2 = o.beta2,
                 .one_minus_beta2 = 1 - o.beta2,
                 .kept = 1 - step.learning_rate * step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.kept = where(decays, n.kept, T(1));
     }
 
     template <typename T>

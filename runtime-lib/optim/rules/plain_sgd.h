@@ -6,7 +6,7 @@
 namespace thunder::rules {
 
 // SGD that keeps nothing beside the parameters.
-struct PlainSgd {
+struct PlainSgd : CoupledDecay {
     static constexpr const char *name = "plain_sgd", *title = "SGD without momentum";
     static constexpr const char* formula =
         "g = clip_factor gradient + weight_decay p where it decays; p - learning_rate g";
@@ -21,11 +21,6 @@ struct PlainSgd {
     THUNDER_FIELDS(Numbers, learning_rate, weight_decay);
     THUNDER_RULE Numbers<double> numbers(const Options<double>&, const Step& step) {
         return {.learning_rate = step.learning_rate, .weight_decay = step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.weight_decay = where(decays, n.weight_decay, T(0));
     }
 
     template <typename T>

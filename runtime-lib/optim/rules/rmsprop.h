@@ -6,7 +6,7 @@
 namespace thunder::rules {
 
 // RMSprop, neither centered nor with momentum.
-struct RmsProp {
+struct RmsProp : CoupledDecay {
     static constexpr const char *name = "rmsprop", *title = "RMSprop";
     static constexpr const char* formula =
         "g = clip_factor gradient + weight_decay p where it decays; v = alpha v + (1 - alpha) g g; "
@@ -27,11 +27,6 @@ struct RmsProp {
                 .one_minus_alpha = 1 - o.alpha,
                 .eps = o.eps,
                 .weight_decay = step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.weight_decay = where(decays, n.weight_decay, T(0));
     }
 
     template <typename T>

@@ -8,7 +8,9 @@
 //     stored_states                  what checkpoints call these, in the same order
 //     Options<T>, options            what a run may choose, and what its command line says of each of them
 //     Numbers<T>, numbers()          what is the same for all elements in a step, computed on the host in double
-//     decay_where()                  turns weight decay off in the numbers of a tensor that has none
+//     usual_weight_decay             where a run does not choose it
+//     decay_where()                  turns weight decay off in the numbers of a tensor that has none; this and the one
+//                                    before come from one of the two kinds of decay below
 //     element()                      the update of one element: T is float in programs, double in the compiler's
 //                                    evaluator, and an expression where the compiler writes the update as ops
 //
@@ -78,6 +80,26 @@ template <typename T>
 THUNDER_RULE T where(bool condition, T yes, T no) {
     return condition ? yes : no;
 }
+
+// ---- the two kinds of weight decay ---------------------------------------------------------------------------------
+
+// It is a part of the gradient, and the rule adds it: as of torch's optimizers, it is off unless a run asks for it.
+struct CoupledDecay {
+    static constexpr double usual_weight_decay = 0;
+    template <typename Numbers, typename Flag>
+    THUNDER_RULE void decay_where(Flag decays, Numbers& n) {
+        n.weight_decay = where(decays, n.weight_decay, decltype(n.weight_decay)(0));
+    }
+};
+// It takes a part of the parameter itself, beside the step: `kept` is what it leaves. What large models are trained
+// with.
+struct DecoupledDecay {
+    static constexpr double usual_weight_decay = 0.1;
+    template <typename Numbers, typename Flag>
+    THUNDER_RULE void decay_where(Flag decays, Numbers& n) {
+        n.kept = where(decays, n.kept, decltype(n.kept)(1));
+    }
+};
 
 // ---- for those who run rules ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ namespace thunder::rules {
 
 // SGD with momentum. torch begins the buffer as the first gradient; from zero that is the same, since momentum only
 // multiplies it.
-struct Sgd {
+struct Sgd : CoupledDecay {
     static constexpr const char *name = "sgd", *title = "SGD";
     static constexpr const char* formula =
         "g = clip_factor gradient + weight_decay p where it decays; b = momentum b + g; p - learning_rate b, or with "
@@ -31,11 +31,6 @@ struct Sgd {
                 .of_gradient = nesterov ? 1.0 : 0.0,
                 .of_buffer = nesterov ? o.momentum : 1.0,
                 .weight_decay = step.weight_decay};
-    }
-
-    template <typename T, typename Flag>
-    THUNDER_RULE void decay_where(Flag decays, Numbers<T>& n) {
-        n.weight_decay = where(decays, n.weight_decay, T(0));
     }
 
     template <typename T>
