@@ -302,6 +302,8 @@ TEST(OptionsTest, HasThoseOfTheProgramsOptimizer) {
         spec.optimizer = rule.name;
         const Options unsaid = *parse({"--feed", "f"}, "", spec);
         EXPECT_EQ(unsaid.rule, usual_options(rule));
+        const bool decoupled = rule.name == "adamw" || rule.name == "lion";
+        EXPECT_EQ(unsaid.weight_decay, decoupled ? 0.1 : 0) << rule.name;
         const std::string help = help_text(spec, unsaid);
         for (std::size_t k = 0; k < rule.options.size(); ++k) {
             const bool flag = rule.options[k].range == rules::Range::flag;
@@ -341,13 +343,13 @@ ProgramSpec with_parameters() {
 TEST(GroupsTest, AreReadAndDescribed) {
     const ProgramSpec spec = with_parameters();
     const std::vector<std::string> given = {
-        "--feed",  "f",     "--lr", "1e-3", "--group", "bias|norm:weight-decay=0.5,beta1=0.8;a:b|head:lr=0.25,eps=1e-4",
+        "--feed",  "f",     "--lr", "1e-3", "--group", "bias|norm:weight-decay=0.5,beta1=0.8;a:b|head:lr=0.25,eps=0.01",
         "--group", "e:lr=0"};
     const Options o = *parse(given, "", spec);
-    EXPECT_EQ(groups_text(o.groups), "bias|norm:beta1=0.8,weight_decay=0.5;a:b|head:eps=0.0001,lr=0.25;e:lr=0");
+    EXPECT_EQ(groups_text(o.groups), "bias|norm:beta1=0.8,weight_decay=0.5;a:b|head:eps=0.01,lr=0.25;e:lr=0");
     EXPECT_EQ(describe_groups(spec, o),
               (std::vector<std::string>{"group bias|norm: 8 parameters in 2 tensors, beta1 0.8, weight_decay 0.5",
-                                        "group a:b|head: 8 parameters in 1 tensor, eps 0.0001, lr 0.25",
+                                        "group a:b|head: 8 parameters in 1 tensor, eps 0.01, lr 0.25",
                                         "group e: 8 parameters in 1 tensor, lr 0"}));
     const std::vector<int> expected = {2, 0, 0, 1, 1};  // the first that fits
     for (std::size_t k = 0; k < expected.size() - 1; ++k)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole programs: what they compute against fp64 references, how batches are cut, how a run goes on.
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -54,15 +55,28 @@ struct Reference {
     }
 };
 
-TEST_F(ProgramTest, TrainsAsTorchsAdamWWould) {
+// What a parameter is stepped by.
+struct AdamWNumbers {
+    double height, decay, beta1;  // of the learning rate
+};
+
+// A run with these flags and groups, beside AdamW in fp64.
+class AdamWTest : public ProgramTest {
+  protected:
+    void expect_as_torch(const std::string& flags, const std::function<AdamWNumbers(const std::string&)>& numbers_of);
+};
+
+void AdamWTest::expect_as_torch(const std::string& flags,
+                                const std::function<AdamWNumbers(const std::string&)>& numbers_of) {
     const auto batches = write_feed("feed.safetensors", 3, 4);
-    const double lr = 0.05, min_lr = 0.01, decay = 0.3, beta1 = 0.8, beta2 = 0.9, eps = 1e-6, clip = 0.2;
+    const double lr = 0.05, min_lr = 0.01, beta2 = 0.9, eps = 1e-6, clip = 0.2;
     const std::int64_t steps = 7, warmup = 2;
     expect_success(run("words_train",
                        "--feed feed.safetensors --steps 7 --lr 0.05 --min-lr 0.01 --warmup 2 --schedule cosine "
                        "--weight-decay 0.3 --beta1 0.8 --beta2 0.9 "
                        "--eps 1e-6 --grad-clip 0.2 --seed 3 --init-std 0.5 --log run.jsonl --save after.safetensors "
-                       "--dump-gradients gradients.safetensors --quiet"));
+                       "--dump-gradients gradients.safetensors --quiet " +
+                           flags));
     expect_success(run("words_train",
                        "--feed feed.safetensors --steps 0 --seed 3 --init-std 0.5 --save before.safetensors --quiet"));
 
@@ -110,15 +124,17 @@ TEST_F(ProgramTest, TrainsAsTorchsAdamWWould) {
         EXPECT_NEAR(log[static_cast<std::size_t>(s)]["lr"].get<double>(), rate, 1e-8);  // nine digits are printed
         EXPECT_EQ(log[static_cast<std::size_t>(s)]["tokens"], 24);
         for (auto& [name, p] : exact.p) {
-            const bool matrix = name.ends_with("embed.weight") || name.ends_with("head.weight");
+            const auto [height, decay, beta1] = numbers_of(name);
+            const double its_rate = rate * (height / lr);
             for (std::size_t i = 0; i < p.size(); ++i) {
                 const double x = g[name][i] * factor;
                 double &m = exact.m[name][i], &v = exact.v[name][i];
                 m = beta1 * m + (1 - beta1) * x;
                 v = beta2 * v + (1 - beta2) * x * x;
                 const double power = static_cast<double>(s + 1);
-                p[i] *= 1 - rate * (matrix ? decay : 0);
-                p[i] -= rate * m / (1 - std::pow(beta1, power)) / (std::sqrt(v / (1 - std::pow(beta2, power))) + eps);
+                p[i] *= 1 - its_rate * decay;
+                p[i] -=
+                    its_rate * m / (1 - std::pow(beta1, power)) / (std::sqrt(v / (1 - std::pow(beta2, power))) + eps);
             }
         }
     }
@@ -126,12 +142,30 @@ TEST_F(ProgramTest, TrainsAsTorchsAdamWWould) {
     for (const auto& [name, values] : exact.p) {
         const std::vector<float> after = read_floats(path("after.safetensors"), name);
         ASSERT_EQ(after.size(), values.size()) << name;
-        // Adam divides by the gradient's size, so the error of a parameter is relative to lr, not to its gradient.
+        // Adam divides by the gradient's size, so the error of a parameter is relative to its lr, not to its gradient.
         for (std::size_t i = 0; i < values.size(); ++i)
-            EXPECT_NEAR(after[i], values[i], 1e-4 * lr * static_cast<double>(steps)) << name << " " << i;
+            EXPECT_NEAR(after[i], values[i], 1e-4 * numbers_of(name).height * static_cast<double>(steps))
+                << name << " " << i;
     }
     EXPECT_EQ(read_floats(path("after.safetensors"), "model.frozen.weight"), std::vector<float>(D, 1));
     EXPECT_TRUE(read_floats(path("gradients.safetensors"), "model.frozen.weight").empty());  // it has none
+}
+
+bool is_matrix(const std::string& name) {
+    return name.ends_with("embed.weight") || name.ends_with("head.weight");
+}
+
+TEST_F(AdamWTest, TrainsAsTorchsWould) {
+    expect_as_torch("", [](const std::string& name) { return AdamWNumbers{0.05, is_matrix(name) ? 0.3 : 0, 0.8}; });
+}
+
+TEST_F(AdamWTest, TrainsGroupsAsTorchsWould) {
+    expect_as_torch("--group 'bias|norm:weight_decay=0.6,lr=0.02' --group 'head:beta1=0.5'",
+                    [](const std::string& name) {
+                        if (name.ends_with("bias") || name.find("norm") != std::string::npos)
+                            return AdamWNumbers{0.02, 0.6, 0.8};
+                        return AdamWNumbers{0.05, 0.3, name.find("head") != std::string::npos ? 0.5 : 0.8};
+                    });
 }
 
 TEST_F(ProgramTest, TrainsAsTorchsSgdWouldOnAMeanWithoutWeight) {
