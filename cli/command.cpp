@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "codegen/kernels/cuda/kernels_cuda.h"
@@ -372,6 +373,16 @@ void ModelOptions::finish() {
                              : dp          ? Mesh::Alone::copies
                                            : Mesh::Alone::silent;
     const ModelOptions defaults;
+    if (compile.mesh.world() == 1 && compile.mesh.alone == Mesh::Alone::silent)
+        for (const auto& [given, flag, ranks] :
+             {std::tuple{bucket_mb != defaults.bucket_mb, "--bucket-mb", "--dp"},
+              {compile.reshard != defaults.compile.reshard, "--fsdp-reshard", "--fsdp"}}) {
+            if (!given) continue;
+            Diagnostic d;
+            d.message = fmt::format("{} is of several ranks alone", flag);
+            d.help = fmt::format("leave it away, or say how many there are: {} N", ranks);
+            throw UsageError(std::move(d));
+        }
     if (compile.mesh.has_shards() && bucket_mb != defaults.bucket_mb) {
         Diagnostic d;
         d.message = "--bucket-mb is of --dp alone";

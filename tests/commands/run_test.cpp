@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "cli/tensor_file.h"
 #include "codegen/program/safetensors.h"
@@ -164,6 +165,15 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     EXPECT_EQ(reshard.err,
               "error: --fsdp-reshard is of --fsdp and --hsdp alone\n"
               "help: with --dp each rank holds all parameters, and none are gathered: leave it away\n");
+
+    for (const auto& [flags, flag, ranks] :
+         {std::tuple{"--bucket-mb 5", "--bucket-mb", "--dp"}, {"--fsdp-reshard never", "--fsdp-reshard", "--fsdp"}}) {
+        const Ran alone = run(fmt::format("run --planned {} {}", flags, model));
+        EXPECT_EQ(alone.status, 2);
+        EXPECT_EQ(alone.err, fmt::format("error: {} is of several ranks alone\n"
+                                         "help: leave it away, or say how many there are: {} N\n",
+                                         flag, ranks));
+    }
 
     const Ran two = run("run --planned --ranks 2 " + model);
     EXPECT_EQ(two.status, 2);

@@ -47,7 +47,7 @@ MainResults main_results(const Function& main) {
     if (out.trainable.empty()) {
         Diagnostic d;
         d.message = "there is nothing to train: no trainable parameter reaches the loss";
-        d.help = "name parameters with --trainable, or freeze fewer with --freeze";
+        d.help = "freeze fewer (--freeze, --train-only), or say with --trainable which tensors are parameters";
         // A copy of a layer that begins with its numbers, as a target network does, may be one tensor with it.
         for (const ArgInfo& info : main.argument_info) {
             if (info.kind != ArgInfo::Kind::parameter || info.trainable || info.aliases.empty() ||

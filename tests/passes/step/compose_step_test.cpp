@@ -209,9 +209,10 @@ func @main(%x: f32[3] input "x", %w: f32[3] parameter "w" {frozen}) -> (%loss "l
 )");
         FAIL() << "no error";
     } catch (const UserError& error) {
-        EXPECT_EQ(error.diagnostic().text(),
-                  "error: there is nothing to train: no trainable parameter reaches the loss\n"
-                  "help: name parameters with --trainable, or freeze fewer with --freeze\n");
+        EXPECT_EQ(
+            error.diagnostic().text(),
+            "error: there is nothing to train: no trainable parameter reaches the loss\n"
+            "help: freeze fewer (--freeze, --train-only), or say with --trainable which tensors are parameters\n");
     }
 }
 
@@ -229,7 +230,8 @@ func @main(%x: f32[3] input "x", %w: f32[3] parameter "online.w" {alias 0 = ["ta
         EXPECT_EQ(error.diagnostic().text(),
                   "error: there is nothing to train: no trainable parameter reaches the loss\n"
                   "  found: online.w is frozen, and so is target.w: they are one tensor\n"
-                  "help: name parameters with --trainable, or freeze fewer with --freeze; where they are two in the "
+                  "help: freeze fewer (--freeze, --train-only), or say with --trainable which tensors are parameters; "
+                  "where they are two in the "
                   "model, torch.onnx.export(..., dynamo=True, optimize=False) keeps both\n");
     }
 }
