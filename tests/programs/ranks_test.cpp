@@ -3,9 +3,11 @@
 // they are the same training, whatever is sharded.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <regex>
+#include <tuple>
 
 #include "checkpoint/safetensors.h"
 #include "tests/programs/generated_program.h"
@@ -123,6 +125,38 @@ void expect_cut(const Bytes& one, const Bytes& many, int shards, std::int64_t un
     }
 }
 
+const Case cases[] = {
+    // Rows with different numbers of valid tokens, one on each rank.
+    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1, 1, 1},
+    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4", 4, 1, 2, 8},
+    {"fsdp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--fsdp 2", 2, 2, 1, 1},
+    // More gathers than slots, and gradients that shards are added to.
+    {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 4, 2, 8},
+    {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 2, 1, 2},
+    // What is gathered are the bf16 copies, which the optimizer writes beside the masters.
+    {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 2, 1, 2},
+    // Every rank has copies of its own, of masters that are whole, or of shards of which two ranks have the same.
+    {"dp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--dp 2", 2, 1, 3, 6},
+    {"hsdp2x2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--hsdp 2x2", 4, 2, 2, 8},
+    // Units that are frozen beside others that are trained, in bf16 beside f32.
+    {"fsdp2_lora", "lora", "dyn.logits", "--batch 2 --seq 8 --dtype bf16 --train-only lora_", "--fsdp 2", 2, 2, 1, 2},
+    {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 2, 3, 6},
+    // Sums over the replicas that only the last of three micro-steps has, and gathers that only the first one has: in
+    // the others compute has no reason to wait but the reductions.
+    {"hsdp2x2_llama5", "llama5", "dynamo.logits", "--recompute block", "--hsdp 2x2 --fsdp-reshard never", 4, 2, 3, 12},
+};
+
+// The program of one rank, which is one for all that shard the same model.
+std::string name_of_one(const Case& c) {
+    const auto same = [&](const Case& other) {
+        const auto model = [](const Case& of) {
+            return std::tuple<std::string, std::string, std::string>{of.model, of.graph, of.options};
+        };
+        return model(other) == model(c);
+    };
+    return std::string(std::find_if(std::begin(cases), std::end(cases), same)->name) + "_one";
+}
+
 class Ranks : public testing::TestWithParam<Case> {};
 
 TEST_P(Ranks, AreOneRank) {
@@ -131,7 +165,7 @@ TEST_P(Ranks, AreOneRank) {
     const std::string options = c.options, name = c.name;
     const GeneratedProgram many(name + "_ranks", c.model, c.graph, options + " " + c.sharding, "train", c.ranks);
     ASSERT_TRUE(many.built()) << many.failure();
-    const GeneratedProgram one(name + "_one", c.model, c.graph, options);
+    const GeneratedProgram one(name_of_one(c), c.model, c.graph, options);
     ASSERT_TRUE(one.built()) << one.failure();
     many.write_large_feed("large.safetensors", c.batches);
     const std::string run =
@@ -190,24 +224,6 @@ TEST_P(Ranks, AreOneRank) {
     }
 }
 
-const Case cases[] = {
-    // Rows with different numbers of valid tokens, one on each rank.
-    {"dp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--dp 2", 2, 1, 1, 1},
-    {"dp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--dp 4", 4, 1, 2, 8},
-    {"fsdp2_llama", "llama2", "dyn.logits", "--batch 1 --seq 8", "--fsdp 2", 2, 2, 1, 1},
-    // More gathers than slots, and gradients that shards are added to.
-    {"fsdp4_llama5", "llama5", "dynamo.logits", "--recompute block", "--fsdp 4", 4, 4, 2, 8},
-    {"fsdp2_tied", "llama2_tied", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard always", 2, 2, 1, 2},
-    // What is gathered are the bf16 copies, which the optimizer writes beside the masters.
-    {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 2, 1, 2},
-    // Units that are frozen beside others that are trained, in bf16 beside f32.
-    {"fsdp2_lora", "lora", "dyn.logits", "--batch 2 --seq 8 --dtype bf16 --train-only lora_", "--fsdp 2", 2, 2, 1, 2},
-    {"fsdp2_mlp", "mlp", "dynamo.logits", "", "--fsdp 2 --fsdp-reshard never", 2, 2, 3, 6},
-    // Sums over the replicas that only the last of three micro-steps has, and gathers that only the first one has: in
-    // the others compute has no reason to wait but the reductions.
-    {"hsdp2x2_llama5", "llama5", "dynamo.logits", "--recompute block", "--hsdp 2x2 --fsdp-reshard never", 4, 2, 3, 12},
-};
-
 INSTANTIATE_TEST_SUITE_P(Programs, Ranks, testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
@@ -222,6 +238,30 @@ TEST(RanksOwnTests, Pass) {
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
     EXPECT_NE(outcome.out.find("100% tests passed"), std::string::npos) << outcome.out;
 }
+
+// What ranks wait for, they wait for wherever a stream sleeps: with collectives that take long or not at all, of
+// shards, of copies of them, of frozen units, in f32 and bf16, no bit of a run changes. The programs are those above.
+class RanksChaos : public testing::TestWithParam<Case> {};
+
+TEST_P(RanksChaos, ChangesNoBit) {
+    const Case& c = GetParam();
+    const GeneratedProgram program(std::string(c.name) + "_ranks", c.model, c.graph,
+                                   std::string(c.options) + " " + c.sharding, "train", c.ranks);
+    ASSERT_TRUE(program.built()) << program.failure();
+    program.write_large_feed("large.safetensors", c.batches);
+    std::map<std::string, std::string> bits;
+    for (const std::string chaos : {"", " --chaos 1", " --chaos 2"}) {
+        const Outcome outcome = program.train("--feed large.safetensors --steps 3 --lr 0.01 --grad-accum " +
+                                              std::to_string(c.grad_accum) + " --save chaos.safetensors" + chaos);
+        ASSERT_EQ(outcome.status, 0) << outcome.err;
+        bits[chaos] = read_file(program.file("chaos.safetensors"));
+        EXPECT_FALSE(bits[chaos].empty());
+        EXPECT_TRUE(bits[chaos] == bits[""]) << c << chaos;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, RanksChaos, testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // ---- timelines -----------------------------------------------------------------------------------------------------
 
