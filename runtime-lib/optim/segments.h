@@ -14,6 +14,9 @@ struct ParameterSegment {
     bool decay = false;  // weight decay applies
     // Whose numbers step it: 0: those of the run, else of a group of parameters, from 1.
     std::int32_t group = 0;
+    // Which tensor it is of, and from which of its elements on: rounding.h asks that.
+    std::uint64_t tensor = 0;
+    std::int64_t first = 0;
 };
 
 }  // namespace thunder

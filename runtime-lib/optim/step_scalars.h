@@ -19,6 +19,7 @@ struct StepScalars {
     double rule[rules::most_numbers] = {};  // the Numbers of the optimizer's rule
     std::uint64_t seed = 0;
     std::int64_t step = 0;
+    std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
 
     // written on the device within a step
     float loss_weight = 0;  // sum of the loss's weights over the micro-steps and ranks of this step

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "support/mix_bits.h"
+
 namespace thunder {
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
@@ -29,15 +31,6 @@ constexpr PhiloxCounter philox(PhiloxCounter counter, PhiloxKey key) {
 constexpr std::uint64_t hash_text(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     return hash;
-}
-
-// A permutation of the 64-bit numbers in which every bit of the argument moves about half of the result's: the finisher
-// of SplitMix64 (Steele, Lea and Flood, 2014).
-constexpr std::uint64_t mix_bits(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
 }
 
 // The key of what has this name (a parameter, an op, the order of the data) under a seed.

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "support/error.h"
+#include "support/philox.h"
 #include "support/text.h"
 #include "train/schedule.h"
 #include "train/world.h"
@@ -132,13 +133,16 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
         if (!parameter.trainable || piece.count == 0) continue;
         const int group = group_of(options.groups, parameter.name);
         segments.push_back({piece.at, piece.at + piece.count, decays(options, group, parameter), group + 1});
+        if (!options.stochastic_rounding) continue;
+        segments.back().tensor = hash_text(parameter.name);
+        segments.back().first = piece.first;
     }
     std::sort(segments.begin(), segments.end(),
               [](const ParameterSegment& a, const ParameterSegment& b) { return a.begin < b.begin; });
     std::vector<ParameterSegment> joined;
     for (const ParameterSegment& s : segments) {
         if (!joined.empty() && joined.back().end == s.begin && joined.back().decay == s.decay &&
-            joined.back().group == s.group)
+            joined.back().group == s.group && joined.back().tensor == s.tensor)
             joined.back().end = s.end;
         else
             joined.push_back(s);

@@ -232,6 +232,10 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             };
             for (ParameterGroup& group : parse_groups(value, rule, reject)) o.groups.push_back(std::move(group));
         });
+    add("stochastic-rounding", "",
+        "parameters in bf16 are rounded up or down at random, the nearer the likelier, so that small steps are not "
+        "lost",
+        flag(&Options::stochastic_rounding));
     add("grad-clip", "X", "largest norm of the gradient; 0: off", number(&Options::grad_clip, not_negative));
     add("grad-accum", "N", "micro-steps of one step", [](Options& o, const std::string& value, const Place& place) {
         const std::string expected = "a whole number from 1 to 1000000";
@@ -397,6 +401,11 @@ void check(const Options& o, const ProgramSpec& program) {
                        cat("the parameters are ", list_text(names)));
     }
     check_groups(program, o);
+    if (o.stochastic_rounding && std::none_of(program.parameters.begin(), program.parameters.end(),
+                                              [](const auto& p) { return p.trainable && p.dtype == DType::bf16; }))
+        fail_usage(
+            cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name, " trains are f32"),
+            "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
     check_files(o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;
@@ -493,6 +502,7 @@ std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec&
         {"weight-decay", cat(o.weight_decay)},
         {"decay", o.decay == Decay::all ? "all" : "matrices"},
         {"group", groups_text(o.groups)},
+        {"stochastic-rounding", o.stochastic_rounding ? "given" : "not given"},
         {"grad-clip", cat(o.grad_clip)}};
     const std::vector<RuleInfo::Option>& of_rule = rule_of(program).options;
     for (std::size_t k = 0; k < of_rule.size(); ++k) {

@@ -22,6 +22,7 @@
 #include "data/fingerprint.h"
 #include "device/api.h"
 #include "device/team.h"
+#include "optim/rounding.h"
 #include "optim/rules/info.h"
 #include "program/transfer.h"
 #include "program/weights.h"
@@ -568,6 +569,7 @@ bool Trainer::begin_step() {
     scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;
+    scalars.rounding = o.stochastic_rounding ? rounding_of_step(o.seed, step) : 0;
     // Of a mean, set_loss_gradient sets it when the weight is known.
     scalars.dloss = s.program.loss == Loss::average ? 1 / static_cast<float>(s.cut.micro_steps * s.cut.world) : 1;
     numbers.write(in_flight.memory.data());

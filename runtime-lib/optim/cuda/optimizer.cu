@@ -16,8 +16,9 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
     std::vector<std::int64_t> numbers;
     for (const ParameterSegment& s : segments) {
         for (std::int64_t begin = s.begin; begin < s.end; begin += piece_elements)
-            numbers.insert(numbers.end(), {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0,
-                                           numbers_of_group(s.group)});
+            numbers.insert(numbers.end(),
+                           {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0, numbers_of_group(s.group),
+                            static_cast<std::int64_t>(s.tensor), s.first + begin - s.begin});
     }
     return numbers;
 }
@@ -70,8 +71,8 @@ void update(const OptimizerUpdate& call, Stream& stream) {
             launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s), pieces.count, 256, stream,
                    static_cast<decltype(p)>(parameters.data),
                    static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
-                   static_cast<bf16*>(bf16_copies.data), pieces.numbers, call.scalars->rule,
-                   &call.scalars->clip_factor);
+                   static_cast<bf16*>(bf16_copies.data), pieces.numbers, call.scalars->rule, &call.scalars->clip_factor,
+                   &call.scalars->rounding);
         });
     });
 }

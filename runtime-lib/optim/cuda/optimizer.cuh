@@ -5,6 +5,7 @@
 
 #include "device/cuda/kernels/bundled.h"
 #include "optim/cuda/piece.h"
+#include "optim/rounding.h"
 #include "optim/rules/list.h"
 
 namespace thunder::bundled {
@@ -13,11 +14,15 @@ struct Piece {
     std::int64_t begin, end;
     bool decays;
     std::int64_t numbers;  // where those of its group begin, behind those of the run
+    std::uint64_t tensor;
+    std::int64_t first;  // of the tensor's elements
 };
 // The piece of this block.
 THUNDER_FUNCTION Piece take_piece(Global<const std::int64_t> pieces) {
     const std::int64_t at = std::int64_t{block_index()} * numbers_of_piece;
-    return {pieces[at], pieces[at + 1], pieces[at + 2] != 0, pieces[at + 3]};
+    return {
+        pieces[at],    pieces[at + 1], pieces[at + 2] != 0, pieces[at + 3], static_cast<std::uint64_t>(pieces[at + 4]),
+        pieces[at + 5]};
 }
 
 // Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
@@ -39,9 +44,27 @@ struct Stepped {
     Global<bf16> bf16_copies;              // null: none
 };
 
+// How the parameters of a piece are rounded: of_step is StepScalars::rounding.
+struct Rounding {
+    std::uint64_t of_step, tensor;
+    std::int64_t first;  // element 0 of the arena would be this one of the tensor
+};
+template <typename P>
+THUNDER_FUNCTION P rounded(float x, const Rounding&, std::int64_t) {
+    return narrow<P>(x);
+}
+template <>
+THUNDER_FUNCTION bf16 rounded<bf16>(float x, const Rounding& r, std::int64_t i) {
+    if (r.of_step == 0) return narrow<bf16>(x);
+    const std::uint32_t random = rounding_bits(r.of_step, r.tensor, static_cast<std::uint64_t>(r.first + i));
+    std::uint32_t bits = 0;
+    memcpy(&bits, &x, sizeof bits);
+    return bf16{rounded_at_random(bits, random)};
+}
+
 // N elements from i on, as they are stored.
 template <typename Rule, int N, typename P, typename G, typename S>
-THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, float clip,
+THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, const Rounding& rounding, float clip,
                                     const typename Rule::template Numbers<float>& numbers) {
     constexpr int states = rules::states<Rule>;
     Vec<P, N> p = load<N>(to.parameters + i);
@@ -56,7 +79,7 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
         THUNDER_UNROLL
         for (int k = 0; k < states; ++k) state[k] = wide(s[k][e]);
         Rule::element(parameter, clip * wide(g[e]), rules::fields_of<Rule::template States, float&>(state), numbers);
-        p[e] = narrow<P>(parameter);
+        p[e] = rounded<P>(parameter, rounding, i + e);
         THUNDER_UNROLL
         for (int k = 0; k < states; ++k) s[k][e] = narrow<S>(state[k]);
         bf16_copy[e] = narrow<bf16>(wide(p[e]));
@@ -69,14 +92,15 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
 
 template <typename Rule, typename P, typename G, typename S>
 THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t> pieces, Global<const double> rule,
-                           Global<const float> clip_factor) {
+                           Global<const float> clip_factor, Global<const std::uint64_t> of_step) {
     const Piece piece = take_piece(pieces);
+    const Rounding rounding{of_step[0], piece.tensor, piece.first - piece.begin};
     auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + piece.numbers);
     Rule::decay_where(piece.decays, numbers);
     const float clip = clip_factor[0];
     walk_piece(
-        piece, [&](std::int64_t i) { step_elements<Rule, 4>(i, to, clip, numbers); },
-        [&](std::int64_t i) { step_elements<Rule, 1>(i, to, clip, numbers); });
+        piece, [&](std::int64_t i) { step_elements<Rule, 4>(i, to, rounding, clip, numbers); },
+        [&](std::int64_t i) { step_elements<Rule, 1>(i, to, rounding, clip, numbers); });
 }
 
 // What parameters, gradients and states may be stored as: X(name, rule, suffix of the kernel's name, types of the
@@ -92,13 +116,14 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t
     X(name, Rule, bf16_bf16_bf16, bf16, bf16, bf16)
 
 // Four blocks on a processor are enough to keep memory busy: told so, the compiler spills no register to have eight.
-#define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                  \
-    THUNDER_KERNEL(256, 4)                                                                                         \
-    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1, \
-                              Global<S> state2, Global<bf16> bf16_copies, Global<const std::int64_t> pieces,       \
-                              Global<const double> rule, Global<const float> clip_factor) {                        \
-        step<Rule, P, G, S>({parameters, gradients, {state0, state1, state2}, bf16_copies}, pieces, rule,          \
-                            clip_factor);                                                                          \
+#define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                      \
+    THUNDER_KERNEL(256, 4)                                                                                             \
+    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1,     \
+                              Global<S> state2, Global<bf16> bf16_copies, Global<const std::int64_t> pieces,           \
+                              Global<const double> rule, Global<const float> clip_factor,                              \
+                              Global<const std::uint64_t> rounding) {                                                  \
+        step<Rule, P, G, S>({parameters, gradients, {state0, state1, state2}, bf16_copies}, pieces, rule, clip_factor, \
+                            rounding);                                                                                 \
     }
 #define BUNDLED_RULE(name, Rule) BUNDLED_STORED_TYPES(BUNDLED_STEP, name, Rule)
 THUNDER_RULES(BUNDLED_RULE)

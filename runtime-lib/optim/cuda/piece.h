@@ -4,8 +4,9 @@
 
 namespace thunder {
 
-// begin and end, in elements of the arenas; 1 where the piece decays, else 0; numbers_of_group() of its group
-inline constexpr int numbers_of_piece = 4;
+// begin and end, in elements of the arenas; 1 where the piece decays, else 0; numbers_of_group() of its group; its
+// tensor, and which of its elements the first one is
+inline constexpr int numbers_of_piece = 6;
 inline constexpr int piece_elements = 16384;
 
 }  // namespace thunder
