@@ -22,15 +22,15 @@ constexpr Field fields[] = {{"learning_rate", 0, DType::f64},
                             {"max_grad_norm", 8, DType::f64},
                             {"seed", rule_end, DType::i64},
                             {"step", rule_end + 8, DType::i64},
-                            {"rounding", rule_end + 16, DType::i64},
-                            {"loss_weight", rule_end + 24, DType::f32},
-                            {"dloss", rule_end + 28, DType::f32},
-                            {"loss_sum", rule_end + 32, DType::f32},
-                            {"grad_norm", rule_end + 36, DType::f32},
-                            {"clip_factor", rule_end + 40, DType::f32},
-                            {"first_micro_step", rule_end + 44, DType::boolean},
-                            {"decay_all", rule_end + 45, DType::boolean},
-                            {"last_micro_step", rule_end + 46, DType::boolean}};
+                            {"loss_weight", rule_end + 16, DType::f32},
+                            {"dloss", rule_end + 20, DType::f32},
+                            {"loss_sum", rule_end + 24, DType::f32},
+                            {"grad_norm", rule_end + 28, DType::f32},
+                            {"clip_factor", rule_end + 32, DType::f32},
+                            {"first_micro_step", rule_end + 36, DType::boolean},
+                            {"decay_all", rule_end + 37, DType::boolean},
+                            {"last_micro_step", rule_end + 38, DType::boolean},
+                            {"rounding", rule_end + 40, DType::i64}};
 static_assert(rule_end + 48 == step_scalars_bytes);
 
 // Which number of its rule "adamw.beta2" is.

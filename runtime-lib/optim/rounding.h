@@ -15,7 +15,7 @@
 namespace thunder {
 
 // What decides in a step; never 0, which is to round to the nearest.
-constexpr std::uint64_t rounding_of_step(std::uint64_t seed, std::int64_t step) {
+THUNDER_HOST_DEVICE constexpr std::uint64_t rounding_of_step(std::uint64_t seed, std::int64_t step) {
     return mix_bits(mix_bits(seed) ^ static_cast<std::uint64_t>(step)) | 1;
 }
 

@@ -19,7 +19,6 @@ struct StepScalars {
     double rule[rules::most_numbers] = {};  // the Numbers of the optimizer's rule
     std::uint64_t seed = 0;
     std::int64_t step = 0;
-    std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
 
     // written on the device within a step
     float loss_weight = 0;  // sum of the loss's weights over the micro-steps and ranks of this step
@@ -32,6 +31,8 @@ struct StepScalars {
     bool first_micro_step = true;  // gradients are overwritten, not added to
     bool decay_all = false;        // weight decay on vectors as well
     bool last_micro_step = true;   // of this step: with several ranks, gradients are summed over them behind it
+    // written by the host before a step
+    std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
 };
 
 // Behind them, where a run has groups of parameters, lie the rule's numbers of each group: most_numbers doubles. From

@@ -53,7 +53,7 @@ struct Options {
     Decay decay = Decay::matrices;
     std::vector<double> rule;            // the Options of the optimizer's rule
     std::vector<ParameterGroup> groups;  // the first that fits
-    bool stochastic_rounding = false;  // of parameters in bf16
+    bool stochastic_rounding = false;    // of parameters in bf16
     double grad_clip = 1.0;              // 0: off
     std::int64_t grad_accum = 1;
 

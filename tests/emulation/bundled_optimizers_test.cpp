@@ -16,6 +16,7 @@
 #include "emulation/bundled.h"
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
+#include "optim/rounding.h"
 #include "runtime/kernels/trajectories.h"
 #include "runtime/kernels/update_calls.h"
 
@@ -185,6 +186,38 @@ TEST_F(BundledOptimizers, FollowTheirRules) {
         check<bf16, bf16, float>(w, false);
         check<bf16, bf16, bf16>(w, false);
     }
+}
+
+// Numbers whose step is exact, so that the two numbers beside it and what decides between them are all there is: of
+// each element of a tensor the same, wherever its piece lies.
+TEST_F(BundledOptimizers, RoundAtRandom) {
+    const ParameterSegment pieces[] = {{1, 38, true, 0, 5, 100}, {64, 20000, false, 0, 9, 0}};
+    StepScalars given;
+    const std::vector<double> numbers = find_rule("plain_sgd")->step_numbers({}, {0x1p-12, 0, 1});
+    std::copy(numbers.begin(), numbers.end(), given.rule);
+    given.rounding = rounding_of_step(7, 2);
+    ScalarsOnDevice scalars(given);
+    std::vector<float> gradients;
+    for (int i = 0; i < 20032; ++i) gradients.push_back(static_cast<float>(i * 37 % 251 - 125));
+    const std::vector<bf16> p0 = stored<bf16>(random(20032));
+    Buffer<bf16> p("p", p0);
+    Buffer<float> g("g", gradients);
+    plain_sgd({.parameters = p.data(), .gradients = g.data(), .segments = pieces, .scalars = scalars.get()}, stream);
+    const std::vector<bf16> after = p.values();
+    std::size_t up = 0;
+    for (const ParameterSegment& piece : pieces)
+        for (std::int64_t i = piece.begin; i < piece.end; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            const float exact = wide(p0[at]) - 0x1p-12F * gradients[at];
+            std::uint32_t bits = 0;
+            std::memcpy(&bits, &exact, sizeof bits);
+            const auto element = static_cast<std::uint64_t>(piece.first + i - piece.begin);
+            ASSERT_EQ(after[at].bits, rounded_at_random(bits, rounding_bits(given.rounding, piece.tensor, element)))
+                << i;
+            up += after[at].bits == bits >> 16 ? 0 : 1;
+        }
+    EXPECT_GT(up, 1000U);
+    EXPECT_EQ(after[40].bits, p0[40].bits);  // between the pieces
 }
 
 TEST_F(BundledOptimizers, GlobalNormAndClipping) {

@@ -86,6 +86,7 @@ TEST(Bf16, EverythingInBf16Trains) {
         "--checkpoint-every 30";
     for (const char* file : {"whole.jsonl", "half.jsonl"}) std::filesystem::remove(program.file(file));
     std::filesystem::remove_all(program.file("checkpoints"));
+    std::filesystem::remove_all(program.file("random"));
     const Outcome whole = program.train(flags + " --checkpoint checkpoints --log whole.jsonl --save after.safetensors");
     ASSERT_EQ(whole.status, 0) << whole.err;
     const std::vector<nlohmann::json> steps = read_log(program.file("whole.jsonl"));
@@ -95,6 +96,24 @@ TEST(Bf16, EverythingInBf16Trains) {
     const Outcome half = program.train(flags + " --checkpoint checkpoints --resume --log half.jsonl");
     ASSERT_EQ(half.status, 0) << half.err;
     EXPECT_EQ(read_log(program.file("half.jsonl")).back().at("loss"), steps.back().at("loss"));
+
+    // With small steps the loss falls only where what is less than a unit of a parameter is not lost. That goes on from
+    // a checkpoint to the same bits as well.
+    const auto last_loss = [&](const std::string& given, const std::string& log) {
+        std::filesystem::remove(program.file(log));
+        const Outcome run = program.train(
+            "--feed feed.safetensors --steps 60 --schedule constant --warmup 0 --weight-decay 0 --log " + log + given);
+        EXPECT_EQ(run.status, 0) << run.err;
+        const std::vector<nlohmann::json> lines = read_log(program.file(log));
+        return lines.empty() ? 0 : lines.back().at("loss").get<double>();
+    };
+    const std::string at_random = " --lr 1e-5 --stochastic-rounding --checkpoint random --checkpoint-every 30";
+    const double before = last_loss(" --lr 0", "unmoved.jsonl"), nearest = last_loss(" --lr 1e-5", "nearest.jsonl"),
+                 random = last_loss(at_random, "random.jsonl");
+    EXPECT_LT(before - nearest, 0.2 * (before - random));
+    EXPECT_LT(random, before);
+    std::filesystem::remove(program.file("random/step-00000060.safetensors"));
+    EXPECT_EQ(last_loss(at_random + " --resume", "random.jsonl"), random);
 }
 
 }  // namespace

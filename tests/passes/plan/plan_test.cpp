@@ -363,7 +363,8 @@ TEST(Plan, KnowsWhereTheRuntimesScalarsAre) {
         {"clip_factor", offsetof(StepScalars, clip_factor)},
         {"first_micro_step", offsetof(StepScalars, first_micro_step)},
         {"decay_all", offsetof(StepScalars, decay_all)},
-        {"last_micro_step", offsetof(StepScalars, last_micro_step)}};
+        {"last_micro_step", offsetof(StepScalars, last_micro_step)},
+        {"rounding", offsetof(StepScalars, rounding)}};
     static_assert(sizeof(StepScalars) == step_scalars_bytes);
     for (const auto& [name, offset] : fields) {
         EXPECT_EQ(step_scalar_offset(name), std::optional<std::int64_t>(offset)) << name;

@@ -3,6 +3,7 @@
 // stored as bf16 is rounded once, to nearest: by up to 2^-8 of itself.
 #include "device/cpu/bf16.h"
 
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,9 @@
 #include "device/cpu/activations.h"
 #include "device/cpu/products.h"
 #include "optim/global_norm.h"
+#include "optim/rounding.h"
 #include "support/error.h"
+#include "support/philox.h"
 #include "update_calls.h"
 
 namespace thunder {
@@ -386,6 +389,122 @@ TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
         expect_rounded(p3, p, 0, "parameters");
         for (std::size_t k = 0; k < low.size(); ++k) expect_rounded(low[k], first[k], 0, rule.states[k].c_str());
     }
+}
+
+// A number goes to one of the two beside it, and so often to the upper one that the mean is the number: 65536 elements
+// are rounded up by chance p in p +- 5 sqrt(p (1 - p) / 65536) of the cases, but for one of 3 million such tests.
+TEST(StochasticRounding, IsTheNumberOnAverage) {
+    constexpr std::int64_t elements = 65536;
+    const std::uint64_t of_step = rounding_of_step(7, 3);
+    for (const float x : {1.0F, 1.001F, -1.001F, 3.14159F, 1e-30F, -0.00390625F, 1e-40F, 0.0F}) {
+        const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), cut = bits & 0xFFFF;
+        const double chance = static_cast<double>(cut) / 65536;
+        std::int64_t up = 0;
+        for (std::int64_t i = 0; i < elements; ++i) {
+            const std::uint32_t got =
+                rounded_at_random(bits, rounding_bits(of_step, 11, static_cast<std::uint64_t>(i)));
+            ASSERT_TRUE(got == bits >> 16 || (cut != 0 && got == (bits >> 16) + 1)) << x;
+            up += got == bits >> 16 ? 0 : 1;
+        }
+        EXPECT_NEAR(static_cast<double>(up) / elements, chance, 5 * std::sqrt(chance * (1 - chance) / elements)) << x;
+    }
+    for (const float x : {HUGE_VALF, -HUGE_VALF, NAN}) {
+        const std::uint16_t got = rounded_at_random(std::bit_cast<std::uint32_t>(x), 0xFFFF);
+        const float back = to_float(bf16{got});
+        EXPECT_TRUE(std::isnan(x) ? std::isnan(back) : back == x) << x;
+    }
+    // A NaN whose mark lies in what is cut off stays one.
+    EXPECT_TRUE(std::isnan(to_float(bf16{rounded_at_random(0x7F800001, 0)})));
+}
+
+// The 16 bits that decide are as likely 0 as 1 each, and those of neighbours, of other steps and of other tensors have
+// nothing to do with one another.
+TEST(StochasticRounding, BitsAreIndependent) {
+    constexpr std::int64_t elements = 65536;
+    const auto bits_of = [&](std::uint64_t of_step, std::uint64_t tensor) {
+        std::vector<std::uint32_t> out;
+        for (std::uint64_t i = 0; i < elements; ++i) out.push_back(rounding_bits(of_step, tensor, i));
+        return out;
+    };
+    const std::uint64_t first = rounding_of_step(0, 0);
+    const std::vector<std::uint32_t> a = bits_of(first, hash_text("w"));
+    std::vector<std::uint32_t> shifted(a.begin() + 1, a.end());
+    shifted.push_back(a[0]);
+    const std::vector<std::uint32_t> others[] = {shifted, bits_of(rounding_of_step(0, 1), hash_text("w")),
+                                                 bits_of(rounding_of_step(1, 0), hash_text("w")),
+                                                 bits_of(first, hash_text("v"))};
+    const double bound = 5 * std::sqrt(0.25 / elements);
+    for (int bit = 0; bit < 16; ++bit) {
+        const auto share = [&](auto&& is_set) {
+            std::int64_t count = 0;
+            for (std::size_t i = 0; i < elements; ++i) count += is_set(i) >> bit & 1;
+            return static_cast<double>(count) / elements;
+        };
+        EXPECT_NEAR(share([&](std::size_t i) { return a[i]; }), 0.5, bound) << bit;
+        for (const auto& b : others) EXPECT_NEAR(share([&](std::size_t i) { return a[i] ^ b[i]; }), 0.5, bound) << bit;
+    }
+}
+
+// Steps of a hundredth of a unit in the last place: to the nearest nothing moves; at random a thousand steps of 4096
+// elements move by their sum, on average. Each moves by 0 or a whole unit, so that the mean of all strays by
+// unit sqrt(0.01 * 1000 / 4096): 5 of these are the bound.
+TEST(StochasticRounding, SmallStepsAreNotLost) {
+    constexpr std::int64_t n = 4096;
+    Device device(2);
+    Stream stream(device);
+    const double unit = 0x1p-7;  // of numbers from 1 to 2
+    const std::vector<float> g(n, 1);
+    for (const bool at_random : {false, true}) {
+        std::vector<bf16> p(n, to_bf16(1.5F));
+        for (std::int64_t step = 0; step < 1000; ++step) {
+            StepScalars s;
+            const std::vector<double> numbers = find_rule("plain_sgd")->step_numbers({}, {-0.01 * unit, 0, 1});
+            std::copy(numbers.begin(), numbers.end(), s.rule);
+            s.rounding = at_random ? rounding_of_step(1, step) : 0;
+            const ParameterSegment all[] = {{0, n, true, 0, 5, 0}};
+            plain_sgd({.parameters = p.data(), .gradients = g.data(), .segments = all, .scalars = &s}, stream);
+        }
+        double mean = 0;
+        for (const bf16 x : p) mean += to_float(x) / static_cast<double>(n);
+        if (at_random)
+            EXPECT_NEAR(mean, 1.5 + 10 * unit, 5 * unit * std::sqrt(0.01 * 1000 / n));
+        else
+            EXPECT_EQ(mean, 1.5);
+    }
+}
+
+// What decides follows from the tensor's element, not from where in an arena it lies: a tensor whole, and in pieces at
+// other places.
+TEST(StochasticRounding, IsTheSameOfShards) {
+    Device device(2);
+    Stream stream(device);
+    const std::int64_t n = 5000;
+    const Both g(n, 1), start(n, 2);
+    StepScalars s;
+    s.rounding = rounding_of_step(3, 4);
+    const std::vector<double> numbers = find_rule("plain_sgd")->step_numbers({}, {1e-2, 0.1, 1});
+    std::copy(numbers.begin(), numbers.end(), s.rule);
+    const auto run = [&](const std::vector<std::array<std::int64_t, 3>>& pieces) {  // of the tensor, and where
+        std::vector<bf16> arena(2 * n), out(n);
+        std::vector<float> gradients(2 * n);
+        std::vector<ParameterSegment> segments;
+        for (const auto& [begin, end, at] : pieces) {
+            std::copy(start.low.begin() + begin, start.low.begin() + end, arena.begin() + at);
+            std::copy(g.high.begin() + begin, g.high.begin() + end, gradients.begin() + at);
+            segments.push_back({at, at + end - begin, true, 0, 77, begin});
+        }
+        plain_sgd({.parameters = arena.data(), .gradients = gradients.data(), .segments = segments, .scalars = &s},
+                  stream);
+        for (const auto& [begin, end, at] : pieces)
+            std::copy(arena.begin() + at, arena.begin() + at + end - begin, out.begin() + begin);
+        std::vector<std::uint16_t> bits;
+        for (const bf16 x : out) bits.push_back(x.bits);
+        return bits;
+    };
+    const auto whole = run({{0, n, 0}});
+    EXPECT_EQ(run({{0, 1, 7}, {1, 1030, 19}, {1030, n, 3000}}), whole);
+    s.rounding = 0;
+    EXPECT_NE(run({{0, n, 0}}), whole);
 }
 
 TEST(Bf16, TheNormOfGradientsIsThatOfTheirValues) {

@@ -192,6 +192,9 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
          "by commas or by several --map"},
         {{"--data", "d", "--map", "ids=ones"},
          "error: --map names ids, which is not an input of tiny\nhelp: the inputs are input_ids"},
+        {{"--feed", "f", "--stochastic-rounding"},
+         "error: --stochastic-rounding is about parameters in bf16, and those that tiny trains are f32\nhelp: leave it "
+         "away; thunderc train --dtype bf16 --master none makes a program with such parameters"},
         {{"--feed", "f", "--resume"},
          "error: --resume needs to know where the checkpoints are\nhelp: add --checkpoint DIR"},
         {{"--feed", "f", "--checkpoint-every", "3"},
@@ -268,6 +271,7 @@ TEST(OptionsTest, HelpNamesEveryOptionAndInput) {
                                "--weight-decay X",
                                "--decay WHICH",
                                "--group REGEX:NAME=X,...",
+                               "--stochastic-rounding",
                                "--beta1 X",
                                "--beta2 X",
                                "--eps X",
