@@ -77,7 +77,11 @@ int usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** ar
         if (std::string match = nearest(word, known); !match.empty()) help = fmt::format("did you mean {}?", match);
     }
     const std::string what = what_is_wrong(error, at->get_subcommands({}).empty(), begin < argc ? argv[begin] : "");
-    if (help.empty()) help = fmt::format("{} --help shows what it takes", command);
+    if (help.empty()) {
+        help = fmt::format("{} --help shows what it takes", command);
+        if (command == "thunderc train" && what.starts_with("unknown option"))
+            help += "; how a program trains (--steps, --lr, --data) is said to the program: out/build/train --help";
+    }
     fmt::print(stderr, "error: {}\nhelp: {}\n", what, help);
     return 2;
 }

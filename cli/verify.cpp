@@ -99,6 +99,8 @@ int verify_command(VerifyOptions o) {
         fmt::print("loss: {}, over {} micro-batch{}: error {:.1e}, {:.8e} by the step, {:.8e} by definition{}\n\n",
                    loss.what, loss.micro_batches, loss.micro_batches == 1 ? "" : "es", loss.error, loss.actual,
                    loss.expected, loss_ok ? "" : "  wrong");
+    if (o.model.compile.dtype == "bf16")
+        fmt::print("all is compared in fp64: what --dtype bf16 rounds has no part in it\n\n");
     std::size_t width = 9, failed = 0;
     for (const Row& row : rows) width = std::max(width, row.name.size());
     fmt::print("{:<{}}  {:>9}  {:>9}  {:>15}  {:>15}\n", "gradient", width, "compared", "error", "by gradients",

@@ -10,7 +10,7 @@
 # and RapidJSON, and with oneDNN where that is found; packages bring no built runtime, since that is for one kind of CPU.
 set -euo pipefail
 kind=${1:-}
-case "$kind" in deb | wheel) ;; *) echo "usage: scripts/package.sh deb|wheel [FOLDER]" >&2; exit 2 ;; esac
+case "$kind" in deb | wheel) ;; *) echo "usage: scripts/package.sh deb|wheel [FOLDER]   (default: build/packages)" >&2; exit 2 ;; esac
 mkdir -p "${2:-$(dirname "$0")/../build/packages}"
 out=$(cd "${2:-$(dirname "$0")/../build/packages}" && pwd)
 cd "$(dirname "$0")/.."

@@ -26,6 +26,7 @@ AddedLoss cosine_embedding_loss() {
         "the mean over rows of 1 - cos(result, other) where their sign is 1, of max(0, cos(result, other) - margin) "
         "where it is -1; embeddings are the last dimension";
     loss.least_rank = 2;
+    loss.least_width = 2;
     loss.inputs = {
         {.name = "other_embeddings", .shape = "as the result", .holds = "the other embedding", .type = like_result},
         {.name = "signs",

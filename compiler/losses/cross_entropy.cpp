@@ -20,6 +20,7 @@ AddedLoss cross_entropy_loss() {
     loss.name = "cross-entropy";
     loss.what = "the mean cross entropy over the classes in the last dimension, without rows of label -100";
     loss.least_rank = 2;
+    loss.least_width = 2;
     loss.inputs = {class_labels()};
     loss.options = {{.name = "label_smoothing", .what = "the part of each label that all classes share", .most = 1},
                     {.name = "z_loss", .what = "what the square of log(sum(exp(result))) of each row is added with"},

@@ -54,9 +54,10 @@ class LossNumbers {
 };
 
 struct AddedLoss {
-    std::string name;             // what --loss takes
-    std::string what;             // "the mean over all elements of (result - label)^2"
-    std::int64_t least_rank = 1;  // of the result: how many dimensions it has at least
+    std::string name;              // what --loss takes
+    std::string what;              // "the mean over all elements of (result - label)^2"
+    std::int64_t least_rank = 1;   // of the result: how many dimensions it has at least
+    std::int64_t least_width = 1;  // and how long the last one is, for the loss to depend on the result
     std::vector<LossInput> inputs;
     std::vector<LossOption> options = {};
     // From the graph's result and the inputs: the loss f32[] of a micro-batch and, where it is a sum whose weight the

@@ -16,6 +16,8 @@ macro(thunder_take_runtime)
             message(STATUS "The runtime is the installed one: ${_runtime}")
         elseif(_why)
             message(STATUS "The runtime is built from runtime/. The installed one does not fit: ${_why}")
+        else()
+            message(STATUS "The runtime is built from runtime/: none is installed beside a thunderc in PATH or below CMAKE_PREFIX_PATH")
         endif()
     endif()
     # Where an earlier configuration found one is not asked for again: the cache would answer before PATHS does.

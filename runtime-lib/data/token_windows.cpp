@@ -91,24 +91,46 @@ class TokenWindows : public BatchSource {
         return count;
     }
 
+    static bool fits(const InputSpec& input, Role role) {
+        const bool integers = input.dtype == DType::i64 || input.dtype == DType::i32;
+        if (role == Role::ones) return input.dtype != DType::bf16;
+        if (role == Role::positions) return integers && !input.shape.empty();
+        return integers && input.batched && input.shape.size() == 2;
+    }
+    // "tokens|next_tokens|ones|positions": those that can feed it.
+    static std::string roles_for(const InputSpec& input) {
+        const std::pair<Role, const char*> roles[] = {{Role::tokens, "tokens"},
+                                                      {Role::next_tokens, "next_tokens"},
+                                                      {Role::ones, "ones"},
+                                                      {Role::positions, "positions"}};
+        std::string text;
+        for (const auto& [role, name] : roles)
+            if (fits(input, role)) text += cat(text.empty() ? "" : "|", name);
+        return text.empty() ? "..." : text;
+    }
+
     void choose_roles(const Options& options) {
+        if (std::none_of(program_.inputs.begin(), program_.inputs.end(),
+                         [](const InputSpec& input) { return fits(input, Role::tokens); }))
+            fail(cat("none of the inputs of ", program_.name,
+                     " takes the tokens of --data, which are whole numbers "
+                     "[batch, positions]"),
+                 "--feed FILE has batches of any numbers");
+        std::string inputs, example;  // all that nothing is said of
+        for (const InputSpec& input : program_.inputs) {
+            if (!role_of(input, options).empty()) continue;
+            inputs += cat(inputs.empty() ? "" : ", ", input.name, " ", shape_text(input.shape));
+            example += cat(example.empty() ? "--map " : ",", input.name, "=", roles_for(input));
+        }
+        if (!inputs.empty()) fail(cat("--data does not say what is fed to ", inputs), cat(example, "; or --feed FILE"));
         for (const InputSpec& input : program_.inputs) {
             const std::string role = role_of(input, options);
-            const std::string example = cat("--map ", input.name, "=tokens|next_tokens|ones|positions, or --feed FILE");
-            if (role.empty())
-                fail(cat("--data does not say what the input ", input.name, " ", shape_text(input.shape),
-                         " is fed with"),
-                     example);
+            example = cat("--map ", input.name, "=", roles_for(input), "; or --feed FILE");
             roles_.push_back(role == "tokens"        ? Role::tokens
                              : role == "next_tokens" ? Role::next_tokens
                              : role == "ones"        ? Role::ones
                                                      : Role::positions);
-            const bool from_tokens = roles_.back() == Role::tokens || roles_.back() == Role::next_tokens;
-            const bool integers = input.dtype == DType::i64 || input.dtype == DType::i32;
-            const bool fits = from_tokens                        ? integers && input.batched && input.shape.size() == 2
-                              : roles_.back() == Role::positions ? integers && !input.shape.empty()
-                                                                 : input.dtype != DType::bf16;
-            if (!fits) {
+            if (!fits(input, roles_.back())) {
                 fail(cat("the input ", input.name, " is ", shape_text(input.shape), " of type ", to_text(input.dtype),
                          ": ", role, " cannot feed it"),
                      example);

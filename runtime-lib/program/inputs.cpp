@@ -35,7 +35,7 @@ std::string position_text(std::span<const std::int64_t> shape, std::int64_t elem
 // Looked up in a table of words, or in the classes of a loss. Of any other integer only the range is known: it is
 // looked up in a table too, or its type in the model is narrower than the program's.
 bool holds_ids(const InputSpec& input) {
-    return input.source == "tokens" || input.source == "next_tokens" || input.ignore_index != 0;
+    return input.source == "tokens" || input.source == "next_tokens";
 }
 
 // "sparse[:, 1]"
@@ -84,9 +84,9 @@ std::string bad_id_text(const InputSpec& input, const std::byte* values, std::in
         return cat("is ", id, ", and ", column_text(input, ids.position), " takes 0 to ", ids.entries - 1,
                    ids.ignore_index != 0 ? cat(", or ", ids.ignore_index, " where there is none") : "",
                    ids.column->table.empty() ? "" : cat(": these are the rows of ", ids.column->table));
-    if (!holds_ids(input)) return cat("is ", id, ", and ", input.name, " takes 0 to ", input.entries - 1);
-    const std::string ignored = input.ignore_index != 0 ? cat(", or ", input.ignore_index, " where there is none") : "";
-    return cat("is ", id, ", and ids go from 0 to ", input.entries - 1, ignored);
+    return cat("is ", id, ", and ", holds_ids(input) ? "ids go from" : cat(input.name, " takes"), " 0 to ",
+               input.entries - 1,
+               input.ignore_index != 0 ? cat(", or ", input.ignore_index, " where there is none") : "");
 }
 
 void read_input(const std::string& path, const StoredTensor& tensor, const InputSpec& input, std::size_t first,

@@ -135,8 +135,8 @@ TEST_F(Errors, OfGraphs) {
         "operator: Gather\n  expected: 0 to 10\n  found: any number\nhelp: limit it in the model "
         "(index.clamp(0, 10)), or let it be an input of the graph, which is checked while batches are loaded");
     expect_failure(train + "if_constant" + out + " --loss mse",
-                   "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
-                   "--trainable, or freeze fewer with --freeze");
+                   "there is nothing to train: no trainable parameter reaches the loss\nhelp: freeze fewer (--freeze, "
+                   "--train-only), or say with --trainable which tensors are parameters");
 }
 
 TEST_F(Errors, OfDimensions) {
@@ -236,8 +236,8 @@ TEST_F(Errors, OfChosenParameters) {
                    "alone freezes all others; make one of the two expressions narrower",
                    2);
     expect_failure(train + "--freeze '.*'",
-                   "there is nothing to train: no trainable parameter reaches the loss\nhelp: name parameters with "
-                   "--trainable, or freeze fewer with --freeze");
+                   "there is nothing to train: no trainable parameter reaches the loss\nhelp: freeze fewer (--freeze, "
+                   "--train-only), or say with --trainable which tensors are parameters");
     const std::string lists = "\nhelp: thunderc inspect lists parameters, and constants with the reason why they are";
     expect_failure(train + "--trainable no_such", "--trainable no_such matches no tensor of the graph" + lists);
     expect_failure(train + "--constant no_such", "--constant no_such matches no tensor of the graph" + lists);
@@ -261,11 +261,16 @@ TEST_F(Errors, OfChosenParameters) {
 
 TEST_F(Errors, OfTheCommandLine) {
     const std::string model = "fixtures/mlp/dynamo.logits.onnx", train = "train " + model + " -o out ",
-                      help = "\nhelp: thunderc train --help shows what it takes";
+                      help = "\nhelp: thunderc train --help shows what it takes",
+                      of_program =
+                          "; how a program trains (--steps, --lr, --data) is said to the program: out/build/train "
+                          "--help";
     expect_failure(train + "--recompte block", "unknown option --recompte\nhelp: did you mean --recompute?", 2);
     expect_failure(train + "--recompte=block", "unknown option --recompte\nhelp: did you mean --recompute?", 2);
-    expect_failure(train + "--foo", "unknown option --foo" + help, 2);  // near to nothing, though as short as --out
-    expect_failure(train + "-x", "unknown option -x" + help, 2);
+    expect_failure(train + "--foo", "unknown option --foo" + help + of_program,
+                   2);  // near to nothing, though as short as --out
+    expect_failure(train + "-x", "unknown option -x" + help + of_program, 2);
+    expect_failure(train + "--lr 3", "unknown option --lr" + help + of_program, 2);
     expect_failure(train + "--recompute all", "--recompute: all is not among none, selective, block" + help, 2);
     expect_failure(train + "--loss hinge",
                    "there is no loss called hinge\nhelp: --loss takes auto, none, " + loss_names(), 2);

@@ -72,5 +72,4 @@ done
 # It is taken where the installed one was before.
 grep -qF "thunder_runtime_DIR:PATH=$build/prebuilt-runtime" programs/one/CMakeCache.txt || { echo "another runtime was taken"; exit 1; }
 mv moved/lib/thunderc/runtime/key key
-expect "Generating done" ranks
-if grep -q "The runtime is" log; then cat log; exit 1; fi
+expect "The runtime is built from runtime/: none is installed" ranks

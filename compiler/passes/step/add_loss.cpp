@@ -84,6 +84,7 @@ class LossAdder {
                   : main_.type(main_.results[chosen.result]).rank() > 1 ? "the first of two dimensions or more"
                                                                         : "the first of one dimension",
                   offer.empty() ? std::string() : fmt::format("; a {} is added; {}", chosen.added.loss->name, offer));
+        if (given_.loss == nullptr) note_tokens(chosen.result);
         append(chosen.result, chosen.added);
         return std::move(module_);
     }
@@ -416,19 +417,36 @@ class LossAdder {
              fmt::format("{} {}, with {}", result_name(result), to_string(main_.type(main_.results[result])), where));
     }
 
+    // The inputs of integers that a result [batch, positions, classes] may be scores of the next of.
+    std::vector<std::size_t> ids_of(std::size_t result) const {
+        const Type& type = main_.type(main_.results[result]);
+        std::vector<std::size_t> ids;
+        for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
+            const Type& input = main_.type(main_.arguments[k]);
+            if (main_.argument_info[k].kind == ArgInfo::Kind::input && is_integer(input.dtype) && type.rank() == 3 &&
+                input.rank() == 2 && std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()))
+                ids.push_back(k);
+        }
+        return ids;
+    }
+
+    // Who takes a result for scores of the next token takes what they are scores of for tokens, whatever it is called.
+    void note_tokens(std::size_t result) {
+        const std::vector<std::size_t> ids = ids_of(result);
+        if (!has_tokens() && ids.size() == 1) main_.argument_info[ids[0]].source = "tokens";
+    }
+
     // Scores of the next token, for each position of sequences of integers; not where an input of floats has the
     // result's shape, as of a model that takes away noise. What another result is for is not known.
     GivenLoss guess(std::size_t result) const {
         const Type& type = main_.type(main_.results[result]);
-        bool ids = false, alike = false;
+        bool alike = false;
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
-            if (main_.argument_info[k].kind != ArgInfo::Kind::input) continue;
             const Type& input = main_.type(main_.arguments[k]);
-            ids = ids || (is_integer(input.dtype) && type.rank() == 3 && input.rank() == 2 &&
-                          std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()));
-            alike = alike || (is_float(input.dtype) && input.dims == type.dims);
+            alike = alike || (main_.argument_info[k].kind == ArgInfo::Kind::input && is_float(input.dtype) &&
+                              input.dims == type.dims);
         }
-        if (ids && !alike) return parse_loss("cross-entropy");
+        if (!ids_of(result).empty() && !alike) return parse_loss("cross-entropy");
         std::string help = offer_scalars("; if not, ") + "say what " +
                            (scalars().empty() ? "it" : result_name(result)) + " is trained with: ";
         for (const AddedLoss& loss : added_losses()) {
@@ -443,6 +461,18 @@ class LossAdder {
         fail(fmt::format("the model ends in {}, which has no loss yet: it may be scores of classes, or numbers",
                          result_name(result)),
              help, "token ids and scores [batch, positions, classes], where a cross entropy is added, or --loss",
+             fmt::format("{} {}", result_name(result), to_string(type)));
+    }
+
+    // Where the last dimension is so short that the loss is one number whatever the model gives, nothing is trained.
+    void require_width(std::size_t result, const AddedLoss& added) const {
+        const Type& type = main_.type(main_.results[result]);
+        if (type.dims.back() >= added.least_width) return;
+        fail(fmt::format("--loss {} does not change with {}, whose last dimension is {}", added.name,
+                         result_name(result), type.dims.back()),
+             "say with another --loss what it is: bce-with-logits for the score of one class, mse and the like for "
+             "numbers",
+             fmt::format("a last dimension of {} or more", added.least_width),
              fmt::format("{} {}", result_name(result), to_string(type)));
     }
 
@@ -463,6 +493,7 @@ class LossAdder {
 
     void append(std::size_t result, const GivenLoss& given) {
         const AddedLoss& added = *given.loss;
+        require_width(result, added);
         require_numbers(result, given);
         const Value logits = main_.results[result];
         const Type type = main_.type(logits);

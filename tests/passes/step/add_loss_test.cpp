@@ -38,6 +38,54 @@ func @main(%input_ids: i64[2,3] input "input_ids" {batched, entries = 5, source 
 }
 )";
 
+// Scores of the next of the only integers that have their positions: these are tokens, whatever they are called.
+TEST(AddLoss, WhatScoresAreOfAreTokens) {
+    const auto sources = [](const std::string& arguments, const std::string& loss) {
+        Report report;
+        const std::string ir = fmt::format(R"(
+func @main({}, %w: f32[5,5] parameter "w") -> (%y "y") {{
+  %y = gather(%w, %ids) {{axis = 0}} : f32[2,3,5]
+}}
+)",
+                                           arguments);
+        std::string out;
+        const Module module = add_loss(parse_module("module \"m\" values\n" + ir), loss, report);
+        for (const ArgInfo& info : module.main().argument_info)
+            if (info.kind == ArgInfo::Kind::input) out += info.names[0] + ":" + info.source + " ";
+        return out;
+    };
+    const std::string ids = R"(%ids: i64[2,3] input "ids" {batched, entries = 5})";
+    EXPECT_EQ(sources(ids, "auto"), "ids:tokens labels:next_tokens ");
+    EXPECT_EQ(sources(ids, "cross-entropy"), "ids: labels: ");  // scores may be of anything
+    EXPECT_EQ(sources(ids + R"(, %segments: i64[2,3] input "segments" {batched, entries = 2})", "auto"),
+              "ids: segments: labels: ");
+}
+
+// Of one class, of embeddings of one number: the loss would stand still, and nothing be trained.
+TEST(AddLoss, ALossThatDependsOnNothingIsRefused) {
+    constexpr const char* narrow = R"(
+func @main(%x: f32[4,1] input "x" {batched}) -> (%y "scores") {
+  %y = neg(%x) : f32[4,1]
+}
+)";
+    for (const AddedLoss& loss : added_losses()) {
+        const bool stands = loss.name == "cross-entropy" || loss.name == "cosine-embedding";
+        if (!stands) {
+            Report report;
+            EXPECT_NE(with_loss(narrow, report, loss.name), "") << loss.name;
+            continue;
+        }
+        EXPECT_EQ(
+            error_of(narrow, loss.name),
+            fmt::format("error: --loss {} does not change with scores, whose last dimension is 1\n"
+                        "  expected: a last dimension of 2 or more\n"
+                        "  found: scores f32[4,1]\n"
+                        "help: say with another --loss what it is: bce-with-logits for the score of one class, mse "
+                        "and the like for numbers\n",
+                        loss.name));
+    }
+}
+
 // Names of arguments are names of tensors in the program: no two may be alike.
 TEST(AddLoss, LabelsStepAsideForAParameter) {
     for (const std::string loss : {"cross-entropy", "mse"}) {

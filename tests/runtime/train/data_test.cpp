@@ -225,18 +225,25 @@ TEST_F(TokenWindowsTest, RefuseWhatDoesNotFit) {
     pack(options.data, 100, numbers(50, 100));
     EXPECT_EQ(error(), "");
 
-    const std::string help = "\nhelp: --map x=tokens|next_tokens|ones|positions, or --feed FILE";
+    const std::string help = "\nhelp: --map x=ones; or --feed FILE";
     const std::int64_t odd[] = {B, T + 1};
     InputSpec inputs[] = {windows_inputs[0], {"x", DType::f32, mask_shape, 64, 32, true, -1, 0, ""}};
     program.inputs = inputs;
-    EXPECT_EQ(error(), cat("error: --data does not say what the input x [2, 4] is fed with", help));
+    EXPECT_EQ(error(), cat("error: --data does not say what is fed to x [2, 4]", help));
     options.map = {{"x", "tokens"}};
     EXPECT_EQ(error(), cat("error: the input x is [2, 4] of type f32: tokens cannot feed it", help));
     options.map = {{"x", "ones"}};
     EXPECT_EQ(error(), "");
     inputs[1] = {"x", DType::i64, odd, 64, 80, true, 100, 0, "tokens"};
     options.map.clear();
-    EXPECT_EQ(error(), cat("error: the input x [2, 5] does not have the 4 positions of the inputs before it", help));
+    EXPECT_EQ(error(),
+              "error: the input x [2, 5] does not have the 4 positions of the inputs before it\nhelp: --map "
+              "x=tokens|next_tokens|ones|positions; or --feed FILE");
+    inputs[0].source = inputs[1].source = "";
+    EXPECT_EQ(error(),
+              "error: --data does not say what is fed to input_ids [2, 4], x [2, 5]\nhelp: --map "
+              "input_ids=tokens|next_tokens|ones|positions,x=tokens|next_tokens|ones|positions; or --feed FILE");
+    inputs[0].source = windows_inputs[0].source;
     // What is the same in every window has to lie in the range as well.
     inputs[1] = {"x", DType::i64, tokens_shape, 64, 64, true, 4, 0, "positions"};
     EXPECT_EQ(error(), "");

@@ -103,8 +103,8 @@ TEST_F(ErrorsTest, OfFeedsOfOtherTypes) {
                    "error: x.safetensors: kind_0 holds numbers that kind (I32) cannot\nhelp: write numbers from "
                    "-2147483648 to 2147483647");
     expect_failure("line_train", "--data x.bin --quiet",
-                   "error: --data does not say what the input x [2, 3] is fed with\nhelp: --map "
-                   "x=tokens|next_tokens|ones|positions, or --feed FILE");
+                   "error: none of the inputs of line takes the tokens of --data, which are whole numbers [batch, "
+                   "positions]\nhelp: --feed FILE has batches of any numbers");
 }
 
 // The loss of a step in which one of its terms has no weight is 0 / 0: the learning rate has no part in that.
