@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/planned/reference_step.h"
+#include "tests/support/covering.h"
 
 namespace thunderc {
 namespace bf16_test {
@@ -32,7 +33,15 @@ std::vector<Case> all_cases() {
     out.push_back({.optim_dtype = "bf16"});
     out.push_back({.master = "none"});
     out.push_back({.recompute = "block", .master = "none", .grad_dtype = "bf16", .optim_dtype = "bf16"});
-    return out;
+    // Under sanitizers each value of each option.
+    return all_or_covering(out, [](const Case& c) {
+        return Facets{c.graph,
+                      c.recompute,
+                      c.roll ? "rolled" : "unrolled",
+                      "master " + c.master,
+                      "gradients " + c.grad_dtype,
+                      "moments " + c.optim_dtype};
+    });
 }
 
 class PlannedBf16 : public testing::TestWithParam<Case> {

@@ -8,9 +8,9 @@
 // Under the sanitizers, where all is ten times as slow, it is a selection of the matrix, in which each value of each
 // axis meets each value of every other axis, and two steps; THUNDER_MATRIX=whole runs everything there as well.
 #include <cstdlib>
-#include <set>
 
 #include "tests/planned/ranks.h"
+#include "tests/support/covering.h"
 
 namespace thunderc {
 namespace ranks_matrix_test {
@@ -90,40 +90,12 @@ std::vector<Case> whole_matrix() {
     return out;
 }
 
-using Pair = std::pair<std::string, std::string>;
-
 // Pairs of values of two axes.
-std::set<Pair> pairs_of(const Case& c) {
-    std::set<Pair> out;
+Facets pairs_of(const Case& c) {
+    Facets out;
     const std::vector<std::string> axes = c.axes();
     for (std::size_t a = 0; a < axes.size(); ++a)
-        for (std::size_t b = a + 1; b < axes.size(); ++b) out.emplace(axes[a], axes[b]);
-    return out;
-}
-
-std::set<Pair> pairs_of(const std::vector<Case>& cases) {
-    std::set<Pair> out;
-    for (const Case& c : cases) out.merge(pairs_of(c));
-    return out;
-}
-
-// Again and again the case with the most pairs that no case before it has.
-std::vector<Case> selection(std::vector<Case> cases) {
-    std::set<Pair> missing = pairs_of(cases);
-    std::vector<Case> out;
-    while (!missing.empty()) {
-        std::size_t best = 0, most = 0;
-        for (std::size_t k = 0; k < cases.size(); ++k) {
-            std::size_t fresh = 0;
-            for (const Pair& pair : pairs_of(cases[k])) fresh += missing.count(pair);
-            if (fresh > most) {
-                most = fresh;
-                best = k;
-            }
-        }
-        for (const Pair& pair : pairs_of(cases[best])) missing.erase(pair);
-        out.push_back(cases[best]);
-    }
+        for (std::size_t b = a + 1; b < axes.size(); ++b) out.insert(axes[a] + " " + axes[b]);
     return out;
 }
 
@@ -213,7 +185,7 @@ class RanksMatrix : public ::testing::TestWithParam<Part> {};
 
 TEST_P(RanksMatrix, TrainsAsOneRankDoes) {
     std::optional<Trained> expected;
-    for (const Case& c : whole() ? whole_matrix() : selection(whole_matrix())) {
+    for (const Case& c : whole() ? whole_matrix() : covering(whole_matrix(), pairs_of)) {
         if (Part(c.model, c.micro_steps) != GetParam()) continue;
         SCOPED_TRACE(c.name());
         if (!expected) expected = alone(c);
@@ -231,9 +203,9 @@ INSTANTIATE_TEST_SUITE_P(All, RanksMatrix,
                          });
 
 TEST(RanksMatrixSelection, HasEachPairOfValues) {
-    const std::vector<Case> all = whole_matrix(), some = selection(all);
+    const std::vector<Case> all = whole_matrix(), some = covering(all, pairs_of);
     EXPECT_EQ(all.size(), 414U);
-    EXPECT_EQ(pairs_of(some), pairs_of(all));
+    EXPECT_EQ(facets_of_all(some, pairs_of), facets_of_all(all, pairs_of));
     EXPECT_LT(some.size(), all.size() / 8);
 }
 

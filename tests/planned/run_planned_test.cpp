@@ -9,6 +9,7 @@
 #include "compiler/ir/verify.h"
 #include "compiler/support/error.h"
 #include "tests/planned/reference_step.h"
+#include "tests/support/covering.h"
 
 namespace thunderc {
 namespace run_planned_test {
@@ -58,7 +59,10 @@ std::vector<Case> all_cases() {
     out.push_back({"llama5", "dynamo.logits", "block", true, ""});
     out.push_back({"llama2", "noopt.logits", "none", true, ""});
     out.push_back({"llama2", "dynamo.logits", "none", true, "reference"});
-    return out;
+    // Under sanitizers each model, and each way of recomputing with loops and without.
+    return all_or_covering(out, [](const Case& c) {
+        return Facets{c.model, c.variant, c.recompute + (c.roll ? " rolled" : " unrolled"), c.executors + " executors"};
+    });
 }
 
 class RunPlanned : public ::testing::TestWithParam<Case> {

@@ -3,6 +3,7 @@
 // sees the same micro-batches one behind the other.
 #include "compiler/check/check_plan.h"
 #include "tests/planned/ranks.h"
+#include "tests/support/covering.h"
 
 namespace thunderc {
 namespace shards_test {
@@ -53,7 +54,11 @@ std::vector<Case> all_cases() {
     out.push_back({"llama5", {1, 3}, "forward", 3, "none", false});
     for (const char* model : {"mlp", "llama5", "llama2_tied"})
         out.push_back({model, {1, 3}, "forward", 3, "none", true, "bf16"});
-    return out;
+    // Under sanitizers each model, mesh and type.
+    return all_or_covering(out, [](const Case& c) {
+        const std::string mesh = std::to_string(c.mesh.replicas) + "x" + std::to_string(c.mesh.shards);
+        return Facets{c.model, mesh, c.reshard, c.roll ? "rolled" : "unrolled", c.dtype};
+    });
 }
 
 // Parameters that differ in the last bit of f32 may round to other bits of bf16: then one step is compared.
