@@ -13,6 +13,7 @@
 #include "compiler/ops/collectives.h"
 #include "compiler/plan_interpreter/expand_plan.h"
 #include "tests/planned/reference_step.h"
+#include "tests/support/covering.h"
 
 namespace thunderc {
 namespace schedule_text_test {
@@ -112,7 +113,11 @@ std::vector<Case> all_cases() {
             for (const char* reshard : {"never", "forward", "always"}) out.push_back({"llama5", mesh, reshard, freeze});
     }
     out.push_back({"llama5", {2, 2}, "forward", "", std::int64_t{25} << 20, false});
-    return out;
+    // Under sanitizers each model, each part that is frozen and each kind of ranks.
+    return all_or_covering(out, [](const Case& c) {
+        const std::string mesh = std::to_string(c.mesh.replicas) + "x" + std::to_string(c.mesh.shards);
+        return Facets{c.model, "without " + c.freeze, mesh + " " + c.reshard, c.roll ? "rolled" : "unrolled"};
+    });
 }
 
 class ScheduleText : public testing::TestWithParam<Case> {};
