@@ -94,7 +94,7 @@ class Builder {
         if (open_.empty()) {
             root_ = std::move(json);
         } else if (Open& parent = open_.back(); parent.json.is(Json::Kind::object)) {
-            parent.json.object.emplace_back(std::move(parent.next_key), std::move(json));
+            parent.json.object.push_back({std::move(parent.next_key), std::move(json)});
         } else {
             parent.json.array.push_back(std::move(json));
         }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace thunder {
@@ -17,11 +16,17 @@ struct Json {
     double real = 0;  // of integers too
     std::string string;
     std::vector<Json> array;
-    std::vector<std::pair<std::string, Json>> object;  // in the order of the text, whose keys are all different
+    struct Member;
+    std::vector<Member> object;  // in the order of the text, whose keys are all different
 
     bool is(Kind k) const { return kind == k; }
     // The member of an object, or null where there is none.
     const Json* find(std::string_view key) const;
+};
+
+struct Json::Member {
+    std::string name;
+    Json value;
 };
 
 // Fails with "<what> is not valid JSON at byte 12: …". Numbers that no int64 holds are reals.

@@ -71,7 +71,6 @@ T choice(const std::string& value, const Place& place, std::span<const std::pair
     place.reject(value, expected);
 }
 
-constexpr std::string_view any_real = "a number";
 constexpr std::string_view not_negative = "a number of 0 or more";
 
 // "lora_B=zeros,random": an entry ends where one of the words does, since expressions may have commas. A bare word is

@@ -19,7 +19,6 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
-#include "data/fingerprint.h"
 #include "device/api.h"
 #include "device/team.h"
 #include "optim/rounding.h"
@@ -35,6 +34,7 @@
 #include "train/init.h"
 #include "train/log.h"
 #include "train/memory.h"
+#include "train/resume.h"
 #include "train/schedule.h"
 #include "train/step_numbers.h"
 #include "train/world.h"
@@ -304,23 +304,15 @@ struct Trainer::State {
             }
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
-            note_compute();
-            note_schedule();
-            note_batches();
-            note_options();
-            progress.steps = options.steps;
-            progress.warmup = options.warmup;
+            for (const std::string& line : resume_progress(progress, program, options, cut.global_rows()))
+                console.line(line);
             return;
         }
         if (!checkpoints.empty()) {
             fail(cat(options.checkpoint, " holds checkpoints of another run, up to ", checkpoints.back()),
                  "go on from them with --resume, or name another folder");
         }
-        progress.seed = options.seed;
-        progress.batches = batches_from();
-        progress.made_by = made_by();
-        progress.steps = options.steps;
-        progress.warmup = options.warmup;
+        begin_progress(progress, program, options, cut.global_rows());
         for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
             console.line(line);
     }
@@ -345,75 +337,6 @@ struct Trainer::State {
         if (bytes == 0) return;
         convert(reinterpret_cast<bf16*>(arenas.bf16_copies), reinterpret_cast<const float*>(arenas.parameters),
                 static_cast<std::int64_t>(bytes / sizeof(bf16)), stream);
-    }
-
-    // Masters and states of one type are what both have: such a run goes on, but not as if nothing had happened.
-    void note_compute() {
-        if (progress.rounded > 0)
-            console.line(cat(
-                "note: ", count_text(progress.rounded, "frozen parameter"), progress.rounded == 1 ? " comes" : " come",
-                " from there in bf16, as the program that wrote it holds them: what they were before is in "
-                "the file that the run began with alone, from which a new run has them by --init"));
-        if (progress.compute.empty() || progress.compute == compute_type(program)) return;
-        console.line(cat("note: the checkpoint is of a program with products of ", progress.compute,
-                         ", this one's are of ", compute_type(program),
-                         ": the steps to come are not those that it would have done"));
-    }
-
-    // Says where the learning rate of the steps to come is another one than the run before would have given them.
-    void note_schedule() {
-        if (progress.steps < 0 || progress.warmup < 0 || progress.step >= options.steps) return;
-        const bool warm = progress.step >= std::max(progress.warmup, options.warmup);
-        const bool same = progress.warmup == options.warmup && progress.steps == options.steps;
-        // A constant one follows neither, once both are warm.
-        if (same || (options.schedule == Schedule::constant && (warm || progress.warmup == options.warmup))) return;
-        console.line(cat("note: the checkpoint was made with --steps ", progress.steps, " --warmup ", progress.warmup,
-                         "; with --steps ", options.steps, " --warmup ", options.warmup,
-                         " the schedule of the learning rate changes"));
-    }
-
-    std::string batches_from() const { return options.data.empty() ? "--feed" : "--data"; }
-
-    // What the steps of this run are made by.
-    std::map<std::string, std::string> made_by() const {
-        if (options.checkpoint.empty()) return {};
-        std::map<std::string, std::string> all;
-        for (const auto& [name, value] : step_options(program, options)) all.emplace(cat("--", name), value);
-        all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
-        all.emplace("rows a step", cat(cut.global_rows()));
-        all.emplace(batches_from(), sample_of_all(options.data.empty() ? options.feed : options.data));
-        return all;
-    }
-
-    // Says where the steps to come are made by something else than those before. Where batches come from --feed now and
-    // from --data before, that was said.
-    void note_options() {
-        const std::map<std::string, std::string> before = std::exchange(progress.made_by, made_by());
-        std::string others;
-        for (const auto& [name, value] : progress.made_by) {
-            const auto old = before.find(name);
-            if (old == before.end() || old->second == value) continue;
-            others += others.empty() ? "" : ", ";
-            if (name == batches_from())
-                others += cat("another ", name);
-            else if (name.starts_with("--"))
-                others += cat(name, " ", old->second, " (now ", value, ")");
-            else
-                others += cat(old->second, " ", name, " (now ", value, ")");
-        }
-        if (others.empty() || progress.step >= options.steps) return;
-        console.line(cat("note: the checkpoint was made with ", others,
-                         ": the steps to come are not those that it would have done"));
-    }
-
-    // With --data rows are counted on, whatever they are rows of; --feed has batches of a step each.
-    void note_batches() {
-        if (const std::string before = std::exchange(progress.batches, batches_from());
-            !before.empty() && before != progress.batches) {
-            console.line(cat(
-                "note: the checkpoint's batches came from ", before, ", these come from ", progress.batches, ", from ",
-                options.data.empty() ? cat("step ", progress.step) : cat("row ", progress.data_position), " on"));
-        }
     }
 
     // From before the folder is looked at until the end nobody else writes there.

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "data/fingerprint.h"
+#include "support/text.h"
+#include "train/groups.h"
+
+namespace thunder {
+
+namespace {
+
+std::string batches_from(const Options& options) {
+    return options.data.empty() ? "--feed" : "--data";
+}
+
+// What the steps of a run are made by. A run that keeps no checkpoints tells nobody.
+std::map<std::string, std::string> made_by(const ProgramSpec& program, const Options& options, std::int64_t rows) {
+    if (options.checkpoint.empty()) return {};
+    std::map<std::string, std::string> all;
+    for (const auto& [name, value] : step_options(program, options)) all.emplace(cat("--", name), value);
+    all.emplace("--min-lr", options.min_lr == options.lr / 10 ? "a tenth of --lr" : cat(options.min_lr));
+    all.emplace("rows a step", cat(rows));
+    all.emplace(batches_from(options), sample_of_all(options.data.empty() ? options.feed : options.data));
+    return all;
+}
+
+// Masters and states of one type are what both have: such a run goes on, but not as if nothing had happened.
+void note_compute(const Progress& before, const ProgramSpec& program, std::vector<std::string>& notes) {
+    if (before.rounded > 0)
+        notes.push_back(cat("note: ", count_text(before.rounded, "frozen parameter"),
+                            before.rounded == 1 ? " comes" : " come",
+                            " from there in bf16, as the program that wrote it holds them: what they were before is in "
+                            "the file that the run began with alone, from which a new run has them by --init"));
+    if (before.compute.empty() || before.compute == compute_type(program)) return;
+    notes.push_back(cat("note: the checkpoint is of a program with products of ", before.compute,
+                        ", this one's are of ", compute_type(program),
+                        ": the steps to come are not those that it would have done"));
+}
+
+// Where the learning rate of the steps to come is another one than the run before would have given them.
+void note_schedule(const Progress& before, const Options& options, std::vector<std::string>& notes) {
+    if (before.steps < 0 || before.warmup < 0 || before.step >= options.steps) return;
+    const bool warm = before.step >= std::max(before.warmup, options.warmup);
+    const bool same = before.warmup == options.warmup && before.steps == options.steps;
+    // A constant one follows neither, once both are warm.
+    if (same || (options.schedule == Schedule::constant && (warm || before.warmup == options.warmup))) return;
+    notes.push_back(cat("note: the checkpoint was made with --steps ", before.steps, " --warmup ", before.warmup,
+                        "; with --steps ", options.steps, " --warmup ", options.warmup,
+                        " the schedule of the learning rate changes"));
+}
+
+// With --data rows are counted on, whatever they are rows of; --feed has batches of a step each.
+void note_batches(const Progress& before, const Options& options, std::vector<std::string>& notes) {
+    if (before.batches.empty() || before.batches == batches_from(options)) return;
+    notes.push_back(cat("note: the checkpoint's batches came from ", before.batches, ", these come from ",
+                        batches_from(options), ", from ",
+                        options.data.empty() ? cat("step ", before.step) : cat("row ", before.data_position), " on"));
+}
+
+// Where the steps to come are made by something else than those before. Where batches come from --feed now and from
+// --data before, that was said.
+void note_options(const Progress& before, const std::map<std::string, std::string>& now, const Options& options,
+                  std::vector<std::string>& notes) {
+    std::string others;
+    for (const auto& [name, value] : now) {
+        const auto found = before.made_by.find(name);
+        // A run before an option was there did without it; of other things it does not tell.
+        const bool without = value == "given" || (name == "--group" && value != groups_text({}));
+        if (found == before.made_by.end() && (before.made_by.empty() || !without)) continue;
+        const std::string old = found == before.made_by.end() ? "not given" : found->second;
+        if (old == value) continue;
+        others += others.empty() ? "" : ", ";
+        if (name == batches_from(options))
+            others += cat("another ", name);
+        else if (name.starts_with("--"))
+            others += cat(name, " ", old, " (now ", value, ")");
+        else
+            others += cat(old, " ", name, " (now ", value, ")");
+    }
+    if (others.empty() || before.step >= options.steps) return;
+    notes.push_back(cat("note: the checkpoint was made with ", others,
+                        ": the steps to come are not those that it would have done"));
+}
+
+}  // namespace
+
+void begin_progress(Progress& progress, const ProgramSpec& program, const Options& options, std::int64_t rows) {
+    progress.seed = options.seed;
+    progress.batches = batches_from(options);
+    progress.made_by = made_by(program, options, rows);
+    progress.steps = options.steps;
+    progress.warmup = options.warmup;
+}
+
+std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
+                                         std::int64_t rows) {
+    const Progress before = progress;
+    begin_progress(progress, program, options, rows);
+    std::vector<std::string> notes;
+    note_compute(before, program, notes);
+    note_schedule(before, options, notes);
+    note_batches(before, options, notes);
+    note_options(before, progress.made_by, options, notes);
+    return notes;
+}
+
+}  // namespace thunder

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run that goes on says of the run before; whole runs are in checkpoint_test.cpp.
+#include "train/resume.h"
+
+#include "helpers.h"
+#include "optim/rules/info.h"
+
+namespace thunder {
+namespace {
+
+class ResumeTest : public InFolder {
+  protected:
+    ResumeTest() {
+        write_file(path("feed"), "batches");
+        options.feed = path("feed");
+        options.checkpoint = path("kept");
+        options.warmup = 10;
+        options.min_lr = options.lr / 10;
+        options.rule = usual_options(*find_rule("sgd"));
+        program.name = "tiny";
+        program.optimizer = "sgd";
+        begin_progress(progress, program, options, 4);
+        progress.step = 3;
+    }
+    std::string notes_of(Options now) {
+        std::string text;
+        Progress copy = progress;
+        for (const std::string& line : resume_progress(copy, program, now, 4)) text += line + "\n";
+        return text;
+    }
+    static std::string note(const std::string& others) {
+        return cat("note: the checkpoint was made with ", others,
+                   ": the steps to come are not those that it would have done\n");
+    }
+
+    ProgramSpec program{};
+    Options options;
+    Progress progress;
+};
+
+TEST_F(ResumeTest, TheSameRunSaysNothing) {
+    EXPECT_EQ(notes_of(options), "");
+    Options longer = options;
+    longer.log = "elsewhere";
+    EXPECT_EQ(notes_of(longer), "");
+}
+
+TEST_F(ResumeTest, NamesWhatIsOtherwise) {
+    Options now = options;
+    now.lr = 0.5;
+    now.min_lr = 0.05;  // a tenth of it, as before
+    now.groups = {{"bias", {{"lr", 0.25}}}};
+    now.rule[1] = 1;
+    EXPECT_EQ(notes_of(now),
+              note("--group none (now bias:lr=0.25), --lr 3e-04 (now 0.5), --nesterov not given (now given)"));
+    write_file(path("feed"), "others!");
+    EXPECT_EQ(notes_of(options), note("another --feed"));
+    now.steps = 3;  // nothing is to come
+    EXPECT_EQ(notes_of(now).find("another"), std::string::npos);
+}
+
+// A checkpoint that was written before there was an option was made without it; one of before all of this tells
+// nothing.
+TEST_F(ResumeTest, WhatACheckpointDoesNotKnowWasNotGiven) {
+    for (const char* name : {"--group", "--nesterov", "--stochastic-rounding", "--momentum"})
+        progress.made_by.erase(name);
+    EXPECT_EQ(notes_of(options), "");
+    Options now = options;
+    now.groups = {{"bias", {{"lr", 0.25}}}};
+    now.rule[1] = 1;
+    now.stochastic_rounding = true;
+    EXPECT_EQ(notes_of(now), note("--group not given (now bias:lr=0.25), --nesterov not given (now given), "
+                                  "--stochastic-rounding not given (now given)"));
+    progress.made_by.clear();
+    EXPECT_EQ(notes_of(now), "");
+}
+
+}  // namespace
+}  // namespace thunder
