@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds thunderc and runs all its tests: as users build it, then everything again under the
-# address and undefined-behaviour sanitizers, with fewer whole programs.
+# address and undefined-behaviour sanitizers, with fewer whole programs and, of tables of cases, a list that has
+# each kind.
 #
 #   tests/run.sh            everything
 #   tests/run.sh --quick    without the sanitizers
