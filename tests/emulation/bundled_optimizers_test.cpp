@@ -38,7 +38,8 @@ struct ScalarsOnDevice {
         : bytes("scalars",
                 static_cast<std::int64_t>((sizeof scalars + groups.size() * sizeof(double)) / sizeof(float))) {
         std::memcpy(bytes.data(), &scalars, sizeof scalars);
-        std::memcpy(bytes.data() + sizeof scalars / sizeof(float), groups.data(), groups.size() * sizeof(double));
+        if (!groups.empty())
+            std::memcpy(bytes.data() + sizeof scalars / sizeof(float), groups.data(), groups.size() * sizeof(double));
         emulation::Allocation::find(bytes.data())->set_written(true);
     }
     StepScalars* get() { return reinterpret_cast<StepScalars*>(bytes.data()); }
