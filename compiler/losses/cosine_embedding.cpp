@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.nn.functional.cosine_embedding_loss with reduction = mean. torch takes signs of 1 and -1 alone, which is what
-// is told apart here by being above 0 or not.
+// is told apart here by being above 0 or below; a row whose sign is 0 adds nothing to the sum there and here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ AddedLoss cosine_embedding_loss() {
         {.name = "other_embeddings", .shape = "as the result", .holds = "the other embedding", .type = like_result},
         {.name = "signs",
          .shape = "as the result, without its last dimension",
-         .holds = "1 where the two are alike, -1 where they are not",
+         .holds = "1 where the two are alike, -1 where they are not; a row of 0 adds nothing to the sum",
          .type = [](const Type& result) { return rows_of_result(result, DType::f32); }}};
     loss.options = {{.name = "margin",
                      .what = "up to which cosine those that are not alike may be as they are",
@@ -45,8 +45,11 @@ AddedLoss cosine_embedding_loss() {
         const Value cosine = b.op("div", {product, lengths}, {}, "cosine");
         const Value alike = b.op("sub", {b.scalar(DType::f32, 1), cosine}, {}, "alike");
         const Value apart = b.op("relu", {b.sub(cosine, b.scalar(DType::f32, numbers.number("margin")))}, {}, "apart");
-        const Value is_alike = b.op("gt", {inputs[1], b.scalar(DType::f32, 0)}, {}, "is_alike");
-        return std::vector<Value>{mean_of_all(b, b.op("select", {is_alike, alike, apart}))};
+        const Value zero = b.scalar(DType::f32, 0);
+        const Value is_alike = b.op("gt", {inputs[1], zero}, {}, "is_alike");
+        const Value is_apart = b.op("lt", {inputs[1], zero}, {}, "is_apart");
+        const Value others = b.op("select", {is_apart, apart, zero});
+        return std::vector<Value>{mean_of_all(b, b.op("select", {is_alike, alike, others}))};
     };
     loss.said = [](const Type& result, const std::string& against, const LossNumbers& numbers) {
         return mean_said(fmt::format("mean cosine embedding loss with margin {}", numbers.number("margin")), against,
@@ -63,7 +66,9 @@ AddedLoss cosine_embedding_loss() {
                 y += inputs[0].at(k) * inputs[0].at(k);
             }
             const double cosine = product / std::sqrt(x * y);
-            sum += inputs[1].at(row) > 0 ? 1 - cosine : std::max(0.0, cosine - numbers.number("margin"));
+            const double sign = inputs[1].at(row);
+            if (sign > 0) sum += 1 - cosine;
+            if (sign < 0) sum += std::max(0.0, cosine - numbers.number("margin"));
         }
         return sum / static_cast<double>(rows);
     };

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "compiler/interpreter/evaluate.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -100,6 +101,30 @@ TEST(Losses, AreWhole) {
         EXPECT_TRUE(loss.build != nullptr && loss.said != nullptr && loss.definition != nullptr) << loss.name;
         EXPECT_NE(losses_help().find(fmt::format("\n  {}: {}\n", loss.name, loss.what)), std::string::npos);
     }
+}
+
+// By hand: the cosine of (3, 4) and (4, 3) is 24/25. Of rows with signs 1, -1 and 0, torch's sum has 1 - 0.96,
+// 0.96 - 0.25, and nothing; its mean is over all three.
+TEST(Losses, ACosineOfSignZeroAddsNothing) {
+    const GivenLoss given = parse_loss("cosine-embedding:margin=0.25");
+    const Type pairs = Type::tensor(DType::f32, {3, 2}), rows = Type::tensor(DType::f32, {3});
+    std::vector<Tensor> tensors = {Tensor(pairs), Tensor(pairs), Tensor(rows)};
+    for (std::int64_t row = 0; row < 3; ++row) {
+        tensors[0].set(2 * row, 3), tensors[0].set(2 * row + 1, 4);
+        tensors[1].set(2 * row, 4), tensors[1].set(2 * row + 1, 3);
+        tensors[2].set(row, row == 0 ? 1 : row == 1 ? -1 : 0);
+    }
+    Module module;
+    Function& f = module.functions.emplace_back();
+    f.name = "main";
+    std::vector<Value> arguments;
+    for (const char* name : {"x", "y", "signs"})
+        arguments.push_back(f.add_argument(tensors[arguments.size()].type, name));
+    Builder b(f);
+    f.results = given.loss->build(b, arguments[0], std::span(arguments).subspan(1), given.numbers);
+    f.result_names = {"loss"};
+    EXPECT_NEAR(evaluate(module, f, std::span<const Tensor>(tensors)).at(0).at(0), 0.25, 1e-12);
+    EXPECT_NEAR(given.loss->definition(tensors[0], std::span(tensors).subspan(1), given.numbers), 0.25, 1e-12);
 }
 
 // docs/usage.md has the table as it is: what stands here is what is to stand there.

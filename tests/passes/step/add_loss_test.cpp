@@ -293,7 +293,7 @@ func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w") -> (%y "y
               std::string::npos)
         << with;
     EXPECT_NE(with.find(": f32[2] input \"signs\" {batched, note = \"1 where the two are alike, -1 where they are "
-                        "not\"}"),
+                        "not; a row of 0 adds nothing to the sum\"}"),
               std::string::npos)
         << with;
     EXPECT_EQ(notes(report),
