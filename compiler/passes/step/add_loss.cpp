@@ -417,14 +417,17 @@ class LossAdder {
              fmt::format("{} {}, with {}", result_name(result), to_string(main_.type(main_.results[result])), where));
     }
 
-    // The inputs of integers that a result [batch, positions, classes] may be scores of the next of.
+    // The inputs of integers that a result [batch, positions, classes] may be scores of the next of: no mask, and no
+    // positions.
     std::vector<std::size_t> ids_of(std::size_t result) const {
         const Type& type = main_.type(main_.results[result]);
         std::vector<std::size_t> ids;
         for (std::size_t k = 0; k < main_.arguments.size(); ++k) {
             const Type& input = main_.type(main_.arguments[k]);
-            if (main_.argument_info[k].kind == ArgInfo::Kind::input && is_integer(input.dtype) && type.rank() == 3 &&
-                input.rank() == 2 && std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()))
+            const ArgInfo& info = main_.argument_info[k];
+            if (info.source == "ones" || info.source == "positions") continue;
+            if (info.kind == ArgInfo::Kind::input && is_integer(input.dtype) && type.rank() == 3 && input.rank() == 2 &&
+                std::equal(input.dims.begin(), input.dims.end(), type.dims.begin()))
                 ids.push_back(k);
         }
         return ids;

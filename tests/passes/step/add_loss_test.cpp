@@ -59,6 +59,20 @@ func @main({}, %w: f32[5,5] parameter "w") -> (%y "y") {{
     EXPECT_EQ(sources(ids, "cross-entropy"), "ids: labels: ");  // scores may be of anything
     EXPECT_EQ(sources(ids + R"(, %segments: i64[2,3] input "segments" {batched, entries = 2})", "auto"),
               "ids: segments: labels: ");
+    // A mask and positions are fed with what they are: neither is what the scores are of.
+    const std::string mask = R"(, %mask: i64[2,3] input "attention_mask" {batched, source = "ones"})",
+                      positions = R"(, %at: i64[2,3] input "position_ids" {batched, source = "positions"})";
+    EXPECT_EQ(sources(ids + mask + positions, "auto"),
+              "ids:tokens attention_mask:ones position_ids:positions labels:next_tokens ");
+    for (const std::string& alone : {mask, positions}) {
+        const std::string ir = fmt::format(R"(
+func @main(%x: f32[2,3,4] input "x" {{batched}}{}) -> (%y "y") {{
+  %y = concat(%x, %x) {{axis = 2}} : f32[2,3,8]
+}}
+)",
+                                           alone);
+        EXPECT_NE(error_of(ir, "auto").find("which has no loss yet"), std::string::npos) << error_of(ir, "auto");
+    }
 }
 
 // Of one class, of embeddings of one number: the loss would stand still, and nothing be trained.
