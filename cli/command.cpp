@@ -373,7 +373,7 @@ void ModelOptions::finish() {
                              : dp          ? Mesh::Alone::copies
                                            : Mesh::Alone::silent;
     const ModelOptions defaults;
-    if (compile.mesh.world() == 1 && compile.mesh.alone == Mesh::Alone::silent)
+    if (!any_ranks && compile.mesh.world() == 1 && compile.mesh.alone == Mesh::Alone::silent)
         for (const auto& [given, flag, ranks] :
              {std::tuple{bucket_mb != defaults.bucket_mb, "--bucket-mb", "--dp"},
               {compile.reshard != defaults.compile.reshard, "--fsdp-reshard", "--fsdp"}}) {

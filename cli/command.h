@@ -42,7 +42,8 @@ struct ModelOptions {
     bool no_roll = false;
     std::optional<std::int64_t> dp, fsdp;  // not given: one rank that communicates with nobody
     std::int64_t bucket_mb = 25;
-    std::string hsdp;  // RxS
+    std::string hsdp;        // RxS
+    bool any_ranks = false;  // of programs of several ranks, however few the options say: of plan --ranks
 
     void add_to(CLI::App& app);
     void add_graph_to(CLI::App& app);  // those that do not take training for granted

@@ -49,6 +49,8 @@ void check_options(const PlanOptions& o) {
         fail("--ranks compares the modes of sharding, one of which is chosen", "leave --ranks out");
     if (o.ranks > 0 && (o.layout || !o.timeline.empty()))
         fail("--ranks compares several programs", "choose one of them, --dp N, for --layout and --timeline");
+    if (o.ranks > 0 && o.model.compile.reshard != CompileOptions().reshard)
+        fail("--ranks compares what --fsdp-reshard may say", "leave --fsdp-reshard out, or --ranks: --fsdp N");
 }
 
 // A compiled program and what its step costs on one rank.
@@ -146,6 +148,7 @@ int compare_modes(const PlanOptions& o, const Machine& machine) {
 }
 
 int plan_command(PlanOptions o) {
+    o.model.any_ranks = o.ranks > 0;
     o.model.finish();
     check_options(o);
     const Machine* machine = o.machine.empty() ? nullptr : find_machine(o.machine);

@@ -290,6 +290,8 @@ TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
     refused("--timeline t.json", "--timeline shows a step on a machine");
     refused("--ranks 4 --dp 2 --machine h100", "--ranks compares the modes of sharding, one of which is chosen");
     refused("--ranks 4 --layout --machine h100", "--ranks compares several programs");
+    refused("--ranks 4 --fsdp-reshard never --machine h100", "--ranks compares what --fsdp-reshard may say");
+    refused("--bucket-mb 5 --machine h100", "--bucket-mb is of several ranks alone");
     for (const char* ranks : {"1", "65537", "1000000000"})
         refused("--machine h100 --ranks " + std::string(ranks),
                 "--ranks: " + std::string(ranks) + " is not a whole number from 2 to 65536");
@@ -297,6 +299,10 @@ TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
     EXPECT_EQ(
         run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy --machine h100 --hsdp 256x256").status,
         0);
+    // Copies of the model are among what is compared, and sum gradients in buckets.
+    const Ran buckets =
+        run("plan " + fixtures + "/mlp/dynamo.logits.onnx --loss cross-entropy --machine h100 --ranks 4 --bucket-mb 5");
+    EXPECT_EQ(buckets.status, 0) << buckets.err;
 }
 
 TEST_F(Plan, KnowsMachinesByName) {
