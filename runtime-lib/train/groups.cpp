@@ -70,6 +70,18 @@ ParameterGroup parse_group(const std::string& text, const RuleInfo& rule, const 
     return group;
 }
 
+// The names of a parameter that the expression of a group finds, or those that it does not find.
+std::vector<std::string> matched_names(const ParameterSpec& parameter, const ParameterGroup& group, bool matched) {
+    const std::regex expression(group.pattern);
+    std::vector<std::string> names;
+    const auto add = [&](std::string_view name) {
+        if (std::regex_search(name.begin(), name.end(), expression) == matched) names.emplace_back(name);
+    };
+    add(parameter.name);
+    for (const std::string_view alias : parameter.aliases) add(alias);
+    return names;
+}
+
 double chosen(const ParameterGroup& group, const std::string& name, double otherwise) {
     const auto given = group.numbers.find(name);
     return given == group.numbers.end() ? otherwise : given->second;
@@ -106,10 +118,9 @@ std::string groups_text(const std::vector<ParameterGroup>& groups) {
     return text.empty() ? "none" : text;
 }
 
-int group_of(const std::vector<ParameterGroup>& groups, std::string_view parameter) {
+int group_of(const std::vector<ParameterGroup>& groups, const ParameterSpec& parameter) {
     for (std::size_t k = 0; k < groups.size(); ++k)
-        if (std::regex_search(parameter.begin(), parameter.end(), std::regex(groups[k].pattern)))
-            return static_cast<int>(k);
+        if (!matched_names(parameter, groups[k], true).empty()) return static_cast<int>(k);
     return -1;
 }
 
@@ -131,7 +142,7 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
     for (const ParameterSpec& parameter : program.parameters) {
         const Piece piece = piece_of(program, parameter, rank);
         if (!parameter.trainable || piece.count == 0) continue;
-        const int group = group_of(options.groups, parameter.name);
+        const int group = group_of(options.groups, parameter);
         segments.push_back({piece.at, piece.at + piece.count, decays(options, group, parameter), group + 1});
         if (!options.stochastic_rounding) continue;
         segments.back().tensor = hash_text(parameter.name);
@@ -155,7 +166,7 @@ void check_groups(const ProgramSpec& program, const Options& options) {
     std::vector<std::string> others;
     for (const ParameterSpec& parameter : program.parameters) {
         if (!parameter.trainable) continue;
-        const int group = group_of(options.groups, parameter.name);
+        const int group = group_of(options.groups, parameter);
         if (group < 0)
             others.emplace_back(parameter.name);
         else
@@ -172,16 +183,24 @@ void check_groups(const ProgramSpec& program, const Options& options) {
 std::vector<std::string> describe_groups(const ProgramSpec& program, const Options& options) {
     std::vector<std::string> lines;
     for (std::size_t k = 0; k < options.groups.size(); ++k) {
+        const ParameterGroup& group = options.groups[k];
         std::uint64_t tensors = 0, elements = 0;
+        std::vector<std::string> tied;
         for (const ParameterSpec& parameter : program.parameters) {
-            if (!parameter.trainable || group_of(options.groups, parameter.name) != static_cast<int>(k)) continue;
+            if (!parameter.trainable || group_of(options.groups, parameter) != static_cast<int>(k)) continue;
             ++tensors;
             elements += parameter.bytes / size_of(parameter.dtype);
+            const std::vector<std::string> others = matched_names(parameter, group, false);
+            if (!others.empty())
+                tied.push_back(cat("note: ", matched_names(parameter, group, true).front(), " is in group ",
+                                   group.pattern, ", and so ", others.size() == 1 ? "is " : "are ", list_text(others),
+                                   ": they are one tensor"));
         }
         std::string numbers;
-        for (const auto& [name, value] : options.groups[k].numbers) numbers += cat(", ", name, " ", value);
-        lines.push_back(cat("group ", options.groups[k].pattern, ": ", count_text(elements, "parameter"), " in ",
+        for (const auto& [name, value] : group.numbers) numbers += cat(", ", name, " ", value);
+        lines.push_back(cat("group ", group.pattern, ": ", count_text(elements, "parameter"), " in ",
                             count_text(tensors, "tensor"), numbers));
+        lines.insert(lines.end(), tied.begin(), tied.end());
     }
     return lines;
 }

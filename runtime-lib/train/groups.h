@@ -21,8 +21,9 @@ std::vector<ParameterGroup> parse_groups(const std::string& text, const RuleInfo
 // As it is written.
 std::string groups_text(const std::vector<ParameterGroup>& groups);
 
-// Of which group a parameter is: the first whose expression finds its name; -1: of none.
-int group_of(const std::vector<ParameterGroup>& groups, std::string_view parameter);
+// Of which group a parameter is: the first whose expression finds one of its names, of which a tied one has several;
+// -1: of none.
+int group_of(const std::vector<ParameterGroup>& groups, const ParameterSpec& parameter);
 
 // The numbers of the rule in a step: those of all parameters, then those of each group.
 std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& options, std::int64_t step);
@@ -32,7 +33,7 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
 
 // Fails where nothing is in a group that trains.
 void check_groups(const ProgramSpec& program, const Options& options);
-// A line for each group: what is in it, and how it is stepped.
+// A line for each group: what is in it, and how it is stepped; and for each tensor whose other names it does not find.
 std::vector<std::string> describe_groups(const ProgramSpec& program, const Options& options);
 
 }  // namespace thunder

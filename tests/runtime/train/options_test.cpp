@@ -357,8 +357,26 @@ TEST(GroupsTest, AreReadAndDescribed) {
                                         "group e: 8 parameters in 1 tensor, lr 0"}));
     const std::vector<int> expected = {2, 0, 0, 1, 1};  // the first that fits
     for (std::size_t k = 0; k < expected.size() - 1; ++k)
-        EXPECT_EQ(group_of(o.groups, parameters[k].name), expected[k]) << parameters[k].name;
+        EXPECT_EQ(group_of(o.groups, parameters[k]), expected[k]) << parameters[k].name;
     EXPECT_EQ(groups_text(parse({"--feed", "f"}, "", spec)->groups), "none");
+}
+
+// A tied tensor is in a group by any of its names, whichever the program calls it by.
+TEST(GroupsTest, FindTiedParametersByEachOfTheirNames) {
+    static constexpr std::string_view aliases[] = {"head.weight"};
+    static constexpr ParameterSpec tied[] = {
+        {"embed.weight", DType::f32, matrix, 0, 32, true, ParameterSpec::Init::normal, aliases, ""},
+        {"head.bias", DType::f32, vector, 64, 16, true, ParameterSpec::Init::zeros, {}, ""}};
+    ProgramSpec spec = program();
+    spec.parameters = tied;
+    const Options o = *parse({"--feed", "f", "--group", "head:lr=0.25"}, "", spec);
+    EXPECT_EQ(group_of(o.groups, tied[0]), 0);
+    EXPECT_EQ(
+        describe_groups(spec, o),
+        (std::vector<std::string>{"group head: 12 parameters in 2 tensors, lr 0.25",
+                                  "note: head.weight is in group head, and so is embed.weight: they are one tensor"}));
+    EXPECT_EQ(describe_groups(spec, *parse({"--feed", "f", "--group", "weight:lr=0.25"}, "", spec)),
+              std::vector<std::string>{"group weight: 8 parameters in 1 tensor, lr 0.25"});
 }
 
 // Names, decay and numbers of what each segment is stepped by.
