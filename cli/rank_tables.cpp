@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "codegen/program/model_files.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 
@@ -175,7 +176,7 @@ std::string timeline(const Simulation& step) {
     for (const SimulatedAction& a : step.actions) {
         if (a.work == SimulatedAction::none) continue;
         const Work& work = step.works[a.work];
-        std::string name = a.op->name == "fused" ? a.op->attributes.string("kernel") : a.op->name;
+        std::string name = is_kernel_call(*a.op) ? called_kernel(*a.op) : a.op->name;
         std::string details = fmt::format("\"function\": \"{}\"", a.function->name);
         if (work.collective) {
             name += " " + a.op->attributes.string("name", "");

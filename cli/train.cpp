@@ -16,6 +16,7 @@
 #include "codegen/program/program.h"
 #include "codegen/program/readme.h"
 #include "codegen/program/safetensors.h"
+#include "compiler/ir/structure.h"
 #include "compiler/losses/losses.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/precision/lower_precision.h"
@@ -37,7 +38,7 @@ std::int64_t most_layers(const Module& module) {
     std::int64_t most = 0;
     for (const Function& function : module.functions)
         for (const Op& op : function.ops)
-            if (op.name == "repeat") most = std::max(most, op.attributes.integer("n"));
+            if (is_loop(op)) most = std::max(most, loop_count(op));
     return most;
 }
 

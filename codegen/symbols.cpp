@@ -8,6 +8,8 @@
 #include <set>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -60,8 +62,7 @@ std::string text(SizeFormula f) {
 }
 
 std::string batch_meaning(const Module& module, bool sequences) {
-    return fmt::format("{} in a {}", sequences ? "sequences" : "rows",
-                       module.find("update") != nullptr ? "micro-batch" : "batch");
+    return fmt::format("{} in a {}", sequences ? "sequences" : "rows", is_step(module) ? "micro-batch" : "batch");
 }
 
 }  // namespace
@@ -70,13 +71,13 @@ Symbols::Symbols(const Module& module) : dimensions_(module) {
     name_inputs(module);
     for (const Function& f : module.functions)
         for (const Op& op : f.ops)
-            if (op.name == "repeat" && value("L") == 0)
-                symbols_.push_back({"L", op.attributes.integer("n"), "layers"});  // no tensor's dimension
+            if (is_loop(op) && value("L") == 0)
+                symbols_.push_back({"L", loop_count(op), "layers"});  // no tensor's dimension
     // The other sizes are named by the fields of the runtime API's calls.
     struct Field {
         const char *field, *name, *meaning;
     };
-    const bool trains = module.find("update") != nullptr;
+    const bool trains = is_step(module);
     const Field fields[] = {{"entries", "V", "entries of the vocabulary"},
                             {"width", "C", "width of the residual stream"},
                             {"B", "B", trains ? "sequences in a micro-batch" : "sequences in a batch"},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -18,13 +19,13 @@ std::optional<std::size_t> index_in(const std::vector<Value>& values, Value v) {
 }
 
 Role argument_role(const Op& loop, std::size_t k) {
-    const auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
-    const auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
+    const auto carried = loop_carried(loop);
+    const auto per_layer = loop_per_layer(loop);
     return k < carried ? Role::carried : k < carried + per_layer ? Role::layer : Role::shared;
 }
 
 Role result_role(const Op& loop, std::size_t r) {
-    return r < static_cast<std::size_t>(loop.attributes.integer("carried")) ? Role::carried : Role::layer;
+    return r < loop_carried(loop) ? Role::carried : Role::layer;
 }
 
 }  // namespace
@@ -52,9 +53,9 @@ BlockCall::Outside BlockCall::result(std::size_t r) const {
 BlockCall block_call(const Module& module, const std::string& block) {
     for (const Function& f : module.functions)
         for (const Op& op : f.ops) {
-            if (op.name == "repeat" && op.attributes.string("body") == block) return {&f, &op, nullptr, nullptr};
-            if (op.name != "call" || op.attributes.string("callee") != block) continue;
-            if (f.kind != "loop") return {&f, nullptr, nullptr, &op};
+            if (is_loop_over(op, block)) return {&f, &op, nullptr, nullptr};
+            if (!is_function_call(op) || called_function(op) != block) continue;
+            if (!f.is_loop_body()) return {&f, nullptr, nullptr, &op};
             const BlockCall loop = block_call(module, f.name);
             check(loop.loop != nullptr, "the body of a loop that is not there");
             return {loop.caller, loop.loop, &f, &op};
@@ -63,12 +64,12 @@ BlockCall block_call(const Module& module, const std::string& block) {
 }
 
 const Function& block_of(const Module& module, const Function& body) {
-    if (body.kind != "loop") return body;
+    if (!body.is_loop_body()) return body;
     const Function* block = nullptr;
     for (const Op& op : body.ops) {
-        if (op.name != "call") continue;
+        if (!is_function_call(op)) continue;
         check(block == nullptr, "a loop's body calls two blocks");
-        block = module.find(op.attributes.string("callee"));
+        block = module.find(called_function(op));
     }
     check(block != nullptr, "a loop's body calls no block");
     return *block;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/host/block_calls.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -29,7 +30,7 @@ bool is_named(const Function& f, Value v) {
     for (const Op& op : f.ops) {
         if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
         const OpDef& def = op_def(op.name);
-        if (!def.call || op.name == "fused") return true;
+        if (!def.call || is_kernel_call(op)) return true;
         for (const CallField& field : def.call(op, f).fields)
             if (field.kind == CallField::Kind::operand && op.operands.at(field.index) == v && !is_gradient_flag(field))
                 return true;
@@ -38,7 +39,7 @@ bool is_named(const Function& f, Value v) {
 }
 
 bool uses_constants(const Function& f) {
-    return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) { return op.name == "constant"; });
+    return std::any_of(f.ops.begin(), f.ops.end(), [](const Op& op) { return is_constant_op(op); });
 }
 
 }  // namespace

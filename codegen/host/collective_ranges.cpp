@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/text.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -69,7 +70,7 @@ CollectiveRanges collective_ranges(const Module& module, const Function& functio
     };
     CollectiveRanges out;
     out.stride = place.layer_stride / size;
-    const std::int64_t layers = loop == nullptr ? 1 : loop->attributes.integer("n");
+    const std::int64_t layers = loop == nullptr ? 1 : loop_count(*loop);
     std::int64_t begin = 0, end = 0;
     for (const Bytes& t : tensors) {
         // In a loop, those of other layers lie a stride away.

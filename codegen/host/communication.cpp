@@ -9,7 +9,9 @@
 #include "codegen/host/collective_ranges.h"
 #include "codegen/text.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -22,7 +24,7 @@ std::string purpose_of(Collective kind) {
 }
 
 // Where the norm of a gradient in pieces is summed over the ranks: one call does it, and needs no other stream.
-constexpr const char* norm_function = "update";
+constexpr const char* norm_function = update_function;
 
 std::int64_t distance_of(const Op& wait) {
     return wait.attributes.integer("distance", 0);
@@ -56,9 +58,9 @@ Communication::Communication(const Module& module) : module_(&module) {
         if (f.argument_info.empty() || f.name == norm_function) continue;
         find_events(f);
         for (const Op& op : f.ops) {
-            if (op.name != "repeat") continue;
-            const Function& body = *module.find(op.attributes.string("body"));
-            if (body.kind == "loop") find_events(body);
+            if (!is_loop(op)) continue;
+            const Function& body = callee(module, op);
+            if (body.is_loop_body()) find_events(body);
         }
     }
 }
@@ -67,17 +69,17 @@ void Communication::find_events(const Function& function) {
     std::vector<std::pair<std::string, std::int64_t>> numbers;  // in the order of the text
     std::map<std::string, std::int64_t> recorded;               // how many iterations ahead
     for (const Op& op : function.ops)
-        if (op.name == "record") recorded[op.attributes.string("event")] = op.attributes.integer("ahead", 0);
+        if (is_record(op)) recorded[op.attributes.string("event")] = op.attributes.integer("ahead", 0);
     std::set<std::string> before;
     for (const Op& op : function.ops) {
         if (!is_event(op)) continue;
         const std::string name = op.attributes.string("event");
-        if (op.name == "record") before.insert(name);
+        if (is_record(op)) before.insert(name);
         // Between the record that a wait means and the wait stand those of the iterations behind it: as many as lie
         // between the two, more where records run ahead and fewer where the wait does, and this one's where it comes
         // first.
         std::int64_t needed = 1;
-        if (op.name == "wait")
+        if (is_wait(op))
             needed = std::max<std::int64_t>(1, distance_of(op) - op.attributes.integer("ahead", 0) + recorded[name] +
                                                    (before.contains(name) ? 1 : 0));
         auto known = std::find_if(numbers.begin(), numbers.end(), [&](const auto& e) { return e.first == name; });
@@ -114,9 +116,9 @@ std::vector<std::size_t> Communication::streams_of(const Function& function) con
         if (f.name == norm_function) return;
         for (const Op& op : f.ops) {
             if (!op.stream.empty()) used.insert(op.stream);
-            if (op.name != "repeat") continue;
-            const Function& body = *module_->find(op.attributes.string("body"));
-            if (body.kind == "loop") self(self, body);
+            if (!is_loop(op)) continue;
+            const Function& body = callee(*module_, op);
+            if (body.is_loop_body()) self(self, body);
         }
     };
     visit(visit, function);
@@ -139,14 +141,14 @@ std::string Communication::flag(const Function& function, const Op* loop, const 
 std::vector<Communication::Row> Communication::rows() const {
     std::vector<Row> out;
     auto one = [&](const Function& f, const Op* loop, const Op& op) {
-        const std::int64_t layers = loop == nullptr ? 1 : loop->attributes.integer("n");
+        const std::int64_t layers = loop == nullptr ? 1 : loop_count(*loop);
         Row row;
         row.kind = *collective_of(op);
         row.name = op.attributes.string("name");
         std::replace(row.name.begin(), row.name.end(), '_', ' ');
         row.what = loop != nullptr && !f.scope.empty() ? f.scope : op.attributes.string("what");
         row.layers = loop == nullptr ? 0 : layers;
-        row.backward = loop != nullptr && loop->attributes.boolean("reverse", false);
+        row.backward = loop != nullptr && loop_reversed(*loop);
         row.together = std::min(op.attributes.integer("layers", 1), layers);
         row.ahead = op.attributes.integer("ahead", 0);
         row.resident = op.attributes.integer("resident", 0);
@@ -173,8 +175,8 @@ std::vector<Communication::Row> Communication::rows() const {
         if (f.argument_info.empty()) continue;
         for (const Op& op : f.ops) {
             if (is_collective(op)) one(f, nullptr, op);
-            if (op.name != "repeat") continue;
-            const Function& body = *module_->find(op.attributes.string("body"));
+            if (!is_loop(op)) continue;
+            const Function& body = callee(*module_, op);
             for (const Op& inner : body.ops)
                 if (is_collective(inner)) one(body, &op, inner);
         }

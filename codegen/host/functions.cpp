@@ -18,6 +18,7 @@
 #include "codegen/host/statements.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/planned/step_form.h"
@@ -48,15 +49,15 @@ const char* title_of(Arena arena, bool entry, bool trains) {
 std::set<std::size_t> named_arguments(const ProgramLayout& layout, const Function& body) {
     using Kind = BodyParameter::Kind;
     std::set<std::size_t> out;
-    if (body.kind != "loop") {
+    if (!body.is_loop_body()) {
         std::map<Value, std::string> expressions;
         for (const BodyParameter& p : body_parameters(layout, body, expressions))
             if (p.kind == Kind::carried_in || p.kind == Kind::family || p.kind == Kind::shared) out.insert(p.index);
         return out;
     }
     for (const Op& op : body.ops) {
-        if (op.name != "call") continue;
-        for (std::size_t k : named_arguments(layout, *layout.module().find(op.attributes.string("callee")))) {
+        if (!is_function_call(op)) continue;
+        for (std::size_t k : named_arguments(layout, *layout.module().find(called_function(op)))) {
             const auto at = std::find(body.arguments.begin(), body.arguments.end(), op.operands[k]);
             if (at != body.arguments.end()) out.insert(static_cast<std::size_t>(at - body.arguments.begin()));
         }
@@ -128,18 +129,17 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
     const Function& f = frame.f;
     std::vector<bool> used(f.values.size(), false);
     for (const Op& op : f.ops) {
-        const bool loop = op.name == "repeat";
+        const bool loop = is_loop(op);
         if (is_collective(op, Collective::all_reduce) && !op.attributes.has("unit") &&
             !f.type(op.results[0]).dims.empty())
             for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
                 used[range.first.index] = true;
-        if (!loop && op.name != "call") {
+        if (!loop && !is_function_call(op)) {
             for_each_value_in_text(f, op, [&](Value v) { used[v.index] = true; });
             continue;
         }
         // A loop has its slots and structs, and by name only what all layers share.
-        const auto shared =
-            loop ? static_cast<std::size_t>(op.attributes.integer("carried") + op.attributes.integer("per_layer")) : 0;
+        const auto shared = loop ? loop_carried(op) + loop_per_layer(op) : 0;
         const Function& body = *layout_.module().find(op.attributes.string(loop ? "body" : "callee"));
         for (std::size_t k : named_arguments(layout_, body))
             if (k >= shared && op.operands[k]) used[op.operands[k].index] = true;
@@ -179,7 +179,7 @@ void FunctionPrinter::locals(SourceText& out, const Frame& frame) const {
     const std::vector<Local> tensors = local_tensors(frame);
     for (const Local& local : tensors) offsets = offsets || !local.view;
     for (const Op& op : f.ops)
-        offsets = offsets || op.name == "repeat" || (op.name == "call" && op.attributes.has("scratch"));
+        offsets = offsets || is_loop(op) || (is_function_call(op) && op.attributes.has("scratch"));
     if (offsets) {
         out.line(fmt::format("namespace offset = layout::{};", identifier(f.name)));
         out.blank();
@@ -226,21 +226,20 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
                                         block.scratch_bytes));
     };
     for (const Op& op : function.ops) {
-        if (is_collective(op) && function.name != "update") collective_offsets(lines, function, nullptr, op);
-        if (op.name == "call") scratch(op, *layout_.module().find(op.attributes.string("callee")), 0);
-        if (op.name != "repeat") continue;
-        const Function& body = *layout_.module().find(op.attributes.string("body"));
-        if (body.kind == "loop") {
+        if (is_collective(op) && function.name != update_function) collective_offsets(lines, function, nullptr, op);
+        if (is_function_call(op)) scratch(op, callee(layout_.module(), op), 0);
+        if (!is_loop(op)) continue;
+        const Function& body = callee(layout_.module(), op);
+        if (body.is_loop_body()) {
             for (const Op& inner : body.ops) {
                 if (is_collective(inner)) collective_offsets(lines, body, &op, inner);
-                if (inner.name == "call")
-                    scratch(inner, *layout_.module().find(inner.attributes.string("callee")),
-                            op.attributes.integer("scratch", 0));
+                if (is_function_call(inner))
+                    scratch(inner, callee(layout_.module(), inner), op.attributes.integer("scratch", 0));
             }
         } else {
             scratch(op, body, 0);
         }
-        for (std::size_t k = 0; k < static_cast<std::size_t>(op.attributes.integer("carried")); ++k) {
+        for (std::size_t k = 0; k < loop_carried(op); ++k) {
             const CarrySlots slots = carry_slots(op, k);
             const std::string name = slot_name(frame, op, k);
             lines.push_back(fmt::format("inline constexpr std::int64_t {} = {}, {}_stride = {};  // {}", name,
@@ -256,14 +255,14 @@ void FunctionPrinter::offsets(SourceText& out, const Function& function) const {
 
 // "x_slot": where value k of those that go through the loop lies.
 std::string FunctionPrinter::slot_name(const Frame& frame, const Op& loop, std::size_t k) const {
-    const Function& body = *layout_.module().find(loop.attributes.string("body"));
+    const Function& body = callee(layout_.module(), loop);
     UsedNames used(frame.names);
     const std::string wanted = layout_.names(body)[body.arguments[k].index] + "_slot";
     for (const Op& op : frame.f.ops) {  // loops before this one may have had the name
         if (&op == &loop || op.results == loop.results) break;
-        if (op.name != "repeat") continue;
-        const Function& earlier = *layout_.module().find(op.attributes.string("body"));
-        for (std::int64_t c = 0; c < op.attributes.integer("carried"); ++c)
+        if (!is_loop(op)) continue;
+        const Function& earlier = callee(layout_.module(), op);
+        for (std::int64_t c = 0; c < static_cast<std::int64_t>(loop_carried(op)); ++c)
             if (layout_.names(earlier)[earlier.arguments[static_cast<std::size_t>(c)].index] + "_slot" == wanted)
                 used.unique(wanted);
     }
@@ -304,7 +303,7 @@ void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
     std::vector<const Op*> between;  // two calls: what ranks say to each other there
     for (const Op& op : frame.f.ops) {
         if (is_communication(op)) {
-            if (frame.f.name != "update") between.push_back(&op);  // the norm's, which is one call
+            if (frame.f.name != update_function) between.push_back(&op);  // the norm's, which is one call
             continue;
         }
         if (statement_count(frame.f, op) == 0) continue;
@@ -317,17 +316,17 @@ void FunctionPrinter::statements(SourceText& out, const Frame& frame) const {
 
 void FunctionPrinter::statement(SourceText& out, const Frame& frame, const Op& op) const {
     const OpDef& def = op_def(op.name);
-    if (op.name == "repeat") return loop(out, frame, op);
-    if (op.name == "call") return single_call(out, frame, op);
-    if (op.name == "fused") return kernel_call(out, frame, op);
-    if (op.name == "family") {  // of tensors that were made one by one: a loop reads it by layer
+    if (is_loop(op)) return loop(out, frame, op);
+    if (is_function_call(op)) return single_call(out, frame, op);
+    if (is_kernel_call(op)) return kernel_call(out, frame, op);
+    if (is_family_op(op)) {  // of tensors that were made one by one: a loop reads it by layer
         for (std::size_t k = 0; k < op.operands.size(); ++k)
             out.line(fmt::format("copy({}, {}, {}, stream);",
                                  member_expression(frame, op.results[0], std::to_string(k)),
                                  expression(frame, op.operands[k]), frame.f.type(op.operands[k]).bytes()));
         return;
     }
-    if (op.name == "copy") {
+    if (is_copy(op)) {
         out.line(fmt::format("copy({}, {}, {}, stream);", expression(frame, op.results[0]),
                              expression(frame, op.operands[0]), frame.f.type(op.results[0]).bytes()));
         return;
@@ -377,7 +376,7 @@ bool FunctionPrinter::overwrites(const Frame& frame, const Op& op) const {
         f = &frame.outside->f;
     }
     return std::any_of(f->ops.begin(), f->ops.end(), [&](const Op& o) {
-        return o.name == "constant" && f->type(o.results[0]) == Type::tensor(DType::boolean, {}) &&
+        return is_constant_op(o) && f->type(o.results[0]) == Type::tensor(DType::boolean, {}) &&
                std::find(given.begin(), given.end(), o.results[0]) != given.end();
     });
 }

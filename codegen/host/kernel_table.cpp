@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/kernels/formula.h"
+#include "compiler/ir/structure.h"
 #include "compiler/planned/alignment.h"
 #include "compiler/support/error.h"
 
@@ -42,11 +43,11 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
         dense = dense && layouts.outputs.back().empty();
     }
     if (dense) layouts = {};
-    return {fused.attributes.string("kernel"), std::move(layouts)};
+    return {called_kernel(fused), std::move(layouts)};
 }
 
 std::size_t KernelTable::find(const Function& caller, const Op& fused) {
-    const Function& kernel = *module_->find(fused.attributes.string("kernel"));
+    const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
     const KernelLayouts layouts = key.second;
     for (const auto& [other, k] : known_)

@@ -11,6 +11,7 @@
 #include "codegen/host/parameters.h"
 #include "codegen/text.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
@@ -160,12 +161,12 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     for (const Symbol& s : symbols_.all()) used.add(s.name);
     // A value must not hide a function that the statements call.
     // In model.cpp there are streams as well. Blocks have the same names whatever the ranks do around them.
-    if (communication_.any() && (function.kind == "loop" || !function.argument_info.empty())) {
+    if (communication_.any() && (function.is_loop_body() || !function.argument_info.empty())) {
         used.add({"micro_step", "layers", "sent"});
         for (const Communication::StreamName& s : communication_.streams()) used.add(s.name);
     }
     for (const Function& f : module_->functions) {
-        if (f.kind == "loop") continue;  // printed where it is called
+        if (f.is_loop_body()) continue;  // printed where it is called
         used.add(identifier(f.name));
         for (const Op& op : f.ops)
             if (const OpDef& def = op_def(op.name); def.call) used.add(def.call(op, f).function);
@@ -214,7 +215,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
     std::map<std::pair<Arena, std::int64_t>, std::string> in_units;
     auto in_unit = [&](const Op& op, Value v) {
         const Placement& p = function.info(v).placement;
-        if (op.name == "unpack") {
+        if (is_unpack(op)) {
             std::vector<std::string> candidates = leaf_candidates(parameter_of_unit(*module_, function, v));
             const std::string kind = p.arena != Arena::gathered                         ? "g"
                                      : gathered_from_bf16_copies(*module_, function, v) ? bf16_copies_variable
@@ -223,14 +224,14 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
         }
         const auto at = in_units.find({p.arena, p.offset});
-        if (at == in_units.end() || op.name == "pack" || is_collective(op, Collective::all_gather)) return false;
+        if (at == in_units.end() || is_pack(op) || is_collective(op, Collective::all_gather)) return false;
         out[v.index] = at->second;
         return true;
     };
     for (const Op& op : function.ops)
         for (Value v : op.results) {
             if (in_unit(op, v)) continue;
-            if (is_collective(op, Collective::all_gather) || op.name == "unwritten" || op.name == "pack") {
+            if (is_collective(op, Collective::all_gather) || is_unwritten(op) || is_pack(op)) {
                 give(v, function.info(v).name + "_unit");
                 continue;
             }
@@ -249,15 +250,15 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
 void ProgramLayout::find_structs() {
     for (const Function& f : module_->functions)
         for (const Op& op : f.ops)
-            if (op.name == "repeat") add_struct(f, op);
+            if (is_loop(op)) add_struct(f, op);
 }
 
 void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
-    const Function& body = *module_->find(loop.attributes.string("body"));
+    const Function& body = callee(*module_, loop);
     const Function& block = block_of(*module_, body);
-    const auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
-    const auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
-    const std::int64_t n = loop.attributes.integer("n");
+    const auto carried = loop_carried(loop);
+    const auto per_layer = loop_per_layer(loop);
+    const std::int64_t n = loop_count(loop);
     auto add = [&](const Function& function_of, Value v, const std::string& hint, const std::string& what) {
         const Placement& place = function_of.info(v).placement;
         if (struct_of(place) != nullptr) return;
@@ -316,7 +317,7 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
     auto add_outside = [&](const BlockCall::Outside& o, const std::string& hint) {
         if (o.role == BlockCall::Role::layer) add(*o.function, o.value, hint, framework_name(*o.function, o.value));
     };
-    if (!here && body.kind != "loop") {
+    if (!here && !body.is_loop_body()) {
         for (std::size_t k = carried; k < carried + per_layer; ++k)
             add(caller, loop.operands[k], body.info(body.arguments[k]).name, framework_name(caller, loop.operands[k]));
     } else if (here) {

@@ -13,6 +13,7 @@
 #include "codegen/symbols.h"
 #include "compiler/ir/module.h"
 #include "compiler/planned/parameter_arenas.h"
+#include "compiler/planned/step_form.h"
 
 namespace thunderc {
 
@@ -61,7 +62,7 @@ class ProgramLayout {
     const Symbols& symbols() const { return symbols_; }
     const Communication& communication() const { return communication_; }
     // Whether it is a training program; else a function library.
-    bool trains() const { return module_->find("update") != nullptr; }
+    bool trains() const { return is_step(*module_); }
     // Whether parameters, gradients and states are of more than one type, or none of f32.
     bool mixed_precision() const;
     DType gradient_dtype() const;

@@ -9,7 +9,9 @@
 #include "codegen/host/layout.h"
 #include "codegen/host/parameters.h"
 #include "codegen/host/statements.h"
+#include "compiler/ir/structure.h"
 #include "compiler/planned/carry_slots.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -83,7 +85,7 @@ std::set<std::string> read_bf16_copies(const Module& module) {
     std::set<std::string> names;
     for (const Function& f : module.functions)
         for (const ArgInfo& info : f.argument_info)
-            if (f.name != "update" && is_state(info, bf16_copy_state)) names.insert(info.names.front());
+            if (f.name != update_function && is_state(info, bf16_copy_state)) names.insert(info.names.front());
     return names;
 }
 
@@ -94,8 +96,8 @@ std::map<std::string, std::set<std::int64_t>> scratch_bases(const Module& module
     auto enter = [&](auto&& self, const Function& f, std::int64_t base) -> void {
         if (!bases[f.name].insert(base).second) return;
         for (const Op& op : f.ops) {
-            if (op.name != "repeat" && op.name != "call") continue;
-            const Function* body = module.find(op.attributes.string(op.name == "repeat" ? "body" : "callee"));
+            if (!runs_function(op)) continue;
+            const Function* body = module.find(called_function(op));
             check(body != nullptr, "a call of a function that is not there");
             self(self, *body, body->scratch_bytes == 0 ? base : base + op.attributes.integer("scratch"));
         }
@@ -157,11 +159,11 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                                     : std::string());
         for (std::size_t k = 0; k < f.ops.size(); ++k) {
             const Op& op = f.ops[k];
-            if (op.name != "member")  // which has no memory but its family's
+            if (!is_member_op(op))  // which has no memory but its family's
                 for (Value v : op.results) row(v);
-            if (op.name != "repeat") continue;
-            const Function& body = *module_->find(op.attributes.string("body"));
-            for (std::size_t c = 0; c < static_cast<std::size_t>(op.attributes.integer("carried")); ++c) {
+            if (!is_loop(op)) continue;
+            const Function& body = callee(*module_, op);
+            for (std::size_t c = 0; c < loop_carried(op); ++c) {
                 const CarrySlots slots = carry_slots(op, c);
                 if (slots.arena != Arena::scratch) continue;  // of those, each is another tensor's place
                 scratch_row(names(body)[body.arguments[c].index] + "_slot", f.type(op.operands[c]),

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "codegen/host/collective_ranges.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
@@ -70,15 +71,14 @@ bool gathered_from_bf16_copies(const Module& planned, const Function& function, 
     if (place.arena != Arena::gathered) return false;
     Value flat;
     for (const Op& op : function.ops)
-        if (op.name == "unpack" && function.info(op.results[0]).placement == place) flat = op.operands[0];
+        if (is_unpack(op) && function.info(op.results[0]).placement == place) flat = op.operands[0];
     for (const Op& op : function.ops) {
         if (!is_collective(op, Collective::all_gather) || op.results[0] != flat) continue;
         Value shard = op.operands[0];
         const Function* f = &function;
         for (const Function& caller : planned.functions)  // of the loop whose body this is
             for (const Op& loop : caller.ops) {
-                if (loop.name != "repeat" || loop.attributes.string("body") != function.name || f != &function)
-                    continue;
+                if (!is_loop_over(loop, function.name) || f != &function) continue;
                 shard = outside_value(function, loop, shard);
                 f = &caller;
             }
@@ -91,7 +91,7 @@ std::string parameter_of_unit(const Module& planned, const Function& function, V
     const Placement& place = function.info(v).placement;
     if (place.arena != Arena::gathered && place.arena != Arena::unit_gradients) return "";
     for (const Op& op : function.ops) {
-        if (op.name != "unpack" || function.info(op.results[0]).placement != place) continue;
+        if (!is_unpack(op) || function.info(op.results[0]).placement != place) continue;
         std::string unit;
         for (const Op& flat : function.ops)
             for (Value r : flat.results)

@@ -13,6 +13,7 @@
 #include "codegen/host/functions.h"
 #include "codegen/host/statements.h"
 #include "codegen/text.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/support/error.h"
@@ -24,9 +25,8 @@ using Kind = BodyParameter::Kind;
 
 // Whether what the loop runs ahead of its first iterations stands apart from it.
 bool begins_ahead(const Function& f, const Op& loop) {
-    return std::any_of(f.ops.begin(), f.ops.end(), [&](const Op& op) {
-        return op.name == "begin_ahead" && op.attributes.string("body") == loop.attributes.string("body");
-    });
+    return std::any_of(f.ops.begin(), f.ops.end(),
+                       [&](const Op& op) { return is_begin_ahead(op) && loop_body(op) == loop_body(loop); });
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ std::string FunctionPrinter::block_arguments(const Frame& frame, const Op& op, c
 }
 
 void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op& op) const {
-    const Function& block = *layout_.module().find(op.attributes.string("callee"));
+    const Function& block = callee(layout_.module(), op);
     auto texts = [&](const std::vector<Value>& values) {
         std::vector<std::string> list;
         for (Value v : values) list.push_back(v ? expression(frame, v) : "");
@@ -71,17 +71,17 @@ void FunctionPrinter::single_call(SourceText& out, const Frame& frame, const Op&
 
 // "L", or the number.
 std::string FunctionPrinter::layers_text(const Op& loop) const {
-    const std::int64_t n = loop.attributes.integer("n");
+    const std::int64_t n = loop_count(loop);
     return layout_.symbols().value("L") == n ? "L" : std::to_string(n);
 }
 
 // Where the values that go from layer to layer lie.
 std::vector<std::string> FunctionPrinter::slots(SourceText& out, const Frame& frame, const Op& op) const {
-    const Function& body = *layout_.module().find(op.attributes.string("body"));
+    const Function& body = callee(layout_.module(), op);
     const std::vector<std::string>& names = layout_.names(body);
     const std::string layers = layers_text(op);
     std::vector<std::string> slot_names;
-    for (std::size_t k = 0; k < static_cast<std::size_t>(op.attributes.integer("carried")); ++k) {
+    for (std::size_t k = 0; k < loop_carried(op); ++k) {
         const CarrySlots slots = carry_slots(op, k);
         const Type& type = body.type(body.arguments[k]);
         slot_names.push_back(slot_name(frame, op, k));
@@ -110,14 +110,14 @@ std::string FunctionPrinter::layer_tensor(const Frame& frame, Value family, cons
 }
 
 void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) const {
-    const Function& body = *layout_.module().find(op.attributes.string("body"));
-    const bool reverse = op.attributes.boolean("reverse", false);
-    const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-    const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+    const Function& body = callee(layout_.module(), op);
+    const bool reverse = loop_reversed(op);
+    const auto carried = loop_carried(op);
+    const auto per_layer = loop_per_layer(op);
     const std::string layers = layers_text(op);
     out.blank();
     const std::vector<std::string> slot_names = slots(out, frame, op);
-    if (body.kind == "loop" && !begins_ahead(frame.f, op))
+    if (body.is_loop_body() && !begins_ahead(frame.f, op))
         ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &op, &frame});
     if (reverse)
         out.open(fmt::format("for (std::int64_t layer = {} - 1; layer >= 0; --layer) {{", layers));
@@ -135,7 +135,7 @@ void FunctionPrinter::loop(SourceText& out, const Frame& frame, const Op& op) co
     for (std::size_t r = 0; r < op.results.size(); ++r)
         results.push_back(r < carried ? fmt::format("{}({})", slot_names[r], out_slot)
                                       : layer_tensor(frame, op.results[r], "layer"));
-    if (body.kind == "loop") {
+    if (body.is_loop_body()) {
         Frame inside{body, layout_.names(body), frame.entry, {}, &op, &frame};
         for (std::size_t r = 0; r < results.size(); ++r) inside.expressions[body.results[r]] = results[r];
         for (std::size_t k = 0; k < arguments.size(); ++k) inside.expressions[body.arguments[k]] = arguments[k];
@@ -159,7 +159,7 @@ std::int64_t layers_of(const Op& op) {
 
 // Of what all layers find where it is, nothing is done.
 bool never(const Op& loop, const Op& op) {
-    return op.attributes.integer("resident", 0) >= loop.attributes.integer("n");
+    return op.attributes.integer("resident", 0) >= loop_count(loop);
 }
 
 std::string joined(const std::string& a, const std::string& b) {
@@ -215,10 +215,10 @@ std::string FunctionPrinter::turn_text(const Frame& frame, const Op& op) const {
     if (frame.loop == nullptr) return "";
     std::string out;
     if (const std::int64_t layers = layers_of(op); layers > 0)
-        out = layers >= frame.loop->attributes.integer("n") ? "layer == 0" : fmt::format("layer % {} == 0", layers);
+        out = layers >= loop_count(*frame.loop) ? "layer == 0" : fmt::format("layer % {} == 0", layers);
     // The first ones find what they read where it is.
     const std::int64_t ahead = op.attributes.integer("ahead", 0), resident = op.attributes.integer("resident", 0);
-    const bool reverse = frame.loop->attributes.boolean("reverse", false);
+    const bool reverse = loop_reversed(*frame.loop);
     const std::string layers = layers_text(*frame.loop);
     if (ahead > 0)
         out = joined(out, reverse ? fmt::format("layer >= {}", ahead) : fmt::format("layer + {} < {}", ahead, layers));
@@ -230,7 +230,7 @@ std::string FunctionPrinter::turn_text(const Frame& frame, const Op& op) const {
 
 // The layer whose turn comes `ahead` iterations later.
 std::string FunctionPrinter::iteration(const Frame& frame, std::int64_t ahead) const {
-    const bool reverse = frame.loop->attributes.boolean("reverse", false);
+    const bool reverse = loop_reversed(*frame.loop);
     return ahead == 0 ? "layer" : fmt::format("layer {} {}", reverse ? '-' : '+', ahead);
 }
 
@@ -277,9 +277,8 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, std::sp
 
 // Whether `op` is there for `next`: what is recorded is waited for, and what waits, sends.
 static bool leads_to(const Op& op, const Op& next) {
-    if (op.name == "record")
-        return next.name == "wait" && next.attributes.string("event") == op.attributes.string("event");
-    return op.name == "wait" && !op.stream.empty() && next.stream == op.stream;
+    if (is_record(op)) return is_wait(next) && next.attributes.string("event") == op.attributes.string("event");
+    return is_wait(op) && !op.stream.empty() && next.stream == op.stream;
 }
 
 // The ops, which are there when `when` says so.
@@ -309,10 +308,10 @@ std::vector<FunctionPrinter::AheadRun> FunctionPrinter::ahead_runs(const Frame& 
     UsedNames used;
     // Loops before this one have had their names.
     for (const Op& op : inside.outside->f.ops) {
-        if (op.name != "repeat") continue;
+        if (!is_loop(op)) continue;
         const bool here = &op == inside.loop;
-        const Function& body = *layout_.module().find(op.attributes.string("body"));
-        if (body.kind != "loop") continue;
+        const Function& body = callee(layout_.module(), op);
+        if (!body.is_loop_body()) continue;
         const Frame frame{body, layout_.names(body), inside.entry, {}, &op, inside.outside};
         runs.clear();
         const Op* before = nullptr;  // the last op that the text has
@@ -330,7 +329,7 @@ std::vector<FunctionPrinter::AheadRun> FunctionPrinter::ahead_runs(const Frame& 
                 std::find_if(run.ops.begin(), run.ops.end(), [](const Op* o) { return is_collective(*o); });
             check(gather != run.ops.end(), "what runs ahead gathers nothing");
             run.name = used.unique(fmt::format("gather_{}{}", identifier((*gather)->attributes.string("name")),
-                                               op.attributes.boolean("reverse", false) ? "_again" : ""));
+                                               loop_reversed(op) ? "_again" : ""));
         }
         if (here) break;
     }
@@ -354,8 +353,8 @@ void FunctionPrinter::ahead_of_loop(SourceText& out, const Frame& inside) const 
         }
         out.close("};");
     }
-    const bool reverse = loop.attributes.boolean("reverse", false);
-    for (std::int64_t k = 0; k < std::min(first, loop.attributes.integer("n")); ++k)
+    const bool reverse = loop_reversed(loop);
+    for (std::int64_t k = 0; k < std::min(first, loop_count(loop)); ++k)
         for (const AheadRun& run : runs)
             if (k >= run.ops[0]->attributes.integer("resident", 0) && k < run.ops[0]->attributes.integer("ahead"))
                 out.line(fmt::format("{}({});", run.name,
@@ -366,7 +365,7 @@ void FunctionPrinter::ahead_of_loop(SourceText& out, const Frame& inside) const 
 std::string FunctionPrinter::event_text(const Frame& frame, const Op& op, std::int64_t distance) const {
     const Communication::EventName& event = layout_.communication().event(frame.f, op.attributes.string("event"));
     if (event.number == 1) return event.name;
-    const bool reverse = frame.loop->attributes.boolean("reverse", false);
+    const bool reverse = loop_reversed(*frame.loop);
     const std::int64_t apart = distance % event.number;
     if (apart == 0) return fmt::format("{}[layer % {}]", event.name, event.number);
     return fmt::format("{}[(layer {} {}) % {}]", event.name, reverse ? '+' : '-', apart, event.number);
@@ -374,13 +373,13 @@ std::string FunctionPrinter::event_text(const Frame& frame, const Op& op, std::i
 
 void FunctionPrinter::communication(SourceText& out, const Frame& frame, const Op& op) const {
     const std::string& stream = layout_.communication().stream_of(op);
-    if (op.name == "record") return out.line(fmt::format("{}.record({});", stream, event_text(frame, op, 0)));
-    if (op.name == "wait") {
+    if (is_record(op)) return out.line(fmt::format("{}.record({});", stream, event_text(frame, op, 0)));
+    if (is_wait(op)) {
         const std::int64_t distance = op.attributes.integer("distance", 0);
         // Nothing in the first iterations.
         const bool guarded = distance > 0 && op.attributes.integer("resident", 0) < distance;
         if (guarded) {
-            const bool reverse = frame.loop->attributes.boolean("reverse", false);
+            const bool reverse = loop_reversed(*frame.loop);
             out.line(reverse ? fmt::format("if (layer + {} < {})", distance, layers_text(*frame.loop))
                              : fmt::format("if (layer >= {})", distance));
             out.indent();
@@ -389,10 +388,10 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, const O
         if (guarded) out.outdent();
         return;
     }
-    if (op.name == "begin_ahead") {
+    if (is_begin_ahead(op)) {
         for (const Op& loop : frame.f.ops) {
-            if (loop.name != "repeat" || loop.attributes.string("body") != op.attributes.string("body")) continue;
-            const Function& body = *layout_.module().find(op.attributes.string("body"));
+            if (!is_loop_over(loop, loop_body(op))) continue;
+            const Function& body = callee(layout_.module(), op);
             ahead_of_loop(out, {body, layout_.names(body), frame.entry, {}, &loop, &frame});
         }
         return;
@@ -417,8 +416,7 @@ void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& o
         if (frame.loop != nullptr)
             offset += fmt::format(
                 " + {} * offset::{}_{}_stride",
-                slots > 0 && slots < frame.loop->attributes.integer("n") ? fmt::format("layer % {}", slots) : "layer",
-                name, what);
+                slots > 0 && slots < loop_count(*frame.loop) ? fmt::format("layer % {}", slots) : "layer", name, what);
         return at_arena(type.dtype, arena_text(true, arena), offset);
     };
     const Value flat = gather ? op.results[0] : op.operands[0];
@@ -462,7 +460,7 @@ void FunctionPrinter::all_reduce(SourceText& out, const Frame& frame, const Op& 
             call(buffer(ranges.ranges[k], ""), "offset::" + names[k] + "_elements", "");
         return;
     }
-    const std::int64_t n = frame.loop->attributes.integer("n"), together = layers_of(op);
+    const std::int64_t n = loop_count(*frame.loop), together = layers_of(op);
     if (together == 0) {
         for (std::size_t k = 0; k < names.size(); ++k)
             call(buffer(ranges.ranges[k], "layer"), "offset::" + names[k] + "_elements", "layer");

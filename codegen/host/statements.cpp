@@ -6,17 +6,18 @@
 #include "codegen/host/communication.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
 
 std::size_t statement_count(const Function& f, const Op& op) {
-    if (is_view(op) || op.name == "constant" || op.name == "member" || family_in_place(f, op)) return 0;
-    if (is_communication(op) || op.name == "unpack" || op.name == "pack" || op.name == "unwritten") return 0;
-    if (op.name == "sum_of_squares") return 0;           // sharded_norm does it, with the norm
-    if (op.name == "family") return op.operands.size();  // a copy for each
+    if (is_view(op) || is_constant_op(op) || is_member_op(op) || family_in_place(f, op)) return 0;
+    if (is_communication(op) || is_unpack(op) || is_pack(op) || is_unwritten(op)) return 0;
+    if (op.name == "sum_of_squares") return 0;        // sharded_norm does it, with the norm
+    if (is_family_op(op)) return op.operands.size();  // a copy for each
     const OpDef& def = op_def(op.name);
-    if (op.name == "fused" || !def.call) return 1;
+    if (is_kernel_call(op) || !def.call) return 1;
     const RuntimeCall call = def.call(op, f);
     // Some ops have no call because another call has done it, which their comment says.
     check(!call.function.empty() || !call.comment.empty(),
@@ -35,7 +36,7 @@ void for_each_call(const Module& planned, const std::function<void(const Functio
 void for_each_value_in_text(const Function& f, const Op& op, const std::function<void(Value)>& visit) {
     if (statement_count(f, op) == 0 || op.name == "norm_of_squares") return;  // which reads the whole arena
     const OpDef& def = op_def(op.name);
-    if (def.call && op.name != "fused") {
+    if (def.call && !is_kernel_call(op)) {
         for (const CallField& field : def.call(op, f).fields) {
             if (field.name == "gradient") continue;  // which the text says by a word
             if (field.kind == CallField::Kind::operand && field.index < op.operands.size() && op.operands[field.index])
@@ -52,7 +53,7 @@ void for_each_value_in_text(const Function& f, const Op& op, const std::function
 Lifetimes::Lifetimes(const Function& f) : first(f.values.size(), 0), last(f.values.size(), 0) {
     std::vector<Value> family(f.values.size());  // of members, which have no memory but its
     for (const Op& op : f.ops)
-        if (op.name == "member") family[op.results[0].index] = op.operands[0];
+        if (is_member_op(op)) family[op.results[0].index] = op.operands[0];
     std::size_t before = 0;
     for (const Op& op : f.ops) {
         const std::size_t count = statement_count(f, op);

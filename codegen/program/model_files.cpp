@@ -322,7 +322,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
     out.line("using namespace thunder;");
     for (const Function& f : module.functions) {
         if (f.argument_info.empty()) continue;
-        const bool step = f.name == "forward_backward";
+        const bool step = f.name == forward_backward_function;
         out.blank();
         if (communication.any() && step)
             out.open("void Model::forward_backward(MicroStep micro_step) {");

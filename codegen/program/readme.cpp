@@ -11,6 +11,7 @@
 #include "codegen/host/parameters.h"
 #include "codegen/program/model_files.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/support/error.h"
 
@@ -434,12 +435,12 @@ static std::int64_t bytes_in_turns(const Module& m) {
     std::map<std::string, std::int64_t> by_unit;
     for (const Function& f : m.functions)
         for (const Op& op : f.ops) {
-            if (op.name != "repeat") continue;
-            const Function& body = *m.find(op.attributes.string("body"));
+            if (!is_loop(op)) continue;
+            const Function& body = callee(m, op);
             for (const Op& inner : body.ops) {
                 if (!is_collective(inner, Collective::all_gather)) continue;
                 const Placement& place = body.info(inner.results[0]).placement;
-                if (place.slots < op.attributes.integer("n"))
+                if (place.slots < loop_count(op))
                     by_unit[inner.attributes.string("unit")] = place.slots * place.layer_stride;
             }
         }

@@ -12,6 +12,7 @@
 #include "codegen/host/parameters.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 #include "compiler/support/half.h"
 #include "compiler/support/interrupt.h"
@@ -206,7 +207,7 @@ std::vector<StoredTensor> stored_constants(const Module& planned) {
     for (const Function& f : planned.functions) {
         if (!f.kind.empty()) continue;
         for (const Op& op : f.ops) {
-            if (op.name != "constant") continue;
+            if (!is_constant_op(op)) continue;
             const std::int64_t offset = f.info(op.results[0]).placement.offset;
             check_table(op, f.type(op.results[0]));
             by_offset.try_emplace(

@@ -13,6 +13,7 @@
 #include "compiler/cost_model/step_costs.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
@@ -91,7 +92,7 @@ class SpecPrinter {
   private:
     // Of the gradients, or of the optimizer's states: those that are neither gradients nor bf16 copies.
     DType state_dtype(const std::string& prefix) const {
-        const Function& f = *layout_.module().find("update");
+        const Function& f = *layout_.module().find(update_function);
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             if (info.kind != ArgInfo::Kind::state) continue;
@@ -205,7 +206,7 @@ class SpecPrinter {
         std::map<std::int64_t, std::pair<std::string, Type>> tables;
         for (const Function& f : layout_.module().functions)
             for (const Op& op : f.ops)
-                if (op.name == "constant" && f.kind.empty()) {
+                if (is_constant_op(op) && f.kind.empty()) {
                     Value v = op.results[0];
                     tables.try_emplace(f.info(v).placement.offset, fmt::format("table_{}", f.info(v).placement.offset),
                                        f.type(v));

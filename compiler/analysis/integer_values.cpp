@@ -3,6 +3,7 @@
 
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
 
 namespace thunderc {
@@ -38,7 +39,7 @@ const Tensor* IntegerValues::find(Value v) {
 
 bool IntegerValues::evaluate(std::size_t op_index) {
     const Op& op = function_->ops[op_index];
-    if (op.name == "constant") {
+    if (is_constant_op(op)) {
         known_[op.results[0].index] = materialize(*op.attributes.constant("value"));
         return true;
     }

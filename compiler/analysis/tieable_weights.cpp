@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/ir/structure.h"
 #include "compiler/ops/linear.h"
 
 namespace thunderc {
@@ -40,7 +41,7 @@ class TieFinder {
     }
 
     bool is_constant(Value v) const {
-        if (const Op* op = definition(v)) return op->name == "constant";
+        if (const Op* op = definition(v)) return is_constant_op(*op);
         const auto at = arguments_.find(v);
         return at != arguments_.end() && at->second->kind == ArgInfo::Kind::constant;
     }

@@ -8,6 +8,7 @@
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -121,7 +122,7 @@ std::optional<ValueColumns> ValueRanges::columns_by_element(const Op& op) {
         const Op* from = definition(v);
         if (const ValueColumns* x = columns_of(v))
             varying.push_back({v, x, false, sets_[v.index]});
-        else if (from != nullptr && from->name == "constant" && size_of(function_->type(v), axis) > 1)
+        else if (from != nullptr && is_constant_op(*from) && size_of(function_->type(v), axis) > 1)
             varying.push_back({v, &constant_columns(v, axis), true, sets_[v.index]});
     }
     std::int64_t begin = 0;
@@ -185,7 +186,7 @@ std::optional<ValueColumns> ValueRanges::columns_of_rows(const Op& op, const Val
         return out;
     }
     const Op* known = definition(op.operands[1]);
-    if (known == nullptr || known->name != "constant") return std::nullopt;
+    if (known == nullptr || !is_constant_op(*known)) return std::nullopt;
     const Tensor index = materialize(*known->attributes.constant("value"));
     const std::int64_t n = size_of(from, axis);
     out.runs.clear();

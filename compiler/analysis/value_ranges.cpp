@@ -11,6 +11,7 @@
 
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -300,7 +301,7 @@ ValueRanges::ValueRanges(const Function& function, std::span<const Value> wanted
     for (std::size_t k = function.ops.size(); k-- > 0;) {
         const Op& op = function.ops[k];
         if (std::none_of(op.results.begin(), op.results.end(), [&](Value v) { return needed[v.index]; })) continue;
-        if (op.name == "constant") {
+        if (is_constant_op(op)) {
             sets_[op.results[0].index] = of_constant(*op.attributes.constant("value"));
             continue;
         }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "compiler/ir/structure.h"
+
 namespace thunderc {
 namespace {
 
@@ -109,7 +111,7 @@ std::optional<std::int64_t> row_stride(const ViewLayout& layout, const Dims& dim
 }
 
 bool family_in_place(const Function& f, const Op& op) {
-    if (op.name != "family") return false;
+    if (!is_family_op(op)) return false;
     const Placement& family = f.info(op.results[0]).placement;
     if (family.arena != Placement::Arena::constants) return false;
     for (std::size_t k = 0; k < op.operands.size(); ++k) {

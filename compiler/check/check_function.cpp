@@ -11,6 +11,7 @@
 #include "compiler/check/check_plan_parts.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/ops/linear.h"
 
@@ -18,12 +19,12 @@ namespace thunderc::checking {
 namespace {
 
 bool is_alias(const Op& op) {
-    return is_view(op) || op.name == "member" || op.name == "unpack";
+    return is_view(op) || is_member_op(op) || is_unpack(op);
 }
 
 // Memory alone: nothing is computed, and nothing is there.
 bool is_memory(const Op& op) {
-    return op.name == "unwritten" || op.name == "pack";
+    return is_unwritten(op) || is_pack(op);
 }
 
 class FunctionChecker {
@@ -39,10 +40,10 @@ class FunctionChecker {
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
             if (is_alias(op)) view(op);
-            if (op.name == "pack") pieces(op);
+            if (is_pack(op)) pieces(op);
             if (op.attributes.boolean("adjacent_weights", false)) adjacent(op);
-            if (op.name == "repeat") loop(op, k);
-            if (op.name == "call") call(op, k);
+            if (is_loop(op)) loop(op, k);
+            if (is_function_call(op)) call(op, k);
         }
         compare_values();
     }
@@ -82,10 +83,9 @@ class FunctionChecker {
                     continue;
                 }
                 first_[v.index] = last_[v.index] = at;
-                if (op.name == "pack")
+                if (is_pack(op))
                     for (Value piece : op.operands) packed_[v].push_back(root(piece));
-                if (op.name == "constant" || family_in_place(f_, op))
-                    first_[v.index] = before, last_[v.index] = after();
+                if (is_constant_op(op) || family_in_place(f_, op)) first_[v.index] = before, last_[v.index] = after();
             }
         }
         for (Value v : f_.results) {
@@ -159,7 +159,7 @@ class FunctionChecker {
         for (Value v : f_.arguments) inspect(v);
         for (const Op& op : f_.ops) {
             for (Value v : op.results) inspect(v);
-            if (op.name == "constant")
+            if (is_constant_op(op))
                 plan_.constants.emplace_back(place(op.results[0]), op.attributes.constant("value"),
                                              fmt::format("%{} of @{}", names_[op.results[0].index], f_.name));
         }
@@ -181,9 +181,9 @@ class FunctionChecker {
         const Dims& dims = f_.type(to).dims;
         Region expected = place(from);
         Dims strides = f_.info(from).placement.strides;
-        if (op.name == "member") {
+        if (is_member_op(op)) {
             expected = expected.member(op.attributes.integer("index"));
-        } else if (op.name == "unpack") {
+        } else if (is_unpack(op)) {
             const auto size = static_cast<std::int64_t>(size_of(f_.type(to).dtype));
             expected.offset += op.attributes.integer("offset") * size;
             if (f_.type(to).is_family() && place(to).stride != op.attributes.integer("stride") * size)
@@ -262,7 +262,7 @@ class FunctionChecker {
     }
 
     void call(const Op& op, std::size_t k) {
-        const Function& body = *plan_.module().find(op.attributes.string("callee"));
+        const Function& body = callee(plan_.module(), op);
         Binding binding;
         binding.entry = false;
         for (std::size_t a = 0; a < body.arguments.size(); ++a)
@@ -299,11 +299,11 @@ class FunctionChecker {
     }
 
     void loop(const Op& op, std::size_t k) {
-        const Function& body = *plan_.module().find(op.attributes.string("body"));
-        const std::int64_t n = op.attributes.integer("n");
-        const bool reverse = op.attributes.boolean("reverse", false);
-        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-        const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+        const Function& body = callee(plan_.module(), op);
+        const std::int64_t n = loop_count(op);
+        const bool reverse = loop_reversed(op);
+        const auto carried = loop_carried(op);
+        const auto per_layer = loop_per_layer(op);
         std::vector<Slots> chain;
         for (std::size_t c = 0; c < carried; ++c) {
             chain.push_back(slots(op, c));
@@ -344,7 +344,7 @@ class FunctionChecker {
                      static_cast<std::int64_t>(k),
                      fmt::format("the slots of a carried value ({})", text(all)),
                      {root(in), out}};
-        for (std::size_t r = static_cast<std::size_t>(op.attributes.integer("carried")); r < body.results.size(); ++r)
+        for (std::size_t r = loop_carried(op); r < body.results.size(); ++r)
             if (body.results[r] == body.arguments[c]) work.own.push_back(op.results[r]);
         inside(all, work.name, s.arena == Arena::scratch);
         work_.push_back(std::move(work));
@@ -396,8 +396,8 @@ class FunctionChecker {
     // A family that a loop collects of what goes into each layer is the chain of slots itself: its first member is the
     // value that goes into the loop.
     bool first_of_chain(const Op& op, Value in, Value family) const {
-        if (op.name != "repeat") return false;
-        const Function& body = *plan_.module().find(op.attributes.string("body"));
+        if (!is_loop(op)) return false;
+        const Function& body = callee(plan_.module(), op);
         for (std::size_t c = 0; c < carry_count(op); ++c) {
             if (root(op.operands[c]) != in) continue;
             const Slots chain = slots(op, c);
@@ -442,7 +442,7 @@ class FunctionChecker {
         for (std::size_t o = 0; o < op.operands.size(); ++o) {
             const Value v = op.operands[o];
             if (!v || root(v) != content || !overlap(place(v), place(result))) continue;
-            if (op.name == "repeat" && o < carry_count(op)) {
+            if (is_loop(op) && o < carry_count(op)) {
                 if (r != o) return false;  // the slots of one carried value
                 continue;
             }
@@ -452,17 +452,16 @@ class FunctionChecker {
         return true;
     }
 
-    static std::size_t carry_count(const Op& op) { return static_cast<std::size_t>(op.attributes.integer("carried")); }
+    static std::size_t carry_count(const Op& op) { return loop_carried(op); }
 
     bool pair_allowed(const Op& op, std::size_t r, std::size_t o) {
         if (is_collective(op, Collective::all_reduce)) return r == o;
         if (is_collective(op, Collective::reduce_scatter)) return o == 1;
-        if (op.name == "call") return true;  // the body was checked with these places
-        if (op.name == "repeat")             // so was the loop's, for what belongs to one layer
-            return r >= carry_count(op) &&
-                   o < carry_count(op) + static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        if (op.name != "fused") return may_write_over(op, r, o);
-        const Pairs& pairs = plan_.kernel_pairs(op.attributes.string("kernel"));
+        if (is_function_call(op)) return true;  // the body was checked with these places
+        if (is_loop(op))                        // so was the loop's, for what belongs to one layer
+            return r >= carry_count(op) && o < carry_count(op) + loop_per_layer(op);
+        if (!is_kernel_call(op)) return may_write_over(op, r, o);
+        const Pairs& pairs = plan_.kernel_pairs(called_kernel(op));
         return std::find(pairs.begin(), pairs.end(), std::pair(r, o)) != pairs.end();
     }
 

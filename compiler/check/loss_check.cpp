@@ -76,7 +76,7 @@ double step_loss(const Module& composed, const std::vector<Tensors>& batches) {
         for (Tensors tensors : batches) {
             for (std::size_t k = 0; k < weights.size(); ++k)
                 tensors[form.weights[k]] = Tensor::scalar(DType::f32, weights[k]);
-            const Function& f = *composed.find("loss_weight");
+            const Function& f = *composed.find(loss_weight_function);
             const std::vector<Members> arguments = arguments_of(f, tensors);
             const std::vector<Members> sums = evaluate(composed, f, std::span<const Members>(arguments));
             for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = sums.at(k).at(0).at(0);

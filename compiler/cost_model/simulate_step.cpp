@@ -11,7 +11,9 @@
 
 #include "compiler/cost_model/collective_costs.h"
 #include "compiler/cost_model/step_costs.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -317,9 +319,9 @@ Simulation simulate_step(const Module& planned, const Machine& machine, const Si
                        [&](const PlannedAction& action) { return works.is_there(action, m == 0, m + 1 == times); }));
     };
     // As train.cpp calls them.
-    run("loss_weight", options.micro_steps);
-    run("forward_backward", options.micro_steps);
-    run("update", 1);
+    run(loss_weight_function, options.micro_steps);
+    run(forward_backward_function, options.micro_steps);
+    run(update_function, 1);
     check(!step.actions.empty(), "what is simulated is a training step");
     return step;
 }

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
 #include "compiler/support/error.h"
 
@@ -22,10 +23,10 @@ const Function& callee(const Module& module, const std::string& name) {
 void each_op(const Module& module, const Function& function, std::int64_t times,
              const std::function<void(const Function&, const Op&, std::int64_t)>& visit) {
     for (const Op& op : function.ops) {
-        if (op.name == "repeat")
-            each_op(module, callee(module, op.attributes.string("body")), times * op.attributes.integer("n"), visit);
-        else if (op.name == "call")
-            each_op(module, callee(module, op.attributes.string("callee")), times, visit);
+        if (is_loop(op))
+            each_op(module, callee(module, loop_body(op)), times * loop_count(op), visit);
+        else if (is_function_call(op))
+            each_op(module, callee(module, called_function(op)), times, visit);
         else
             visit(function, op, times);
     }
@@ -71,8 +72,8 @@ double bytes_of_call(const Op& op, const Function& f, const OpDef& def, bool fir
 
 std::optional<KernelCost> op_cost(const Module& planned, const Function& f, const Op& op, bool first_micro_step) {
     const OpDef& def = op_def(op.name);
-    if (op.name == "fused") {
-        const std::string name = op.attributes.string("kernel");
+    if (is_kernel_call(op)) {
+        const std::string name = called_kernel(op);
         const KernelDescription kernel = describe_kernel(callee(planned, name));
         return KernelCost{.group = "fused",
                           .name = name,
@@ -80,7 +81,7 @@ std::optional<KernelCost> op_cost(const Module& planned, const Function& f, cons
                           .bytes = static_cast<double>(bytes_moved(kernel)),
                           .operations = work(kernel)};
     }
-    if (op.name == "copy" || op.name == "family")  // a family of tensors that were made one by one
+    if (is_copy(op) || is_family_op(op))  // a family of tensors that were made one by one
         return KernelCost{.group = "copy",
                           .name = op.name,
                           .calls = static_cast<std::int64_t>(op.operands.size()),

@@ -10,6 +10,7 @@
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
 #include "compiler/support/error.h"
 
@@ -401,7 +402,7 @@ ConstPtr elementwise_constant(const std::string& name, std::vector<ConstPtr> ope
 std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, std::span<const Type> results) {
     const OpDef& def = op_def(op.name);
     auto one = [](ConstPtr e) { return e ? std::vector<ConstPtr>{std::move(e)} : std::vector<ConstPtr>{}; };
-    if (op.name == "constant") return {op.attributes.constant("value")};
+    if (is_constant_op(op)) return {op.attributes.constant("value")};
     if (def.level == OpLevel::structural || operands.empty()) return {};
     const bool complete = std::all_of(operands.begin(), operands.end(), [](const ConstPtr& e) { return e != nullptr; });
 

@@ -10,6 +10,7 @@
 
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
 #include "compiler/support/lazy_check.h"
 
@@ -86,18 +87,18 @@ class Evaluator {
         const bool pads = options_.at_stop && op.attributes.has("padding_idx");
         Tensor ids;  // as they are before the op, which may take what nothing else reads
         if (pads) ids = *frame[op.operands[1].index].at(0);
-        if (op.name == "constant") {
+        if (is_constant_op(op)) {
             results = {{constant(op.attributes.constant("value"))}};
-        } else if (op.name == "call") {
+        } else if (is_function_call(op)) {
             results = run(callee(op, "callee"), operands_of(op, frame));
-        } else if (op.name == "fused") {
+        } else if (is_kernel_call(op)) {
             results = run(callee(op, "kernel"), operands_of(op, frame));
-        } else if (op.name == "repeat") {
+        } else if (is_loop(op)) {
             results = repeat(op, operands_of(op, frame));
-        } else if (op.name == "family") {
+        } else if (is_family_op(op)) {
             results.resize(1);
             for (Value v : op.operands) results[0].push_back(frame[v.index].at(0));
-        } else if (op.name == "member") {
+        } else if (is_member_op(op)) {
             results = {{frame[op.operands[0].index].at(static_cast<std::size_t>(op.attributes.integer("index")))}};
         } else {
             results = apply(function, op, dead, frame);
@@ -143,10 +144,10 @@ class Evaluator {
 
     std::vector<Slot> repeat(const Op& op, const std::vector<Slot>& operands) {
         const Function& body = callee(op, "body");
-        auto n = static_cast<std::size_t>(op.attributes.integer("n"));
-        auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-        auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
-        bool reverse = op.attributes.boolean("reverse", false);
+        auto n = static_cast<std::size_t>(loop_count(op));
+        auto carried = loop_carried(op);
+        auto per_layer = loop_per_layer(op);
+        bool reverse = loop_reversed(op);
         std::vector<Slot> arguments = operands, results(op.results.size());
         for (std::size_t k = carried; k < results.size(); ++k) results[k].resize(n);
         for (std::size_t step = 0; step < n; ++step) {

@@ -140,15 +140,4 @@ std::string unique_value_name(const Function& function, const std::string& wante
     return name;
 }
 
-const Function& callee(const Module& module, const Op& op) {
-    const std::string name = op.attributes.string(op.name == "repeat" ? "body" : "callee");
-    const Function* function = module.find(name);
-    check(function != nullptr, fmt::format("there is no function @{}", name));
-    return *function;
-}
-
-bool is_call(const Op& op) {
-    return op.name == "call" || op.name == "repeat";
-}
-
 }  // namespace thunderc

@@ -36,9 +36,4 @@ void substitute(Function& function, const std::map<Value, Value>& replacements);
 // `wanted`, or with the least number behind it that makes it differ from the names of the function's values.
 std::string unique_value_name(const Function& function, const std::string& wanted);
 
-// The function that a call or repeat names; InternalError where there is none.
-const Function& callee(const Module& module, const Op& op);
-
-bool is_call(const Op& op);  // call or repeat
-
 }  // namespace thunderc

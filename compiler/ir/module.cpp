@@ -95,6 +95,10 @@ std::string_view name_of(ArgInfo::Init init) {
     return names[static_cast<std::size_t>(init)];
 }
 
+std::string state_name(std::string_view prefix, std::string_view parameter) {
+    return fmt::format("{}.{}", prefix, parameter);
+}
+
 bool is_state(const ArgInfo& info, std::string_view prefix) {
     if (info.kind != ArgInfo::Kind::state || info.names.empty()) return false;
     const std::string& name = info.names.front();

@@ -142,6 +142,7 @@ std::string_view name_of(ArgInfo::Init init);
 // What belongs to a parameter is a state with the names "<prefix>.<parameter>". Prefixes that are more than a word of
 // the optimizer's: the gradient, and the copy in bf16 that products read.
 inline constexpr std::string_view gradient_state = "grad", bf16_copy_state = "bf16_copy";
+std::string state_name(std::string_view prefix, std::string_view parameter);
 // Whether it is a state with this prefix.
 bool is_state(const ArgInfo& info, std::string_view prefix);
 // The parameter that it belongs to: its first name without the prefix.
@@ -167,6 +168,7 @@ struct Function {
     std::int64_t scratch_bytes = 0;  // after plan: what a call needs of the scratch arena
 
     bool is_kernel() const { return kind.starts_with("kernel:"); }
+    bool is_loop_body() const { return kind == "loop"; }
     const Type& type(Value v) const { return values[v.index].type; }
     ValueInfo& info(Value v) { return values[v.index]; }
     const ValueInfo& info(Value v) const { return values[v.index]; }

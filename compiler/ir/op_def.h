@@ -104,6 +104,10 @@ struct Elementwise {
     std::string_view formula;  // for comments: "exp({0})"
     int precedence = 0;        // of `code` and `formula`: 3 product, 2 sum, 1 comparison, 0 conditional; 4 atom or call
     std::string_view integer_code = {};  // a call, instead of `code` where the result is an integer
+
+    // Whether the compiler has no operator for it: a function of vec_math, which is a polynomial of some ten steps.
+    bool is_function() const { return code.find("vec_math::") != std::string_view::npos; }
+    double operations() const { return is_function() ? 12 : 1; }
 };
 
 // ---- how a claimed composite becomes a call of the runtime API

@@ -9,15 +9,11 @@
 
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
-
-bool is_start(const Op& op) {
-    const OpDef* def = find_op(op.name);
-    return def != nullptr && def->starts_collective;
-}
 
 // By value: the token behind whose await it may be read; none where it may be read at once. A function that a loop or a
 // call names may give a value and its token on to its caller.
@@ -26,8 +22,8 @@ std::vector<Value> tokens_of(const Module& module, const Function& f) {
     for (const Op& op : f.ops) {
         if (is_start(op))
             for (std::size_t r = 0; r + 1 < op.results.size(); ++r) out[op.results[r].index] = op.results.back();
-        if (op.name != "call" && op.name != "repeat") continue;
-        const Function* g = module.find(op.attributes.string(op.name == "call" ? "callee" : "body"));
+        if (!runs_function(op)) continue;
+        const Function* g = module.find(called_function(op));
         if (g == nullptr || g->results.size() != op.results.size()) continue;
         const std::vector<Value> inner = tokens_of(module, *g);
         for (std::size_t r = 0; r < g->results.size(); ++r) {
@@ -63,7 +59,7 @@ class Verifier {
             require_that(v && v.index < f_.values.size() && defined_[v.index], "a result is not defined");
         for (Value v : f_.results) {
             const Value token = tokens_[v.index];
-            require_that(!token || (f_.kind == "loop" &&
+            require_that(!token || (f_.is_loop_body() &&
                                     std::find(f_.results.begin(), f_.results.end(), token) != f_.results.end()),
                          fmt::format("%{} is a result, and no await stands before it", f_.info(v).name));
         }
@@ -106,7 +102,7 @@ class Verifier {
 
     void collective() const {
         const bool planned = module_.phase == Module::Phase::planned;
-        if (is_start(*op_) || op_->name == "await") require_that(!planned, "there are no tokens after plan");
+        if (is_start(*op_) || is_await(*op_)) require_that(!planned, "there are no tokens after plan");
         if (const OpDef* def = find_op(op_->name); def != nullptr && def->collective && !def->starts_collective)
             require_that(planned, "before plan a collective has a start and an await");
         if (op_->attributes.has("group")) {
@@ -121,7 +117,7 @@ class Verifier {
             if (!v || !tokens_[v.index]) continue;
             const auto& operands = op_->operands;
             require_that(
-                op_->name == "await" && std::find(operands.begin(), operands.end(), tokens_[v.index]) != operands.end(),
+                is_await(*op_) && std::find(operands.begin(), operands.end(), tokens_[v.index]) != operands.end(),
                 fmt::format("%{} is read before it is awaited", f_.info(v).name));
         }
     }
@@ -129,7 +125,7 @@ class Verifier {
     // ---- streams and events ----
 
     void on_stream() const {
-        const bool event = op_->name == "record" || op_->name == "wait";
+        const bool event = is_event(*op_);
         require_that(!event || (module_.phase == Module::Phase::planned && !f_.is_kernel()),
                      "there are events only in planned functions");
         if (op_->stream.empty()) return;
@@ -142,7 +138,7 @@ class Verifier {
     const Op* record_of(const std::string& event) const {
         const Op* found = nullptr;
         for (const Op& op : f_.ops)
-            if (op.name == "record" && op.attributes.string("event") == event) {
+            if (is_record(op) && op.attributes.string("event") == event) {
                 require_that(found == nullptr, fmt::format("the event {} is recorded twice", event));
                 found = &op;
             }
@@ -152,7 +148,7 @@ class Verifier {
     bool looped() const {
         for (const Function& f : module_.functions)
             for (const Op& op : f.ops)
-                if (op.name == "repeat" && op.attributes.string("body") == f_.name) return true;
+                if (is_loop_over(op, f_.name)) return true;
         return false;
     }
 
@@ -160,11 +156,11 @@ class Verifier {
     // earlier iteration.
     void events() {
         for (const Op& op : f_.ops) {
-            if (op.name != "record" && op.name != "wait") continue;
+            if (!is_event(op)) continue;
             op_ = &op;
             const std::string& event = op.attributes.string("event");
             const Op* record = record_of(event);
-            if (op.name == "wait") {
+            if (is_wait(op)) {
                 const std::int64_t distance = op.attributes.integer("distance", 0);
                 require_that(record != nullptr, fmt::format("nothing records the event {}", event));
                 require_that(record->stream != op.stream,
@@ -180,12 +176,12 @@ class Verifier {
 
     // What begins ahead of its loop: once, before that loop, and with operands that are there by then.
     void begins_ahead() const {
-        const std::string& body = op_->attributes.string("body");
+        const std::string& body = loop_body(*op_);
         const Op* loop = nullptr;
         for (const Op& op : f_.ops) {
-            require_that(&op == op_ || op.name != "begin_ahead" || op.attributes.string("body") != body,
+            require_that(&op == op_ || !is_begin_ahead(op) || loop_body(op) != body,
                          fmt::format("the loop over @{} begins ahead twice", body));
-            if (op.name != "repeat" || op.attributes.string("body") != body) continue;
+            if (!is_loop_over(op, body)) continue;
             require_that(loop == nullptr, fmt::format("two loops are over @{}", body));
             loop = &op;
         }
@@ -219,10 +215,10 @@ class Verifier {
         for (Value v : op_->results) define(v);
         collective();
         const Attributes& a = op_->attributes;
-        if (op_->name == "call") return called(a.string("callee"), false);
-        if (op_->name == "fused") return called(a.string("kernel"), true);
-        if (op_->name == "repeat") return repeated();
-        if (op_->name == "begin_ahead") begins_ahead();
+        if (is_function_call(*op_)) return called(a.string("callee"), false);
+        if (is_kernel_call(*op_)) return called(a.string("kernel"), true);
+        if (is_loop(*op_)) return repeated();
+        if (is_begin_ahead(*op_)) begins_ahead();
         std::vector<Type> expected;
         try {
             expected = def->infer({operands, a});

@@ -49,9 +49,8 @@ double work(const KernelDescription& kernel) {
             const KernelNode& node = nest.nodes[k];
             double weight = 0;
             if (node.kind == KernelNode::Kind::apply) {
-                // A call of vec_math is a polynomial of some ten steps; what the compiler has an operator for is one.
                 const auto& rule = op_def(node.op).elementwise;
-                weight = rule && rule->code.find("vec_math::") != std::string_view::npos ? 12 : 1;
+                weight = rule ? rule->operations() : 1;
             } else if (node.kind == KernelNode::Kind::reduce) {
                 weight = 1;
             } else {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "compiler/analysis/views.h"
+#include "compiler/ir/structure.h"
 #include "compiler/kernels/evaluation.h"
 #include "compiler/support/error.h"
 
@@ -370,7 +371,7 @@ KernelDescription derive(const Function& function) {
             // An op alone is a kernel, whatever it reads. A sum over the rows that is the same in each column, of
             // something repeated, is no result of the columns: each row of the other order has its own.
             const auto work = std::count_if(function.ops.begin(), function.ops.end(),
-                                            [](const Op& op) { return op.name != "constant" && !is_view(op); });
+                                            [](const Op& op) { return !is_constant_op(op) && !is_view(op); });
             if (work != 1) throw;
             kernel.nests.push_back(reduction_nest(values, space_of(function, false)));
         }

@@ -10,6 +10,7 @@
 
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -212,7 +213,7 @@ std::size_t KernelEvaluation::evaluate(Value v, const AffineIndex& index) {
         return add_unique(std::move(node));
     }
     const Op& op = function_.ops[static_cast<std::size_t>(values_.uses.definition[v.index])];
-    if (op.name == "constant") return constant(*op.attributes.constant("value"), index, function_.info(v).name);
+    if (is_constant_op(op)) return constant(*op.attributes.constant("value"), index, function_.info(v).name);
     if (is_reduction(op)) return reduce(op, index);
     if (op.name == "reshape") {
         const Dims& from = function_.type(op.operands[0]).dims;

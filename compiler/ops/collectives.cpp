@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/rules.h"
 
@@ -137,16 +138,8 @@ bool is_collective(const Op& op, Collective kind) {
     return collective_of(op) == kind;
 }
 
-bool is_start(const Op& op) {
-    return start_of(op).has_value();
-}
-
 bool is_start(const Op& op, Collective kind) {
     return start_of(op) == kind;
-}
-
-bool is_event(const Op& op) {
-    return op.name == "record" || op.name == "wait";
 }
 
 Value flag_of(const Op& op) {

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/module.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 
@@ -16,10 +17,7 @@ std::optional<Collective> start_of(const Op& op);
 std::string_view name_of(Collective kind);  // of the op that runs on a stream
 bool is_collective(const Op& op);
 bool is_collective(const Op& op, Collective kind);
-bool is_start(const Op& op);
 bool is_start(const Op& op, Collective kind);
-// record, wait: after plan.
-bool is_event(const Op& op);
 
 // The flag that the host knows, such as whether this is a step's last micro-step: where it is there and false, the op
 // is not there. A collective sends nothing, an event is not recorded, and nobody waits for it. None: it is always

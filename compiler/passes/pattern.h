@@ -11,6 +11,7 @@
 
 #include "compiler/ir/constant.h"
 #include "compiler/ir/module.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/pass_manager.h"
 #include "compiler/passes/rewrite.h"
 
@@ -21,7 +22,7 @@ namespace thunderc {
 class Matched {
   public:
     void add(const Op* op) {
-        if (op != nullptr && op->name != "constant") ops_.insert(op);
+        if (op != nullptr && !is_constant_op(*op)) ops_.insert(op);
     }
     void add(const Matched& other) { ops_.insert(other.ops_.begin(), other.ops_.end()); }
     Provenance provenance() const;

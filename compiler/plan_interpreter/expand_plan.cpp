@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "compiler/analysis/views.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/support/lazy_check.h"
@@ -137,18 +138,18 @@ class Expansion {
     void one(const Function& f, const Op& op, Frame& frame, const Binding& binding) {
         for (Value v : op.results)
             if (f.type(v).kind != Type::Kind::token) frame[v.index].spot = spot(f, v, binding);
-        if (op.name == "repeat") {
+        if (is_loop(op)) {
             repeat(f, op, frame, binding);
-        } else if (op.name == "begin_ahead") {
+        } else if (is_begin_ahead(op)) {
             begin_ahead(f, op, frame, binding);
-        } else if (op.name == "call") {
+        } else if (is_function_call(op)) {
             call(op, frame, binding);
-        } else if (op.name == "constant" || op.name == "unwritten" || op.name == "pack") {
+        } else if (is_constant_op(op) || is_unwritten(op) || is_pack(op)) {
             frame[op.results[0].index].tensors = new_tensors(f.type(op.results[0]));
-        } else if (op.name == "member") {
+        } else if (is_member_op(op)) {
             frame[op.results[0].index].tensors = {
                 frame[op.operands[0].index].tensors.at(static_cast<std::size_t>(op.attributes.integer("index")))};
-        } else if (op.name == "unpack") {
+        } else if (is_unpack(op)) {
             frame[op.results[0].index].tensors.assign(static_cast<std::size_t>(members_of(f.type(op.results[0]))),
                                                       frame[op.operands[0].index].tensors.at(0));
         } else if (is_view(op)) {
@@ -220,9 +221,9 @@ class Expansion {
         }
         if (is_collective(op, Collective::all_gather) && op.attributes.has("slots"))
             gathered_[{op.attributes.string("unit"), binding.layer}] = a.writes.front().tensor;
-        if (op.name == "record")
+        if (is_record(op))
             records_[{binding.loop, binding.step, &f, op.attributes.string("event")}] = plan_.actions.size();
-        if (op.name == "wait") {
+        if (is_wait(op)) {
             const std::int64_t step = binding.step - op.attributes.integer("distance", 0);
             const auto record = records_.find({binding.loop, step, &f, op.attributes.string("event")});
             check(step < 0 || record != records_.end(), "an event is waited for before it is recorded");
@@ -261,16 +262,16 @@ class Expansion {
     // The frame has to outlive it.
     Loop begin_loop(const Op& op, std::vector<Content>& frame, const Binding& binding) {
         const Function& body = callee(op, "body");
-        const bool reverse = op.attributes.boolean("reverse", false);
-        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-        const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+        const bool reverse = loop_reversed(op);
+        const auto carried = loop_carried(op);
+        const auto per_layer = loop_per_layer(op);
         Loop out;
         for (std::size_t k = 0; k < carried; ++k) {
             out.chain.push_back(carry_slots(op, k));
             if (out.chain.back().arena == Arena::scratch) out.chain.back().base += binding.scratch;
         }
         const std::size_t loop = loops_++;
-        const std::int64_t n = op.attributes.integer("n");
+        const std::int64_t n = loop_count(op);
         const std::int64_t scratch =
             body.scratch_bytes == 0 ? binding.scratch : binding.scratch + op.attributes.integer("scratch");
         out.iterations.n = n;
@@ -304,15 +305,15 @@ class Expansion {
 
     void begin_ahead(const Function& f, const Op& op, std::vector<Content>& frame, const Binding& binding) {
         for (const Op& loop : f.ops)
-            if (loop.name == "repeat" && loop.attributes.string("body") == op.attributes.string("body"))
+            if (is_loop_over(loop, loop_body(op)))
                 begun_.emplace(std::pair(&frame, &loop), begin_loop(loop, frame, binding));
     }
 
     void repeat(const Function& f, const Op& op, std::vector<Content>& frame, const Binding& binding) {
         const Function& body = callee(op, "body");
-        const std::int64_t n = op.attributes.integer("n");
-        const bool reverse = op.attributes.boolean("reverse", false);
-        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
+        const std::int64_t n = loop_count(op);
+        const bool reverse = loop_reversed(op);
+        const auto carried = loop_carried(op);
         std::vector<std::vector<std::size_t>> flowing;  // what the carried values hold
         for (std::size_t k = 0; k < carried; ++k) flowing.push_back(frame[op.operands[k].index].tensors);
         for (std::size_t r = carried; r < op.results.size(); ++r)

@@ -12,6 +12,7 @@
 
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/half.h"
@@ -216,10 +217,10 @@ void PlannedExecution::step(std::size_t k) {
     const Op& op = *a.op;
     if (a.reads.empty() && a.writes.empty()) return;  // a record, a wait
     std::vector<Tensor> results;
-    if (op.name == "copy" || op.name == "family") {
+    if (is_copy(op) || is_family_op(op)) {
         results = operands(k);
-    } else if (op.name == "fused") {
-        const Function* kernel = module_.find(op.attributes.string("kernel"));
+    } else if (is_kernel_call(op)) {
+        const Function* kernel = module_.find(called_kernel(op));
         check(kernel != nullptr, "a kernel that is not there");
         const std::vector<Tensor> given = operands(k);
         // what a kernel stores in bf16 it reads in bf16
@@ -281,9 +282,9 @@ void PlannedExecution::note_nan(const Function& f, const Op& op, const Tensor& t
     if (!p_.first_nan_.empty()) return;
     for (double x : t.f)
         if (std::isnan(x)) {
-            p_.first_nan_ = fmt::format("@{}, {}{}{}", f.name, op.name,
-                                        op.name == "fused" ? " @" + op.attributes.string("kernel") : "",
-                                        op.results.empty() ? "" : " %" + f.info(op.results[0]).name);
+            p_.first_nan_ =
+                fmt::format("@{}, {}{}{}", f.name, op.name, is_kernel_call(op) ? " @" + called_kernel(op) : "",
+                            op.results.empty() ? "" : " %" + f.info(op.results[0]).name);
             return;
         }
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "compiler/interpreter/constant_value.h"
+#include "compiler/ir/structure.h"
 #include "compiler/plan_interpreter/planned_execution.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
@@ -42,7 +43,7 @@ PlannedProgram::PlannedProgram(Module planned) : shared_(std::make_shared<Shared
     for (const Function& f : module().functions) {
         if (f.is_kernel()) continue;
         for (const Op& op : f.ops) {
-            if (op.name != "constant") continue;
+            if (!is_constant_op(op)) continue;
             const Value v = op.results[0];
             const Placement& p = f.info(v).placement;
             execution.store(p.arena, p.offset, f.type(v), {}, materialize(*op.attributes.constant("value")));
@@ -197,7 +198,7 @@ PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBa
     for (const MicroBatch& batch : batches) {
         if (form.kind == LossForm::Kind::average) break;
         load_batch(program, batch);
-        program.run("loss_weight");
+        program.run(loss_weight_function);
     }
     std::vector<double> weights;
     for (const std::string& weight : form.weights) weights.push_back(program.scalar(weight));
@@ -208,7 +209,7 @@ PlannedStep planned_gradients(PlannedProgram& program, const std::vector<MicroBa
         load_batch(program, batches[m]);
         program.set_scalar("first_micro_step", m == 0 ? 1 : 0);
         program.set_scalar("last_micro_step", m + 1 == batches.size() ? 1 : 0);
-        program.run("forward_backward");
+        program.run(forward_backward_function);
         check_numbers(program);
     }
     out.loss = program.scalar("loss_sum") / out.loss_weight;
@@ -219,7 +220,7 @@ PlannedStep planned_step(PlannedProgram& program, const std::vector<MicroBatch>&
                          std::int64_t step) {
     PlannedStep out = planned_gradients(program, batches);
     set_step_scalars(program, o, step);
-    program.run("update");
+    program.run(update_function);
     check(program.first_nan().empty(), [&] { return "a NaN comes first from " + program.first_nan(); });
     out.grad_norm = program.scalar("grad_norm");
     return out;

@@ -348,7 +348,7 @@ PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches, s
     for (const std::vector<MicroBatch>& micro_step : batches) {
         if (form.kind == LossForm::Kind::average) break;
         load(micro_step);
-        ranks.run("loss_weight", next_seed());
+        ranks.run(loss_weight_function, next_seed());
     }
     std::vector<double> weights;
     for (const std::string& weight : form.weights) {
@@ -362,7 +362,7 @@ PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches, s
         load(batches[m]);
         ranks.set_scalar("first_micro_step", m == 0 ? 1 : 0);
         ranks.set_scalar("last_micro_step", m + 1 == batches.size() ? 1 : 0);
-        ranks.run("forward_backward", next_seed());
+        ranks.run(forward_backward_function, next_seed());
         for (std::size_t r = 0; r < ranks.size(); ++r) check_numbers(ranks.rank(r));
     }
     out.loss = total("loss_sum") / out.loss_weight;
@@ -373,7 +373,7 @@ PlannedStep planned_step(PlannedRanks& ranks, const RankBatches& batches, const 
                          std::int64_t step, std::optional<std::uint64_t> seed) {
     PlannedStep out = planned_gradients(ranks, batches, seed);
     for (std::size_t r = 0; r < ranks.size(); ++r) set_step_scalars(ranks.rank(r), optimizer, step);
-    ranks.run("update", seed);
+    ranks.run(update_function, seed);
     for (std::size_t r = 0; r < ranks.size(); ++r)
         check(ranks.rank(r).first_nan().empty(), [&] { return "a NaN comes first from " + ranks.rank(r).first_nan(); });
     out.grad_norm = ranks.rank(0).scalar("grad_norm");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "compiler/ir/structure.h"
+
 namespace thunderc {
 namespace {
 
@@ -21,8 +23,8 @@ std::int64_t outside(const Module& module, const Function& body, Value root) {
     std::int64_t least = most;
     for (const Function& caller : module.functions) {
         for (const Op& op : caller.ops) {
-            const bool calls = (op.name == "repeat" && op.attributes.string("body") == body.name) ||
-                               (op.name == "call" && op.attributes.string("callee") == body.name);
+            const bool calls =
+                (is_loop_over(op, body.name)) || (is_function_call(op) && called_function(op) == body.name);
             if (!calls) continue;
             for (std::size_t k = 0; k < body.arguments.size() && k < op.operands.size(); ++k)
                 if (body.arguments[k] == root && op.operands[k])

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/ops/linear.h"
 #include "compiler/planned/parameter_arenas.h"
@@ -122,11 +123,11 @@ class Dimensions::Finder {
     }
 
     void visit(const Function& f, const Op& op) {
-        if (op.name == "repeat") return call(f, op, *module_.find(op.attributes.string("body")));
-        if (op.name == "call") return call(f, op, *module_.find(op.attributes.string("callee")));
-        if (op.name == "fused") return call(f, op, *module_.find(op.attributes.string("kernel")));
-        if (op.name == "constant") return;
-        if (op.name == "family" || op.name == "member" || op.name == "copy") {
+        if (is_loop(op)) return call(f, op, callee(module_, op));
+        if (is_function_call(op)) return call(f, op, callee(module_, op));
+        if (is_kernel_call(op)) return call(f, op, *module_.find(called_kernel(op)));
+        if (is_constant_op(op)) return;
+        if (is_family_op(op) || is_member_op(op) || is_copy(op)) {
             for (Value v : op.operands) unify_all(f, v, f, op.results[0]);
             return;
         }

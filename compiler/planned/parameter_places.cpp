@@ -7,6 +7,7 @@
 #include <functional>
 #include <tuple>
 
+#include "compiler/ir/structure.h"
 #include "compiler/ops/linear.h"
 #include "compiler/planned/alignment.h"
 #include "compiler/support/error.h"
@@ -43,7 +44,7 @@ std::string unit_key(const Function& entry, Value v, Value bf16_copy) {
         const auto reads = [&](Value one) {
             return one && std::find(operands.begin(), operands.end(), one) != operands.end();
         };
-        if (entry.ops[k].name == "repeat" && (reads(v) || reads(bf16_copy)))
+        if (is_loop(entry.ops[k]) && (reads(v) || reads(bf16_copy)))
             return fmt::format("loop {}, {} layers", k, entry.type(v).count);
     }
     return fmt::format("{} members", entry.type(v).count);
@@ -127,9 +128,9 @@ class ParameterLayout {
     using ToEntry = std::function<Value(Value)>;
 
     void note(const Module& module, const Op& op, const ToEntry& to_entry) {
-        const std::string body = op.name == "call"     ? op.attributes.string("callee")
-                                 : op.name == "repeat" ? op.attributes.string("body")
-                                                       : std::string();
+        const std::string body = is_function_call(op) ? called_function(op)
+                                 : is_loop(op)        ? loop_body(op)
+                                                      : std::string();
         if (!body.empty()) {
             const Function& g = *module.find(body);
             for (const Op& inner : g.ops)

@@ -48,10 +48,14 @@ constexpr std::int64_t loss_weight_bytes = 4;
 
 }  // namespace
 
+bool is_step(const Module& module) {
+    return module.find(update_function) != nullptr;
+}
+
 ArgInfo state_info(const ArgInfo& parameter, std::string_view prefix) {
     ArgInfo info;
     info.kind = ArgInfo::Kind::state;
-    for (const std::string& name : parameter.names) info.names.push_back(fmt::format("{}.{}", prefix, name));
+    for (const std::string& name : parameter.names) info.names.push_back(state_name(prefix, name));
     info.aliases.resize(info.names.size());
     info.sources.resize(info.names.size());
     return info;
@@ -68,7 +72,7 @@ std::int64_t step_scalars_bytes_with(const LossForm& form) {
 
 LossForm loss_form(const Module& composed) {
     LossForm out;
-    const Function* f = composed.find("loss_weight");
+    const Function* f = composed.find(loss_weight_function);
     if (f == nullptr) return out;
     for (const ArgInfo& info : f->argument_info)
         if (info.kind == ArgInfo::Kind::scalar) out.weights.push_back(info.names.front());
@@ -144,7 +148,7 @@ std::optional<std::size_t> state_of_name(const std::vector<std::string>& states,
 }
 
 const thunder::RuleInfo& rule_of(const Module& composed) {
-    if (const Function* update = composed.find("update"))
+    if (const Function* update = composed.find(update_function))
         for (const Op& op : update->ops)
             if (const thunder::RuleInfo* rule = thunder::find_rule(op.name)) return *rule;
     throw InternalError("nothing steps the parameters");

@@ -15,6 +15,14 @@
 
 namespace thunderc {
 
+// The functions of a step, by their names: the weights of its loss, where it has any (once for each micro-batch before
+// all else), forward and backward pass (for each micro-batch), and the optimizer's update (once).
+inline constexpr const char* loss_weight_function = "loss_weight";
+inline constexpr const char* forward_backward_function = "forward_backward";
+inline constexpr const char* update_function = "update";
+// Whether a module is a training step that is put together: it has an update.
+bool is_step(const Module& module);
+
 // What a step's loss is of what its micro-steps add up to loss_sum, and what seeds the backward pass: the scalar dloss,
 // by which loss_sum is multiplied in the end. The functions of the step say it, and everyone asks here.
 struct LossForm {

@@ -10,6 +10,7 @@
 #include "codegen/host/statements.h"
 #include "codegen/program/program.h"
 #include "codegen/text.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/plan_interpreter/expand_plan.h"
 #include "tests/planned/reference_step.h"

@@ -12,6 +12,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/autodiff/cotangents.h"
 #include "compiler/passes/autodiff/split_function.h"
 #include "compiler/passes/layers/unroll_repeats.h"
@@ -107,7 +108,7 @@ Mask Differentiator::results_of_call(const Function& f, const Op& op, const Mask
     Mask arguments(op.operands.size(), false);
     for (std::size_t k = 0; k < arguments.size(); ++k)
         arguments[k] = op.operands[k] && depends[op.operands[k].index] && is_float(f.type(op.operands[k]).dtype);
-    const auto count = op.name == "repeat" ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
+    const auto count = is_loop(op) ? loop_carried(op) : 0;
     while (true) {
         Mask inside = depending(g, arguments);
         Mask results(g.results.size());
@@ -130,7 +131,7 @@ Mask Differentiator::depending(const Function& f, Mask arguments) {
         bool any = false;
         for (Value v : op.operands) any = any || (v && depends[v.index]);
         if (!any) continue;
-        if (is_call(op)) {
+        if (runs_function(op)) {
             Mask carried;
             Mask results = results_of_call(f, op, depends, carried);
             for (std::size_t k = 0; k < results.size(); ++k) depends[op.results[k].index] = results[k];
@@ -216,11 +217,11 @@ Joint Differentiator::join(const Function& source, const Mask& active, const Mas
     for (std::size_t k = joint.forward_ops; k-- > 0;) {
         bool any = false;
         for (Value v : f.ops[k].results) any = any || (reaches[v.index] && cotangents.has(v));
-        if (!any || f.ops[k].name == "constant") continue;
+        if (!any || is_constant_op(f.ops[k])) continue;
         b.set_provenance(f.ops[k].provenance);
-        if (f.ops[k].name == "call")
+        if (is_function_call(f.ops[k]))
             pull_back_call(b, cotangents, k, depends);
-        else if (f.ops[k].name == "repeat")
+        else if (is_loop(f.ops[k]))
             pull_back_repeat(b, cotangents, k, depends);
         else
             pull_back_op(b, cotangents, Op(f.ops[k]), depends);  // a copy: the list grows
@@ -232,11 +233,11 @@ Joint Differentiator::join(const Function& source, const Mask& active, const Mas
 }
 
 void Differentiator::pull_back_op(Builder& b, Cotangents& cotangents, const Op& op, const Mask& depends) {
-    if (op.name == "member") {
+    if (is_member_op(op)) {
         cotangents.add_member(op.operands[0], op.attributes.integer("index"), cotangents.read(op.results[0]));
         return;
     }
-    if (op.name == "family") {
+    if (is_family_op(op)) {
         for (std::size_t k = 0; k < op.operands.size(); ++k) {
             if (!depends[op.operands[k].index]) continue;
             Value member = cotangents.read_member(op.results[0], static_cast<std::int64_t>(k));
@@ -264,7 +265,7 @@ void Differentiator::pull_back_op(Builder& b, Cotangents& cotangents, const Op& 
 // The forward op calls the extended function and has what that saves as further results.
 void Differentiator::extend_forward(Function& f, std::size_t index, const Pair& p, bool loop) {
     f.ops[index].attributes.set(loop ? "body" : "callee", p.forward);
-    const std::int64_t n = loop ? f.ops[index].attributes.integer("n") : 1;
+    const std::int64_t n = loop ? loop_count(f.ops[index]) : 1;
     for (std::size_t k = 0; k < p.saved_types.size(); ++k) {
         Type t = p.saved_types[k];
         Value v = f.add_value(loop ? Type::family(n, t.dtype, t.dims) : t, p.saved_names[k]);
@@ -285,7 +286,7 @@ void Differentiator::pull_back_call(Builder& b, Cotangents& cotangents, std::siz
     const Op op = f.ops[index];
     std::set<Value> arguments(f.arguments.begin(), f.arguments.end());
     for (const Op& other : f.ops)
-        if (other.name == "member" && arguments.contains(other.operands[0])) arguments.insert(other.results[0]);
+        if (is_member_op(other) && arguments.contains(other.operands[0])) arguments.insert(other.results[0]);
     CallShape shape;
     std::vector<Value> operands;
     for (Value v : op.operands) {
@@ -309,11 +310,11 @@ void Differentiator::pull_back_repeat(Builder& b, Cotangents& cotangents, std::s
     Function& f = b.function();
     const Op op = f.ops[index];
     const Function& g = callee(in_, op);
-    const std::int64_t n = op.attributes.integer("n");
+    const std::int64_t n = loop_count(op);
     CallShape shape;
     shape.loop = true;
-    shape.carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-    shape.per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+    shape.carried = loop_carried(op);
+    shape.per_layer = loop_per_layer(op);
     Mask carried_depends;
     results_of_call(f, op, depends, carried_depends);
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
@@ -366,7 +367,7 @@ void Differentiator::pull_back_repeat(Builder& b, Cotangents& cotangents, std::s
                              {"carried", static_cast<std::int64_t>(carried)},
                              {"n", n},
                              {"per_layer", static_cast<std::int64_t>(per_layer)},
-                             {"reverse", !op.attributes.boolean("reverse", false)}};
+                             {"reverse", !loop_reversed(op)}};
     std::vector<Value> gradients = b.emit_typed("repeat", operands, attributes, types, p.gradient_names);
     for (std::size_t k = 0; k < gradients.size(); ++k) {
         Value operand = op.operands[p.gradients[k]];
@@ -452,7 +453,7 @@ void Differentiator::order_functions() {
     };
     for (std::size_t k = 0; k < order.size(); ++k)
         for (const Op& op : out_.find(order[k])->ops) {
-            if (!is_call(op)) continue;
+            if (!runs_function(op)) continue;
             const std::string name = callee(out_, op).name;
             visit(name);
             // Nothing calls a backward function whose gradients nobody reads.
@@ -504,7 +505,7 @@ Module Differentiator::run() {
     }
     Joint joint = join(main, active, seeded);
     Function& f = joint.f;
-    if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), is_call))
+    if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function))
         recompute_in_place(f, joint.forward_ops, joint.gradients, RecomputePolicy::selective);
     for (std::size_t k = 0; k < main.results.size(); ++k) {
         if (!joint.seeds[k]) continue;

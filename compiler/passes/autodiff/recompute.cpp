@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -138,7 +139,7 @@ Mask choose_saved(const SplitPoint& split, RecomputePolicy policy) {
     for (Value v : f.arguments) origin[v.index] = !split.available[v.index];
     for (std::size_t k = 0; k < split.forward_ops; ++k) {
         const Op& op = f.ops[k];
-        const Recompute cost = is_call(op) ? Recompute::expensive : op_def(op.name).recompute;
+        const Recompute cost = runs_function(op) ? Recompute::expensive : op_def(op.name).recompute;
         for (Value result : op.results) {
             bool keep = cost == Recompute::expensive ||
                         (policy == RecomputePolicy::none && cost == Recompute::cheap && is_statistic(f, op, result));

@@ -10,7 +10,9 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/distributed/distribute_parts.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -72,7 +74,7 @@ class Replicas {
         order_parameters(buckets);
         last_ = scalar_argument(f, "last_micro_step");
         for (const Bucket& bucket : buckets)
-            if (bucket.layered) wrap_loops(module_, loop_of(bucket).attributes.string("body"));
+            if (bucket.layered) wrap_loops(module_, loop_body(loop_of(bucket)));
         // From the last to the first: ops behind a bucket's place may move, those before it stay.
         for (std::size_t k = buckets.size(); k-- > 0;) {
             const std::string name = fmt::format("bucket_{}", k);
@@ -149,8 +151,8 @@ class Replicas {
     void send_layers(const Bucket& bucket, const std::string& name) {
         Function& f = module_.main();
         Op& loop = loop_of(bucket);
-        Function& body = *module_.find(loop.attributes.string("body"));
-        const std::int64_t n = loop.attributes.integer("n");
+        Function& body = *module_.find(loop_body(loop));
+        const std::int64_t n = loop_count(loop);
         const Value last = body.add_value(f.type(last_), f.info(last_).name);
         body.arguments.push_back(last);
         loop.operands.push_back(last_);
@@ -166,7 +168,7 @@ class Replicas {
         Attributes attributes = attributes_of(options_.mesh, name, what);
         // A loop that runs backwards ends its buckets at multiples of `layers`: what is left over comes first.
         std::int64_t layers = 1;
-        if (loop.attributes.boolean("reverse", false))
+        if (loop_reversed(loop))
             layers = std::clamp<std::int64_t>((options_.bucket_bytes + layer_bytes - 1) / layer_bytes, 1, n);
         attributes.set("layers", layers);
         Builder b(body);
@@ -210,7 +212,7 @@ Module distribute_replicas(Module module, const DistributeOptions& options, Repo
 
 Module distribute(Module module, const DistributeOptions& options, Report& report) {
     if (!options.mesh.communicates()) return module;
-    check(module.find("update") != nullptr, "what is distributed is a training step");
+    check(is_step(module), "what is distributed is a training step");
     module.mesh = options.mesh;
     if (options.mesh.has_shards()) return distributing::distribute_shards(std::move(module), options, report);
     return distributing::distribute_replicas(std::move(module), options, report);

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/distributed/distribute_parts.h"
 #include "compiler/support/error.h"
 
@@ -21,9 +22,8 @@ std::optional<std::size_t> argument_index(const Function& f, Value v) {
 bool called_by_loops_alone(const Module& module, const std::string& body) {
     for (const Function& f : module.functions)
         for (const Op& op : f.ops) {
-            const bool called = op.name == "call" && op.attributes.string("callee") == body;
-            const bool elsewhere =
-                op.name == "repeat" && op.attributes.string("body") == body && f.name != module.main().name;
+            const bool called = is_function_call(op) && called_function(op) == body;
+            const bool elsewhere = is_loop_over(op, body) && f.name != module.main().name;
             if (called || elsewhere) return false;
         }
     return true;
@@ -51,7 +51,7 @@ void wrap_loops(Module& module, const std::string& body_name) {
     }
     std::vector<Function> loops;
     for (Op& op : module.main().ops) {
-        if (op.name != "repeat" || op.attributes.string("body") != body_name) continue;
+        if (!is_loop_over(op, body_name)) continue;
         Function loop;
         loop.name = module.unique_function_name(body_name + "_loop");
         for (int k = 1;
@@ -92,8 +92,7 @@ std::vector<GradientResult> gradient_results(const Function& f) {
                 const Op& op = f.ops[static_cast<std::size_t>(g.op)];
                 g.op_result = static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), f.results[r]) -
                                                        op.results.begin());
-                g.layered =
-                    op.name == "repeat" && g.op_result >= static_cast<std::size_t>(op.attributes.integer("carried"));
+                g.layered = is_loop(op) && g.op_result >= loop_carried(op);
             }
             out.push_back(std::move(g));
         }

@@ -9,8 +9,10 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/distributed/distribute_parts.h"
 #include "compiler/passes/distributed/shard_units.h"
+#include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
 
 namespace thunderc::distributing {
@@ -24,11 +26,11 @@ class Shards {
     void run() {
         std::set<std::string> bodies;
         for (const Op& op : module_.main().ops)
-            if (op.name == "repeat" && touches_layers(op)) bodies.insert(op.attributes.string("body"));
+            if (is_loop(op) && touches_layers(op)) bodies.insert(loop_body(op));
         for (const std::string& body : bodies) wrap_loops(module_, body);
         begin_main();
         for (std::size_t k = 0; k < main().ops.size(); ++k)
-            if (main().ops[k].name == "repeat" && touches_layers(main().ops[k])) loop(k);
+            if (is_loop(main().ops[k]) && touches_layers(main().ops[k])) loop(k);
         for (Unit& unit : units_)
             if (!unit.layered) whole_unit(unit);
         finish_main();
@@ -97,7 +99,7 @@ class Shards {
                 else if (bf16_copy == unit.with_bf16_copy)
                     unit.shard = v;
                 arguments.push_back(v);
-                infos.push_back(prefix.empty() ? unit.info() : state_of(unit.info(), prefix));
+                infos.push_back(prefix.empty() ? unit.info() : state_info(unit.info(), prefix));
             }
         }
         f.arguments = std::move(arguments);
@@ -270,9 +272,9 @@ class Shards {
 
     void loop(std::size_t index) {
         Op op = main().ops[index];
-        Function body = *module_.find(op.attributes.string("body"));
-        const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-        auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
+        Function body = callee(module_, op);
+        const auto carried = loop_carried(op);
+        auto per_layer = loop_per_layer(op);
         Op call = body.ops.front();
         std::vector<Op> before;
         std::vector<Value> families, tokens;  // what the loop gives of units: their gradients
@@ -380,7 +382,7 @@ class Shards {
         bool once = false;  // in the first micro-step of a step alone
     };
     Gathering gathering(const Unit& unit, const Op& op) {
-        const bool reverse = op.attributes.boolean("reverse", false);
+        const bool reverse = loop_reversed(op);
         const auto last = direction_.find(unit.name);
         const bool again = last != direction_.end();
         const bool turned = again && last->second != reverse;

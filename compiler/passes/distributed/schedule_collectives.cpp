@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 
 namespace thunderc {
@@ -20,8 +21,8 @@ std::map<Value, const Op*> starts_by_token(const Module& module, const Function&
     std::map<Value, const Op*> out;
     for (const Op& op : f.ops) {
         if (is_start(op)) out[op.results.back()] = &op;
-        if (op.name != "repeat") continue;
-        const Function& body = *module.find(op.attributes.string("body"));
+        if (!is_loop(op)) continue;
+        const Function& body = callee(module, op);
         std::map<Value, const Op*> inside = starts_by_token(module, body);
         for (std::size_t r = 0; r < op.results.size(); ++r)
             if (f.type(op.results[r]).kind == Type::Kind::token) out[op.results[r]] = inside.at(body.results[r]);
@@ -48,8 +49,8 @@ std::string await_reason(const Function& f, const std::vector<const Op*>& starts
         if (std::find(names.begin(), names.end(), what) == names.end()) names.push_back(what);
     }
     if (reader == nullptr) return "the next function reads " + listed(names);
-    if (reader->name == "repeat") return "the loop below reads " + listed(names);
-    if (f.kind == "loop") return "the call reads this layer's weights";
+    if (is_loop(*reader)) return "the loop below reads " + listed(names);
+    if (f.is_loop_body()) return "the call reads this layer's weights";
     return "the next call reads " + listed(names);
 }
 
@@ -60,7 +61,7 @@ void sink_awaits(const Module& module, Function& f, Report& report) {
     const std::map<Value, const Op*> starts = starts_by_token(module, f);
     std::map<std::size_t, std::vector<std::size_t>> place;  // by the op that they come to stand before
     for (std::size_t k = 0; k < end; ++k) {
-        if (f.ops[k].name != "await") continue;
+        if (!is_await(f.ops[k])) continue;
         std::size_t first = end;
         for (Value v : f.ops[k].results)
             for (std::int32_t user : uses.users[v.index]) first = std::min(first, static_cast<std::size_t>(user));
@@ -84,7 +85,7 @@ void sink_awaits(const Module& module, Function& f, Report& report) {
             }
             await.operands.insert(await.operands.end(), tokens.begin(), tokens.end());
             std::size_t reader = k;  // which computes: views read nothing
-            while (reader < end && (f.ops[reader].name == "unpack" || f.ops[reader].name == "unwritten")) ++reader;
+            while (reader < end && (is_unpack(f.ops[reader]) || is_unwritten(f.ops[reader]))) ++reader;
             std::vector<const Op*> sent;
             for (Value token : tokens) sent.push_back(starts.at(token));
             await.attributes.set("reason", await_reason(f, sent, reader == end ? nullptr : &f.ops[reader]));
@@ -93,7 +94,7 @@ void sink_awaits(const Module& module, Function& f, Report& report) {
                                     k == end ? "at the end" : "before " + f.ops[reader == end ? k : reader].name));
             ops.push_back(std::move(await));
         }
-        if (k < end && f.ops[k].name != "await") ops.push_back(f.ops[k]);
+        if (k < end && !is_await(f.ops[k])) ops.push_back(f.ops[k]);
     }
     f.ops = std::move(ops);
 }
@@ -102,13 +103,13 @@ void sink_awaits(const Module& module, Function& f, Report& report) {
 std::int64_t layers_of(const Module& module, const Function& f) {
     for (const Function& g : module.functions)
         for (const Op& op : g.ops)
-            if (op.name == "repeat" && op.attributes.string("body") == f.name) return op.attributes.integer("n");
+            if (is_loop_over(op, f.name)) return loop_count(op);
     return 0;
 }
 
 // Of layers that lie in slots, the next one is gathered while this one is computed.
 void gather_ahead(const Module& module, Function& f, Report& report) {
-    if (f.kind != "loop") return;
+    if (!f.is_loop_body()) return;
     const std::int64_t layers = layers_of(module, f);
     for (Op& op : f.ops) {
         if (!is_start(op, Collective::all_gather) || op.attributes.integer("slots") < 2) continue;
@@ -129,7 +130,7 @@ class EarlyBeginnings {
     void run() {
         std::map<std::size_t, std::vector<Op>> begun;  // by the op that they come to stand before
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-            if (f_.ops[k].name != "repeat") continue;
+            if (!is_loop(f_.ops[k])) continue;
             const auto [at, behind] = place(k);
             if (std::none_of(f_.ops.begin() + static_cast<std::ptrdiff_t>(at),
                              f_.ops.begin() + static_cast<std::ptrdiff_t>(k), computes))
@@ -137,14 +138,14 @@ class EarlyBeginnings {
             Op op;
             op.name = "begin_ahead";
             op.provenance = f_.ops[k].provenance;
-            op.attributes.set("body", f_.ops[k].attributes.string("body"));
+            op.attributes.set("body", loop_body(f_.ops[k]));
             op.attributes.set(
                 "reason",
                 std::string(
                     behind ? "the loop above is done with its slots: the first layer of the loop below is gathered "
                              "under what stands between them"
                            : "the first layer of the loop below is gathered under what stands before it"));
-            report_.done("begin", f_.name, op.attributes.string("body"));
+            report_.done("begin", f_.name, loop_body(op));
             begun[at].push_back(std::move(op));
         }
         std::vector<Op> ops;
@@ -165,7 +166,7 @@ class EarlyBeginnings {
     // The units that the body gathers; of those that run ahead of the first iteration, `first` alone.
     std::vector<const Op*> gathers(const Op& loop, bool first) const {
         std::vector<const Op*> out;
-        for (const Op& op : module_.find(loop.attributes.string("body"))->ops) {
+        for (const Op& op : module_.find(loop_body(loop))->ops) {
             if (!is_start(op, Collective::all_gather)) continue;
             if (!first || op.attributes.integer("resident", 0) < op.attributes.integer("ahead", 0)) out.push_back(&op);
         }
@@ -187,7 +188,7 @@ class EarlyBeginnings {
         if (first.empty()) return {k, false};
         std::size_t at = 0;
         bool behind = false;
-        const Function& body = *module_.find(loop.attributes.string("body"));
+        const Function& body = callee(module_, loop);
         for (const Op* op : first)
             for (Value v : op->operands) {
                 const auto argument = std::find(body.arguments.begin(), body.arguments.end(), v);
@@ -198,7 +199,7 @@ class EarlyBeginnings {
             }
         for (std::size_t j = 0; j < k; ++j) {
             const Op& op = f_.ops[j];
-            if (op.name == "repeat" && same_unit(gathers(op, false), first)) {
+            if (is_loop(op) && same_unit(gathers(op, false), first)) {
                 at = std::max(at, j + 1);
                 behind = true;
             }
@@ -231,8 +232,8 @@ std::string gather_reason(const Op& op, std::int64_t layers) {
 bool ends_backward(const Module& module, const Function& f, std::size_t k) {
     auto sends = [](const Op& op) { return is_start(op) && !is_start(op, Collective::all_gather); };
     return std::none_of(f.ops.begin() + static_cast<std::ptrdiff_t>(k) + 1, f.ops.end(), [&](const Op& op) {
-        if (op.name != "repeat") return sends(op) && op.attributes.string("group") != "replica";
-        const Function& body = *module.find(op.attributes.string("body"));
+        if (!is_loop(op)) return sends(op) && op.attributes.string("group") != "replica";
+        const Function& body = callee(module, op);
         return std::any_of(body.ops.begin(), body.ops.end(), sends);
     });
 }
@@ -242,13 +243,13 @@ std::string sum_reason(const Module& module, const Function& f, std::size_t k) {
     if (op.attributes.string("name") == "norm") return "every rank has the squares of its own gradients alone";
     if (op.attributes.string("group") == "replica")
         return "this rank's part is summed over the ranks of its copy; now over the copies";
-    const std::int64_t layers = op.attributes.integer("layers", 1), all = f.kind == "loop" ? layers_of(module, f) : 0;
-    if (f.kind == "loop" && layers < all)
+    const std::int64_t layers = op.attributes.integer("layers", 1), all = f.is_loop_body() ? layers_of(module, f) : 0;
+    if (f.is_loop_body() && layers < all)
         return layers > 1
                    ? fmt::format("the gradients of {} layers are complete; summed under the layers that come next",
                                  layers)
                    : "complete with this layer; summed under the layers that come next";
-    if (f.kind == "loop") return "the gradients of all layers are complete; summed under the rest of backward";
+    if (f.is_loop_body()) return "the gradients of all layers are complete; summed under the rest of backward";
     return ends_backward(module, f, k) ? "complete, and backward ends with them: nothing is left to run beside the sum"
                                        : "complete; summed under the rest of backward";
 }
@@ -257,7 +258,7 @@ void give_reasons(const Module& module, Function& f) {
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
         Op& op = f.ops[k];
         if (!is_start(op)) continue;
-        const std::int64_t layers = is_start(op, Collective::all_gather) && f.kind == "loop" ? layers_of(module, f) : 0;
+        const std::int64_t layers = is_start(op, Collective::all_gather) && f.is_loop_body() ? layers_of(module, f) : 0;
         op.attributes.set("reason",
                           is_start(op, Collective::all_gather) ? gather_reason(op, layers) : sum_reason(module, f, k));
     }

@@ -12,6 +12,7 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/distributed/distribute_parts.h"
 #include "compiler/planned/parameter_places.h"
 #include "compiler/planned/step_form.h"
@@ -36,9 +37,9 @@ std::vector<std::size_t> loops_of(const Function& f, Value v) {
     std::vector<std::size_t> out;
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
         const Op& op = f.ops[k];
-        const bool loop = op.name == "repeat";
-        const auto carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
-        const auto per_layer = loop ? static_cast<std::size_t>(op.attributes.integer("per_layer")) : 0;
+        const bool loop = is_loop(op);
+        const auto carried = loop ? loop_carried(op) : 0;
+        const auto per_layer = loop ? loop_per_layer(op) : 0;
         std::size_t taken = 0;
         for (std::size_t o = 0; o < op.operands.size(); ++o) {
             if (op.operands[o] != v) continue;
@@ -78,7 +79,7 @@ class Units {
             p.result = f_.results[gradient->result];
             for (std::size_t k = 0; k < f_.arguments.size(); ++k)
                 if (f_.argument_info[k].kind == ArgInfo::Kind::state &&
-                    f_.argument_info[k].names.front() == "grad." + name)
+                    f_.argument_info[k].names.front() == state_name(gradient_state, name))
                     p.gradient = f_.arguments[k];
         }
         Unit unit;
@@ -86,7 +87,7 @@ class Units {
         unit.dtype = unit.master_dtype = p.type.dtype;
         for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
             const ArgInfo& info = f_.argument_info[k];
-            if (info.kind != ArgInfo::Kind::state || info.names.front() != "bf16_copy." + name) continue;
+            if (info.kind != ArgInfo::Kind::state || info.names.front() != state_name(bf16_copy_state, name)) continue;
             check(std::none_of(f_.ops.begin(), f_.ops.end(),
                                [&](const Op& op) {
                                    return std::find(op.operands.begin(), op.operands.end(), p.value) !=
@@ -107,7 +108,7 @@ class Units {
             unit.what = "all vectors";
             key += "vectors";
         } else if (layered) {
-            const Function& body = *module_.find(f_.ops[loops.front()].attributes.string("body"));
+            const Function& body = *module_.find(loop_body(f_.ops[loops.front()]));
             const std::string scope = body.scope.substr(0, body.scope.find(".{"));
             unit.name = scope.empty() ? "layers" : scope.substr(scope.rfind('.') + 1);
             unit.what = body.scope.empty() ? "layers" : body.scope;
@@ -207,16 +208,12 @@ Type Unit::shard_type(DType of, const Mesh& mesh) const {
     return layered ? Type::family(count, of, dims) : Type::tensor(of, dims);
 }
 
-ArgInfo state_of(const ArgInfo& unit, const std::string& prefix) {
-    return state_info(unit, prefix);
-}
-
 std::vector<Unit> shard_units(const Module& module, std::int64_t shards) {
     return Units(module, shards).find();
 }
 
 void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& mesh) {
-    Function& old = *module.find("update");
+    Function& old = *module.find(update_function);
     const Op* step = nullptr;
     for (const Op& op : old.ops)
         if (op_def(op.name).optimizer) step = &op;
@@ -253,9 +250,9 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
             const std::string& prefix = prefixes[group];
             const Value v = f.add_argument(unit.shard_type(dtypes[group], mesh),
                                            unique_value_name(f, prefix.empty() ? unit.name : prefix + "_" + unit.name),
-                                           prefix.empty() ? unit.info() : state_of(unit.info(), prefix));
+                                           prefix.empty() ? unit.info() : state_info(unit.info(), prefix));
             operands.push_back(v);
-            if (prefix == "grad") gradients.push_back(v);
+            if (prefix == gradient_state) gradients.push_back(v);
             if (group == 0)
                 matrices.insert(matrices.end(), static_cast<std::size_t>(unit.count), unit.matrices ? 1 : 0);
         }
@@ -269,7 +266,7 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
         if (unit.trained && step->attributes.boolean("bf16_copies", false))
             bf16_copies.push_back(f.add_argument(unit.shard_type(DType::bf16, mesh),
                                                  unique_value_name(f, "bf16_copy_" + unit.name),
-                                                 state_of(unit.info(), "bf16_copy")));
+                                                 state_info(unit.info(), bf16_copy_state)));
     Builder b(f);
     const Attributes executor = {{"executor", std::string("optimizer")}};
     const Value squares = b.op("sum_of_squares", gradients, executor, "squares");

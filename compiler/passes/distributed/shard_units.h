@@ -41,8 +41,6 @@ struct Unit {
 // its own, with those that have to lie beside it. What is frozen has units of its own.
 std::vector<Unit> shard_units(const Module& module, std::int64_t shards);
 
-ArgInfo state_of(const ArgInfo& unit, const std::string& prefix);
-
 // The function `update` on shards: each rank steps its own, and the norm of all gradients is a sum over ranks.
 void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& mesh);
 

@@ -9,6 +9,7 @@
 #include "compiler/analysis/views.h"
 #include "compiler/executors/executor.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
 
@@ -59,7 +60,7 @@ class FunctionClaimer {
 
     // What is computed by a call of its own, never within a kernel, needs one for its types.
     void require_call(const Op& op, const OpDef& def) const {
-        if (!def.call || op.name == "fused") return;
+        if (!def.call || is_kernel_call(op)) return;
         const RuntimeCall call = def.call(op, f_);
         if (!call.function.empty() || !call.comment.empty()) return;
         Diagnostic d;

@@ -12,6 +12,7 @@
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/fusion/claim.h"
 #include "compiler/passes/precision/widen_kernel.h"
 
@@ -57,11 +58,11 @@ bool is_rounding(const Function& kernel, const Op& op) {
 std::string dominant_ops(const Function& kernel) {
     std::string last, costly, reduction;
     for (const Op& op : kernel.ops) {
-        if (op.name == "constant" || is_view(op) || is_rounding(kernel, op)) continue;
+        if (is_constant_op(op) || is_view(op) || is_rounding(kernel, op)) continue;
         last = op.name;
         if (op.name.starts_with("reduce_")) reduction = op.name.substr(7);
         const auto& rule = op_def(op.name).elementwise;
-        if (rule && rule->code.find("vec_math::") != std::string_view::npos) costly = op.name;
+        if (rule && rule->is_function()) costly = op.name;
     }
     if (last.empty()) {
         for (const Op& op : kernel.ops) last = op.name;
@@ -184,7 +185,7 @@ void name_beside(Function& kernel, const std::string& composite) {
     for (const Op& op : kernel.ops) {
         const bool outside = op.attributes.string(part_of, "").empty();
         again[op.results[0].index] =
-            outside && op.name != "constant" && !op.operands.empty() &&
+            outside && !is_constant_op(op) && !op.operands.empty() &&
             std::all_of(op.operands.begin(), op.operands.end(), [&](Value v) { return v && again[v.index]; });
         if (!outside || !is_result(op.results[0])) continue;
         if (again[op.results[0].index] && !is_view(op)) rename(op.results[0], forward->result_names[0]);

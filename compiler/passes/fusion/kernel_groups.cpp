@@ -9,6 +9,7 @@
 
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
 #include "compiler/passes/fusion/claim.h"
 #include "compiler/passes/precision/widen_kernel.h"
@@ -42,7 +43,7 @@ bool is_work(const Op& op, const Function& function) {
 }  // namespace
 
 bool is_free(const Op& op) {
-    if (op.name == "constant") return !has_dense_part(*op.attributes.constant("value"));
+    if (is_constant_op(op)) return !has_dense_part(*op.attributes.constant("value"));
     return is_view(op);
 }
 
@@ -166,8 +167,7 @@ void KernelGroups::keep_views_apart(int g) {
         todo.pop_back();
         if (op(k).name == "reshape") views.insert(k);
         for (Value v : op(k).operands) {
-            if (v && is_transparent(definition(v)) && op(definition(v)).name != "constant")
-                todo.push_back(definition(v));
+            if (v && is_transparent(definition(v)) && !is_constant_op(op(definition(v)))) todo.push_back(definition(v));
         }
     }
     for (int k : views) {  // in order: what a later one reads has its layout by then

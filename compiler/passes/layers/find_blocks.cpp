@@ -9,6 +9,7 @@
 
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/print.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -68,7 +69,7 @@ class BlockFinder {
             family_[f_.arguments[k].index] = at->second;
         }
         for (const Op& op : f_.ops)
-            if (op.name == "constant") family_[op.results[0].index] = constant;
+            if (is_constant_op(op)) family_[op.results[0].index] = constant;
         for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
             bool parameter = k < f_.argument_info.size() && f_.argument_info[k].kind == ArgInfo::Kind::parameter;
             (parameter ? from_parameter_ : from_input_)[f_.arguments[k].index] = true;
@@ -115,7 +116,7 @@ class BlockFinder {
 
     // A matrix that is compiled in stands for a weight.
     bool constant_matrix(Value v) const {
-        return producer(v) != nullptr && producer(v)->name == "constant" && f_.type(v).rank() >= 2;
+        return producer(v) != nullptr && is_constant_op(*producer(v)) && f_.type(v).rank() >= 2;
     }
 
     // Whether it reads what can be a layer's own: something made of parameters that no op of the row makes, or a matrix
@@ -186,7 +187,8 @@ class BlockFinder {
     std::size_t kind_of(const Op& op) {
         PrintOptions options;
         std::string text = op.name;
-        if (is_call(op)) text += " " + std::to_string(kinds_.size());  // what is a function already repeats nothing
+        if (runs_function(op))
+            text += " " + std::to_string(kinds_.size());  // what is a function already repeats nothing
         for (const auto& [name, value] : op.attributes.entries()) text += " " + name + "=" + to_string(value, options);
         for (Value v : op.operands) text += "," + (v ? to_string(f_.type(v)) : "_");
         for (Value v : op.results) text += ":" + to_string(f_.type(v));
@@ -261,10 +263,10 @@ class BlockFinder {
 
     bool equal_constants(const std::vector<Value>& values) const {
         const Op* first = producer(values[0]);
-        if (first == nullptr || first->name != "constant") return false;
+        if (first == nullptr || !is_constant_op(*first)) return false;
         return std::all_of(values.begin(), values.end(), [&](Value v) {
             const Op* op = producer(v);
-            return op != nullptr && op->name == "constant" &&
+            return op != nullptr && is_constant_op(*op) &&
                    equal(*op->attributes.constant("value"), *first->attributes.constant("value"));
         });
     }

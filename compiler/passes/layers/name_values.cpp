@@ -8,6 +8,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -102,7 +103,7 @@ void name_in(Function& f) {
     std::map<std::string, int> work;
     std::map<std::pair<std::string, std::string>, int> alike;  // ops of one name in one scope
     for (const Op& op : f.ops) {
-        if (is_view(op) || op.name == "constant") continue;
+        if (is_view(op) || is_constant_op(op)) continue;
         const std::string& scope = op.provenance.scope;
         ++work[scope];
         // Products that became one, attn.{q,k,v}_proj, work in the module around them.
@@ -111,7 +112,7 @@ void name_in(Function& f) {
         ++alike[{scope, op.name}];
     }
     for (const Op& op : f.ops) {
-        if (op.results.empty() || op.name == "repeat" || op.name == "call" || op.name == "constant") continue;
+        if (op.results.empty() || runs_function(op) || is_constant_op(op)) continue;
         ValueInfo& first = f.info(op.results[0]);
         std::string leaf = leaf_of(op.provenance.scope);
         if (is_view(op)) {

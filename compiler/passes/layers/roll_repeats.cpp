@@ -11,6 +11,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -32,8 +33,8 @@ std::vector<Row> find_rows(const Function& f) {
     std::vector<Row> rows;
     std::map<std::string, std::size_t> last;  // by callee, its row
     for (std::size_t k = 0; k < f.ops.size(); ++k) {
-        if (f.ops[k].name != "call") continue;
-        const std::string name = f.ops[k].attributes.string("callee");
+        if (!is_function_call(f.ops[k])) continue;
+        const std::string name = called_function(f.ops[k]);
         auto at = last.find(name);
         if (at != last.end() && reads_result_of(f.ops[k], f.ops[rows[at->second].calls.back()])) {
             rows[at->second].calls.push_back(k);

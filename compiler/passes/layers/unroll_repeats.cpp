@@ -8,16 +8,17 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
 
 void unroll(const Module& module, Function& f, const Op& op, std::map<Value, Value>& replaced) {
     const Function& body = callee(module, op);
-    const auto n = op.attributes.integer("n");
-    const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-    const auto per_layer = static_cast<std::size_t>(op.attributes.integer("per_layer"));
-    const bool reverse = op.attributes.boolean("reverse", false);
+    const auto n = loop_count(op);
+    const auto carried = loop_carried(op);
+    const auto per_layer = loop_per_layer(op);
+    const bool reverse = loop_reversed(op);
     Builder b(f);
     b.set_provenance(op.provenance);
     std::vector<Type> types;
@@ -55,7 +56,7 @@ bool unroll_in(const Module& module, Function& f) {
     for (Op& op : ops) {
         for (Value& v : op.operands)
             if (auto at = replaced.find(v); at != replaced.end()) v = at->second;
-        if (op.name != "repeat") {
+        if (!is_loop(op)) {
             f.ops.push_back(std::move(op));
             continue;
         }

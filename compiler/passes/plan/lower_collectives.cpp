@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/support/error.h"
@@ -41,7 +42,7 @@ class FunctionLowering {
     using Given = std::map<std::string, std::vector<Sent>>;  // by a loop's body: what the tokens among its results are
 
     FunctionLowering(Module& module, Function& f, Given& given)
-        : module_(module), f_(f), given_(given), loop_(f.kind == "loop") {}
+        : module_(module), f_(f), given_(given), loop_(f.is_loop_body()) {}
 
     void run() {
         find_tokens();
@@ -55,14 +56,14 @@ class FunctionLowering {
         }
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             Op& op = f_.ops[k];
-            if (op.name == "await") {
+            if (is_await(op)) {
                 await(op, k);
                 continue;
             }
-            if (op.name == "unwritten") own(op);
+            if (is_unwritten(op)) own(op);
             if (is_start(op)) {
                 start(op, k);
-            } else if (op.name == "begin_ahead") {
+            } else if (is_begin_ahead(op)) {
                 begin_ahead(op);
             } else {
                 begin_loop(op);
@@ -121,8 +122,8 @@ class FunctionLowering {
                 sent_[op.results.back()] = {stream_of(op), op.attributes.string("name"), k, sum_flag(op)};
                 continue;
             }
-            if (op.name != "repeat") continue;
-            const auto given = given_.find(op.attributes.string("body"));
+            if (!is_loop(op)) continue;
+            const auto given = given_.find(loop_body(op));
             std::size_t next = 0;
             for (Value v : op.results)
                 if (is_token(f_, v)) sent_[v] = outside(given->second.at(next++), op, k);
@@ -158,8 +159,7 @@ class FunctionLowering {
     void find_layers() {
         for (const Function& f : module_.functions)
             for (const Op& op : f.ops)
-                if (op.name == "repeat" && op.attributes.string("body") == f_.name)
-                    layers_ = op.attributes.integer("n");
+                if (is_loop_over(op, f_.name)) layers_ = loop_count(op);
     }
 
     bool gathers_in_loops() const {
@@ -171,15 +171,13 @@ class FunctionLowering {
     }
     bool reaches(const Function& g) const {
         if (g.name == f_.name) return true;
-        return std::any_of(f_.ops.begin(), f_.ops.end(), [&g](const Op& op) {
-            return op.name == "repeat" && op.attributes.string("body") == g.name;
-        });
+        return std::any_of(f_.ops.begin(), f_.ops.end(), [&g](const Op& op) { return is_loop_over(op, g.name); });
     }
 
     // A loop that gathers layers into slots that an earlier loop of this function had: not before that is done.
     bool gathers_again(const Op& repeat) {
         bool again = false;
-        for (const Op& op : module_.find(repeat.attributes.string("body"))->ops) {
+        for (const Op& op : module_.find(loop_body(repeat))->ops) {
             if (!is_collective(op, Collective::all_gather)) continue;
             const bool seen = !gathered_.insert(op.attributes.string("unit")).second;
             again = again || (seen && op.attributes.integer("resident") == 0);
@@ -189,14 +187,13 @@ class FunctionLowering {
 
     // Before a loop, or before what it runs ahead of its first iterations, where that stands apart.
     void begin_loop(const Op& op) {
-        if (op.name != "repeat" || !begun_.insert(op.attributes.string("body")).second) return;
-        if (gathers_again(op)) both(op.attributes.string("body") + "_turn", "gather", {});
+        if (!is_loop(op) || !begun_.insert(loop_body(op)).second) return;
+        if (gathers_again(op)) both(loop_body(op) + "_turn", "gather", {});
     }
 
     void begin_ahead(Op op) {
         for (const Op& loop : f_.ops)
-            if (loop.name == "repeat" && loop.attributes.string("body") == op.attributes.string("body"))
-                begin_loop(loop);
+            if (is_loop_over(loop, loop_body(op))) begin_loop(loop);
         op.stream = "gather";
         ops_.push_back(std::move(op));
     }
@@ -206,7 +203,7 @@ class FunctionLowering {
     void find_what_stays() {
         const auto starts = std::count_if(f_.ops.begin(), f_.ops.end(), [](const Op& op) { return is_start(op); });
         for (std::size_t k = 0; k + 1 < f_.ops.size() && starts == 1; ++k)
-            if (is_start(f_.ops[k], Collective::all_reduce) && !sum_flag(f_.ops[k]) && f_.ops[k + 1].name == "await")
+            if (is_start(f_.ops[k], Collective::all_reduce) && !sum_flag(f_.ops[k]) && is_await(f_.ops[k + 1]))
                 stays_ = k;
     }
 
@@ -215,7 +212,7 @@ class FunctionLowering {
         const Uses uses(f_);
         for (std::size_t k = 0; k < f_.ops.size(); ++k) {
             const Op& op = f_.ops[k];
-            if (op.name != "await") continue;
+            if (!is_await(op)) continue;
             if (stays_) {
                 for (std::size_t r = 0; r < op.results.size(); ++r) forwarded_[op.results[r]] = op.operands[r];
                 continue;
@@ -328,7 +325,7 @@ class FunctionLowering {
             if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return held.contains(v); }))
                 continue;
             last = j;
-            if (op.name == "await" || op.name == "unpack") held.insert(op.results.begin(), op.results.end());
+            if (is_await(op) || is_unpack(op)) held.insert(op.results.begin(), op.results.end());
         }
         return last;
     }
@@ -388,7 +385,7 @@ class UnitPlaces {
             for (const Op& op : f.ops) {
                 if (is_collective(op, Collective::all_gather))
                     place(f, op, Arena::gathered, memory_.gathered);
-                else if (op.name == "unwritten" || op.name == "pack")
+                else if (is_unwritten(op) || is_pack(op))
                     place(f, op, Arena::unit_gradients, memory_.gradients);
             }
         }
@@ -415,7 +412,7 @@ UnitMemory lower_collectives(Module& module) {
     FunctionLowering::Given given;
     // Bodies of loops first: what their tokens stand for.
     for (Function& f : module.functions)
-        if (f.kind == "loop") FunctionLowering(module, f, given).run();
+        if (f.is_loop_body()) FunctionLowering(module, f, given).run();
     for (Function& f : module.functions)
         if (f.kind.empty()) FunctionLowering(module, f, given).run();
     return UnitPlaces(module).run();

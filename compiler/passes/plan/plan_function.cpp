@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/analysis/views.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
@@ -38,9 +39,7 @@ Value FunctionPlanner::copy_at_end(Value v) {
 void FunctionPlanner::add_copies() {
     for (const Function& caller : module_.functions)
         for (const Op& op : caller.ops)
-            if (op.name == "repeat" && op.attributes.string("body") == f_.name &&
-                !op.attributes.boolean("reverse", false))
-                carried_ = static_cast<std::size_t>(op.attributes.integer("carried"));
+            if (is_loop_over(op, f_.name) && !loop_reversed(op)) carried_ = loop_carried(op);
     // What a call writes as one tensor cannot go to places of the function's results and to others as well.
     std::set<Value> torn;
     const auto is_result = [&](Value v) {
@@ -55,7 +54,7 @@ void FunctionPlanner::add_copies() {
         const Op* def = nullptr;
         for (const Op& op : f_.ops)
             if (std::find(op.results.begin(), op.results.end(), v) != op.results.end()) def = &op;
-        const bool view = def != nullptr && (is_view(*def) || def->name == "constant" || def->name == "member");
+        const bool view = def != nullptr && (is_view(*def) || is_constant_op(*def) || is_member_op(*def));
         const bool again = !given.insert(v).second;
         if (chained(r) && !again) continue;
         if (def == nullptr || again || torn.contains(v) || (view && !take_place_of_viewed(v)))
@@ -86,7 +85,7 @@ bool FunctionPlanner::take_place_of_viewed(Value v) {
         if (r == owner) return false;
     for (const Op& op : f_.ops)
         if (std::find(op.results.begin(), op.results.end(), owner) != op.results.end() &&
-            (op.name == "constant" || op.name == "member" || op.name == "repeat"))
+            (is_constant_op(op) || is_member_op(op) || is_loop(op)))
             return false;
     taken_[owner] = v;
     return true;
@@ -186,7 +185,7 @@ void FunctionPlanner::place_constant_family(const Op& family) {
     std::set<Value> members;
     for (Value v : family.operands) {
         const Op* def = definition(v);
-        if (def == nullptr || def->name != "constant" || placed(v) || !members.insert(v).second) return;
+        if (def == nullptr || !is_constant_op(*def) || placed(v) || !members.insert(v).second) return;
     }
     const std::int64_t base = shared_.constant_bytes, stride = aligned(bytes_of(f_.type(family.results[0])));
     for (Value v : family.operands) {
@@ -199,9 +198,9 @@ void FunctionPlanner::place_constant_family(const Op& family) {
 
 void FunctionPlanner::place_constants() {
     for (const Op& op : f_.ops)
-        if (op.name == "family") place_constant_family(op);
+        if (is_family_op(op)) place_constant_family(op);
     for (Op& op : f_.ops) {
-        if (op.name != "constant" || placed(op.results[0])) continue;
+        if (!is_constant_op(op) || placed(op.results[0])) continue;
         const ConstPtr expr = op.attributes.constant("value");
         std::int64_t offset = -1;
         for (const auto& [other, place] : shared_.constants)
@@ -224,7 +223,7 @@ Value FunctionPlanner::owner(Value v) {
 
 void FunctionPlanner::place_views() {
     for (const Op& op : f_.ops) {
-        if (op.name == "member") {
+        if (is_member_op(op)) {
             const Placement& family = at(op.operands[0]);
             check(family.arena != Arena::unplaced, "a member of a family without a place");
             at(op.results[0]) = {

@@ -3,6 +3,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/planned/carry_slots.h"
@@ -42,8 +43,8 @@ void FunctionPlanner::place_sums() {
         for (const auto& [r, o] : pairs) {
             const Value sum = f_.ops[adds].results[r], before = f_.ops[adds].operands[o];
             const Op* def = definition(before);
-            const bool own = def != nullptr && !placed(before) && !is_view(*def) && def->name != "constant" &&
-                             def->name != "member" && def->name != "repeat" && uses_->single_user(before);
+            const bool own = def != nullptr && !placed(before) && !is_view(*def) && !is_constant_op(*def) &&
+                             !is_member_op(*def) && !is_loop(*def) && uses_->single_user(before);
             // Of arguments and results of a body the caller knows that they are one tensor.
             const bool there = placed(before) && at(owner(before)) == at(owner(sum));
             if (there) continue;
@@ -77,11 +78,11 @@ void FunctionPlanner::lie_in(Value v, Value place) {
 
 void FunctionPlanner::place_units() {
     for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-        if (f_.ops[k].name == "pack") {
+        if (is_pack(f_.ops[k])) {
             const std::size_t before = f_.ops.size();
             place_packed(k);
             k += f_.ops.size() - before;  // behind the copies
-        } else if (f_.ops[k].name == "unpack") {
+        } else if (is_unpack(f_.ops[k])) {
             const Op& op = f_.ops[k];
             const auto size = static_cast<std::int64_t>(size_of(f_.type(op.results[0]).dtype));
             Placement p = at(op.operands[0]);
@@ -100,8 +101,8 @@ void FunctionPlanner::place_packed(std::size_t index) {
     for (std::size_t k = 0; k < offsets.size(); ++k) {
         Value v = f_.ops[index].operands[k];
         const Op* def = definition(v);
-        const bool own = def != nullptr && !placed(v) && !is_view(*def) && def->name != "constant" &&
-                         def->name != "member" && def->name != "unpack";
+        const bool own = def != nullptr && !placed(v) && !is_view(*def) && !is_constant_op(*def) &&
+                         !is_member_op(*def) && !is_unpack(*def);
         if (!own) {
             Op copy;
             copy.name = "copy";
@@ -126,7 +127,7 @@ void FunctionPlanner::place_packed(std::size_t index) {
 
 void FunctionPlanner::place_loops() {
     for (std::size_t k = 0; k < f_.ops.size(); ++k) {
-        if (f_.ops[k].name != "repeat") continue;
+        if (!is_loop(f_.ops[k])) continue;
         place_collected(k);
         k = place_carried(k);
     }
@@ -135,9 +136,9 @@ void FunctionPlanner::place_loops() {
 // Families that a loop collects and nobody else wants in a place of its own: one struct a layer in arena saved.
 void FunctionPlanner::place_collected(std::size_t index) {
     const Op& op = f_.ops[index];
-    const Function& body = *module_.find(op.attributes.string("body"));
-    const auto carried = static_cast<std::size_t>(op.attributes.integer("carried"));
-    const std::int64_t n = op.attributes.integer("n");
+    const Function& body = callee(module_, op);
+    const auto carried = loop_carried(op);
+    const std::int64_t n = loop_count(op);
     std::int64_t layer = 0;
     std::vector<std::pair<Value, std::int64_t>> members;
     for (std::size_t r = carried; r < op.results.size(); ++r) {
@@ -159,10 +160,10 @@ std::optional<std::size_t> FunctionPlanner::collected_carry(const Function& body
 
 // Where the loop is by then: copies may have come before it.
 std::size_t FunctionPlanner::place_carried(std::size_t index) {
-    const auto carried = static_cast<std::size_t>(f_.ops[index].attributes.integer("carried"));
-    const std::int64_t n = f_.ops[index].attributes.integer("n");
-    const bool reverse = f_.ops[index].attributes.boolean("reverse", false);
-    const Function& body = *module_.find(f_.ops[index].attributes.string("body"));
+    const auto carried = loop_carried(f_.ops[index]);
+    const std::int64_t n = loop_count(f_.ops[index]);
+    const bool reverse = loop_reversed(f_.ops[index]);
+    const Function& body = *module_.find(loop_body(f_.ops[index]));
     std::vector<std::string> arenas;
     std::vector<std::int64_t> bases, strides, periods;
     for (std::size_t k = 0; k < carried; ++k) {
@@ -215,12 +216,11 @@ bool FunctionPlanner::ends_at(Value v, std::size_t index, std::size_t k) const {
 // The value that goes in is written to slot 0 by its op where that is possible, else copied there; the value that
 // comes out lies in slot n.
 void FunctionPlanner::first_slot(std::size_t& index, std::size_t k, const CarrySlots& slots) {
-    const std::int64_t n = f_.ops[index].attributes.integer("n");
+    const std::int64_t n = loop_count(f_.ops[index]);
     Value in = f_.ops[index].operands[k];
     Value out = f_.ops[index].results[k];
     const Op* def = definition(in);
-    const bool own =
-        def != nullptr && !is_view(*def) && def->name != "constant" && def->name != "member" && !placed(in);
+    const bool own = def != nullptr && !is_view(*def) && !is_constant_op(*def) && !is_member_op(*def) && !placed(in);
     // With two slots by turns, slot 0 is overwritten by the second layer: whoever else reads the value later, or in
     // every layer, must not find that.
     const bool stays = slots.period == 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/ops/linear.h"
 #include "compiler/passes/plan/plan_parts.h"
 #include "compiler/support/error.h"
@@ -96,7 +97,7 @@ void FunctionPlanner::place_scratch() {
         for (std::size_t r = 0; r < op.results.size(); ++r) {
             Value v = op.results[r];
             if (placed(v) || slot.contains(v) || piece_of.contains(v) || f_.type(v).kind == Type::Kind::token) continue;
-            check(!f_.type(v).is_family() || op.name == "family",
+            check(!f_.type(v).is_family() || is_family_op(op),
                   fmt::format("@{}: a family from {} has no place", f_.name, op.name));
             // What a later sum adds to is written where the sum will be, before this op.
             const bool begins_here = first[v.index] == k;
@@ -136,8 +137,8 @@ void FunctionPlanner::place_scratch() {
 }
 
 const Function* FunctionPlanner::called(const Op& op) const {
-    if (op.name == "call") return module_.find(op.attributes.string("callee"));
-    return op.name == "repeat" ? module_.find(op.attributes.string("body")) : nullptr;
+    if (is_function_call(op)) return module_.find(called_function(op));
+    return is_loop(op) ? module_.find(loop_body(op)) : nullptr;
 }
 
 // The owner of an operand that dies here and that result r may be written over; none: an empty value.
@@ -172,7 +173,7 @@ void FunctionPlanner::finish_views() {
 
 void FunctionPlanner::set_carry_base(const CarriedScratch& c, std::int64_t base) {
     for (Op& op : f_.ops) {
-        if (op.name != "repeat" || c.k >= op.results.size() || op.results[c.k] != c.out) continue;
+        if (!is_loop(op) || c.k >= op.results.size() || op.results[c.k] != c.out) continue;
         std::vector<std::int64_t> bases = op.attributes.integers("carry_base");
         bases[c.k] = base;
         op.attributes.set("carry_base", bases);

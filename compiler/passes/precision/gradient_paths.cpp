@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -17,10 +18,10 @@ Mask of_results(const Op& op, const Mask& gradient) {
 // Whether what the op makes of operand o is a gradient.
 bool leads_on(const Op& op, std::size_t o, const Mask& gradient, const Mask& of_arguments) {
     if (op.name == "accumulate_gradient") return o == 1;
-    if (is_call(op)) return o < of_arguments.size() && of_arguments[o];
+    if (runs_function(op)) return o < of_arguments.size() && of_arguments[o];
     // A product for each of a batch, of which the gradient is the sum.
     if (op.name == "reduce_sum") return gradient[op.results[0].index];
-    const bool structure = op.name == "family" || op.name == "member";
+    const bool structure = is_family_op(op) || is_member_op(op);
     if (!structure &&
         (op_def(op.name).level == OpLevel::structural || op_def(op.name).precision.kind != Precision::Kind::follows))
         return false;
@@ -49,7 +50,7 @@ Mask gradient_values(const Module& module, const Function& function, const Mask&
     for (std::size_t k = function.ops.size(); k-- > 0;) {
         const Op& op = function.ops[k];
         for (Value v : op.results) gradient[v.index] = is_gradient(v);
-        if (!is_call(op)) continue;
+        if (!runs_function(op)) continue;
         const Function& body = callee(module, op);
         const Mask inside = gradient_values(module, body, of_results(op, gradient));
         for (Value v : body.arguments) of_arguments[k].push_back(inside[v.index]);

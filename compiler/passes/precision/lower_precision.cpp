@@ -191,9 +191,9 @@ Module ModuleLowering::run() {
     std::vector<Function> entries;
     for (const Function& f : module_.functions) {
         if (f.argument_info.empty()) continue;
-        if (f.name == "forward_backward")
+        if (f.name == forward_backward_function)
             entries.push_back(entry(f));
-        else if (f.name == "update")
+        else if (f.name == update_function)
             entries.push_back(update(f));
         else
             entries.push_back(f);
@@ -257,7 +257,7 @@ Module lower_precision(Module module, const PrecisionOptions& options, Report& r
         expect_nothing_of_bf16(options);
         return module;
     }
-    check(module.find("forward_backward") != nullptr && module.find("update") != nullptr,
+    check(module.find(forward_backward_function) != nullptr && module.find(update_function) != nullptr,
           "lower_precision needs the functions of a training step");
     return ModuleLowering(module, options, report).run();
 }

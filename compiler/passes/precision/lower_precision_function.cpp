@@ -11,6 +11,7 @@
 #include "compiler/analysis/views.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -88,7 +89,7 @@ class Lowering {
         if (const auto at = casts_.find({v, dtype}); at != casts_.end()) return at->second;
         const Op* op = definition(v);
         Value made;
-        if (op != nullptr && op->name == "constant") {
+        if (op != nullptr && is_constant_op(*op)) {
             ConstExpr expr = *op->attributes.constant("value");
             expr.type.dtype = dtype;
             if (is_plain_constant(v)) made = b_.constant(std::make_shared<const ConstExpr>(expr), out_.info(v).name);
@@ -108,7 +109,7 @@ class Lowering {
         if (!is_floating(v) || is_low(v)) return v;
         if (const auto at = bf16_copy_of_.find(v); at != bf16_copy_of_.end()) return at->second;
         const Op* op = definition(v);
-        if (op == nullptr || (!is_view(*op) && op->name != "member")) return as(v, low_);
+        if (op == nullptr || (!is_view(*op) && !is_member_op(*op))) return as(v, low_);
         const Op view = *op;
         if (!has_bf16_copy(view.operands[0])) return as(v, low_);
         const Value whole = for_product(view.operands[0]);
@@ -119,7 +120,7 @@ class Lowering {
     bool has_bf16_copy(Value v) const {
         while (!bf16_copy_of_.contains(v)) {
             const Op* op = definition(v);
-            if (op == nullptr || (!is_view(*op) && op->name != "member")) return false;
+            if (op == nullptr || (!is_view(*op) && !is_member_op(*op))) return false;
             v = op->operands[0];
         }
         return true;
@@ -132,7 +133,7 @@ class Lowering {
         bool reached = false;
         for (Value v : op.operands) reached = reached || (v && of_parameters_[v.index]);
         for (Value v : op.results) of_parameters_[v.index] = reached;
-        if (is_call(op)) return place_call(op);
+        if (runs_function(op)) return place_call(op);
         const OpDef& def = op_def(op.name);
         if (op.name == "accumulate_gradient") {
             const Value before = now(op.operands[0]);
@@ -166,7 +167,7 @@ class Lowering {
             operands.push_back(now(v));
             low = low || is_low(operands.back());
         }
-        if (low && op.name == "family")
+        if (low && is_family_op(op))
             for (Value& v : operands) v = as(v, low_);
         emit(op, std::move(operands));
     }
@@ -174,7 +175,7 @@ class Lowering {
     // A constant that has its type anew in each kernel, at no cost.
     bool is_plain_constant(Value v) const {
         const Op* op = definition(v);
-        if (op == nullptr || op->name != "constant") return false;
+        if (op == nullptr || !is_constant_op(*op)) return false;
         const ConstExpr::Kind kind = op->attributes.constant("value")->kind;
         return kind == ConstExpr::Kind::splat || kind == ConstExpr::Kind::affine;
     }
@@ -262,10 +263,10 @@ class Lowering {
     // ---- calls and loops ----
 
     void place_call(const Op& op) {
-        const bool loop = op.name == "repeat";
+        const bool loop = is_loop(op);
         const std::string attribute = loop ? "body" : "callee";
         Request request;
-        request.carried = loop ? static_cast<std::size_t>(op.attributes.integer("carried")) : 0;
+        request.carried = loop ? loop_carried(op) : 0;
         for (Value v : op.operands) {
             request.dtypes.push_back(v ? out_.type(now(v)).dtype : full_precision);
             request.masters.push_back(v && bf16_copy_of_.contains(now(v)));

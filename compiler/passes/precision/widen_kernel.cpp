@@ -9,6 +9,7 @@
 
 #include "compiler/analysis/views.h"
 #include "compiler/ir/builder.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -18,7 +19,7 @@ bool is_bf16(const Function& f, Value v) {
 }
 
 bool moves_only(const Op& op) {
-    return op.name == "constant" || op.name == "concat" || op.name == "pad" || is_view(op);
+    return is_constant_op(op) || op.name == "concat" || op.name == "pad" || is_view(op);
 }
 
 bool casts_bf16(const Function& f, const Op& op) {
@@ -94,7 +95,7 @@ Function widen_kernel(Function kernel) {
             if (is_bf16(kernel, v) || any_exact) exact.insert(v);
         } else {
             Attributes attributes = op.attributes;
-            if (op.name == "constant" && is_bf16(kernel, v)) {
+            if (is_constant_op(op) && is_bf16(kernel, v)) {
                 ConstExpr expr = *attributes.constant("value");
                 expr.type.dtype = DType::f32;
                 attributes.set("value", std::make_shared<const ConstExpr>(expr));

@@ -17,6 +17,7 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/rewrite.h"
 #include "compiler/support/error.h"
 
@@ -306,7 +307,7 @@ class IndexBounder {
             return out;
         }
         const Op* index = definition(op.operands[1]);
-        if (index == nullptr || index->name != "constant") return std::nullopt;
+        if (index == nullptr || !is_constant_op(*index)) return std::nullopt;
         for (const std::int64_t row : materialize(*index->attributes.constant("value")).i) {
             const std::int64_t from = row < 0 ? row + dims[axis] : row;
             out.runs.emplace_back(from, from + 1);
@@ -341,7 +342,7 @@ class IndexBounder {
             if (!op_def(op.name).acts_by_element()) continue;
             for (Value v : op.operands) {
                 const Op* constant = definition(v);
-                if (constant == nullptr || constant->name != "constant") continue;
+                if (constant == nullptr || !is_constant_op(*constant)) continue;
                 const Dims& dims = f_.type(v).dims;
                 for (std::size_t axis = 0; axis < dims.size(); ++axis)
                     if (dims[axis] == n)
@@ -370,7 +371,7 @@ class IndexBounder {
             if (op.name != "eq" && op.name != "ne") continue;
             for (Value v : op.operands) {
                 const Op* known = definition(v);
-                if (known == nullptr || known->name != "constant" || !is_integer(f_.type(v).dtype)) continue;
+                if (known == nullptr || !is_constant_op(*known) || !is_integer(f_.type(v).dtype)) continue;
                 const ConstPtr value = known->attributes.constant("value");
                 if (value->kind == ConstExpr::Kind::splat)
                     candidates.push_back(static_cast<std::int64_t>(value->value));
@@ -397,7 +398,7 @@ class IndexBounder {
 
     [[noreturn]] void refuse(const Access& a) {
         const Op& op = f_.ops[a.op];
-        const bool known = definition(a.index) != nullptr && definition(a.index)->name == "constant";
+        const bool known = definition(a.index) != nullptr && is_constant_op(*definition(a.index));
         const std::string what =
             a.ignored ? "a label of the cross entropy" : fmt::format("an index of {}", operator_of(op));
         const std::string table = a.ignored ? "" : stored_tensor(op.operands[0]);

@@ -8,6 +8,7 @@
 
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -19,7 +20,7 @@ std::size_t fold(Function& f) {
     std::vector<Op> out;
     out.reserve(f.ops.size());
     for (Op& op : f.ops) {
-        if (op.name == "constant") {
+        if (is_constant_op(op)) {
             known[op.results[0].index] = op.attributes.constant("value");
             out.push_back(std::move(op));
             continue;

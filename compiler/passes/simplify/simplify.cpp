@@ -17,6 +17,7 @@
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/pattern.h"
 
 namespace thunderc {
@@ -136,7 +137,7 @@ class Simplifier {
         if (op.results.size() == 1)
             if (Value v = shorter(op); v && has_rows_of(v, op.results[0])) return {v};
         const bool structural = op_def(op.name).level == OpLevel::structural;
-        if (!structural || op.name == "constant") {
+        if (!structural || is_constant_op(op)) {
             const std::size_t hash = hash_of(op);
             auto [begin, end] = seen_.equal_range(hash);
             for (auto at = begin; at != end; ++at) {
@@ -176,10 +177,10 @@ class Simplifier {
         if (op.name == "slice") return shorter_slice(op);
         if (op.name == "concat") return shorter_concat(op);
         if (op.name == "gather" || op.name == "gather_nd") return shorter_gather(op);
-        if (op.name == "member" || op.name == "family") return shorter_family(op);
+        if (is_member_op(op) || is_family_op(op)) return shorter_family(op);
         if (op.name == "stop_gradient") {  // of what has no gradient, or has lost it already
             const Op* inner = definition(op.operands[0]);
-            const bool nothing = inner != nullptr && (inner->name == "constant" || inner->name == "stop_gradient");
+            const bool nothing = inner != nullptr && (is_constant_op(*inner) || inner->name == "stop_gradient");
             return nothing ? op.operands[0] : Value();
         }
         if (op.name == "cast") {
@@ -201,7 +202,7 @@ class Simplifier {
 
     // A member of a family of values; the family of all members of one.
     Value shorter_family(const Op& op) const {
-        if (op.name == "member") {
+        if (is_member_op(op)) {
             const Op* family = definition(op.operands[0], "family");
             return family != nullptr ? family->operands[static_cast<std::size_t>(op.attributes.integer("index"))]
                                      : Value();

@@ -14,6 +14,7 @@
 
 #include "compiler/analysis/batch_share.h"
 #include "compiler/ir/builder.h"
+#include "compiler/ir/structure.h"
 #include "compiler/passes/step/split_loss.h"
 #include "compiler/support/error.h"
 
@@ -218,7 +219,7 @@ class LossAdder {
         Value found;
         for (std::size_t k = op.name == "select" ? 1 : 0; k < op.operands.size(); ++k) {
             const Op* known = definition(op.operands[k]);
-            if (known != nullptr && known->name == "constant") continue;
+            if (known != nullptr && is_constant_op(*known)) continue;
             if (found) return {};
             found = op.operands[k];
         }

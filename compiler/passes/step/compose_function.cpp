@@ -98,7 +98,8 @@ Module compose_function(Module module, const std::string& name, Report& report) 
             const ArgInfo& of = main.argument_info[k];
             const bool parameter = of.kind == ArgInfo::Kind::parameter;
             std::vector<std::string> names;
-            for (const std::string& one : of.names) names.push_back((parameter ? "grad." : "d") + one);
+            for (const std::string& one : of.names)
+                names.push_back(parameter ? state_name(gradient_state, one) : "d" + one);
             info = info_of(parameter ? ArgInfo::Kind::state : ArgInfo::Kind::output, std::move(names));
             value_name = (parameter ? "grad_" : "d") + main.info(main.arguments[k]).name;
         }

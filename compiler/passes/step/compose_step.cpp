@@ -93,7 +93,7 @@ Function loss_weight(const Function& main, const MainResults& results) {
     }
     f.arguments = std::move(arguments);
     f.argument_info = std::move(infos);
-    f.name = "loss_weight";
+    f.name = loss_weight_function;
     f.result_names.clear();
     const bool terms = has_terms(main);
     Builder b(f);
@@ -111,7 +111,7 @@ Function loss_weight(const Function& main, const MainResults& results) {
 
 Function forward_backward(const Function& main, const MainResults& results) {
     Function f = main;
-    f.name = "forward_backward";
+    f.name = forward_backward_function;
     std::vector<Value> before;
     for (std::size_t k : results.trainable) {
         Value parameter = f.arguments[k];
@@ -154,20 +154,21 @@ Function forward_backward(const Function& main, const MainResults& results) {
 
 Function update(const Function& main, const MainResults& results, const thunder::RuleInfo& rule) {
     Function f;
-    f.name = "update";
+    f.name = update_function;
     std::vector<Value> tensors, gradients;
     for (std::size_t k : results.trainable) {
         Value v = main.arguments[k];
         tensors.push_back(f.add_argument(main.type(v), unique_value_name(f, main.info(v).name), main.argument_info[k]));
     }
-    auto group = [&](const std::string& prefix) {
+    auto group = [&](std::string_view prefix) {
         for (std::size_t k = 0; k < results.trainable.size(); ++k) {
             Value v = main.arguments[results.trainable[k]];
-            tensors.push_back(f.add_argument(main.type(v), unique_value_name(f, prefix + "_" + main.info(v).name),
+            tensors.push_back(f.add_argument(main.type(v),
+                                             unique_value_name(f, fmt::format("{}_{}", prefix, main.info(v).name)),
                                              state_info(main.argument_info[results.trainable[k]], prefix)));
         }
     };
-    group("grad");
+    group(gradient_state);
     gradients.assign(tensors.end() - static_cast<std::ptrdiff_t>(results.trainable.size()), tensors.end());
     for (const std::string& state : rule.states) group(state);
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/structure.h"
 
 namespace thunderc {
 namespace {
@@ -20,8 +21,8 @@ std::size_t callers(const Module& module, const std::string& name) {
 
 // Takes result `r` of the loop's body through accumulate_gradient with a new per-layer argument and the shared `first`.
 void extend_body(Function& body, Op& loop, std::size_t r, Value before, Value first, const Function& caller) {
-    auto carried = static_cast<std::size_t>(loop.attributes.integer("carried"));
-    auto per_layer = static_cast<std::size_t>(loop.attributes.integer("per_layer"));
+    auto carried = loop_carried(loop);
+    auto per_layer = loop_per_layer(loop);
     const std::size_t at = carried + per_layer;
     Value before_here = body.add_value(caller.type(before).member(), caller.info(before).name);
     body.arguments.insert(body.arguments.begin() + static_cast<std::ptrdiff_t>(at), before_here);
@@ -59,11 +60,11 @@ Module sink_accumulation(Module module, Report& report) {
             const std::int32_t definition = uses.definition[gradient.index];
             if (definition < 0 || !uses.single_user(gradient)) continue;
             Op& loop = f.ops[static_cast<std::size_t>(definition)];
-            if (loop.name != "repeat") continue;
+            if (!is_loop(loop)) continue;
             const auto r = static_cast<std::size_t>(std::find(loop.results.begin(), loop.results.end(), gradient) -
                                                     loop.results.begin());
-            if (r < static_cast<std::size_t>(loop.attributes.integer("carried"))) continue;  // a sum over layers
-            const std::string body = loop.attributes.string("body");
+            if (r < loop_carried(loop)) continue;  // a sum over layers
+            const std::string body = loop_body(loop);
             if (callers(module, body) != 1) {
                 report.declined("sink_accumulation", f.info(before).name, "several loops call @" + body);
                 continue;
