@@ -79,7 +79,7 @@ double NestPrinter::weight() const {
     double total = 0;
     for (const KernelNode& n : loops_.nodes) {
         if (n.kind != Kind::apply) continue;
-        total += op_def(n.op).elementwise->operations();
+        total += op_def(n.op).elementwise->operations;
     }
     return total;
 }

@@ -20,8 +20,7 @@ namespace {
 // Softmax turns what lies this far below the rest into 0, in any type.
 constexpr double far_below = -1e4;
 
-// ---- sines of positions
-// ------------------------------------------------------------------------------------------------
+// ---- sines of positions ---------------------------------------------------------------------------------------------
 
 // A sampled sine, of any frequency, phase and amplitude, is what fulfils f(t+1) + f(t-1) = 2 c f(t) for one c = cos(w),
 // |c| <= 1, at all t. So the test needs neither base nor scaling nor the order of cosines and sines in a row.

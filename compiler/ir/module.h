@@ -51,8 +51,7 @@ struct Op {
     std::string stream{};  // after plan: one of Module::streams; "" is the compute stream
 };
 
-// ---- after plan: where a value lies
-// ------------------------------------------------------------------------------------
+// ---- after plan: where a value lies ---------------------------------------------------------------------------------
 
 struct Placement {
     enum class Arena : std::uint8_t {
@@ -92,8 +91,7 @@ struct ValueInfo {
     Placement placement;
 };
 
-// ---- arguments of main
-// -------------------------------------------------------------------------------------------------
+// ---- arguments of main ----------------------------------------------------------------------------------------------
 
 // Initial data of a parameter, read only when it is asked for.
 struct WeightSource {

@@ -59,8 +59,7 @@ struct Rows {
     std::vector<std::size_t> operands = {};  // those that may have rows, the others being parameters; empty: all
 };
 
-// ---- what a shape rule sees
-// ----------------------------------------------------------------------------------------------
+// ---- what a shape rule sees -----------------------------------------------------------------------------------------
 
 struct InferInput {
     std::span<const std::optional<Type>> operands;  // nullopt: absent
@@ -76,8 +75,7 @@ class ShapeError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// ---- what a VJP rule sees
-// ------------------------------------------------------------------------------------------------
+// ---- what a VJP rule sees -------------------------------------------------------------------------------------------
 
 struct VjpInput {
     Builder& b;                         // appends the backward ops to the function that holds the forward op
@@ -94,8 +92,7 @@ struct VjpInput {
 // A cotangent for each operand, of the operand's type; none for zero or not wanted.
 using VjpResult = std::vector<Value>;
 
-// ---- how an elementwise op reads in generated code
-// -----------------------------------------------------------------------
+// ---- how an elementwise op reads in generated code ------------------------------------------------------------------
 
 struct Elementwise {
     double (*evaluate)(const double* operands);  // fp64
@@ -103,15 +100,16 @@ struct Elementwise {
         code;  // C++ and CUDA on f32 scalars: "{0} + {1}", "vec_math::exp({0})"; {t}: the result's C++ type
     std::string_view formula;  // for comments: "exp({0})"
     int precedence = 0;        // of `code` and `formula`: 3 product, 2 sum, 1 comparison, 0 conditional; 4 atom or call
+    // What an element costs, in operations of the processor: `plain`, or `costly` where it has no operator for it and a
+    // polynomial of some ten steps is evaluated. `costly` functions are not computed twice.
+    int operations = plain;
     std::string_view integer_code = {};  // a call, instead of `code` where the result is an integer
 
-    // Whether the compiler has no operator for it: a function of vec_math, which is a polynomial of some ten steps.
-    bool is_function() const { return code.find("vec_math::") != std::string_view::npos; }
-    double operations() const { return is_function() ? 12 : 1; }
+    static constexpr int plain = 1, costly = 12;
+    bool is_costly() const { return operations >= costly; }
 };
 
-// ---- how a claimed composite becomes a call of the runtime API
-// ----------------------------------------------------------
+// ---- how a claimed composite becomes a call of the runtime API ------------------------------------------------------
 
 // A field of the runtime API's call struct: ".x = <operand 0>", ".rows = 512".
 struct CallField {
@@ -151,8 +149,7 @@ struct RuntimeCall {
     std::string header = {}, header_comment = {};
 };
 
-// ---- samples: what every generic test runs on
-// ------------------------------------------------------------------------------
+// ---- samples: what every generic test runs on -----------------------------------------------------------------------
 
 struct SampleOperand {
     Type type;
@@ -177,8 +174,7 @@ struct ShapeErrorSample {
     std::string message;  // the whole text of the ShapeError
 };
 
-// ---- the definition
-// ----------------------------------------------------------------------------------------------------------
+// ---- the definition -------------------------------------------------------------------------------------------------
 
 // How the operands of an optimizer are ordered: groups of equal length (parameters, gradients, a group for each state),
 // then scalars. Its results are the parameters and the states, and with the attribute `bf16_copies` the parameters once
@@ -255,8 +251,7 @@ const OpDef* find_op(std::string_view name);
 const OpDef& op_def(std::string_view name);  // throws InternalError
 std::vector<const OpDef*> all_ops();         // in the order of names
 
-// ---- helpers for definitions
-// -------------------------------------------------------------------------------------------------
+// ---- helpers for definitions ----------------------------------------------------------------------------------------
 
 // Throws ShapeError with the message where the condition does not hold.
 void require(bool condition, const std::string& message);

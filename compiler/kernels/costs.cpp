@@ -50,7 +50,7 @@ double work(const KernelDescription& kernel) {
             double weight = 0;
             if (node.kind == KernelNode::Kind::apply) {
                 const auto& rule = op_def(node.op).elementwise;
-                weight = rule ? rule->operations() : 1;
+                weight = rule ? rule->operations : 1;
             } else if (node.kind == KernelNode::Kind::reduce) {
                 weight = 1;
             } else {

@@ -46,8 +46,7 @@ const std::vector<double>& LossNumbers::numbers(std::string_view option) const {
     return at->second;
 }
 
-// ---- texts
-// -----------------------------------------------------------------------------------------------------------------
+// ---- texts ----------------------------------------------------------------------------------------------------------
 
 std::string range_text(const LossOption& option) {
     if (option.kind == LossOption::Kind::flag) return "0 or 1";
@@ -77,8 +76,7 @@ std::string losses_help() {
     return out;
 }
 
-// ---- the text of --loss
-// ----------------------------------------------------------------------------------------------------
+// ---- the text of --loss ---------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -10,16 +10,14 @@
 
 namespace thunderc {
 
-// ---- inputs
-// ----------------------------------------------------------------------------------------------------------------
+// ---- inputs ---------------------------------------------------------------------------------------------------------
 
 Type like_result(const Type& result);
 Type rows_of_result(const Type& result, DType dtype);  // without its last dimension
 LossInput number_labels(std::string holds = "the number that each element is to be");
 LossInput class_labels();
 
-// ---- means over all elements
-// -----------------------------------------------------------------------------------------------
+// ---- means over all elements ----------------------------------------------------------------------------------------
 
 Value mean_of_all(Builder& b, Value v);  // f32[]
 Value sum_of_all(Builder& b, Value v, std::string_view name);
@@ -33,8 +31,7 @@ double mean_of(const Tensor& result, const Tensor& labels, const std::function<d
 Value bent_squares(Builder& b, Value result, Value labels, double bend);
 double bent_square(double distance, double bend);
 
-// ---- classes, in the last dimension
-// ----------------------------------------------------------------------------------------
+// ---- classes, in the last dimension ---------------------------------------------------------------------------------
 
 constexpr std::int64_t ignored_label = -100;  // torch's default
 

@@ -45,8 +45,7 @@ double derivative(const std::string& activation, double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt_2_over_pi * (1 + 3 * cubic * x * x);
 }
 
-// ---- values of the functions and their derivatives, in primitives
-// -----------------------------------------------------------------
+// ---- values of the functions and their derivatives, in primitives ---------------------------------------------------
 
 Value silu_derivative(Builder& b, Value x) {
     Value s = b.op("sigmoid", {x});
@@ -78,8 +77,7 @@ Value gelu_derivative(Builder& b, Value x, bool approximate) {
     return b.mul(b.add(b.add(t, 1), curve), 0.5);
 }
 
-// ---- definitions
-// -----------------------------------------------------------------------------------------------------------------
+// ---- definitions ----------------------------------------------------------------------------------------------------
 
 void check_approximation(const InferInput& in) {
     const std::string kind = in.attributes.string("approximate", "none");

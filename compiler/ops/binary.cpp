@@ -11,6 +11,8 @@
 namespace thunderc {
 namespace {
 
+constexpr int plain = Elementwise::plain, costly = Elementwise::costly;
+
 enum class Takes { numbers, floats, booleans };
 
 struct BinaryRow {
@@ -23,6 +25,7 @@ struct BinaryRow {
     const char* code;
     const char* text;
     int precedence;
+    int operations;  // Elementwise::plain or costly
     bool commutative;
     Takes takes;
     // The cotangents before they are summed to the operands' shapes; none for zero.
@@ -60,28 +63,30 @@ std::int64_t power(std::int64_t base, std::int64_t exponent) {
 const BinaryRow binary_rows[] = {
     {"add", "Sum, element by element.", "y = a + b; da = dy, db = dy", "ONNX Add",
      [](const double* x) { return x[0] + x[1]; }, [](const std::int64_t* x) { return wrapping_sum(x[0], x[1]); },
-     "{0} + {1}", "{0} + {1}", 2, true, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
+     "{0} + {1}", "{0} + {1}", 2, plain, true, Takes::numbers,
+     [](const VjpInput&, Value, Value, Value dy) { return dy; },
      [](const VjpInput&, Value, Value, Value dy) { return dy; }, -1, 1},
     {"sub", "Difference, element by element.", "y = a - b; da = dy, db = -dy", "ONNX Sub",
      [](const double* x) { return x[0] - x[1]; }, [](const std::int64_t* x) { return wrapping_difference(x[0], x[1]); },
-     "{0} - {1}", "{0} - {1}", 2, false, Takes::numbers, [](const VjpInput&, Value, Value, Value dy) { return dy; },
+     "{0} - {1}", "{0} - {1}", 2, plain, false, Takes::numbers,
+     [](const VjpInput&, Value, Value, Value dy) { return dy; },
      [](const VjpInput& in, Value, Value, Value dy) { return in.b.neg(dy); }, -1, 1},
     {"mul", "Product, element by element.", "y = a b; da = dy b, db = dy a", "ONNX Mul",
      [](const double* x) { return x[0] * x[1]; }, [](const std::int64_t* x) { return wrapping_product(x[0], x[1]); },
-     "{0} * {1}", "{0} * {1}", 3, true, Takes::numbers,
+     "{0} * {1}", "{0} * {1}", 3, plain, true, Takes::numbers,
      [](const VjpInput& in, Value, Value b, Value dy) { return in.b.mul(dy, b); },
      [](const VjpInput& in, Value a, Value, Value dy) { return in.b.mul(dy, a); }, -1, 1},
     {"div", "Quotient, element by element; of integers, towards zero.", "y = a / b; da = dy / b, db = -dy y / b",
      "ONNX Div", [](const double* x) { return x[0] / x[1]; },
-     [](const std::int64_t* x) { return quotient(x[0], x[1]); }, "{0} / {1}", "{0} / {1}", 3, false, Takes::numbers,
-     [](const VjpInput& in, Value, Value b, Value dy) { return in.b.div(dy, b); },
+     [](const std::int64_t* x) { return quotient(x[0], x[1]); }, "{0} / {1}", "{0} / {1}", 3, plain, false,
+     Takes::numbers, [](const VjpInput& in, Value, Value b, Value dy) { return in.b.div(dy, b); },
      [](const VjpInput& in, Value, Value b, Value dy) { return in.b.neg(in.b.div(in.b.mul(dy, in.result()), b)); }, 0.4,
      2},
     {"pow", "Power, element by element.",
      "y = aᵇ; da = dy b aᵇ⁻¹ (0 where b = 0), db = dy y log a (0 where a = 0 and b >= 0)",
      "ONNX Pow; torch.pow's gradient", [](const double* x) { return std::pow(x[0], x[1]); },
-     [](const std::int64_t* x) { return power(x[0], x[1]); }, "vec_math::pow({0}, {1})", "pow({0}, {1})", 4, false,
-     Takes::numbers,
+     [](const std::int64_t* x) { return power(x[0], x[1]); }, "vec_math::pow({0}, {1})", "pow({0}, {1})", 4, costly,
+     false, Takes::numbers,
      [](const VjpInput& in, Value a, Value b, Value dy) {
          Value zero = zero_like(in, dy);
          Value slope = in.b.mul(b, in.b.op("pow", {a, in.b.add(b, -1)}));
@@ -97,28 +102,28 @@ const BinaryRow binary_rows[] = {
      "y = max(a, b); da = dy where a > b, dy / 2 where a = b, else 0; db likewise",
      "ONNX Max; torch.maximum's gradient at ties",
      [](const double* x) { return x[0] < x[1] || std::isnan(x[1]) ? x[1] : x[0]; },
-     [](const std::int64_t* x) { return std::max(x[0], x[1]); }, "vec_math::max({0}, {1})", "max({0}, {1})", 4, true,
-     Takes::numbers, [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "gt", a, b, dy); },
+     [](const std::int64_t* x) { return std::max(x[0], x[1]); }, "vec_math::max({0}, {1})", "max({0}, {1})", 4, costly,
+     true, Takes::numbers, [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "gt", a, b, dy); },
      [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "gt", b, a, dy); }, -1, 1},
     {"min", "The smaller one, element by element; not a number where either is not.",
      "y = min(a, b); da = dy where a < b, dy / 2 where a = b, else 0; db likewise",
      "ONNX Min; torch.minimum's gradient at ties",
      [](const double* x) { return x[1] < x[0] || std::isnan(x[1]) ? x[1] : x[0]; },
-     [](const std::int64_t* x) { return std::min(x[0], x[1]); }, "vec_math::min({0}, {1})", "min({0}, {1})", 4, true,
-     Takes::numbers, [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "lt", a, b, dy); },
+     [](const std::int64_t* x) { return std::min(x[0], x[1]); }, "vec_math::min({0}, {1})", "min({0}, {1})", 4, costly,
+     true, Takes::numbers, [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "lt", a, b, dy); },
      [](const VjpInput& in, Value a, Value b, Value dy) { return winner(in, "lt", b, a, dy); }, -1, 1},
     {"and", "Logical conjunction, element by element.", "y = a ∧ b", "ONNX And",
      [](const double* x) { return x[0] != 0 && x[1] != 0 ? 1.0 : 0.0; },
      [](const std::int64_t* x) { return static_cast<std::int64_t>(x[0] != 0 && x[1] != 0); }, "{0} && {1}",
-     "{0} and {1}", 0, true, Takes::booleans, nullptr, nullptr, 0, 1},
+     "{0} and {1}", 0, plain, true, Takes::booleans, nullptr, nullptr, 0, 1},
     {"or", "Logical disjunction, element by element.", "y = a ∨ b", "ONNX Or",
      [](const double* x) { return x[0] != 0 || x[1] != 0 ? 1.0 : 0.0; },
      [](const std::int64_t* x) { return static_cast<std::int64_t>(x[0] != 0 || x[1] != 0); }, "{0} || {1}",
-     "{0} or {1}", 0, true, Takes::booleans, nullptr, nullptr, 0, 1},
+     "{0} or {1}", 0, plain, true, Takes::booleans, nullptr, nullptr, 0, 1},
     {"xor", "Exclusive disjunction, element by element.", "y = (a ≠ b)", "ONNX Xor",
      [](const double* x) { return (x[0] != 0) != (x[1] != 0) ? 1.0 : 0.0; },
      [](const std::int64_t* x) { return static_cast<std::int64_t>((x[0] != 0) != (x[1] != 0)); }, "{0} != {1}",
-     "{0} xor {1}", 1, true, Takes::booleans, nullptr, nullptr, 0, 1},
+     "{0} xor {1}", 1, plain, true, Takes::booleans, nullptr, nullptr, 0, 1},
 };
 
 // The type is said, since a literal is an int whatever the tensor holds. Sums of signed integers must not overflow in
@@ -180,7 +185,7 @@ OpDef binary(const BinaryRow& row) {
     def.source = row.source;
     def.commutative = row.commutative;
     def.infer = [takes = row.takes](const InferInput& in) { return infer_binary(in, takes); };
-    Elementwise rule{row.evaluate, row.code, row.text, row.precedence, {}};
+    Elementwise rule{row.evaluate, row.code, row.text, row.precedence, row.operations, {}};
     rule.integer_code = integer_code(def.name);
     def.elementwise = rule;
     def.reference = [rule, integer = row.integer](const Op&, std::span<const Tensor> x, std::span<const Type> y) {

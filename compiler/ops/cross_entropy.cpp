@@ -34,8 +34,7 @@ DType loss_dtype(const Type& logits) {
     return statistics_dtype(logits.dtype);
 }
 
-// ---- decomposition
-// -----------------------------------------------------------------------------------------------------------------
+// ---- decomposition --------------------------------------------------------------------------------------------------
 
 // (rows) as a column (rows, 1).
 Value column(Builder& b, Value v) {
@@ -79,8 +78,7 @@ std::vector<Value> decompose_cross_entropy_backward(Builder& b, const Op& op) {
     return {b.cast(b.op("select", {valid, d, b.scalar(dtype, 0)}), type.dtype)};
 }
 
-// ---- definitions
-// -------------------------------------------------------------------------------------------------------------------
+// ---- definitions ----------------------------------------------------------------------------------------------------
 
 VjpResult cross_entropy_vjp(const VjpInput& in) {
     Builder& b = in.b;

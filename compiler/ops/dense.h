@@ -52,8 +52,7 @@ void copy_strided(const Tensor& from, std::int64_t from_offset, const Dims& from
 // `index`; throws UserError where a table of `entries` has no such entry.
 std::int64_t checked_index(std::int64_t index, std::int64_t entries);
 
-// ---- one element's meaning in its dtype
-// ----------------------------------------------------------------------------------
+// ---- one element's meaning in its dtype -----------------------------------------------------------------------------
 
 // To float16, bfloat16 or float32 by round-to-nearest-even; to integers by truncation, where those of 32 bits wrap
 // around; to booleans by comparison with 0.
@@ -79,8 +78,7 @@ inline double wrapping_product(double a, double b) {
     return a * b;
 }
 
-// ---- elementwise ops
-// -----------------------------------------------------------------------------------------------------
+// ---- elementwise ops ------------------------------------------------------------------------------------------------
 
 // The reference of an elementwise op: operands broadcast to the result. Integers and booleans go through `integer` in
 // int64 where there is one, everything else through `rule.evaluate` in fp64 and then into the result's dtype.

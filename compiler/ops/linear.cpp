@@ -40,8 +40,7 @@ std::string mismatch(const char* what, const Dims& is, const char* than, const D
     return fmt::format("{} is {}, {} {}", what, dims_text(is), than, dims_text(wanted));
 }
 
-// ---- forward
-// ----------------------------------------------------------------------------------------------------------------
+// ---- forward --------------------------------------------------------------------------------------------------------
 
 std::vector<Type> infer_linear(const InferInput& in) {
     const Type& x = in.operand(0);
@@ -215,8 +214,7 @@ RuntimeCall call_linear(const Op& op, const Function& f) {
     return call;
 }
 
-// ---- backward: the input
-// -------------------------------------------------------------------------------------------------------
+// ---- backward: the input --------------------------------------------------------------------------------------------
 
 std::vector<Type> infer_backward_input(const InferInput& in) {
     const Type& dy = in.operand(0);
@@ -294,8 +292,7 @@ RuntimeCall call_backward_input(const Op& op, const Function& f) {
     return call;
 }
 
-// ---- backward: the weights
-// -----------------------------------------------------------------------------------------------------
+// ---- backward: the weights ------------------------------------------------------------------------------------------
 
 std::vector<Type> infer_backward_weight(const InferInput& in) {
     const Type& dy = in.operand(0);

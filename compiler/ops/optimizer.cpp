@@ -118,8 +118,7 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
     return out;
 }
 
-// ---- a rule as ops: its element() of expressions
-// -----------------------------------------------------------------------------
+// ---- a rule as ops: its element() of expressions --------------------------------------------------------------------
 
 // A value, or a number that becomes one beside a value.
 struct Expression {
@@ -203,8 +202,7 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
     return out;
 }
 
-// ---- the op of a rule
-// -----------------------------------------------------------------------------------------------------------
+// ---- the op of a rule -----------------------------------------------------------------------------------------------
 
 RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
     const std::size_t count = groups_of(rule).tensors(op.operands.size());
@@ -286,8 +284,7 @@ OpDef optimizer(const RuleInfo& rule) {
     return def;
 }
 
-// ---- the norm of all gradients
-// -----------------------------------------------------------------------------------------------
+// ---- the norm of all gradients --------------------------------------------------------------------------------------
 
 Value squares_of(Builder& b, const Op& op) {
     Value sum;

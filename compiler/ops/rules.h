@@ -25,8 +25,7 @@ std::vector<bool> require_axes(const Dims& axes, const Type& type);  // which di
 
 std::string brackets(const Dims& dims);  // "[2,3]"
 
-// ---- samples
-// -------------------------------------------------------------------------------------------------------------
+// ---- samples --------------------------------------------------------------------------------------------------------
 
 SampleOperand f32(Dims dims, double low = -1, double high = 1);
 SampleOperand bf16(Dims dims);  // in [-1, 1); not differentiated: sums of its differences would be lost in rounding

@@ -75,8 +75,7 @@ Type lse_type(const Type& q) {
     return Type::tensor(statistics_dtype(q.dtype), {q.dims[0], q.dims[2], q.dims[1]});
 }
 
-// ---- reference
-// ---------------------------------------------------------------------------------------------------------------------
+// ---- reference ------------------------------------------------------------------------------------------------------
 
 // scale q·k for each key; -inf where the key may not be read.
 std::vector<double> score_row(const Shape& n, const Tensor& q, const Tensor& k, const Tensor* padding, std::int64_t b,
@@ -151,8 +150,7 @@ std::vector<Tensor> reference_sdpa_backward(const Op& op, std::span<const Tensor
     return {dq, dk, dv};
 }
 
-// ---- decomposition
-// -----------------------------------------------------------------------------------------------------------------
+// ---- decomposition --------------------------------------------------------------------------------------------------
 
 // Heads in front. Queries: (B, KVH, G T, HS), the G query heads of a key head one below the other; keys: (B, KVH, S,
 // HS).
@@ -272,8 +270,7 @@ VjpResult sdpa_vjp(const VjpInput& in) {
     return result;
 }
 
-// ---- calls
-// -------------------------------------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------------------------------------
 
 void sdpa_fields(RuntimeCall& call, const Shape& n) {
     if (n.causal) call.fields.push_back(literal_field("causal", std::string("true")));

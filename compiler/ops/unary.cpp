@@ -12,6 +12,8 @@
 namespace thunderc {
 namespace {
 
+constexpr int plain = Elementwise::plain, costly = Elementwise::costly;
+
 // dx, or none where it is 0 everywhere.
 using UnaryVjp = Value (*)(Builder& b, Value x, Value y, Value dy);
 
@@ -25,6 +27,7 @@ struct UnaryRow {
     const char* code;
     const char* text;  // formula for comments
     int precedence;
+    int operations;  // Elementwise::plain or costly
     UnaryVjp vjp;
     double low, high;  // where samples lie
     const char* kink = nullptr;
@@ -36,68 +39,69 @@ Value zero(Builder&, Value, Value, Value) {
 
 const UnaryRow rows[] = {
     {"neg", "Negation, element by element.", "y = -x; dx = -dy", "Neg", [](const double* x) { return -x[0]; },
-     [](const std::int64_t* x) { return wrapping_difference(0, x[0]); }, "-{0}", "-{0}", 3,
+     [](const std::int64_t* x) { return wrapping_difference(0, x[0]); }, "-{0}", "-{0}", 3, plain,
      [](Builder& b, Value, Value, Value dy) { return b.neg(dy); }, -1, 1},
     {"abs", "Absolute value, element by element.", "y = |x|; dx = dy sign(x)", "Abs",
      [](const double* x) { return std::abs(x[0]); },
      [](const std::int64_t* x) { return x[0] < 0 ? wrapping_difference(0, x[0]) : x[0]; }, "vec_math::abs({0})",
-     "abs({0})", 4, [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("sign", {x})); }, -1, 1, "x = 0"},
+     "abs({0})", 4, costly, [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("sign", {x})); }, -1, 1,
+     "x = 0"},
     {"sign", "-1, 0 or 1 by each element's sign.", "y = sign(x); dx = 0", "Sign",
      [](const double* x) { return static_cast<double>((x[0] > 0) - (x[0] < 0)); },
      [](const std::int64_t* x) { return static_cast<std::int64_t>((x[0] > 0) - (x[0] < 0)); },
-     "static_cast<{t}>(({0} > 0) - ({0} < 0))", "sign({0})", 4, zero, -1, 1, "x = 0"},
+     "static_cast<{t}>(({0} > 0) - ({0} < 0))", "sign({0})", 4, plain, zero, -1, 1, "x = 0"},
     {"exp", "Natural exponential, element by element.", "y = eˣ; dx = dy y", "Exp",
-     [](const double* x) { return std::exp(x[0]); }, nullptr, "vec_math::exp({0})", "exp({0})", 4,
+     [](const double* x) { return std::exp(x[0]); }, nullptr, "vec_math::exp({0})", "exp({0})", 4, costly,
      [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, y); }, -2, 2},
     {"log", "Natural logarithm, element by element.", "y = log x; dx = dy / x", "Log",
-     [](const double* x) { return std::log(x[0]); }, nullptr, "vec_math::log({0})", "log({0})", 4,
+     [](const double* x) { return std::log(x[0]); }, nullptr, "vec_math::log({0})", "log({0})", 4, costly,
      [](Builder& b, Value x, Value, Value dy) { return b.div(dy, x); }, 0.3, 3, "x = 0"},
     {"sqrt", "Square root, element by element.", "y = √x; dx = dy / (2 y), and 0 where y = 0 with `flat_at_zero`",
      "Sqrt; flat_at_zero: torch.linalg.vector_norm's and torch.std's gradient",
-     [](const double* x) { return std::sqrt(x[0]); }, nullptr, "vec_math::sqrt({0})", "sqrt({0})", 4,
+     [](const double* x) { return std::sqrt(x[0]); }, nullptr, "vec_math::sqrt({0})", "sqrt({0})", 4, costly,
      [](Builder& b, Value, Value y, Value dy) { return b.div(b.mul(dy, 0.5), y); }, 0.3, 3, "x = 0"},
     {"rsqrt", "Reciprocal of the square root, element by element.", "y = 1 / √x; dx = -dy y³ / 2", "Reciprocal of Sqrt",
-     [](const double* x) { return 1 / std::sqrt(x[0]); }, nullptr, "vec_math::rsqrt({0})", "rsqrt({0})", 4,
+     [](const double* x) { return 1 / std::sqrt(x[0]); }, nullptr, "vec_math::rsqrt({0})", "rsqrt({0})", 4, costly,
      [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, b.mul(b.mul(b.mul(y, y), y), -0.5)); }, 0.3, 3,
      "x = 0"},
     {"reciprocal", "Reciprocal, element by element.", "y = 1 / x; dx = -dy y²", "Reciprocal",
-     [](const double* x) { return 1 / x[0]; }, nullptr, "1.0F / {0}", "1 / {0}", 3,
+     [](const double* x) { return 1 / x[0]; }, nullptr, "1.0F / {0}", "1 / {0}", 3, plain,
      [](Builder& b, Value, Value y, Value dy) { return b.neg(b.mul(dy, b.mul(y, y))); }, 0.4, 3, "x = 0"},
     {"tanh", "Hyperbolic tangent, element by element.", "y = tanh x; dx = dy (1 - y²)", "Tanh",
-     [](const double* x) { return std::tanh(x[0]); }, nullptr, "vec_math::tanh({0})", "tanh({0})", 4,
+     [](const double* x) { return std::tanh(x[0]); }, nullptr, "vec_math::tanh({0})", "tanh({0})", 4, costly,
      [](Builder& b, Value, Value y, Value dy) { return b.sub(dy, b.mul(dy, b.mul(y, y))); }, -2, 2},
     {"sigmoid", "Logistic function, element by element.", "y = 1 / (1 + e⁻ˣ); dx = dy y (1 - y)", "Sigmoid",
      [](const double* x) { return 1 / (1 + std::exp(-x[0])); }, nullptr, "vec_math::sigmoid({0})", "sigmoid({0})", 4,
-     [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, b.sub(y, b.mul(y, y))); }, -3, 3},
+     costly, [](Builder& b, Value, Value y, Value dy) { return b.mul(dy, b.sub(y, b.mul(y, y))); }, -3, 3},
     {"erf", "Gauss's error function, element by element.", "y = 2/√π ∫₀ˣ e⁻ᵗ² dt; dx = dy 2/√π e⁻ˣ²", "Erf",
-     [](const double* x) { return std::erf(x[0]); }, nullptr, "vec_math::erf({0})", "erf({0})", 4,
+     [](const double* x) { return std::erf(x[0]); }, nullptr, "vec_math::erf({0})", "erf({0})", 4, costly,
      [](Builder& b, Value x, Value, Value dy) {
          return b.mul(dy, b.mul(b.op("exp", {b.neg(b.mul(x, x))}), 2 * std::numbers::inv_sqrtpi));
      },
      -2, 2},
     {"sin", "Sine, element by element (radians).", "y = sin x; dx = dy cos x", "Sin",
-     [](const double* x) { return std::sin(x[0]); }, nullptr, "vec_math::sin({0})", "sin({0})", 4,
+     [](const double* x) { return std::sin(x[0]); }, nullptr, "vec_math::sin({0})", "sin({0})", 4, costly,
      [](Builder& b, Value x, Value, Value dy) { return b.mul(dy, b.op("cos", {x})); }, -4, 4},
     {"cos", "Cosine, element by element (radians).", "y = cos x; dx = -dy sin x", "Cos",
-     [](const double* x) { return std::cos(x[0]); }, nullptr, "vec_math::cos({0})", "cos({0})", 4,
+     [](const double* x) { return std::cos(x[0]); }, nullptr, "vec_math::cos({0})", "cos({0})", 4, costly,
      [](Builder& b, Value x, Value, Value dy) { return b.neg(b.mul(dy, b.op("sin", {x}))); }, -4, 4},
     {"relu", "The positive part, element by element.", "y = max(x, 0); dx = dy where y > 0, else 0", "Relu",
      [](const double* x) { return x[0] < 0 ? 0 : x[0]; }, [](const std::int64_t* x) { return x[0] < 0 ? 0 : x[0]; },
-     "std::max<{t}>({0}, 0)", "max({0}, 0)", 4,
+     "std::max<{t}>({0}, 0)", "max({0}, 0)", 4, plain,
      [](Builder& b, Value, Value y, Value dy) {
          Value none = b.scalar(b.type(y).dtype, 0);
          return b.op("select", {b.op("gt", {y, none}), dy, none});
      },
      -1, 1, "x = 0"},
     {"floor", "The largest integer not above each element.", "y = ⌊x⌋; dx = 0", "Floor",
-     [](const double* x) { return std::floor(x[0]); }, nullptr, "std::floor({0})", "floor({0})", 4, zero, -3, 3,
+     [](const double* x) { return std::floor(x[0]); }, nullptr, "std::floor({0})", "floor({0})", 4, plain, zero, -3, 3,
      "x whole"},
     {"ceil", "The smallest integer not below each element.", "y = ⌈x⌉; dx = 0", "Ceil",
-     [](const double* x) { return std::ceil(x[0]); }, nullptr, "std::ceil({0})", "ceil({0})", 4, zero, -3, 3,
+     [](const double* x) { return std::ceil(x[0]); }, nullptr, "std::ceil({0})", "ceil({0})", 4, plain, zero, -3, 3,
      "x whole"},
     {"round", "The nearest integer, halves to the even one.", "y = round(x); dx = 0", "Round",
-     [](const double* x) { return std::nearbyint(x[0]); }, nullptr, "std::nearbyint({0})", "round({0})", 4, zero, -3, 3,
-     "x halfway between whole numbers"},
+     [](const double* x) { return std::nearbyint(x[0]); }, nullptr, "std::nearbyint({0})", "round({0})", 4, plain, zero,
+     -3, 3, "x halfway between whole numbers"},
 };
 
 std::vector<double> special_values(const UnaryRow& row) {
@@ -132,7 +136,7 @@ OpDef unary(const UnaryRow& row) {
         require_operands(in, 1);
         return std::vector<Type>{numbers ? number_operand(in, 0) : float_operand(in, 0)};
     };
-    Elementwise rule{row.evaluate, row.code, row.text, row.precedence};
+    Elementwise rule{row.evaluate, row.code, row.text, row.precedence, row.operations};
     if (def.name == "neg") rule.integer_code = "vec_math::neg<{t}>({0})";
     if (def.name == "abs") rule.integer_code = "vec_math::abs<{t}>({0})";
     def.elementwise = rule;

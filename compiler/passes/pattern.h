@@ -91,8 +91,7 @@ class Definitions {
 // The axis attribute, counted from the front.
 std::size_t axis_of(const Op& op, const Type& type);
 
-// ---- views
-// ------------------------------------------------------------------------------------------------------------------
+// ---- views ----------------------------------------------------------------------------------------------------------
 
 // A value seen as indices into another: each dimension is a row-major group of atoms, each atom a size and a stride
 // into the dense base. Stride 0 repeats. Reshapes only regroup atoms, so any chain of reshape, transpose and

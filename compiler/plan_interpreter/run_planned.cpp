@@ -140,8 +140,7 @@ void PlannedProgram::run(const std::string& function, std::optional<std::uint64_
     PlannedExecution(*this).run(begin(function), seed);
 }
 
-// ---- steps
-// ---------------------------------------------------------------------------------------------------------------
+// ---- steps ----------------------------------------------------------------------------------------------------------
 
 void load_batch(PlannedProgram& program, const MicroBatch& batch) {
     for (const auto& [name, tensor] : batch)

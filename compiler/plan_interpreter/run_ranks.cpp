@@ -327,8 +327,7 @@ void PlannedRanks::run(const std::string& function, std::optional<std::uint64_t>
     RanksExecution(ranks_, function).run(seed);
 }
 
-// ---- steps
-// ---------------------------------------------------------------------------------------------------------------
+// ---- steps ----------------------------------------------------------------------------------------------------------
 
 PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches, std::optional<std::uint64_t> seed) {
     check(!batches.empty(), "a step has at least one micro-batch");

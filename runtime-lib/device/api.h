@@ -27,8 +27,7 @@ class Stream;
 // Whether a call overwrites a gradient or adds to it.
 enum class Gradient : std::uint8_t { overwrite, add };
 
-// ---- linear: y = x Wᵀ, the weight as the framework keeps it, (out, in)
-// -----------------------------------------------
+// ---- linear: y = x Wᵀ, the weight as the framework keeps it, (out, in) ----------------------------------------------
 
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu, tanh };
 
@@ -68,8 +67,7 @@ struct LinearBackwardWeight {
 };
 void linear_backward_weight(const LinearBackwardWeight& call, Stream& stream);
 
-// ---- matmul: batched general product, the fallback for products that are no linear layer
-// -----------------------------
+// ---- matmul: batched general product, the fallback for products that are no linear layer ----------------------------
 
 // c[b] = op(a[b]) op(b[b]); op transposes where asked. A batch stride of 0 repeats one matrix.
 struct Matmul {
@@ -83,8 +81,7 @@ struct Matmul {
 };
 void matmul(const Matmul& call, Stream& stream);
 
-// ---- attention: softmax(scale q kᵀ + mask) v, never (T, T) in memory
-// ---------------------------------------------------
+// ---- attention: softmax(scale q kᵀ + mask) v, never (T, T) in memory ------------------------------------------------
 
 // q: (B, T, NH, HS), k and v: (B, S, KVH, HS); the heads of one position are adjacent, ld_… is the distance between
 // positions. Query head h reads key head h / (NH / KVH). lse: (B, NH, T), the log-sum-exp of each row of scores.

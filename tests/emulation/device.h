@@ -126,8 +126,7 @@ T atomic_add(emulation::Pointer<T, S> p, std::type_identity_t<T> x) {
     return p.update([x](T before) { return math::add<T>(before, x); });  // of integers, which wrap around
 }
 
-// ---- functions of one number that vec_math.h lacks
-// -------------------------------------------------------------------
+// ---- functions of one number that vec_math.h lacks ------------------------------------------------------------------
 
 namespace math {
 

@@ -55,8 +55,7 @@ Type f32(Dims dims) {
     return Type::tensor(DType::f32, std::move(dims));
 }
 
-// ---- patterns
-// --------------------------------------------------------------------------------------------------------------
+// ---- patterns -------------------------------------------------------------------------------------------------------
 
 Value mean_last(Builder& b, Value x) {
     const Dims dims = b.type(x).dims;
@@ -397,8 +396,7 @@ std::vector<KernelCase> pattern_cases() {
     return cases;
 }
 
-// ---- every sample of every op
-// ------------------------------------------------------------------------------------------------
+// ---- every sample of every op ---------------------------------------------------------------------------------------
 
 // Appends the op, or what it decomposes into, until only primitives are left.
 Values lower(Builder& b, const Op& op) {

@@ -98,8 +98,7 @@ Tensors run(const Module& module, const Function& f) {
     return out;
 }
 
-// ---- the op alone
-// ----------------------------------------------------------------------------------------------------------------
+// ---- the op alone ---------------------------------------------------------------------------------------------------
 
 Attributes attributes_of(const json& c) {
     Attributes out;
@@ -167,8 +166,7 @@ TEST(Kinks, OpsAloneGiveWhatPyTorchGives) {
     }
 }
 
-// ---- in graphs
-// -------------------------------------------------------------------------------------------------------------------
+// ---- in graphs ------------------------------------------------------------------------------------------------------
 
 class KinksInGraphs : public ::testing::TestWithParam<const char*> {};
 
@@ -213,8 +211,7 @@ TEST(Kinks, JoinedClipsAreWarnedOf) {
               "node_Clip_248: 0 on the lower one, 1 on the upper one;\n");
 }
 
-// ---- who has one
-// -----------------------------------------------------------------------------------------------------------------
+// ---- who has one ----------------------------------------------------------------------------------------------------
 
 TEST(Kinks, EachIsRecordedAndEachRecordIsOfOne) {
     std::set<std::pair<std::string, std::string>> recorded, claimed;
@@ -229,8 +226,7 @@ TEST(Kinks, EachIsRecordedAndEachRecordIsOfOne) {
         EXPECT_TRUE(claimed.contains({op, at})) << op << " does not say that it has a kink at " << at;
 }
 
-// ---- the table
-// -------------------------------------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------------------------------------
 
 std::string number(double v) {
     if (std::isnan(v)) return "NaN";

@@ -71,8 +71,7 @@ TEST_P(EveryOp, SaysWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(Op, EveryOp, ::testing::ValuesIn(all_ops()),
                          [](const auto& info) { return info.param->name; });
 
-// ---- the checks can fail
-// -------------------------------------------------------------------------------------------------
+// ---- the checks can fail --------------------------------------------------------------------------------------------
 
 TEST(SampleChecks, FindAnEmptyField) {
     OpDef def = op_def("mul");

@@ -145,8 +145,7 @@ std::vector<Case> cases() {
 INSTANTIATE_TEST_SUITE_P(All, PartlyTrained, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
-// ---- where the loops are
-// --------------------------------------------------------------------------------------------------------
+// ---- where the loops are --------------------------------------------------------------------------------------------
 
 // "2 3" for a loop over two layers and one over three, going forward.
 std::string loops(const std::string& freeze, const std::string& constant) {

@@ -159,8 +159,7 @@ DType Importer::dtype(std::int32_t data_type, const std::string& what) {
     return *dtype;
 }
 
-// ---- names
-// ---------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 void Importer::bind(const std::string& name, Binding binding) {
     names_->bindings[name] = std::move(binding);
@@ -273,8 +272,7 @@ std::string Importer::help_on_short(const onnx::NodeProto& node) const {
     return {};
 }
 
-// ---- inputs and initializers
-// ---------------------------------------------------------------------------------------------
+// ---- inputs and initializers ----------------------------------------------------------------------------------------
 
 void Importer::import_inputs() {
     for (GraphInput& input : bind_inputs(model_->graph(), options_)) {
@@ -382,8 +380,7 @@ void Importer::import_outputs() {
     }
 }
 
-// ---- nodes
-// ---------------------------------------------------------------------------------------------------------------
+// ---- nodes ----------------------------------------------------------------------------------------------------------
 
 void Importer::import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
     for (const auto& node : nodes) {
@@ -495,8 +492,7 @@ void Importer::fold_small_outputs(const onnx::NodeProto& node, std::size_t first
     integer_values_.forget_from(static_cast<std::uint32_t>(first_value), first_op);
 }
 
-// ---- after the nodes
-// -----------------------------------------------------------------------------------------------------
+// ---- after the nodes ------------------------------------------------------------------------------------------------
 
 // By their usual names, inputs get a role for packed data.
 void Importer::describe_ids() {

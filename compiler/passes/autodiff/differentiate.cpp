@@ -85,8 +85,7 @@ class Differentiator {
     std::set<std::string> warned_;
 };
 
-// ---- which values depend on what is differentiated, which reach the loss
-// ---------------------------------------------------
+// ---- which values depend on what is differentiated, which reach the loss --------------------------------------------
 
 // Whether a gradient ends at this result of an op, because there is none to speak of.
 bool Differentiator::stops(const Function& f, const Op& op, Value result) {
@@ -159,8 +158,7 @@ Mask Differentiator::reaching(const Function& f, const Mask& results, const Mask
     return reaches;
 }
 
-// ---- the joint function
-// ----------------------------------------------------------------------------------------------------
+// ---- the joint function ---------------------------------------------------------------------------------------------
 
 // Ops that have no rule of their own become what they consist of, as deep as needed.
 void Differentiator::give_rules(Function& f, const Mask& active) {
@@ -259,8 +257,7 @@ void Differentiator::pull_back_op(Builder& b, Cotangents& cotangents, const Op& 
         if (wanted[k] && result[k]) cotangents.add(op.operands[k], result[k]);
 }
 
-// ---- calls and loops
-// ---------------------------------------------------------------------------------------------------------
+// ---- calls and loops ------------------------------------------------------------------------------------------------
 
 // The forward op calls the extended function and has what that saves as further results.
 void Differentiator::extend_forward(Function& f, std::size_t index, const Pair& p, bool loop) {
@@ -441,8 +438,7 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
     return pairs_.emplace(std::move(key), std::move(p)).first->second;
 }
 
-// ---- the module
-// ----------------------------------------------------------------------------------------------------------------
+// ---- the module -----------------------------------------------------------------------------------------------------
 
 // Functions in the order in which main first calls them, each with its backward function behind it.
 void Differentiator::order_functions() {

@@ -11,8 +11,7 @@
 
 namespace thunderc::attach {
 
-// ---- shared
-// -----------------------------------------------------------------------------------------------------------
+// ---- shared ---------------------------------------------------------------------------------------------------------
 
 // A function whose ops are replaced one by one. An erased op stays in the list, empty, until `finish`.
 class Editor {
@@ -39,8 +38,7 @@ class Editor {
 std::string where(const Function& f, const Op& op);  // for notes: the scope, else the function
 void set_operand(Op& op, std::size_t index, Value v);
 
-// ---- sums
-// -------------------------------------------------------------------------------------------------------------
+// ---- sums -----------------------------------------------------------------------------------------------------------
 
 // Sums with products among their terms become epilogues of these.
 void fold_sums(Function& f, Report& report);

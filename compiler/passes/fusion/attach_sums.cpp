@@ -244,8 +244,7 @@ void fold_sums(Function& f, Report& report) {
     e.finish();
 }
 
-// ---- accumulation over micro-steps
-// ------------------------------------------------------------------------------------
+// ---- accumulation over micro-steps ----------------------------------------------------------------------------------
 
 void fold_accumulation(Function& f, Report& report) {
     Editor e(f);

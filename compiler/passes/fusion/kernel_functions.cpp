@@ -62,7 +62,7 @@ std::string dominant_ops(const Function& kernel) {
         last = op.name;
         if (op.name.starts_with("reduce_")) reduction = op.name.substr(7);
         const auto& rule = op_def(op.name).elementwise;
-        if (rule && rule->is_function()) costly = op.name;
+        if (rule && rule->is_costly()) costly = op.name;
     }
     if (last.empty()) {
         for (const Op& op : kernel.ops) last = op.name;

@@ -74,7 +74,7 @@ class CheapValues {
             return true;
         } else {
             const auto& rule = op_def(op(k).name).elementwise;
-            if (!rule || rule->is_function()) return false;
+            if (!rule || rule->is_costly()) return false;
             ops.insert(k);
         }
         if (ops.size() > most) return false;

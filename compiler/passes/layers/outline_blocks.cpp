@@ -17,8 +17,7 @@
 namespace thunderc {
 namespace {
 
-// ---- names
-// -------------------------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------------------------------------
 
 // "LlamaDecoderLayer" gives "decoder_layer": the model's own name says nothing inside its program. Two words are kept.
 std::string function_name(const std::string& module_class) {
@@ -78,8 +77,7 @@ std::string without_layer(const std::string& name, const BlockNames& names) {
     return scope.empty() ? name : name.substr(scope.size() + 1);
 }
 
-// ---- the function
-// --------------------------------------------------------------------------------------------------------
+// ---- the function ---------------------------------------------------------------------------------------------------
 
 std::string argument_name(const Function& f, Value v, const BlockNames& names) {
     for (std::size_t k = 0; k < f.arguments.size(); ++k)
@@ -135,8 +133,7 @@ Function block_function(const Function& f, const BlockRun& run, const BlockNames
     return body;
 }
 
-// ---- the calls
-// -----------------------------------------------------------------------------------------------------------
+// ---- the calls ------------------------------------------------------------------------------------------------------
 
 void replace_by_calls(Function& f, const BlockRun& run, const Function& body, const BlockNames& names) {
     std::map<Value, Value> replaced;

@@ -102,8 +102,7 @@ std::optional<std::string> classify(const Function& f, const Uses& uses, Row& ro
     return std::nullopt;
 }
 
-// ---- families
-// ------------------------------------------------------------------------------------------------------------
+// ---- families -------------------------------------------------------------------------------------------------------
 
 std::optional<std::size_t> argument_index(const Function& f, Value v) {
     auto at = std::find(f.arguments.begin(), f.arguments.end(), v);

@@ -21,8 +21,7 @@ Value log_sigmoid_of(const Definitions& d, const Op& op, Matched& matched) {
     return sigmoid->operands[0];
 }
 
-// ---- binary cross entropy
-// ----------------------------------------------------------------------------------------------------------------
+// ---- binary cross entropy -------------------------------------------------------------------------------------------
 
 // The log v of max(log v, -100), or of the clip that it may be; nullptr where it is something else.
 const Op* bounded_log(const Definitions& d, Value v, Matched& matched) {
@@ -100,8 +99,7 @@ std::optional<CrossEntropy> match_cross_entropy(const Definitions& d, const Op& 
     return std::nullopt;
 }
 
-// ---- roots of sums of squares
-// ------------------------------------------------------------------------------------------------------------
+// ---- roots of sums of squares ---------------------------------------------------------------------------------------
 
 // Whether v is a sum or a mean of squares, up to a constant factor.
 bool is_sum_of_squares(const Definitions& d, Value v) {

@@ -41,8 +41,7 @@ std::vector<Periods> all_runs(const Function& f) {
     return out;
 }
 
-// ---- names in one layer, or outside of all layers
-// ------------------------------------------------------------------------
+// ---- names in one layer, or outside of all layers -------------------------------------------------------------------
 
 class LocalNamer {
   public:
@@ -249,8 +248,7 @@ class LocalNamer {
     std::map<std::size_t, ModulePath> names_;
 };
 
-// ---- paths
-// --------------------------------------------------------------------------------------------------------------
+// ---- paths ----------------------------------------------------------------------------------------------------------
 
 std::optional<std::int64_t> trailing_number(const std::string& scope) {
     const std::string text = leaf(scope);

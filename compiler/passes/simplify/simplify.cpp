@@ -23,8 +23,7 @@
 namespace thunderc {
 namespace {
 
-// ---- hashes of ops, for finding equal ones
-// -------------------------------------------------------------------------------
+// ---- hashes of ops, for finding equal ones --------------------------------------------------------------------------
 
 void mix(std::size_t& seed, std::size_t value) {
     seed ^= value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2);

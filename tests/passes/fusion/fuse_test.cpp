@@ -383,8 +383,7 @@ func @mul_elements(%x: f32[8,8]) -> (%y) kind "kernel:pointwise" {
 )");
 }
 
-// ---- descriptions
-// ----------------------------------------------------------------------------------------------------------
+// ---- descriptions ---------------------------------------------------------------------------------------------------
 
 TEST(KernelDescription, OfAPieceHasOneBoxForEachPart) {
     const Module module = parse_module(R"(module "m" values
@@ -416,8 +415,7 @@ func @k(%a: f32[4,6]) -> (%y) {
     EXPECT_THROW(describe_kernel(module.main()), InternalError);
 }
 
-// ---- views
-// -------------------------------------------------------------------------------------------------------------------
+// ---- views ----------------------------------------------------------------------------------------------------------
 
 TEST(Views, FollowStrides) {
     const Module module = parse_module(R"(module "m" values

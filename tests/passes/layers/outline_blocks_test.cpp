@@ -245,8 +245,7 @@ TEST(OutlineBlocks, WhatIsReadOutsideIsCollected) {
     EXPECT_EQ(named_results(module, given), named_results(flat, given));
 }
 
-// ---- what must stay
-// ------------------------------------------------------------------------------------------------------
+// ---- what must stay -------------------------------------------------------------------------------------------------
 
 void expect_unchanged(const std::string& text) {
     EXPECT_EQ(printed_functions(rolled(text)), printed_functions(parsed(text)));
@@ -329,8 +328,7 @@ func @f(%x: f32[4], %w: f32[4]) -> (%y) {
     EXPECT_EQ(count(module, "call"), 2u);
 }
 
-// ---- with differentiation
-// --------------------------------------------------------------------------------------------------
+// ---- with differentiation -------------------------------------------------------------------------------------------
 
 class RolledGradients : public ::testing::TestWithParam<RecomputePolicy> {};
 
