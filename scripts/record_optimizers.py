@@ -1,11 +1,13 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
-"""Records what torch's optimizers do to two small parameters in a hundred steps: tests/runtime/kernels/trajectories.h.
+"""Records what torch's optimizers do to two small parameters in a hundred steps, and what its averages of weights
+are over as many: tests/runtime/kernels/trajectories.h.
 
   python scripts/record_optimizers.py
 
-All is in fp64. Gradients are numbers that tests make by the same formula; what decays is the matrix, or with
+Optimizers are in fp64. Gradients are numbers that tests make by the same formula; what decays is the matrix, or with
 "decay_all" the vector as well. An optimizer that torch does not have is written here as its paper has it.
+Averages are in f32, as programs keep them, of parameters that are in each step what the gradients are.
 """
 import argparse, pathlib
 
@@ -49,6 +51,21 @@ def trajectory(make, decay_all, max_grad_norm):
     return points
 
 
+def averages(decay):
+    model = torch.nn.Module()
+    for name in SHAPES:
+        model.register_parameter(name, torch.nn.Parameter(start(name).float()))
+    averaged = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+    points = []
+    for step in range(STEPS):
+        for name, p in model.named_parameters():
+            p.data.copy_(gradient(name, step))
+        averaged.update_parameters(model)
+        if step + 1 in KEPT:
+            points.append([x for p in averaged.parameters() for x in p.detach().flatten().tolist()])
+    return points
+
+
 class Lion(torch.optim.Optimizer):
     """Algorithm 2 of Chen and others, Symbolic Discovery of Optimization Algorithms, 2023."""
 
@@ -89,6 +106,23 @@ CASES = [
 ]
 
 
+DECAYS = (0.999, 0.75, 0.25)
+
+
+def lines_of(points):
+    lines = []
+    for step, values in zip(KEPT, points):
+        row = f"        {{{step}, {{"
+        for k, x in enumerate(values):
+            text = repr(x) + (", " if k + 1 < len(values) else "}},")
+            if len(row) + len(text.rstrip()) > 120:
+                lines.append(row.rstrip())
+                row = "            "
+            row += text
+        lines.append(row)
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default=pathlib.Path(__file__).parent.parent / "tests/runtime/kernels/trajectories.h")
@@ -101,16 +135,11 @@ def main():
         numbers = ", ".join(repr(x) for x in options)
         lines.append(f'    {{"{name}", "{name.split()[0]}", {{{numbers}}}, {LEARNING_RATE}, {WEIGHT_DECAY}, '
                      f'{"true" if decay_all else "false"}, {clip}, {{')
-        for step, values in zip(KEPT, trajectory(make, decay_all, clip)):
-            rows, row = [], f"        {{{step}, {{"
-            for k, x in enumerate(values):
-                text = repr(x) + (", " if k + 1 < len(values) else "}},")
-                if len(row) + len(text.rstrip()) > 120:
-                    rows.append(row.rstrip())
-                    row = "            "
-                row += text
-            lines += rows + [row]
+        lines += lines_of(trajectory(make, decay_all, clip))
         lines.append("    }},")
+    lines += ["};", "", "// By decay.", "inline const std::vector<AverageTrajectory> averages = {"]
+    for decay in DECAYS:
+        lines += [f"    {{{decay}, {{", *lines_of(averages(decay)), "    }},"]
     lines += ["};", "// clang-format on", "", "}  // namespace thunder", ""]
     pathlib.Path(out).write_text("\n".join(lines))
 

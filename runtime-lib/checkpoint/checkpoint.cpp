@@ -13,6 +13,7 @@
 #include "support/file.h"
 #include "support/philox.h"
 #include "support/text.h"
+#include "train/average.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -61,8 +62,11 @@ std::string state_name(const std::string& state, std::string_view parameter) {
     return cat("optimizer.", state, ".", parameter);
 }
 
-// Every tensor of a checkpoint with the arena that it lies in.
-std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas) {
+constexpr std::string_view average_state = "ema";
+
+// Every tensor of a checkpoint with the arena that it lies in; `average`: that of the average of the weights is one.
+std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas,
+                                   const WeightAverage* average) {
     std::vector<HeldTensor> tensors;
     const auto add = [&](std::string name, const ParameterSpec& parameter, std::byte* arena, DType dtype) {
         tensors.push_back(
@@ -70,14 +74,14 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
     };
     for (const ParameterSpec& parameter : program.parameters)
         add(std::string(parameter.name), parameter, arenas.parameters, parameter.dtype);
+    const auto add_state = [&](const std::string& state, std::byte* arena, DType dtype) {
+        for (const ParameterSpec& parameter : program.parameters)
+            if (parameter.trainable) add(state_name(state, parameter.name), parameter, arena, dtype);
+    };
     const std::vector<std::string> states = optimizer_states(program);
-    for (std::size_t i = 0; i < states.size(); ++i) {
-        for (const ParameterSpec& parameter : program.parameters) {
-            if (!parameter.trainable) continue;
-            add(state_name(states[i], parameter.name), parameter, arenas.optimizer + i * optimizer_state_bytes(program),
-                program.optimizer_dtype);
-        }
-    }
+    for (std::size_t i = 0; i < states.size(); ++i)
+        add_state(states[i], arenas.optimizer + i * optimizer_state_bytes(program), program.optimizer_dtype);
+    if (average != nullptr) add_state(std::string(average_state), average->arena(), DType::f32);
     return tensors;
 }
 
@@ -122,6 +126,7 @@ std::string difference(const SafetensorsFile& file, const ProgramSpec& program) 
         if (!known) return cat("it has a parameter ", tensor.name, ", which this program does not have");
     }
     for (const StoredTensor& tensor : file.tensors()) {
+        if (tensor.name.starts_with(state_name(std::string(average_state), ""))) continue;
         if (tensor.name.starts_with("optimizer.") && tensor.dtype != stored_name(program.optimizer_dtype)) {
             return cat("its optimizer's states are ", tensor.dtype, ", this program's are ",
                        stored_name(program.optimizer_dtype));
@@ -167,7 +172,8 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 }
 
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const Progress& progress, const World& world, Stream& stream) {
+                             const WeightAverage& average, const Progress& progress, const World& world,
+                             Stream& stream) {
     if (world.is_first()) make_folders(folder);
     char name[64];
     std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(progress.step));
@@ -186,8 +192,10 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                                  {"steps", cat(progress.steps)},
                                                                  {"warmup", cat(progress.warmup)}};
     for (const auto& [name, value] : progress.made_by) metadata.emplace_back(cat(made_by_prefix, name), value);
+    const bool averaged = average.decay() > 0;
+    if (averaged) metadata.emplace_back(average_state, cat(average.decay()));
     std::string path = join_path(folder, name);
-    world.save(path, tensors_of(program, arenas), metadata, stream);
+    world.save(path, tensors_of(program, arenas, averaged ? &average : nullptr), metadata, stream);
     return path;
 }
 
@@ -201,7 +209,7 @@ void prune_checkpoints(const std::string& folder, std::int64_t keep) {
 }
 
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
-                         const World& world, Stream& stream) {
+                         WeightAverage& average, const World& world, Stream& stream) {
     const SafetensorsFile file(path);
     if (entry(file, "format") != format)
         fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
@@ -227,7 +235,10 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
     if (!entry(file, "warmup").empty()) progress.warmup = number<std::int64_t>(file, "warmup");
     for (const auto& [name, value] : file.metadata())
         if (name.starts_with(made_by_prefix)) progress.made_by[name.substr(made_by_prefix.size())] = value;
-    const std::vector<HeldTensor> tensors = tensors_of(program, arenas);
+    if (!entry(file, std::string(average_state)).empty())
+        progress.ema = number<double>(file, std::string(average_state));
+    const bool averaged = progress.ema > 0 && average.decay() > 0;
+    const std::vector<HeldTensor> tensors = tensors_of(program, arenas, averaged ? &average : nullptr);
     for (const HeldTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);
         const std::string expected = cat(stored_name(tensor.as.dtype), " ", shape_text(tensor.as.shape));
@@ -243,6 +254,7 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
         return t.as.dtype == DType::f32 && file.find(t.as.name)->dtype == stored_name(DType::bf16);
     }));
     for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
+    if (averaged) average.go_on();
     return progress;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a folder of files step-00001000.safetensors, each one whole: all parameters under their framework names,
 // those that are frozen as well, so that a run goes on without the file that it began with,
-// optimizer state as optimizer.<state>.<parameter>, and in the metadata the step, the position in the data, the seed
+// optimizer state as optimizer.<state>.<parameter>, the average of the weights that --ema keeps as
+// optimizer.ema.<parameter>, and in the metadata the step, the position in the data, the seed
 // and what program it belongs to. Sharded checkpoints come behind the same functions.
 #pragma once
 
@@ -18,6 +19,7 @@
 namespace thunder {
 
 class Stream;
+class WeightAverage;
 class World;
 
 // What a run needs beside its tensors to go on.
@@ -33,6 +35,7 @@ struct Progress {
     // What else the steps so far were made by, as text: options by their names, and what is behind --data or --feed.
     // Empty where the checkpoint does not tell.
     std::map<std::string, std::string> made_by{};
+    double ema = 0;           // decay of the average of weights that the checkpoint has; 0: it has none
     std::size_t rounded = 0;  // frozen parameters that the checkpoint has in bf16 and this program holds in f32
 };
 
@@ -54,14 +57,15 @@ std::vector<std::string> checkpoints_in(const std::string& folder);
 
 // Writes the next one, atomically, and returns its path. On all ranks, of which the first writes.
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const Progress& progress, const World& world, Stream& stream);
+                             const WeightAverage& average, const Progress& progress, const World& world,
+                             Stream& stream);
 
 // Removes all but the newest `keep`, and what an interrupted writer left.
 void prune_checkpoints(const std::string& folder, std::int64_t keep);
 
-// Reads what this rank holds of one into the arenas. Another program's is refused with what differs; nothing is changed
-// before all was checked.
+// Reads what this rank holds of one into the arenas, the average of the weights too where both have one. Another
+// program's is refused with what differs; nothing is changed before all was checked.
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
-                         const World& world, Stream& stream);
+                         WeightAverage& average, const World& world, Stream& stream);
 
 }  // namespace thunder

@@ -31,6 +31,9 @@ std::string describe(const OptimizerUpdate& c) {
 std::string describe(const GlobalNorm& c) {
     return cat("of ", c.elements, " gradients");
 }
+std::string describe(const AverageUpdate& c) {
+    return segments_text(c.segments);
+}
 
 // Parameters and states are read and written, gradients read, bf16 copies written; some dozen operations an element.
 Cost cost_of(const OptimizerUpdate& c) {
@@ -42,6 +45,10 @@ Cost cost_of(const OptimizerUpdate& c) {
 Cost cost_of(const GlobalNorm& c) {
     const auto n = static_cast<double>(c.elements);
     return {n * bytes_of_element(c.gradients), 2 * n};
+}
+Cost cost_of(const AverageUpdate& c) {
+    const auto n = static_cast<double>(elements_of(c.segments));
+    return {n * (2 * sizeof(float) + bytes_of_element(c.parameters)), 3 * n};
 }
 
 }  // namespace thunder

@@ -28,14 +28,15 @@ static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));
 
 }  // namespace
 
-std::string memory_text(const ProgramSpec& program) {
-    std::size_t sum = 0;
+std::string memory_text(const ProgramSpec& program, std::size_t average) {
+    std::size_t sum = average;
     std::string parts;
     for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
         sum += program.arena_bytes[i];
         if (program.arena_bytes[i] > 0)
             parts += cat(parts.empty() ? ": " : ", ", names[i].in_messages, " ", bytes_text(program.arena_bytes[i]));
     }
+    if (average > 0) parts += cat(", average of weights ", bytes_text(average));
     return cat("memory ", bytes_text(sum), parts);
 }
 
@@ -46,8 +47,8 @@ std::string memory_line(int rank, const MemoryUse& use) {
         line += cat(",\"", names[i].in_files, "\":", use.arenas[i]);
         sum += use.arenas[i];
     }
-    return line + cat(",\"arenas\":", sum, ",\"workspace\":", use.workspace, ",\"staging\":", use.staging,
-                      ",\"process_peak\":", use.process_peak, "}");
+    return line + cat(",\"arenas\":", sum, ",\"average\":", use.average, ",\"workspace\":", use.workspace,
+                      ",\"staging\":", use.staging, ",\"process_peak\":", use.process_peak, "}");
 }
 
 std::uint64_t process_peak() {

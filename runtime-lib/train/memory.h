@@ -11,19 +11,20 @@
 
 namespace thunder {
 
-// The planned arenas: "memory 5.2 GB: parameters 0.4 GB, ...".
-std::string memory_text(const ProgramSpec& program);
+// The planned arenas, and what this run keeps beside them: "memory 5.2 GB: parameters 0.4 GB, ...".
+std::string memory_text(const ProgramSpec& program, std::size_t average);
 
 // In bytes, of one rank.
 struct MemoryUse {
     std::array<std::uint64_t, static_cast<std::size_t>(Arena::count)> arenas{};  // what the device gave for each
+    std::uint64_t average = 0;       // of weights, which --ema asks for: in no plan
     std::uint64_t workspace = 0;     // of calls and of the libraries below them, which is in no plan
     std::uint64_t staging = 0;       // of the host: what is copied to and from the device
     std::uint64_t process_peak = 0;  // of the host: the most that was resident, code and libraries included
 };
 
-// {"rank":0,"parameters":4096,...,"arenas":123456,"workspace":0,"staging":8192,"process_peak":31457280}; arenas by the
-// names that thunderc plan and the program's README.md give them, and their sum.
+// {"rank":0,"parameters":4096,...,"arenas":123456,"average":0,"workspace":0,"staging":8192,"process_peak":31457280};
+// arenas by the names that thunderc plan and the program's README.md give them, and their sum.
 std::string memory_line(int rank, const MemoryUse& use);
 
 // The most memory that this process had resident.

@@ -242,6 +242,15 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         if (o.grad_accum > 1'000'000) place.reject(value, expected);
     });
 
+    add("ema", "DECAY",
+        "keep an exponential moving average of the weights beside them, in f32: after the first step they themselves, "
+        "then DECAY of itself and the rest of them",
+        [](Options& o, const std::string& value, const Place& place) {
+            const std::string expected = "a number above 0 and below 1";
+            o.ema = real(value, place, 0, expected, true);
+            if (o.ema >= 1) place.reject(value, expected);
+        });
+
     group = "Output";
     add("log", "FILE", "one line of JSON for each step", text(&Options::log));
     add("checkpoint", "DIR", "write checkpoints there: at the end, when interrupted, and as --checkpoint-every says",
@@ -252,6 +261,7 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
     add("dump-gradients", "FILE", "write the gradients of the first step, before clipping, as safetensors",
         text(&Options::dump_gradients));
     add("save", "FILE", "write the parameters at the end, as safetensors", text(&Options::save));
+    add("save-ema", "FILE", "write the average of the weights at the end, as safetensors", text(&Options::save_ema));
     add("memory", "FILE", "write at the end how much memory each rank took, and for what: a line of JSON each",
         text(&Options::memory));
 
@@ -351,11 +361,10 @@ void read_defaults(const std::string& path, const std::vector<Flag>& flags, Opti
 
 // Nothing is written over what is read, nor over something else that is written.
 void check_files(const Options& o) {
-    const std::pair<const char*, const std::string*> written[] = {{"--log", &o.log},
-                                                                  {"--save", &o.save},
-                                                                  {"--dump-gradients", &o.dump_gradients},
-                                                                  {"--timeline", &o.timeline},
-                                                                  {"--memory", &o.memory}};
+    const std::pair<const char*, const std::string*> written[] = {
+        {"--log", &o.log},           {"--save", &o.save},
+        {"--save-ema", &o.save_ema}, {"--dump-gradients", &o.dump_gradients},
+        {"--timeline", &o.timeline}, {"--memory", &o.memory}};
     const std::pair<const char*, const std::string*> read[] = {
         {"--data", &o.data}, {"--feed", &o.feed}, {"--init", &o.init}};
     const auto differ = [](const auto& a, const auto& b) {
@@ -385,6 +394,11 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage("--checkpoint-every needs a place to write to", "add --checkpoint DIR");
     if (o.keep > 0 && o.checkpoint.empty())
         fail_usage("--keep is about checkpoints, and none are written", "add --checkpoint DIR");
+    if (!o.save_ema.empty() && o.ema == 0)
+        fail_usage("--save-ema writes the average of the weights, and none is kept", "add --ema DECAY, such as 0.999");
+    if (o.ema > 0 && o.save_ema.empty() && o.checkpoint.empty())
+        fail_usage("--ema keeps an average of the weights that nothing writes",
+                   "add --save-ema FILE, or --checkpoint DIR");
     if (!o.init_missing.empty() && initial_weights(o).empty())
         fail_usage(o.init.empty() ? "--init-missing is about files, and this program has none of its own"
                                   : "--init-missing is about files, and --init random reads none",

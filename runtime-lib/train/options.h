@@ -55,6 +55,7 @@ struct Options {
     std::vector<ParameterGroup> groups;  // the first that fits
     bool stochastic_rounding = false;    // of parameters in bf16
     double grad_clip = 1.0;              // 0: off
+    double ema = 0;                      // decay of the average of weights; 0: there is none
     std::int64_t grad_accum = 1;
 
     // what is written
@@ -64,7 +65,7 @@ struct Options {
     std::int64_t keep = 0;              // 0: all
     bool resume = false;
     std::string dump_gradients;
-    std::string save;
+    std::string save, save_ema;
     std::string memory;
 
     int threads = 0;  // 0: the cores of this host, over the ranks on it

@@ -86,6 +86,22 @@ void note_options(const Progress& before, const std::map<std::string, std::strin
                         ": the steps to come are not those that it would have done"));
 }
 
+// The average of the weights is made beside the steps, which are what they would have been.
+void note_average(const Progress& before, const Options& options, std::vector<std::string>& notes) {
+    const double now = options.ema;
+    if (before.ema == now) return;
+    if (before.ema == 0) {
+        notes.push_back(cat("note: the checkpoint has no average of weights: that of --ema ", now,
+                            " begins with the parameters that are there"));
+    } else if (now == 0) {
+        notes.push_back(cat("note: the checkpoint has an average of weights, made with --ema ", before.ema,
+                            ": without --ema it ends here"));
+    } else {
+        notes.push_back(cat("note: the checkpoint's average of weights was made with --ema ", before.ema,
+                            ", and goes on with ", now));
+    }
+}
+
 }  // namespace
 
 void begin_progress(Progress& progress, const ProgramSpec& program, const Options& options, std::int64_t rows) {
@@ -104,6 +120,7 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     note_compute(before, program, notes);
     note_schedule(before, options, notes);
     note_batches(before, options, notes);
+    note_average(before, options, notes);
     note_options(before, progress.made_by, options, notes);
     return notes;
 }

@@ -30,6 +30,7 @@
 #include "support/file.h"
 #include "support/host_memory.h"
 #include "support/text.h"
+#include "train/average.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
@@ -145,7 +146,8 @@ struct Trainer::State {
           device(device_options(options, *communicator)),
           stream(device),
           world(program, *communicator),
-          segments(segments_of(program, options, communicator->rank())) {
+          segments(segments_of(program, options, communicator->rank())),
+          average(program, options.ema, segments) {
         world.together([] {});  // other ranks' command lines are in order
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
@@ -166,6 +168,7 @@ struct Trainer::State {
             memory[i] = device.allocate(program.arena_bytes[i]);
             *places[i] = memory[i].data();
         }
+        average.allocate(device);
         const StepNumbers numbers(program, options);
         const std::size_t step_bytes = numbers.bytes();
         scalar_memory = device.allocate(step_bytes);
@@ -273,13 +276,14 @@ struct Trainer::State {
         // What is wrong with the batches or with where results go is said before gigabytes are read.
         source = make_batch_source(program, options, cut);
         if (world.is_first())
-            for (const std::string& path : {options.save, options.dump_gradients, options.timeline, options.memory})
+            for (const std::string& path :
+                 {options.save, options.save_ema, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
         if (program.bf16 && program.providers.products) console.line(cat("bf16: ", device.describe_bf16()));
-        console.line(memory_text(program));
+        const std::string plan = memory_text(program, average.bytes());
+        console.line(plan);
         const auto& sizes = program.arena_bytes;
-        device.check_room(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), memory_text(program),
-                          less_memory());
+        device.check_room(std::accumulate(sizes.begin(), sizes.end(), average.bytes()), plan, less_memory());
         allocate();
         const std::uint64_t seed = options.seed;
         start();
@@ -304,6 +308,7 @@ struct Trainer::State {
             }
             options.seed = progress.seed;
             console.line(cat("goes on from ", checkpoints.back()));
+            if (progress.ema == 0) average.begin(arenas.parameters, stream);
             for (const std::string& line : resume_progress(progress, program, options, cut.global_rows()))
                 console.line(line);
             return;
@@ -315,12 +320,13 @@ struct Trainer::State {
         begin_progress(progress, program, options, cut.global_rows());
         for (const std::string& line : initialise_parameters(program, options, world, arenas.parameters, stream))
             console.line(line);
+        average.begin(arenas.parameters, stream);
     }
 
     // A disk that was full, or a copy that did not end, leaves a file that is damaged: the one before it is named.
     void read_newest_checkpoint() {
         try {
-            progress = read_checkpoint(checkpoints.back(), program, arenas, world, stream);
+            progress = read_checkpoint(checkpoints.back(), program, arenas, average, world, stream);
         } catch (const DamagedFile& error) {
             if (checkpoints.size() < 2) throw;
             throw Error(error.message(),
@@ -350,22 +356,23 @@ struct Trainer::State {
     }
 
     void save_checkpoint() {
-        const std::string path = write_checkpoint(options.checkpoint, program, arenas, progress, world, stream);
+        const std::string path =
+            write_checkpoint(options.checkpoint, program, arenas, average, progress, world, stream);
         if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep);
         console.line(cat("checkpoint ", path));
         saved_step = progress.step;
     }
 
-    void save_parameter_arena(const std::string& path, std::byte* arena, std::optional<DType> dtype,
-                              bool trainable_only) {
+    // Those that train, from an arena that is laid out as theirs and perhaps of another type; and those that do not.
+    void save_parameters(const std::string& path, std::byte* trained, std::optional<DType> dtype, bool frozen) {
         std::vector<HeldTensor> tensors;
         for (const ParameterSpec& parameter : program.parameters) {
-            if (trainable_only && !parameter.trainable) continue;
+            if (!frozen && !parameter.trainable) continue;
             tensors.push_back({{std::string(parameter.name),
-                                dtype.value_or(parameter.dtype),
+                                parameter.trainable ? dtype.value_or(parameter.dtype) : parameter.dtype,
                                 {parameter.shape.begin(), parameter.shape.end()}},
                                &parameter,
-                               arena});
+                               parameter.trainable ? trained : arenas.parameters});
         }
         const std::pair<std::string, std::string> metadata[] = {
             {"format", "pt"}};  // what loaders of Hugging Face look for
@@ -376,6 +383,7 @@ struct Trainer::State {
     void write_memory() {
         MemoryUse mine;
         for (std::size_t i = 0; i < memory.size(); ++i) mine.arenas[i] = memory[i].bytes();
+        mine.average = average.bytes();
         mine.workspace = stream.workspace_bytes();
         for (const auto& other : streams) mine.workspace += other->workspace_bytes();
         for (const Staged& batch : batches) mine.staging += batch.memory.bytes();
@@ -405,6 +413,7 @@ struct Trainer::State {
     std::vector<Stream*> communication;  // these; with --no-overlap the one that computes
     World world;
     std::vector<ParameterSegment> segments;
+    WeightAverage average;  // over these
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
     TrainingArenas arenas;
@@ -534,12 +543,13 @@ void Trainer::gradients_are_ready() {
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
     for (Stream* stream : s.communication) stream->synchronize();
     s.check_weight(s.read_numbers().scalars);
-    s.save_parameter_arena(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, true);
+    s.save_parameters(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, false);
 }
 
 void Trainer::end_step() {
     State& s = *state_;
     State::StepInFlight& in_flight = s.in_flight(s.progress.step);
+    s.average.update(s.arenas.parameters, s.stream);
     const std::size_t bytes = StepNumbers(s.program, s.options).bytes();
     copy(in_flight.memory.data() + bytes, s.scalars(), bytes, s.stream);
     s.stream.record(in_flight.arrived);
@@ -565,8 +575,12 @@ int Trainer::finish() {
     if (const std::string table = s.device.profile_report(); !table.empty()) std::fputs(table.c_str(), stderr);
     if (const std::string counts = describe_loops(); !counts.empty()) std::fputs(counts.c_str(), stderr);
     if (!s.options.save.empty()) {
-        s.save_parameter_arena(s.options.save, s.arenas.parameters, std::nullopt, false);
+        s.save_parameters(s.options.save, s.arenas.parameters, std::nullopt, true);
         s.console.line(cat("parameters in ", s.options.save));
+    }
+    if (!s.options.save_ema.empty()) {
+        s.save_parameters(s.options.save_ema, s.average.arena(), DType::f32, true);
+        s.console.line(cat("average of weights in ", s.options.save_ema));
     }
     if (!s.options.memory.empty()) s.write_memory();
     s.communicator->finish();

@@ -189,6 +189,33 @@ TEST_F(BundledOptimizers, FollowTheirRules) {
     }
 }
 
+TEST_F(BundledOptimizers, AverageAsTorchDoes) {
+    for (const AverageTrajectory& t : averages) {
+        SCOPED_TRACE(t.decay);
+        expect_average_in_f32<OnDevice>(t, stream);
+    }
+}
+
+// In pieces that are aligned and in others, of parameters in both types.
+TEST_F(BundledOptimizers, AverageAPartOfTheWay) {
+    const auto check = [&]<typename P>(const P&, float part) {
+        const std::vector<float> before = random(20032);
+        const std::vector<P> p0 = stored<P>(random(20032));
+        Buffer<float> average("average", before);
+        Buffer<P> p("p", p0);
+        average_parameters({average.data(), p.data(), part, segments}, stream);
+        std::vector<double> expected = widened(before);
+        for (const ParameterSegment& segment : segments)
+            for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i)
+                expected[i] += static_cast<double>(part) * (static_cast<double>(wide(p0[i])) - expected[i]);
+        expect_close(average.values(), expected, rounding<float>, 1, "average");
+    };
+    for (const float part : {1.0F, 0.75F, 0x1p-7F}) {
+        check(float(), part);
+        check(bf16(), part);
+    }
+}
+
 // Numbers whose step is exact, so that the two numbers beside it and what decides between them are all there is: of
 // each element of a tensor the same, wherever its piece lies.
 TEST_F(BundledOptimizers, RoundAtRandom) {

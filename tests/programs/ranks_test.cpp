@@ -168,10 +168,10 @@ TEST_P(Ranks, AreOneRank) {
     const GeneratedProgram one(name_of_one(c), c.model, c.graph, options);
     ASSERT_TRUE(one.built()) << one.failure();
     many.write_large_feed("large.safetensors", c.batches);
-    const std::string run =
-        " --feed '" + many.file("large.safetensors").string() +
-        "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --log run.jsonl "
-        "--dump-gradients gradients.safetensors --save after.safetensors --memory memory.jsonl --grad-accum ";
+    const std::string run = " --feed '" + many.file("large.safetensors").string() +
+                            "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --log run.jsonl "
+                            "--dump-gradients gradients.safetensors --save after.safetensors --memory memory.jsonl "
+                            "--ema 0.75 --save-ema average.safetensors --grad-accum ";
     for (const GeneratedProgram* program : {&one, &many}) {
         fs::remove(program->file("run.jsonl"));
         fs::remove_all(program->file("kept"));
@@ -206,6 +206,8 @@ TEST_P(Ranks, AreOneRank) {
     }();
     const std::vector<Tensor> after = read(one.file("after.safetensors"));
     expect_close(read(many.file("after.safetensors")), after, &before, update_tolerance);
+    const std::vector<Tensor> average = read(one.file("average.safetensors"));
+    expect_close(read(many.file("average.safetensors")), average, &before, update_tolerance);
 
     // What one of them kept of the second step goes on in the other.
     const std::string name_of_second = "step-00000002.safetensors";
@@ -217,10 +219,12 @@ TEST_P(Ranks, AreOneRank) {
         const Outcome outcome =
             program->train("--feed '" + many.file("large.safetensors").string() +
                            "' --steps 5 --lr 0.01 --warmup 2 --weight-decay 0.1 --grad-clip 0.5 --checkpoint theirs "
-                           "--resume --save resumed.safetensors --grad-accum " +
+                           "--resume --save resumed.safetensors --ema 0.75 --save-ema resumed_average.safetensors "
+                           "--grad-accum " +
                            std::to_string(program == &one ? micro_batches : c.grad_accum));
         ASSERT_EQ(outcome.status, 0) << outcome.err;
         expect_close(read(program->file("resumed.safetensors")), after, &before, update_tolerance);
+        expect_close(read(program->file("resumed_average.safetensors")), average, &before, update_tolerance);
     }
 }
 

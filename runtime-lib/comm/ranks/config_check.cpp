@@ -114,7 +114,9 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
                                {"--checkpoint-every", cat(o.checkpoint_every)},
                                {"--resume", yes(o.resume)},
                                {"--dump-gradients", yes(!o.dump_gradients.empty())},
+                               {"--ema", cat(o.ema)},
                                {"--save", yes(!o.save.empty())},
+                               {"--save-ema", yes(!o.save_ema.empty())},
                                {"--no-overlap", yes(o.no_overlap)},
                                {"--memory", yes(!o.memory.empty())},
                                {"--timeline", yes(!o.timeline.empty())}});

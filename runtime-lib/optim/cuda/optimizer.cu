@@ -111,6 +111,20 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
     });
 }
 
+void average_parameters(const AverageUpdate& call, Stream& stream) {
+    issue("average_parameters", call, stream, [&] {
+        const PieceTable pieces = pieces_of(call.segments, stream);
+        require_float("parameters", call.parameters);
+        if (call.parameters.dtype == DType::bf16) {
+            launch("average", bundled::bundled_average_bf16, pieces.count, 256, stream, call.averages,
+                   static_cast<const bf16*>(call.parameters.data), pieces.numbers, call.part);
+        } else {
+            launch("average", bundled::bundled_average_f32, pieces.count, 256, stream, call.averages,
+                   static_cast<const float*>(call.parameters.data), pieces.numbers, call.part);
+        }
+    });
+}
+
 void begin_micro_step(StepScalars* scalars, Gradient gradient, Stream& stream) {
     launch("begin_micro_step", bundled::bundled_begin_micro_step, 1, 32, stream, &scalars->first_micro_step,
            gradient == Gradient::overwrite);

@@ -5,6 +5,7 @@
 
 #include "device/cuda/kernels/bundled.h"
 #include "optim/cuda/piece.h"
+#include "optim/interpolate.h"
 #include "optim/rounding.h"
 #include "optim/rules/list.h"
 
@@ -129,6 +130,32 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t
 THUNDER_RULES(BUNDLED_RULE)
 #undef BUNDLED_RULE
 #undef BUNDLED_STEP
+
+// A part of the way from averages to parameters.
+template <typename P>
+THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces,
+                              float part) {
+    walk_piece(
+        take_piece(pieces),
+        [&](std::int64_t i) {
+            Vec<float, 4> a = load<4>(averages + i);
+            const Vec<P, 4> p = load<4>(parameters + i);
+            THUNDER_UNROLL
+            for (int e = 0; e < 4; ++e) a[e] = interpolate(a[e], wide(p[e]), part);
+            store(averages + i, a);
+        },
+        [&](std::int64_t i) { averages[i] = interpolate(averages[i], wide(parameters[i]), part); });
+}
+THUNDER_KERNEL(256)
+bundled_average_f32(Global<float> averages, Global<const float> parameters, Global<const std::int64_t> pieces,
+                    float part) {
+    average(averages, parameters, pieces, part);
+}
+THUNDER_KERNEL(256)
+bundled_average_bf16(Global<float> averages, Global<const bf16> parameters, Global<const std::int64_t> pieces,
+                     float part) {
+    average(averages, parameters, pieces, part);
+}
 
 // Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree.
 template <typename G>

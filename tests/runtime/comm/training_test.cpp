@@ -71,14 +71,16 @@ TEST_F(TrainingTest, EveryShardingIsOneRank) {
         write_feed("feed.safetensors", 3, 4 * accumulation);  // with labels that are ignored, more on one rank
         const std::string same =
             cat(flags, "--steps 7 --grad-accum ", accumulation,
-                " --log run.jsonl --save after.safetensors --dump-gradients gradients.safetensors ");
+                " --log run.jsonl --save after.safetensors --dump-gradients gradients.safetensors --ema 0.75 "
+                "--save-ema average.safetensors ");
         expect_success(run("words_train", same));
-        for (const char* name : {"run.jsonl", "after.safetensors", "gradients.safetensors"})
+        for (const char* name : {"run.jsonl", "after.safetensors", "average.safetensors", "gradients.safetensors"})
             std::filesystem::rename(path(name), path(cat("one.", name)));
         for (const Sharding& sharding : shardings) {
             expect_success(run_ranks(sharding.ranks, sharding.program, same));
             expect_same_log("run.jsonl", "one.run.jsonl");
             expect_same_tensors("after.safetensors", "one.after.safetensors");
+            expect_same_tensors("average.safetensors", "one.average.safetensors");
             expect_same_tensors("gradients.safetensors", "one.gradients.safetensors");
         }
     }
@@ -106,18 +108,20 @@ TEST_F(TrainingTest, ReadsParametersOnEveryWorld) {
 
 TEST_F(TrainingTest, ACheckpointOfOneWorldGoesOnAtAnother) {
     write_feed("feed.safetensors", 5, 4);
-    const std::string whole = flags + "--schedule constant --warmup 0 ";
-    expect_success(run("words_train", whole + "--steps 6 --save one.safetensors --log one.jsonl"));
+    const std::string whole = flags + "--schedule constant --warmup 0 --ema 0.75 ";
+    expect_success(run("words_train", whole + "--steps 6 --save one.safetensors --save-ema one_average.safetensors"));
     const Sharding one{"words_train", 1, 1};
     // Each begins where the one before stopped.
     const Sharding order[] = {one, shardings[1], shardings[2], shardings[0], shardings[3], one};
     for (int step = 1; step <= 6; ++step) {
         const Sharding& now = order[step - 1];
         const std::string arguments =
-            cat(whole, "--steps ", step, " --checkpoint kept --save ranks.safetensors ", step > 1 ? "--resume" : "");
+            cat(whole, "--steps ", step, " --checkpoint kept --save ranks.safetensors --save-ema average.safetensors ",
+                step > 1 ? "--resume" : "");
         expect_success(now.ranks == 1 ? run(now.program, arguments) : run_ranks(now.ranks, now.program, arguments));
     }
     expect_same_tensors("ranks.safetensors", "one.safetensors");
+    expect_same_tensors("average.safetensors", "one_average.safetensors");
 }
 
 TEST_F(TrainingTest, TheSameRunGivesTheSameBits) {

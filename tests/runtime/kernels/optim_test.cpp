@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "check.h"
+#include "device/cpu/bf16.h"
 #include "optim/global_norm.h"
 #include "trajectories.h"
 #include "update_calls.h"
@@ -188,6 +189,41 @@ TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
         }
         expect_close(p, ep, 5e-7, 0.01, "p");
         if (momentum) expect_close(b, eb, 3e-7, 1.0, "buffer");
+    }
+}
+
+TEST(Average, IsTorchsOverAHundredSteps) {
+    Device device(2);
+    Stream stream(device);
+    for (const AverageTrajectory& t : averages) {
+        SCOPED_TRACE(t.decay);
+        expect_average_in_f32<OnHost>(t, stream);
+    }
+}
+
+// Of elements of all segments, in several threads, and of parameters in both types.
+TEST(Average, GoesAPartOfTheWay) {
+    Device device(3);
+    Stream stream(device);
+    const std::vector<float> before = random(elements, 1), p = random(elements, 2);
+    std::vector<bf16> rounded;
+    for (const float x : p) rounded.push_back(to_bf16(x));
+    for (const float part : {1.0F, 0.75F, 0.5F, 0x1p-7F}) {
+        std::vector<float> of_f32 = before, of_bf16 = before;
+        average_parameters({of_f32.data(), p.data(), part, segments}, stream);
+        average_parameters({of_bf16.data(), rounded.data(), part, segments}, stream);
+        std::vector<double> wanted_f32 = wide(before), wanted_bf16 = wanted_f32;
+        for (const ParameterSegment& segment : segments) {
+            for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.end); ++i) {
+                const auto way = static_cast<double>(part);
+                wanted_f32[i] += way * (static_cast<double>(p[i]) - wanted_f32[i]);
+                wanted_bf16[i] += way * (static_cast<double>(to_float(rounded[i])) - wanted_bf16[i]);
+                ASSERT_TRUE(part < 1 || of_f32[i] == p[i]);  // of the whole way no rounding is left
+            }
+        }
+        // a difference, a product and a sum of numbers of size 1
+        expect_close(of_f32, wanted_f32, 3e-7, 1.0, "of f32");
+        expect_close(of_bf16, wanted_bf16, 3e-7, 1.0, "of bf16");
     }
 }
 

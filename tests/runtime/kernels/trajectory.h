@@ -15,6 +15,17 @@
 
 namespace thunder {
 
+struct TrajectoryPoint {
+    int step;  // from 1
+    std::vector<double> parameters;
+};
+
+// Of averages, in f32, over steps after which parameters are what trajectory_gradient() says.
+struct AverageTrajectory {
+    double decay;
+    std::vector<TrajectoryPoint> points;
+};
+
 // Of a matrix of 3 x 4 elements and, behind it, a vector of 5.
 struct Trajectory {
     std::string name, rule;
@@ -22,11 +33,7 @@ struct Trajectory {
     double learning_rate, weight_decay;
     bool decay_all;
     double max_grad_norm;  // 0: no clipping
-    struct Point {
-        int step;  // from 1
-        std::vector<double> parameters;
-    };
-    std::vector<Point> points;
+    std::vector<TrajectoryPoint> points;
 
     std::vector<double> numbers(int step) const {
         return find_rule(rule)->step_numbers(options, {learning_rate, weight_decay, static_cast<double>(step)});
@@ -61,8 +68,8 @@ inline double clip_factor_of(const Trajectory& t, const std::vector<double>& gra
 }
 
 // step(number from 1, gradient) gives the parameters after it.
-template <typename Step>
-void expect_trajectory(const Trajectory& t, double tolerance, const Step& step) {
+template <typename AnyTrajectory, typename Step>
+void expect_trajectory(const AnyTrajectory& t, double tolerance, const Step& step) {
     std::size_t next = 0;
     for (int number = 1; number <= trajectory_steps; ++number) {
         const std::vector<double> parameters = step(number, trajectory_gradient(number));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optim/average.h"
 #include "optim/update.h"
 #include "trajectory.h"
 
@@ -56,6 +57,24 @@ void expect_trajectory_in_f32(const Trajectory& t, Stream& stream) {
         for (std::size_t k = 0; k < states.size(); ++k) call.states[k] = states[k]->data();
         update_of(t.rule)(call, stream);
         const std::vector<float> after = p.values();
+        return std::vector<double>(after.begin(), after.end());
+    });
+}
+
+// Each step rounds a number below 1 here, and another one in torch; what was rounded in the steps before counts for
+// less with each.
+template <template <typename> typename Memory>
+void expect_average_in_f32(const AverageTrajectory& t, Stream& stream) {
+    const ParameterSegment segments[] = {{0, matrix_elements + vector_elements, true}};
+    Memory<float> average(std::vector<float>(matrix_elements + vector_elements));
+    expect_trajectory(t, trajectory_steps * 0x1p-24, [&](int number, const std::vector<double>& now) {
+        Memory<float> p(std::vector<float>(now.begin(), now.end()));
+        average_parameters({.averages = average.data(),
+                            .parameters = p.data(),
+                            .part = number == 1 ? 1 : static_cast<float>(1 - t.decay),
+                            .segments = segments},
+                           stream);
+        const std::vector<float> after = average.values();
         return std::vector<double>(after.begin(), after.end());
     });
 }

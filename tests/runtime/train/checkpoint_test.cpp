@@ -22,8 +22,10 @@ class CheckpointTest : public ProgramTest {
 };
 
 TEST_F(CheckpointTest, AResumedRunIsTheUninterruptedOne) {
-    expect_success(run("words_train", flags + " --log whole.jsonl --save whole.safetensors"));
-    expect_success(run("words_train", flags + " --log run.jsonl --checkpoint c --checkpoint-every 3"));
+    const std::string averaged = flags + " --ema 0.75";
+    expect_success(run("words_train",
+                       averaged + " --log whole.jsonl --save whole.safetensors --save-ema whole_average.safetensors"));
+    expect_success(run("words_train", averaged + " --log run.jsonl --checkpoint c --checkpoint-every 3"));
     EXPECT_EQ(std::filesystem::exists(path("c/step-00000003.safetensors")), true);
     const std::string last = read_file(path("c/step-00000008.safetensors"));
     // As if the machine had gone down in step 7, after the log's line of step 6 and half of the next.
@@ -31,10 +33,12 @@ TEST_F(CheckpointTest, AResumedRunIsTheUninterruptedOne) {
     const std::string log = read_file(path("run.jsonl"));
     const std::size_t seven = log.find("{\"step\":7");
     write_file(path("run.jsonl"), log.substr(0, seven + 20));
-    expect_success(
-        run("words_train",
-            flags + " --log run.jsonl --checkpoint c --checkpoint-every 3 --resume --save resumed.safetensors"));
+    expect_success(run("words_train",
+                       averaged +
+                           " --log run.jsonl --checkpoint c --checkpoint-every 3 --resume --save resumed.safetensors "
+                           "--save-ema resumed_average.safetensors"));
     EXPECT_EQ(read_file(path("resumed.safetensors")), read_file(path("whole.safetensors")));
+    EXPECT_EQ(read_file(path("resumed_average.safetensors")), read_file(path("whole_average.safetensors")));
     EXPECT_EQ(read_file(path("c/step-00000008.safetensors")), last);
     EXPECT_EQ(without_times(read_file(path("run.jsonl"))), without_times(read_file(path("whole.jsonl"))));
 }

@@ -50,30 +50,19 @@ TEST(OptionsTest, HasDefaults) {
 }
 
 TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
-    const std::vector<std::pair<std::string, std::string>> given = {{"data", "d"},
-                                                                    {"map", "input_ids=ones"},
-                                                                    {"init", "i"},
-                                                                    {"init-missing", "random"},
-                                                                    {"init-std", "0.5"},
-                                                                    {"seed", "9"},
-                                                                    {"steps", "8"},
-                                                                    {"lr", "1e-2"},
-                                                                    {"min-lr", "0"},
-                                                                    {"warmup", "2"},
-                                                                    {"schedule", "wsd"},
-                                                                    {"weight-decay", "0.25"},
-                                                                    {"decay", "all"},
-                                                                    {"beta1", "0.5"},
-                                                                    {"beta2", "0.75"},
-                                                                    {"eps", "1e-6"},
-                                                                    {"grad-clip", "0"},
-                                                                    {"grad-accum", "4"},
-                                                                    {"log", "l"},
-                                                                    {"checkpoint", "c"},
-                                                                    {"checkpoint-every", "3"},
-                                                                    {"keep", "2"},
-                                                                    {"dump-gradients", "g"},
-                                                                    {"save", "s"},
+    const std::vector<std::pair<std::string, std::string>> given = {{"data", "d"},       {"map", "input_ids=ones"},
+                                                                    {"init", "i"},       {"init-missing", "random"},
+                                                                    {"init-std", "0.5"}, {"seed", "9"},
+                                                                    {"steps", "8"},      {"lr", "1e-2"},
+                                                                    {"min-lr", "0"},     {"warmup", "2"},
+                                                                    {"schedule", "wsd"}, {"weight-decay", "0.25"},
+                                                                    {"decay", "all"},    {"beta1", "0.5"},
+                                                                    {"beta2", "0.75"},   {"eps", "1e-6"},
+                                                                    {"grad-clip", "0"},  {"grad-accum", "4"},
+                                                                    {"ema", "0.999"},    {"log", "l"},
+                                                                    {"checkpoint", "c"}, {"checkpoint-every", "3"},
+                                                                    {"keep", "2"},       {"dump-gradients", "g"},
+                                                                    {"save", "s"},       {"save-ema", "e"},
                                                                     {"threads", "6"}};
     std::vector<std::string> apart, joined;
     for (const auto& [name, value] : given) {
@@ -107,6 +96,8 @@ TEST(OptionsTest, ReadsEveryOptionInBothSpellings) {
         EXPECT_TRUE(o.resume);
         EXPECT_EQ(o.dump_gradients, "g");
         EXPECT_EQ(o.save, "s");
+        EXPECT_EQ(o.ema, 0.999);
+        EXPECT_EQ(o.save_ema, "e");
         EXPECT_EQ(o.threads, 6);
         EXPECT_TRUE(o.quiet);
     }
@@ -195,6 +186,21 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
         {{"--feed", "f", "--stochastic-rounding"},
          "error: --stochastic-rounding is about parameters in bf16, and those that tiny trains are f32\nhelp: leave it "
          "away; thunderc train --dtype bf16 --master none makes a program with such parameters"},
+        {{"--feed", "f", "--ema", "1"},
+         "error: --ema takes a number above 0 and below 1, not \"1\"\nhelp: --ema DECAY: keep an exponential moving "
+         "average of the weights beside them, in f32: after the first step they themselves, then DECAY of itself and "
+         "the rest of them"},
+        {{"--feed", "f", "--ema", "0"},
+         "error: --ema takes a number above 0 and below 1, not \"0\"\nhelp: --ema DECAY: keep an exponential moving "
+         "average of the weights beside them, in f32: after the first step they themselves, then DECAY of itself and "
+         "the rest of them"},
+        {{"--feed", "f", "--ema", "0.9"},
+         "error: --ema keeps an average of the weights that nothing writes\nhelp: add --save-ema FILE, or --checkpoint "
+         "DIR"},
+        {{"--feed", "f", "--save-ema", "e"},
+         "error: --save-ema writes the average of the weights, and none is kept\nhelp: add --ema DECAY, such as 0.999"},
+        {{"--feed", "f", "--ema", "0.9", "--save", "s", "--save-ema", "s"},
+         "error: --save and --save-ema are one file: s\nhelp: name two files"},
         {{"--feed", "f", "--resume"},
          "error: --resume needs to know where the checkpoints are\nhelp: add --checkpoint DIR"},
         {{"--feed", "f", "--checkpoint-every", "3"},

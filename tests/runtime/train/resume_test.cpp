@@ -59,6 +59,23 @@ TEST_F(ResumeTest, NamesWhatIsOtherwise) {
     EXPECT_EQ(notes_of(now).find("another"), std::string::npos);
 }
 
+TEST_F(ResumeTest, SaysWhatBecomesOfTheAverage) {
+    Options now = options;
+    now.ema = 0.99;
+    EXPECT_EQ(notes_of(now),
+              "note: the checkpoint has no average of weights: that of --ema 0.99 begins with the "
+              "parameters that are there\n");
+    progress.ema = 0.99;
+    EXPECT_EQ(notes_of(now), "");
+    EXPECT_EQ(notes_of(options),
+              "note: the checkpoint has an average of weights, made with --ema 0.99: without --ema "
+              "it ends here\n");
+    now.ema = 0.9;
+    EXPECT_EQ(notes_of(now),
+              "note: the checkpoint's average of weights was made with --ema 0.99, and goes on with "
+              "0.9\n");
+}
+
 // A checkpoint that was written before there was an option was made without it; one of before all of this tells
 // nothing.
 TEST_F(ResumeTest, WhatACheckpointDoesNotKnowWasNotGiven) {

@@ -226,6 +226,73 @@ TEST_F(ProgramTest, HalfBatchesTwiceAreTheWholeBatch) {
     EXPECT_EQ(read_file(path("whole.g")), read_file(path("half.g")));
 }
 
+// Of every step's parameters, which its checkpoint has: the first step's are taken whole, of later ones a quarter of
+// the way is gone.
+TEST_F(ProgramTest, AveragesItsWeights) {
+    write_feed("feed.safetensors", 3, 4);
+    const std::string trained[] = {"model.embed.weight", "model.head.weight", "model.head.bias",
+                                   "model.norm.one_plus_weight"};
+    constexpr int steps = 120;
+    const std::string flags = "--feed feed.safetensors --lr 0.1 --seed 3 --quiet --checkpoint c --checkpoint-every 1 ";
+    expect_success(run("words_train", cat(flags, "--steps ", steps, " --ema 0.75 --save-ema average.safetensors")));
+    for (const std::string& name : trained) {
+        std::vector<double> average;
+        std::vector<float> kept;
+        for (int step = 1; step <= steps; ++step) {
+            char file[64];
+            std::snprintf(file, sizeof file, "c/step-%08d.safetensors", step);
+            const std::vector<float> now = read_floats(path(file), name);
+            ASSERT_FALSE(now.empty());
+            if (step == 1) average.assign(now.begin(), now.end());
+            for (std::size_t i = 0; i < now.size(); ++i)
+                average[i] = 0.75 * average[i] + 0.25 * static_cast<double>(now[i]);
+            kept = read_floats(path(file), "optimizer.ema." + name);
+            ASSERT_EQ(kept.size(), average.size());
+            // Three roundings a step of parameters of up to 4, of which a quarter is lost in the next.
+            for (std::size_t i = 0; i < now.size(); ++i)
+                ASSERT_NEAR(static_cast<double>(kept[i]), average[i], 3 * 4 * 4 * 0x1p-24) << name << " after " << step;
+        }
+        EXPECT_EQ(read_floats(path("average.safetensors"), name), kept);
+    }
+    // What does not train is its own average, and steps are what they are without one.
+    EXPECT_EQ(read_floats(path("average.safetensors"), "model.frozen.weight"), std::vector<float>(D, 1));
+    expect_success(run("words_train", cat("--feed feed.safetensors --lr 0.1 --seed 3 --quiet --steps ", steps,
+                                          " --save without.safetensors")));
+    const std::string last = path("c/step-00000120.safetensors");
+    for (const std::string& name : trained)
+        EXPECT_EQ(read_floats(path("without.safetensors"), name), read_floats(last, name));
+}
+
+// An average that begins with a checkpoint begins with the step behind it; one that ends there is in no checkpoint
+// more.
+TEST_F(ProgramTest, AnAverageBeginsAndEndsWithACheckpoint) {
+    write_feed("feed.safetensors", 3, 4);
+    const std::string flags = "--feed feed.safetensors --lr 0.1 --schedule constant --checkpoint c --threads 1 ";
+    expect_success(run("words_train", flags + "--steps 2 --quiet"));
+    const auto go_on = [&](const std::string& more) {
+        const Outcome outcome = run("words_train", flags + "--resume " + more);
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        return outcome.err;
+    };
+    const std::string name = "model.head.weight";
+    std::string said = go_on("--steps 2 --ema 0.75 --save-ema average.safetensors");
+    EXPECT_NE(said.find("note: the checkpoint has no average of weights: that of --ema 0.75 begins with the parameters "
+                        "that are there\n"),
+              std::string::npos)
+        << said;
+    EXPECT_NE(said.find(", average of weights 864 bytes"), std::string::npos) << said;
+    EXPECT_EQ(read_floats(path("average.safetensors"), name), read_floats(path("c/step-00000002.safetensors"), name));
+    go_on("--steps 3 --ema 0.75");
+    const std::string third = path("c/step-00000003.safetensors");
+    EXPECT_EQ(read_floats(third, "optimizer.ema." + name), read_floats(third, name));
+    said = go_on("--steps 4");
+    EXPECT_NE(said.find("note: the checkpoint has an average of weights, made with --ema 0.75: without --ema it ends "
+                        "here\n"),
+              std::string::npos)
+        << said;
+    EXPECT_TRUE(read_floats(path("c/step-00000004.safetensors"), "optimizer.ema." + name).empty());
+}
+
 TEST_F(ProgramTest, FeedsWrapAround) {
     write_feed("two.safetensors", 2, 4);
     const auto batches = write_feed("one.safetensors", 2, 4);
