@@ -17,10 +17,6 @@ namespace {
 
 using Id = Dimensions::Id;
 
-bool symbolic(const SizeFormula& f) {
-    return std::any_of(f.begin(), f.end(), [](const SizeTerm& t) { return !t.names.empty(); });
-}
-
 void add_term(SizeFormula& sum, const SizeTerm& term) {
     for (SizeTerm& known : sum) {
         if (known.names != term.names) continue;
@@ -30,7 +26,23 @@ void add_term(SizeFormula& sum, const SizeTerm& term) {
     sum.push_back(term);
 }
 
-SizeFormula product(const SizeFormula& a, const SizeFormula& b) {
+std::string text(const SizeTerm& term) {
+    std::string out = term.factor == 1 && !term.names.empty() ? "" : std::to_string(term.factor);
+    for (const std::string& name : term.names) out += (out.empty() ? "" : " * ") + name;
+    return out;
+}
+
+std::string batch_meaning(const Module& module, bool sequences) {
+    return fmt::format("{} in a {}", sequences ? "sequences" : "rows", is_step(module) ? "micro-batch" : "batch");
+}
+
+}  // namespace
+
+bool is_symbolic(const SizeFormula& f) {
+    return std::any_of(f.begin(), f.end(), [](const SizeTerm& t) { return !t.names.empty(); });
+}
+
+SizeFormula size_product(const SizeFormula& a, const SizeFormula& b) {
     SizeFormula out;
     for (const SizeTerm& x : a)
         for (const SizeTerm& y : b) {
@@ -41,14 +53,7 @@ SizeFormula product(const SizeFormula& a, const SizeFormula& b) {
     return out;
 }
 
-std::string text(const SizeTerm& term) {
-    std::string out = term.factor == 1 && !term.names.empty() ? "" : std::to_string(term.factor);
-    for (const std::string& name : term.names) out += (out.empty() ? "" : " * ") + name;
-    return out;
-}
-
-// What all terms end in is written once, behind them.
-std::string text(SizeFormula f) {
+std::string size_text(SizeFormula f) {
     if (f.size() == 1) return text(f[0]);
     std::string behind;
     while (std::all_of(f.begin(), f.end(),
@@ -60,12 +65,6 @@ std::string text(SizeFormula f) {
     for (const SizeTerm& t : f) sum += (sum.empty() ? "" : " + ") + text(t);
     return behind.empty() ? sum : "(" + sum + ")" + behind;
 }
-
-std::string batch_meaning(const Module& module, bool sequences) {
-    return fmt::format("{} in a {}", sequences ? "sequences" : "rows", is_step(module) ? "micro-batch" : "batch");
-}
-
-}  // namespace
 
 Symbols::Symbols(const Module& module) : dimensions_(module) {
     name_inputs(module);
@@ -95,16 +94,22 @@ Symbols::Symbols(const Module& module) : dimensions_(module) {
     }
     if (value("C") == 0) return;
     for (const Dimensions::Named& known : dimensions_.named())
-        if (known.name == "in" && !symbolic(formula(known.id))) name(known.id, "H", "width inside the MLP");
+        if (known.name == "in" && !is_symbolic(formula(known.id))) name(known.id, "H", "width inside the MLP");
 }
 
 void Symbols::name_inputs(const Module& module) {
     const Function& main = module.main();
     std::set<Id> of_parameters;
+    const auto add_sizes = [&](const Function& f, Value v) {
+        for (std::size_t d = 0; d < f.type(v).dims.size(); ++d)
+            of_parameters.insert(dimensions_.root(dimensions_.of(f, v, d)));
+    };
     for (std::size_t k = 0; k < main.arguments.size() && k < main.argument_info.size(); ++k)
-        if (main.argument_info[k].kind == ArgInfo::Kind::parameter)
-            for (std::size_t d = 0; d < main.type(main.arguments[k]).dims.size(); ++d)
-                of_parameters.insert(dimensions_.root(dimensions_.of(main, main.arguments[k], d)));
+        if (main.argument_info[k].kind == ArgInfo::Kind::parameter) add_sizes(main, main.arguments[k]);
+    // A rank's arguments are shards; parameters are what is gathered of them.
+    for (const Function& f : module.functions)
+        for (std::uint32_t v = 0; v < f.values.size(); ++v)
+            if (f.values[v].placement.arena == Placement::Arena::gathered) add_sizes(f, Value{v});
     const auto& named = dimensions_.named();
     bool sequences = std::any_of(named.begin(), named.end(), [](const auto& known) { return known.name == "T"; });
     for (std::size_t k = 0; k < main.arguments.size() && k < main.argument_info.size(); ++k) {
@@ -142,6 +147,20 @@ std::int64_t Symbols::value(const std::string& name) const {
     return 0;
 }
 
+std::int64_t Symbols::value(const SizeFormula& formula) const {
+    std::int64_t sum = 0;
+    for (const SizeTerm& term : formula) {
+        std::int64_t product = term.factor;
+        for (const std::string& name : term.names) product *= value(name);
+        sum += product;
+    }
+    return sum;
+}
+
+SizeFormula Symbols::dimension(const Function& function, Value v, std::size_t axis) const {
+    return formula(dimensions_.of(function, v, axis));
+}
+
 SizeFormula Symbols::formula(Id id) const {
     std::map<Id, std::size_t> above;
     return formula(id, above).first;
@@ -167,10 +186,10 @@ std::pair<SizeFormula, std::size_t> Symbols::formula(Id id, std::map<Id, std::si
             for (Id part : parts.ids) {
                 const auto [one, part_blocked] = formula(part, above);
                 blocked = std::min(blocked, part_blocked);
-                known = known && symbolic(one) && whole.size() <= most_terms;
+                known = known && is_symbolic(one) && whole.size() <= most_terms;
                 if (!known) break;
                 if (parts.product) {
-                    whole = product(whole, one);
+                    whole = size_product(whole, one);
                 } else {
                     for (const SizeTerm& term : one) add_term(whole, term);
                 }
@@ -190,14 +209,8 @@ std::pair<SizeFormula, std::size_t> Symbols::formula(Id id, std::map<Id, std::si
 
 // The text becomes a program's argument, so it has to be that number.
 std::string Symbols::argument(const SizeFormula& formula, std::int64_t value) const {
-    std::int64_t sum = 0;
-    for (const SizeTerm& term : formula) {
-        std::int64_t product = term.factor;
-        for (const std::string& name : term.names) product *= this->value(name);
-        sum += product;
-    }
-    check(sum == value, "the size " + text(formula) + " is not " + std::to_string(value));
-    return text(formula);
+    check(this->value(formula) == value, "the size " + size_text(formula) + " is not " + std::to_string(value));
+    return size_text(formula);
 }
 
 std::string Symbols::shape(const Function& function, Value v) const {
@@ -205,7 +218,7 @@ std::string Symbols::shape(const Function& function, Value v) const {
     if (rank == 0) return "scalar";
     std::string out;
     for (std::size_t d = 0; d < rank; ++d) {
-        std::string one = text(formula(dimensions_.of(function, v, d)));
+        std::string one = size_text(formula(dimensions_.of(function, v, d)));
         std::erase(one, ' ');
         out += (d == 0 ? "(" : ",") + one;
     }
@@ -227,8 +240,8 @@ std::string Symbols::elements(const Function& function, Value v, std::int64_t co
     std::int64_t elements = 1;
     for (std::size_t d = dims.size(); d-- > 0;) {
         elements *= dims[d];
-        rows = product(formula(dimensions_.of(function, v, d)), rows);
-        if (elements == count && symbolic(rows)) return argument(rows, count);
+        rows = size_product(formula(dimensions_.of(function, v, d)), rows);
+        if (elements == count && is_symbolic(rows)) return argument(rows, count);
     }
     // What stands before a part of a row.
     for (const Dimensions::Parts& parts : dimensions_.made_of(dimensions_.of(function, v, dims.size() - 1))) {
@@ -236,7 +249,7 @@ std::string Symbols::elements(const Function& function, Value v, std::int64_t co
         SizeFormula before;
         std::int64_t begin = 0;
         for (Id part : parts.ids) {
-            if (begin == count && symbolic(before)) return argument(before, count);
+            if (begin == count && is_symbolic(before)) return argument(before, count);
             begin += dimensions_.extent(part);
             for (const SizeTerm& term : formula(part)) add_term(before, term);
         }

@@ -27,6 +27,11 @@ struct SizeTerm {
 };
 using SizeFormula = std::vector<SizeTerm>;
 
+bool is_symbolic(const SizeFormula& f);  // whether it has a name
+SizeFormula size_product(const SizeFormula& a, const SizeFormula& b);
+// As C++; what all terms end in is written once, behind them.
+std::string size_text(SizeFormula f);
+
 class Symbols {
   public:
     // Found from the graph: B and T from its inputs, V and C from the embedding, NH, KVH, HS from attention, H from
@@ -36,6 +41,9 @@ class Symbols {
 
     const std::vector<Symbol>& all() const { return symbols_; }
     std::int64_t value(const std::string& name) const;  // 0: there is none
+
+    std::int64_t value(const SizeFormula& formula) const;
+    SizeFormula dimension(const Function& function, Value v, std::size_t axis) const;
 
     // "(B,T,C)", "scalar"; numbers where there is no name.
     std::string shape(const Function& function, Value v) const;

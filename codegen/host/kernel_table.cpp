@@ -46,6 +46,26 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
     return {called_kernel(fused), std::move(layouts)};
 }
 
+KernelSizes KernelTable::sizes_of(const Function& kernel) const {
+    KernelSizes out;
+    if (symbols_ == nullptr) return out;
+    for (const Symbol& s : symbols_->all()) out.names.push_back(s.name);
+    const auto dimensions = [&](const std::vector<Value>& values) {
+        std::vector<std::vector<SizeFormula>> all(values.size());
+        for (std::size_t k = 0; k < values.size(); ++k)
+            for (std::size_t d = 0; d < kernel.type(values[k]).dims.size(); ++d)
+                all[k].push_back(symbols_->dimension(kernel, values[k], d));
+        return all;
+    };
+    out.inputs = dimensions(kernel.arguments);
+    out.outputs = dimensions(kernel.results);
+    out.value = [symbols = symbols_](const SizeFormula& formula) { return symbols->value(formula); };
+    out.elements = [symbols = symbols_, &kernel](bool output, std::size_t k, std::int64_t count) {
+        return symbols->elements(kernel, output ? kernel.results[k] : kernel.arguments[k], count);
+    };
+    return out;
+}
+
 std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
@@ -57,14 +77,16 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
     // What has only the name of its own is no kernel of its own.
     description.name = "kernel";
-    const PrintedKernel nameless = print_kernel_cpu(description, layouts, {}, sizes_);
+    KernelSizes sizes = sizes_of(kernel);
+    const PrintedKernel nameless = print_kernel_cpu(description, layouts, {}, sizes);
     const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
     known_.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;
     description.name = kernel.name;
     KernelDescription named = description;
     if (same_name > 0) named.name += fmt::format("_strided_{}", same_name);
-    entries_.push_back({std::move(description), layouts, print_kernel_cpu(named, layouts, {}, sizes_), {}, {}, {}});
+    PrintedKernel printed = print_kernel_cpu(named, layouts, {}, sizes);
+    entries_.push_back({std::move(description), std::move(sizes), layouts, std::move(printed), {}, {}, {}});
     return at->second;
 }
 
@@ -108,7 +130,7 @@ std::vector<PrintedKernel> KernelTable::all(bool naive) const {
     for (const Entry& entry : entries_) {
         KernelDescription named = entry.description;
         named.name = entry.printed.name;
-        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes), sizes_, naive));
+        out.push_back(print_kernel_cpu(named, entry.layouts, replaces(entry.nodes, entry.scopes), entry.sizes, naive));
     }
     return out;
 }
@@ -119,7 +141,7 @@ std::vector<PrintedCudaKernel> KernelTable::all_cuda(const CudaTuning& tuning) c
         KernelDescription named = entry.description;
         named.name = entry.printed.name;
         out.push_back(print_kernel_cuda(named, entry.layouts, entry.alignment, tuning,
-                                        replaces(entry.nodes, entry.scopes), sizes_));
+                                        replaces(entry.nodes, entry.scopes), entry.sizes));
     }
     return out;
 }

@@ -16,9 +16,9 @@ namespace thunderc {
 
 class KernelTable {
   public:
-    // `sizes`: the names of sizes.h.
-    explicit KernelTable(const Module& module, std::vector<std::string> sizes = {})
-        : module_(&module), sizes_(std::move(sizes)) {}
+    // `symbols`: what sizes are called; with none they are numbers.
+    explicit KernelTable(const Module& module, const Symbols* symbols = nullptr)
+        : module_(&module), symbols_(symbols) {}
 
     // Good until the next use.
     const PrintedKernel& use(const Function& caller, const Op& fused);
@@ -34,6 +34,7 @@ class KernelTable {
   private:
     struct Entry {
         KernelDescription description;
+        KernelSizes sizes;
         KernelLayouts layouts;
         PrintedKernel printed;
         KernelAlignment alignment;               // of the operands, in all the places that use it
@@ -43,10 +44,11 @@ class KernelTable {
     Key key_of(const Function& caller, const Op& fused) const;
     const Entry& used(const Function& caller, const Op& fused) const;
     std::size_t find(const Function& caller, const Op& fused);
+    KernelSizes sizes_of(const Function& kernel) const;
     void align(Entry& entry, const Function& caller, const Op& fused) const;
 
     const Module* module_;
-    std::vector<std::string> sizes_;
+    const Symbols* symbols_;
     std::vector<Entry> entries_;
     std::vector<std::pair<Key, std::size_t>> known_;
     std::map<std::string, std::size_t> by_text_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "compiler/analysis/result_names.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
@@ -82,6 +83,7 @@ UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::s
     for (const KernelNest& nest : kernel.nests) rank = std::max(rank, nest.extents.size());
     for (std::size_t d = 0; d <= rank; ++d) used.add({fmt::format("i{}", d), fmt::format("c{}", d)});
     used.add(sizes);
+    if (!sizes.empty()) used.add({"b", "t", "s", "h"});  // indices over B, T, S and heads
     return used;
 }
 
@@ -91,12 +93,19 @@ ElementPrinter::ElementPrinter(const Loops& loops, const std::vector<std::string
     // All names of loops; sum and max are what reductions are called.
     scope_.taken.add({"row", "rows", "width", "begin", "end", "stream", "c", "i", "n", "partial", "column", "first",
                       "last", "tile", "tiles", "block", "blocks"});
-    scope_.taken.add(loops.sizes);
+    scope_.taken.add(loops.sizes.names);
     scope_.taken.add(inputs);
     scope_.taken.add(outputs);
     for (std::size_t d = 0; d < loops.rows.size(); ++d) {
-        variables_.push_back(loops.rows.size() == 1 ? "row" : fmt::format("i{}", d));
+        // What has letters for its loops has names for the steps of its addresses.
+        std::string letter = loops.input_steps.empty() ? "" : index_letter(loops.row_sizes[d]);
+        if (std::find(variables_.begin(), variables_.end(), letter) != variables_.end()) letter.clear();
+        if (letter.empty()) letter = fmt::format("i{}", d);
+        variables_.push_back(loops.rows.size() == 1 ? "row" : letter);
     }
+    scope_.taken.add(variables_);
+    for (std::size_t o = 0; o < loops.input_steps.size(); ++o) step_names_[inputs[o]] = &loops.input_steps[o];
+    for (std::size_t r = 0; r < loops.output_steps.size(); ++r) step_names_[outputs[r]] = &loops.output_steps[r];
     for (std::size_t d = 0; d + 1 < loops.columns.size(); ++d) variables_.push_back(fmt::format("c{}", d));
     variables_.emplace_back("c");
 }
@@ -114,23 +123,41 @@ bool ElementPrinter::used_above(std::size_t k, KernelLevel level) const {
     return false;
 }
 
-std::string ElementPrinter::term(std::int64_t step, const std::string& variable) const {
+std::string ElementPrinter::term(std::int64_t step, const std::string& variable, const std::string& base) const {
     if (step == 1) return variable;
     if (variable == "row" && step == loops_.width()) return "row * width";
+    if (const auto names = step_names_.find(base); names != step_names_.end())
+        if (const auto at = names->second->steps.find(step); at != names->second->steps.end())
+            return fmt::format("{} * {}", variable, at->second);
     return fmt::format("{} * {}", variable, step);
 }
 
-std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset) const {
+std::string ElementPrinter::rows_within(std::size_t d) const {
+    LoopSize inner{{{1, {}}}, 1};
+    std::int64_t number = 1;
+    for (std::size_t e = d + 1; e < row_dims(); ++e) {
+        inner = inner * loops_.row_sizes[e];
+        number *= loops_.rows[e];
+    }
+    return size_factor(inner, number, loops_.sizes);
+}
+
+std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset,
+                                     const std::string& base) const {
     std::string text;
     for (std::size_t d = begin; d < end; ++d) {
         if (a.step[d] == 0) continue;
         const std::int64_t size = std::abs(a.step[d]);
         text += text.empty() ? (a.step[d] < 0 ? "-" : "") : (a.step[d] < 0 ? " - " : " + ");
-        text += term(size, variables_[d]);
+        text += term(size, variables_[d], base);
     }
     if (offset != 0 || text.empty()) {
-        if (text.empty()) return fmt::format("{}", offset);
-        text += fmt::format(" {} {}", offset < 0 ? '-' : '+', std::abs(offset));
+        std::string number = fmt::format("{}", std::abs(offset));
+        if (const auto names = step_names_.find(base); offset > 0 && names != step_names_.end())
+            if (const auto at = names->second->offsets.find(offset); at != names->second->offsets.end())
+                number = at->second;
+        if (text.empty()) return (offset < 0 ? "-" : "") + number;
+        text += fmt::format(" {} {}", offset < 0 ? '-' : '+', number);
     }
     return text;
 }
@@ -140,10 +167,10 @@ std::string ElementPrinter::access(const std::string& base, const Affine& a) con
     if (by_row && by_column && !row_pointers_.empty()) {
         const std::vector<std::int64_t> steps(a.step.begin(), a.step.begin() + static_cast<std::ptrdiff_t>(row_dims()));
         if (auto at = row_pointers_.find({base, steps}); at != row_pointers_.end()) {
-            return fmt::format("{}[{}]", at->second, sum_text(a, row_dims(), loops_.rank(), a.offset));
+            return fmt::format("{}[{}]", at->second, sum_text(a, row_dims(), loops_.rank(), a.offset, base));
         }
     }
-    return fmt::format("{}[{}]", base, sum_text(a, 0, loops_.rank(), a.offset));
+    return fmt::format("{}[{}]", base, sum_text(a, 0, loops_.rank(), a.offset, base));
 }
 
 ExpressionText ElementPrinter::index_text(const KernelNode& n) const {
@@ -181,6 +208,7 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
     const Elementwise& rule = *op_def(n.op).elementwise;
     std::vector<ExpressionText> operands;
     for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
+    if (is_mean(n)) operands[1] = {"width", 4};
     if (n.op == "cast") {
         // Of a bf16 its float is cast, and only a float becomes one.
         ExpressionText& from = operands[0];
@@ -200,6 +228,17 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
             precedence};
 }
 
+bool ElementPrinter::is_mean(const KernelNode& n) const {
+    if (n.op != "div" || loops_.columns.size() != 1) return false;
+    const KernelNode &sum = node(n.inputs[0]), &count = node(n.inputs[1]);
+    return sum.kind == Kind::reduce && sum.op == "sum" && sum.over == KernelNode::Over::columns &&
+           count.kind == Kind::literal && count.value == static_cast<double>(loops_.width());
+}
+
+bool ElementPrinter::is_named(const KernelNode& n) {
+    return n.kind == Kind::apply && n.op != "cast" && !is_named_after_op(n.name);
+}
+
 std::string ElementPrinter::partial_text(std::size_t k) const {
     std::string index;
     std::int64_t inner = 1;
@@ -213,10 +252,20 @@ std::string ElementPrinter::partial_text(std::size_t k) const {
 
 std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
     const KernelNode& n = node(k);
-    std::string wanted = n.name.empty() ? n.op : n.name;
-    if (n.kind == Kind::reduce) wanted = n.op;
-    if (n.kind == Kind::load) wanted = inputs_[n.operand] + (n.level == KernelLevel::row ? "_row" : "_value");
-    return scope.taken.unique(wanted.empty() ? "t" : wanted);
+    const bool single = n.level == KernelLevel::scalar || (n.level == KernelLevel::row && loops_.rows.empty());
+    const std::string at = single                        ? "_value"
+                           : n.level == KernelLevel::row ? "_row"
+                           : variables_.back() == "i"    ? "_i"
+                                                         : "_c";
+    if (n.kind == Kind::load) return scope.taken.unique(n.part.empty() ? inputs_[n.operand] + at : n.part);
+    std::string wanted = n.name.empty() ? noun_of_result(n.op) : n.name;
+    if (n.kind == Kind::reduce && is_named_after_op(n.name)) wanted = n.op == "sum" ? "sum" : "largest";
+    // One element of the tensor of that name.
+    const auto is_tensor = [&](const std::vector<std::string>& names) {
+        return std::find(names.begin(), names.end(), wanted) != names.end();
+    };
+    if (is_tensor(inputs_) || is_tensor(outputs_)) wanted += at;
+    return scope.taken.unique(wanted);
 }
 
 void ElementPrinter::define(std::size_t k, Scope& scope) const {
@@ -255,9 +304,11 @@ void ElementPrinter::define_shared(const std::vector<std::size_t>& roots, Scope&
     // Not counted in letters, so that a program does not depend on what its tensors are called.
     constexpr std::size_t longest = 9;
     for (const auto& [k, count] : uses) {  // in the order of definition
-        if (node(k).kind != Kind::apply || scope.names.count(k) != 0) continue;
+        if (scope.names.count(k) != 0) continue;
         const bool root = std::find(roots.begin(), roots.end(), k) != roots.end();
-        if (count >= 2 || (!root && length(k, scope) > longest)) define(k, scope);
+        if (node(k).kind == Kind::load && !node(k).part.empty() && !root) define(k, scope);
+        if (node(k).kind != Kind::apply) continue;
+        if (count >= 2 || (!root && (is_named(node(k)) || length(k, scope) > longest))) define(k, scope);
     }
 }
 
@@ -272,13 +323,11 @@ void ElementPrinter::define_scalars() {
 
 void ElementPrinter::define_row_variables() const {
     if (row_dims() < 2) return;
-    std::int64_t inner = 1;
     std::vector<std::string> lines;
     for (std::size_t d = row_dims(); d-- > 0;) {
-        std::string text = inner == 1 ? "row" : fmt::format("row / {}", inner);
-        if (d > 0) text += fmt::format(" % {}", loops_.rows[d]);
+        std::string text = d + 1 == row_dims() ? "row" : fmt::format("row / {}", rows_within(d));
+        if (d > 0) text += fmt::format(" % {}", size_factor(loops_.row_sizes[d], loops_.rows[d], loops_.sizes));
         lines.push_back(fmt::format("const std::int64_t {} = {};", variables_[d], text));
-        inner *= loops_.rows[d];
     }
     // Only those that an address or an index is made of.
     for (std::size_t d = 0; d < row_dims(); ++d) {
@@ -298,7 +347,7 @@ void ElementPrinter::pointer(const std::string& base, const Affine& a, bool cons
     if (row_pointers_.count({base, steps}) != 0) return;
     const std::string name = scope.taken.unique(base + "_row");
     out_.line(fmt::format("{}{}* {} = {} + {};", constant ? "const " : "", scalar_type(dtype), name, base,
-                          sum_text(a, 0, row_dims(), 0)));
+                          sum_text(a, 0, row_dims(), 0, base)));
     row_pointers_[{base, steps}] = name;
 }
 

@@ -49,16 +49,22 @@ class ElementPrinter {
     bool used_above(std::size_t k, KernelLevel level) const;
 
     // ---- expressions ----
-    std::string term(std::int64_t step, const std::string& variable) const;
-    std::string sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset) const;
+    // Of the tensor that is called `base`, whose steps may have names.
+    std::string term(std::int64_t step, const std::string& variable, const std::string& base = {}) const;
+    std::string sum_text(const Affine& a, std::size_t begin, std::size_t end, std::int64_t offset,
+                         const std::string& base = {}) const;
+    // So many rows before d's as one of d has: "T * NH".
+    std::string rows_within(std::size_t d) const;
     std::string access(const std::string& base, const Affine& a) const;
     ExpressionText expression(std::size_t k, const Scope& scope) const;
+    bool is_mean(const KernelNode& n) const;        // the sum of a row, divided by the number of its columns
     std::string partial_text(std::size_t k) const;  // where the k-th sum over the rows gathers this column
 
     // ---- statements ----
     std::string name_for(std::size_t k, Scope& scope) const;
     void define(std::size_t k, Scope& scope) const;
-    // Gives names to what the roots use more than once, or what would make a line too long.
+    // Gives names to what the roots use more than once, what has one in its definition, and what would make a line too
+    // long.
     void define_shared(const std::vector<std::size_t>& roots, Scope& scope) const;
     // Scalars of the whole kernel are read once.
     void define_scalars();
@@ -76,10 +82,12 @@ class ElementPrinter {
     const std::vector<std::string>& outputs_;
     SourceText& out_;
     Scope scope_;
-    std::vector<std::string> variables_;  // of the loops: rows, then columns
+    std::vector<std::string> variables_;                  // of the loops: rows, then columns
+    std::map<std::string, const StepNames*> step_names_;  // by tensor
     std::map<std::pair<std::string, std::vector<std::int64_t>>, std::string> row_pointers_;
 
   private:
+    static bool is_named(const KernelNode& n);  // by who wrote the definition or the model
     // Of an expression's text: operators and what they are applied to.
     std::size_t length(std::size_t k, const Scope& scope) const;
     ExpressionText index_text(const KernelNode& n) const;

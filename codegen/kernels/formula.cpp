@@ -10,6 +10,7 @@
 #include <set>
 
 #include "codegen/text.h"
+#include "compiler/analysis/result_names.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
@@ -59,25 +60,60 @@ std::string short_number(double value) {
     return rounded.size() < shortest.size() ? rounded : shortest;
 }
 
-// Which piece of an operand a load reads: operands that are read at several places are told apart by x1, x2, ...
+// Which piece of an operand a load reads. Operands that are read at several
+// places are told apart by what their pieces are called, gate and up, where
+// each has a name; by x1, x2, ... where not.
 class Pieces {
   public:
-    void add(std::size_t operand, const AffineIndex& index) { seen_[operand].insert(key(index)); }
-    std::string name(const std::string& base, std::size_t operand, const AffineIndex& index) const {
-        const auto at = seen_.find(operand);
-        if (at == seen_.end() || at->second.size() < 2) return base;
-        const auto place = std::distance(at->second.begin(), at->second.find(key(index)));
-        const bool digit = std::isdigit(static_cast<unsigned char>(base.back())) != 0;
-        return fmt::format("{}{}{}", base, digit ? "_" : "", place + 1);
+    void add(std::size_t operand, const AffineIndex& index, const std::string& piece) {
+        std::string& known = seen_[operand][key(index)];
+        // The x1 and x2 of a definition are numbered as pieces of their tensor are.
+        const bool numbered = !piece.empty() && std::isdigit(static_cast<unsigned char>(piece.back())) != 0;
+        if (known.empty() && !numbered) known = piece;
     }
+    // When all are there. `used`: names that stand for something else.
+    void name_all(const std::vector<std::string>& bases, UsedNames& used) {
+        for (const auto& [operand, pieces] : seen_) {
+            if (pieces.size() < 2) continue;
+            std::map<std::string, int> count, number;
+            for (const auto& [at, piece] : pieces) ++count[piece];
+            const std::string& base = bases[operand];
+            const bool named = !count.contains("") && std::none_of(count.begin(), count.end(), [&](const auto& one) {
+                return used.has(one.first) || used.has(one.first + "1");
+            });
+            int place = 0;
+            for (const auto& [at, piece] : pieces) {
+                ++place;
+                std::string& label = labels_[operand][at];
+                if (!named)
+                    label = numbered(base, place);
+                else
+                    label = count[piece] == 1 ? piece : numbered(piece, ++number[piece]);
+                if (named) used.add(label), listed_[operand] += (place == 1 ? "" : ", ") + label;
+            }
+        }
+    }
+    std::string name(const std::string& base, std::size_t operand, const AffineIndex& index) const {
+        const auto at = labels_.find(operand);
+        return at == labels_.end() ? base : at->second.at(key(index));
+    }
+    // "gate, up", by operand: of those whose pieces have names.
+    const std::map<std::size_t, std::string>& listed() const { return listed_; }
 
   private:
-    static std::vector<std::int64_t> key(const AffineIndex& index) {
-        std::vector<std::int64_t> offsets;
+    using Offsets = std::vector<std::int64_t>;
+    static Offsets key(const AffineIndex& index) {
+        Offsets offsets;
         for (const Affine& a : index) offsets.push_back(a.offset);
         return offsets;
     }
-    std::map<std::size_t, std::set<std::vector<std::int64_t>>> seen_;
+    static std::string numbered(const std::string& base, int place) {
+        const bool digit = std::isdigit(static_cast<unsigned char>(base.back())) != 0;
+        return fmt::format("{}{}{}", base, digit ? "_" : "", place);
+    }
+    std::map<std::size_t, std::map<Offsets, std::string>> seen_,
+        labels_;  // by operand and where the piece begins
+    std::map<std::size_t, std::string> listed_;
 };
 
 // Formulas do not speak of the types in which things are stored: casts from and to bf16 are left out.
@@ -103,10 +139,14 @@ class Formula {
         : kernel_(kernel), inputs_(inputs), outputs_(outputs) {
         for (const KernelNest& nest : kernel.nests) {
             for (const KernelNode& node : nest.nodes) {
-                if (node.kind == KernelNode::Kind::load) loads_.add(node.operand, node.index);
+                if (node.kind == KernelNode::Kind::load) loads_.add(node.operand, node.index, node.piece);
             }
-            for (const KernelStore& store : nest.stores) stores_.add(store.output, store.index);
+            for (const KernelStore& store : nest.stores) stores_.add(store.output, store.index, store.piece);
         }
+        used_.add(inputs);
+        used_.add(outputs);
+        loads_.name_all(inputs, used_);
+        stores_.name_all(outputs, used_);
     }
 
     std::vector<std::string> equations() {
@@ -114,8 +154,7 @@ class Formula {
         for (const KernelNest& nest : kernel_.nests) {
             nest_ = &nest;
             named_.clear();
-            UsedNames used(inputs_);
-            used.add(outputs_);
+            UsedNames used = used_;
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
@@ -123,7 +162,8 @@ class Formula {
                     own[store.node] = stores_.name(outputs_[store.output], store.output, store.index);
                 }
             }
-            // Long expressions that are used more than once are written once.
+            // Long expressions, and those that have a name in their definition, are written once where they are used
+            // more than once.
             std::vector<int> uses(nest.nodes.size(), 0), size(nest.nodes.size(), 1);
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
                 for (std::size_t input : nest.nodes[k].inputs) {
@@ -139,7 +179,9 @@ class Formula {
                     named_[k] = own[k];
                     continue;
                 }
-                if (uses[k] < 2 || size[k] <= 4) continue;
+                const bool named = nest.nodes[k].kind == KernelNode::Kind::apply && size[k] > 1 &&
+                                   !is_named_after_op(nest.nodes[k].name);
+                if (uses[k] < 2 || (size[k] <= 4 && !named)) continue;
                 const std::string body = expression(k).text;
                 const std::string name = used.unique(nest.nodes[k].name.empty() ? "t" : nest.nodes[k].name);
                 named_[k] = name;
@@ -160,6 +202,10 @@ class Formula {
             }
             for (const std::string& definition : definitions) out.push_back("where " + definition);
         }
+        for (const auto& [operand, pieces] : loads_.listed())
+            out.push_back(fmt::format("where {} = {}", pieces, inputs_[operand]));
+        for (const auto& [output, pieces] : stores_.listed())
+            out.push_back(fmt::format("where {} = {}", outputs_[output], pieces));
         return out;
     }
 
@@ -222,6 +268,7 @@ class Formula {
     const std::vector<std::string>& outputs_;
     const KernelNest* nest_ = nullptr;
     Pieces loads_, stores_;
+    UsedNames used_;
     std::map<std::size_t, std::string> named_;
 };
 

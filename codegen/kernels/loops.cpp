@@ -13,12 +13,54 @@ Affine memory_position(const AffineIndex& index, const Dims& dims, const Dims& s
     return position;
 }
 
+LoopSize whole(const std::vector<LoopSize>& parts) {
+    LoopSize out{{{1, {}}}, 1};
+    for (const LoopSize& part : parts) out = out * part;
+    return out;
+}
+
+// Of dense tensors alone: strides that the planner gave have no names.
+void name_all_steps(Loops& loops, const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
+                    const std::vector<LoopSize>& by_dim) {
+    const KernelSizes& sizes = loops.sizes;
+    if (sizes.inputs.empty()) return;
+    const auto dense = [](const std::vector<Dims>& strides, std::size_t k) {
+        return strides.empty() || strides[k].empty();
+    };
+    loops.input_steps.resize(kernel.inputs.size());
+    loops.output_steps.resize(kernel.outputs.size());
+    for (const KernelNode& node : nest.nodes) {
+        if (node.kind != Kind::load || !dense(layouts.inputs, node.operand)) continue;
+        const std::size_t o = node.operand;
+        name_steps(loops.input_steps[o], node.index, kernel.inputs[o].type.dims, sizes.inputs[o], by_dim, nest.extents,
+                   sizes, [&](std::int64_t count) { return sizes.elements(false, o, count); });
+    }
+    for (const KernelStore& store : nest.stores) {
+        if (!dense(layouts.outputs, store.output)) continue;
+        const std::size_t r = store.output;
+        name_steps(loops.output_steps[r], store.index, kernel.outputs[r].type.dims, sizes.outputs[r], by_dim,
+                   nest.extents, sizes, [&](std::int64_t count) { return sizes.elements(true, r, count); });
+    }
+}
+
 }  // namespace
 
-Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts) {
+std::string Loops::rows_text() const {
+    return size_text(whole(row_sizes), row_count(), sizes);
+}
+
+std::string Loops::width_text() const {
+    return size_text(whole(column_sizes), width(), sizes);
+}
+
+Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
+               const KernelSizes& sizes) {
     Loops loops;
+    loops.sizes = sizes;
     loops.nodes = nest.nodes;
     loops.stores = nest.stores;
+    std::vector<LoopSize> by_dim = sizes_of(nest, kernel, sizes);
+    name_all_steps(loops, kernel, nest, layouts, by_dim);
     loops.position.resize(nest.nodes.size());
     Dims extents = nest.extents;
     std::size_t row_dims = nest.row_dims;
@@ -45,6 +87,7 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
     auto remove = [&](std::size_t d) {
         each_step([d](auto& step) { step.erase(step.begin() + static_cast<std::ptrdiff_t>(d)); });
         extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(d));
+        by_dim.erase(by_dim.begin() + static_cast<std::ptrdiff_t>(d));
         if (d < row_dims) --row_dims;
     };
     for (std::size_t d = extents.size(); d-- > 0;) {
@@ -57,6 +100,7 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
         each_step([&](auto& step) { one = one && step[d - 1] == step[d] * extents[d]; });
         if (!one) continue;
         const std::int64_t inner = extents[d];
+        by_dim[d - 1] = by_dim[d - 1] * by_dim[d];
         each_step([d](auto& step) { step[d - 1] = step[d]; });
         remove(d);
         extents[d - 1] *= inner;
@@ -64,10 +108,13 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
     if (loops.pointwise) row_dims = extents.empty() ? 0 : extents.size() - 1;
     if (row_dims == extents.size()) {
         extents.push_back(1);
+        by_dim.push_back({{{1, {}}}, 1});
         each_step([](auto& step) { step.push_back(0); });
     }
     loops.rows.assign(extents.begin(), extents.begin() + static_cast<std::ptrdiff_t>(row_dims));
     loops.columns.assign(extents.begin() + static_cast<std::ptrdiff_t>(row_dims), extents.end());
+    loops.row_sizes.assign(by_dim.begin(), by_dim.begin() + static_cast<std::ptrdiff_t>(row_dims));
+    loops.column_sizes.assign(by_dim.begin() + static_cast<std::ptrdiff_t>(row_dims), by_dim.end());
     return loops;
 }
 

@@ -2,8 +2,10 @@
 // A kernel's loop nests as they are printed: strides in memory in place of indices, adjacent dimensions made one.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "codegen/kernels/sizes.h"
 #include "codegen/kernels/text.h"
 #include "compiler/kernels/affine.h"
 #include "compiler/kernels/description.h"
@@ -17,14 +19,20 @@ struct Loops {
     std::vector<KernelStore> stores;
     std::vector<Affine> store_position;
     bool pointwise = true;
-    std::vector<std::string> sizes = {};  // names of sizes.h, which the text may use
-    bool double_sums = false;             // sums of floats are double until they have all their terms
+    std::vector<LoopSize> row_sizes = {}, column_sizes = {};     // what the extents are called
+    std::vector<StepNames> input_steps = {}, output_steps = {};  // by operand: numbers in addresses; empty: as they are
+    KernelSizes sizes = {};
+    bool double_sums = false;  // sums of floats are double until they have all their terms
 
     std::int64_t row_count() const { return element_count(rows); }
     std::int64_t width() const { return element_count(columns); }
+    // In C++, in the names of sizes.h as far as these go.
+    std::string rows_text() const;
+    std::string width_text() const;
     std::size_t rank() const { return rows.size() + columns.size(); }
 };
 
-Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts);
+Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
+               const KernelSizes& sizes = {});
 
 }  // namespace thunderc

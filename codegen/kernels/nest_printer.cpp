@@ -90,7 +90,7 @@ void NestPrinter::print_flat() {
         store_elements(all_stores(), {}, scope_);
         return;
     }
-    out_.line(fmt::format("constexpr std::int64_t n = {};", loops_.width()));
+    out_.line(fmt::format("constexpr std::int64_t n = {};", loops_.width_text()));
     define_scalars();
     out_.open(fmt::format("parallel_for(n, {}, [&](std::int64_t begin, std::int64_t end) {{", grain(weight())));
     out_.line("#pragma omp simd");
@@ -116,8 +116,8 @@ std::optional<std::size_t> NestPrinter::tiled_dimension() const {
 void NestPrinter::print_tiles(std::size_t dim) {
     for (std::size_t d = 0; d < row_dims(); ++d) variables_[d] = fmt::format("i{}", d);
     out_.line("// in tiles, so that what is read across stays in L1 until it is used up");
-    out_.line(
-        fmt::format("constexpr std::int64_t tile = 32, rows = {}, width = {};", loops_.rows[dim], loops_.width()));
+    out_.line(fmt::format("constexpr std::int64_t tile = 32, rows = {}, width = {};",
+                          size_text(loops_.row_sizes[dim], loops_.rows[dim], loops_.sizes), loops_.width_text()));
     std::int64_t others = 1;
     for (std::size_t d = 0; d < row_dims(); ++d) others *= d == dim ? 1 : loops_.rows[d];
     out_.line("constexpr std::int64_t tiles = (rows + tile - 1) / tile;");
@@ -148,7 +148,7 @@ void NestPrinter::print_tiles(std::size_t dim) {
 void NestPrinter::open_columns() {
     for (std::size_t d = 0; d + 1 < loops_.columns.size(); ++d) {
         out_.open(fmt::format("for (std::int64_t {0} = 0; {0} < {1}; ++{0}) {{", variables_[row_dims() + d],
-                              loops_.columns[d]));
+                              size_text(loops_.column_sizes[d], loops_.columns[d], loops_.sizes)));
     }
 }
 
@@ -157,7 +157,8 @@ void NestPrinter::close_columns() {
 }
 
 std::string NestPrinter::column_extent() const {
-    return loops_.columns.size() == 1 ? "width" : fmt::format("{}", loops_.columns.back());
+    return loops_.columns.size() == 1 ? "width"
+                                      : size_text(loops_.column_sizes.back(), loops_.columns.back(), loops_.sizes);
 }
 
 void NestPrinter::print_row_reduction(std::size_t k, const std::string& name, const std::string& target,
@@ -331,7 +332,7 @@ void NestPrinter::print_finish(const std::vector<RowSum>& all, std::size_t colum
 void NestPrinter::print_rows() {
     if (!loops_.pointwise && loops_.rows.empty() && sums().empty()) {
         if (loops_.columns.size() == 1) {
-            out_.line(fmt::format("constexpr std::int64_t width = {};", loops_.width()));
+            out_.line(fmt::format("constexpr std::int64_t width = {};", loops_.width_text()));
         }
         define_scalars();
         print_row(scope_);
@@ -345,8 +346,8 @@ void NestPrinter::print_rows() {
     std::swap(out_, trial);
     scope_ = before;
     const bool width = names_identifier(trial.str(), "width");
-    out_.line(fmt::format("constexpr std::int64_t rows = {}{};", loops_.row_count(),
-                          width ? fmt::format(", width = {}", loops_.width()) : ""));
+    out_.line(fmt::format("constexpr std::int64_t rows = {}{};", loops_.rows_text(),
+                          width ? fmt::format(", width = {}", loops_.width_text()) : ""));
     print_all_rows();
 }
 

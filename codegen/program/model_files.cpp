@@ -119,6 +119,40 @@ void print_model_class(SourceText& out, const ProgramLayout& layout) {
                     : "extern const thunder::FunctionSpec FUNCTION;  // spec.cpp");
 }
 
+// Where the tensors of the first layer lie, and how far from a layer's to the next one's; the function that finds those
+// of any layer.
+void print_accessor(SourceText& out, const LayerStruct& s) {
+    UsedNames used;
+    for (const LayerField& field : s.fields) used.add(field.name);
+    std::map<std::int64_t, std::string> strides;
+    std::map<std::int64_t, int> count;
+    for (const LayerField& field : s.fields) ++count[field.stride];
+    const auto most =
+        std::max_element(count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    out.line(fmt::format("namespace layout::{} {{", s.function));
+    out.comment("bytes, of the first layer's tensors");
+    for (const LayerField& field : s.fields)
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};", field.name, field.offset));
+    for (const LayerField& field : s.fields) {
+        const auto [at, is_new] = strides.try_emplace(field.stride);
+        if (!is_new) continue;
+        at->second = used.unique(field.stride == most->first ? "stride" : field.name + "_stride");
+        out.line(fmt::format("inline constexpr std::int64_t {} = {};  // from one layer's to the next one's",
+                             at->second, field.stride));
+    }
+    out.line("}");
+    out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
+    out.line(fmt::format("namespace offset = layout::{};", s.function));
+    out.open("return {");
+    for (const LayerField& field : s.fields)
+        out.line(fmt::format(".{} = at<{}>(arenas.{}, offset::{} + layer{} * offset::{}),", field.name,
+                             cpp_type(field.type.dtype), name_of(field.arena), field.name,
+                             field.slots > 0 && field.slots < s.layers ? fmt::format(" % {}", field.slots) : "",
+                             strides.at(field.stride)));
+    out.close("};");
+    out.close();
+}
+
 // What the trainer has done before forward_backward.
 std::string_view seed_comment(LossForm::Kind kind) {
     switch (kind) {
@@ -244,15 +278,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
             out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,
                                  field.what.empty() ? "" : "  " + field.what));
         out.close("};");
-        out.open(fmt::format("inline {} {}(const thunder::Arenas& arenas, std::int64_t layer) {{", s.name, s.function));
-        out.open("return {");
-        for (const LayerField& field : s.fields)
-            out.line(fmt::format(".{} = at<{}>(arenas.{}, {}layer{} * {}),", field.name, cpp_type(field.type.dtype),
-                                 name_of(field.arena), field.offset == 0 ? "" : fmt::format("{} + ", field.offset),
-                                 field.slots > 0 && field.slots < s.layers ? fmt::format(" % {}", field.slots) : "",
-                                 field.stride));
-        out.close("};");
-        out.close();
+        print_accessor(out, s);
         out.blank();
     }
     out.banner("offsets");

@@ -14,7 +14,6 @@
 #include "codegen/program/model_files.h"
 #include "codegen/program/readme.h"
 #include "codegen/program/spec_file.h"
-#include "codegen/program/user_files.h"
 #include "compiler/executors/executor.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
@@ -111,9 +110,7 @@ std::string print_launchers_cuda(const std::vector<PrintedCudaKernel>& kernels) 
 std::vector<OutputFile> print_model(const Module& planned, const EmitOptions& options, const std::string& folder) {
     check(planned.phase == Module::Phase::planned, "only a planned module can be printed");
     const ProgramLayout layout(planned);
-    std::vector<std::string> sizes;
-    for (const Symbol& s : layout.symbols().all()) sizes.push_back(s.name);
-    KernelTable kernels(planned, sizes);
+    KernelTable kernels(planned, &layout.symbols());
     const FunctionPrinter printer(layout, kernels);
     std::vector<OutputFile> files;
     files.push_back({folder + "model.h", print_model_header(layout, printer, options)});
@@ -239,7 +236,6 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& refer
     std::set<std::string> calls = runtime_calls(planned);
     calls.merge(runtime_calls(reference));
     add(files, runtime_files(true, !planned.streams.empty(), calls));
-    add(files, user_files(planned, reference));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }
@@ -252,7 +248,6 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
     add(files, runtime_files(false, false, runtime_calls(planned)));
-    add(files, user_files(planned, planned));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }

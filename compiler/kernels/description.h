@@ -47,6 +47,8 @@ struct KernelNode {
     std::vector<double> steps;        // index
     std::size_t operand = 0;          // load
     AffineIndex index;                // load
+    std::string piece;                // load of a slice: what the slice of the operand is called, "k_proj"
+    std::string part;                 // what the slice of that is called that is read, "x1"
     std::string op;                   // apply, reduce
     std::vector<std::size_t> inputs;  // apply, reduce: earlier nodes
     Over over = Over::none;           // reduce
@@ -60,6 +62,7 @@ struct KernelStore {
     std::size_t output = 0;
     AffineIndex index;
     std::size_t node = 0;
+    std::string piece = {};  // of several that lie side by side in the output: what this one is called
 };
 
 // One loop nest: the first `row_dims` dimensions are its rows, the others its columns.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <tuple>
 
+#include "compiler/analysis/result_names.h"
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -109,7 +110,38 @@ std::size_t KernelEvaluation::node_of(Value v, const AffineIndex& index) {
 }
 
 void KernelEvaluation::store(std::size_t output, const AffineIndex& index, Value v) {
-    nest_.stores.push_back({output, index, node_of(v, index)});
+    const std::size_t node = node_of(v, index);
+    nest_.stores.push_back({output, index, node, piece_of(v, index)});
+}
+
+std::string KernelEvaluation::piece_of(Value v, AffineIndex index) const {
+    for (std::int32_t at = values_.uses.definition[v.index]; at >= 0; at = values_.uses.definition[v.index]) {
+        const Op& op = function_.ops[static_cast<std::size_t>(at)];
+        if (op.name == "reshape" && !function_.type(v).dims.empty()) {
+            const Affine position = linear_index(index, function_.type(v).dims);
+            v = op.operands[0];
+            index = index_of_linear(position, function_.type(v).dims, nest_.extents);
+        } else if (op.name == "concat") {
+            const std::size_t axis = axis_of(op, function_.type(v));
+            for (Value operand : op.operands) {
+                const std::int64_t extent = function_.type(operand).dims[axis];
+                v = operand;
+                if (min_of(index[axis], nest_.extents) < extent) break;
+                index[axis].offset -= extent;
+            }
+            if (const std::string& name = function_.info(v).name; !is_named_after_op(name)) return name;
+        } else {
+            break;
+        }
+    }
+    return {};
+}
+
+void KernelEvaluation::name_piece(std::size_t load, const std::string& name) {
+    KernelNode& node = nest_.nodes[load];
+    if (node.kind != KernelNode::Kind::load || is_named_after_op(name) || name == node.name) return;
+    if (node.piece.empty()) node.piece = name;
+    node.part = name;
 }
 
 std::size_t KernelEvaluation::effort() const {
@@ -195,7 +227,10 @@ std::size_t KernelEvaluation::add_unique(KernelNode node) {
     const std::size_t hash = hash_of(node);
     const auto [begin, end] = unique_.equal_range(hash);
     for (auto at = begin; at != end; ++at)
-        if (meaning(nest_.nodes[at->second]) == meaning(node)) return at->second;
+        if (KernelNode& same = nest_.nodes[at->second]; meaning(same) == meaning(node)) {
+            if (is_named_after_op(same.name)) same.name = std::move(node.name);
+            return at->second;
+        }
     const std::size_t id = add(std::move(node));
     unique_.emplace(hash, id);
     return id;
@@ -234,7 +269,9 @@ std::size_t KernelEvaluation::evaluate(Value v, const AffineIndex& index) {
         Affine& a = from[axis_of(op, type)];
         a = op.attributes.integer("step", 1) * a;
         a.offset += op.attributes.integer("begin");
-        return node_of(op.operands[0], from);
+        const std::size_t node = node_of(op.operands[0], from);
+        name_piece(node, function_.info(v).name);
+        return node;
     }
     if (op.name == "concat") return concat(op, index);
     if (op.name == "pad") return pad(op, index);
@@ -358,7 +395,7 @@ std::size_t KernelEvaluation::unrolled(const Op& op, const AffineIndex& body, co
         KernelNode node;
         node.kind = KernelNode::Kind::apply;
         node.dtype = function_.type(op.results[0]).dtype;
-        node.name = function_.info(op.results[0]).name;
+        if (k + 1 == count) node.name = function_.info(op.results[0]).name;
         node.op = op.name == "reduce_sum" ? "add" : "max";
         node.inputs = {total, element};
         total = add_unique(std::move(node));

@@ -59,6 +59,10 @@ class KernelEvaluation {
     std::size_t literal(DType dtype, double value);
 
     std::size_t evaluate(Value v, const AffineIndex& index);
+    // What a slice is called that is one of several pieces of an operand.
+    void name_piece(std::size_t load, const std::string& name);
+    // What the piece of a result is called that holds this element, where the result is several side by side.
+    std::string piece_of(Value v, AffineIndex index) const;
     std::size_t concat(const Op& op, AffineIndex index);
     std::size_t pad(const Op& op, AffineIndex index);
     std::size_t constant(const ConstExpr& expr, const AffineIndex& index, const std::string& name);

@@ -49,15 +49,15 @@ double derivative(const std::string& activation, double x) {
 
 Value silu_derivative(Builder& b, Value x) {
     Value s = b.op("sigmoid", {x});
-    return b.mul(s, b.add(b.mul(x, b.sub(b.scalar(b.type(x).dtype, 1), s)), 1));
+    return named(b, b.mul(s, b.add(b.mul(x, b.sub(b.scalar(b.type(x).dtype, 1), s)), 1)), "slope");
 }
 
 Value normal_cdf(Builder& b, Value x) {
-    return b.mul(b.add(b.op("erf", {b.mul(x, 1 / sqrt2)}), 1), 0.5);
+    return named(b, b.mul(b.add(b.op("erf", {b.mul(x, 1 / sqrt2)}), 1), 0.5), "cdf");
 }
 
 Value tanh_of_cubic(Builder& b, Value x) {
-    Value inner = b.mul(x, b.add(b.mul(b.mul(x, x), cubic), 1));
+    Value inner = named(b, b.mul(x, b.add(b.mul(b.mul(x, x), cubic), 1)), "cubic");
     return b.op("tanh", {b.mul(inner, sqrt_2_over_pi)});
 }
 
@@ -68,13 +68,13 @@ Value gelu_value(Builder& b, Value x, bool approximate) {
 
 Value gelu_derivative(Builder& b, Value x, bool approximate) {
     if (!approximate) {
-        Value density = b.mul(b.op("exp", {b.mul(b.mul(x, x), -0.5)}), inv_sqrtpi / sqrt2);
-        return b.add(normal_cdf(b, x), b.mul(x, density));
+        Value density = named(b, b.mul(b.op("exp", {b.mul(b.mul(x, x), -0.5)}), inv_sqrtpi / sqrt2), "density");
+        return named(b, b.add(normal_cdf(b, x), b.mul(x, density)), "slope");
     }
     Value t = tanh_of_cubic(b, x);
-    Value slope = b.add(b.mul(b.mul(x, x), 3 * cubic * sqrt_2_over_pi), sqrt_2_over_pi);
-    Value curve = b.mul(b.mul(x, b.sub(b.scalar(b.type(x).dtype, 1), b.mul(t, t))), slope);
-    return b.mul(b.add(b.add(t, 1), curve), 0.5);
+    Value du = named(b, b.add(b.mul(b.mul(x, x), 3 * cubic * sqrt_2_over_pi), sqrt_2_over_pi), "du");
+    Value curve = b.mul(b.mul(x, b.sub(b.scalar(b.type(x).dtype, 1), b.mul(t, t))), du);
+    return named(b, b.mul(b.add(b.add(t, 1), curve), 0.5), "slope");
 }
 
 // ---- definitions ----------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ OpDef swiglu_forward() {
     };
     def.decompose = [](Builder& b, const Op& op) {
         Value gate = op.operands[0];
-        return std::vector<Value>{b.mul(b.mul(gate, b.op("sigmoid", {gate})), op.operands[1])};
+        return std::vector<Value>{b.mul(named(b, b.mul(gate, b.op("sigmoid", {gate})), "silu"), op.operands[1])};
     };
     def.result_names = {"y"};
     def.operand_names = {"gate", "up"};
@@ -198,8 +198,8 @@ OpDef swiglu_backward() {
     def.decompose = [](Builder& b, const Op& op) {
         Value dy = op.operands[0], gate = op.operands[1], up = op.operands[2];
         Value s = b.op("sigmoid", {gate});
-        Value slope = b.mul(s, b.add(b.mul(gate, b.sub(b.scalar(b.type(gate).dtype, 1), s)), 1));
-        return std::vector<Value>{b.mul(b.mul(dy, up), slope), b.mul(dy, b.mul(gate, s))};
+        Value slope = named(b, b.mul(s, b.add(b.mul(gate, b.sub(b.scalar(b.type(gate).dtype, 1), s)), 1)), "slope");
+        return std::vector<Value>{b.mul(b.mul(dy, up), slope), b.mul(dy, named(b, b.mul(gate, s), "silu"))};
     };
     def.not_differentiable = "a gradient of first order only: its decomposition can be differentiated";
     // element i of both results depends on element i of the operands alone, but one result may be written over one

@@ -138,6 +138,19 @@ std::string_view integer_code(std::string_view name) {
     return name == "min" ? "vec_math::min<{t}>({0}, {1})" : "";
 }
 
+// What the result is called in a program: not div, which is a function of C's library.
+std::string_view result_noun(std::string_view name) {
+    if (name == "add") return "added";
+    if (name == "sub") return "difference";
+    if (name == "mul") return "product";
+    if (name == "div") return "quotient";
+    if (name == "pow") return "power";
+    if (name == "max") return "larger";
+    if (name == "min") return "smaller";
+    if (name == "and") return "both";
+    return name == "or" ? "either" : "one_of_both";
+}
+
 std::vector<Type> infer_binary(const InferInput& in, Takes takes) {
     require_operands(in, 2);
     for (std::size_t k = 0; k < 2; ++k) {
@@ -184,6 +197,7 @@ OpDef binary(const BinaryRow& row) {
     def.formula = row.formula;
     def.source = row.source;
     def.commutative = row.commutative;
+    def.result_names = {std::string(result_noun(row.name))};
     def.infer = [takes = row.takes](const InferInput& in) { return infer_binary(in, takes); };
     Elementwise rule{row.evaluate, row.code, row.text, row.precedence, row.operations, {}};
     rule.integer_code = integer_code(def.name);

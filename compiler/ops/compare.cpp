@@ -12,6 +12,7 @@ namespace {
 
 struct CompareRow {
     const char* name;
+    const char* noun;  // what the result is called in a program
     const char* summary;
     const char* onnx;
     const char* sign;  // as C++ and formulas write it
@@ -28,12 +29,12 @@ struct CompareRow {
                                                               x) { return static_cast<std::int64_t>(x[0] sign x[1]); }
 
 const CompareRow compare_rows[] = {
-    {"eq", "Whether two elements are equal.", "Equal", THUNDERC_COMPARE(==), true},
-    {"ne", "Whether two elements differ.", "Not of Equal", THUNDERC_COMPARE(!=), true},
-    {"lt", "Whether the first element is less.", "Less", THUNDERC_COMPARE(<), false},
-    {"le", "Whether the first element is less or equal.", "LessOrEqual", THUNDERC_COMPARE(<=), false},
-    {"gt", "Whether the first element is greater.", "Greater", THUNDERC_COMPARE(>), false},
-    {"ge", "Whether the first element is greater or equal.", "GreaterOrEqual", THUNDERC_COMPARE(>=), false},
+    {"eq", "equal", "Whether two elements are equal.", "Equal", THUNDERC_COMPARE(==), true},
+    {"ne", "differs", "Whether two elements differ.", "Not of Equal", THUNDERC_COMPARE(!=), true},
+    {"lt", "less", "Whether the first element is less.", "Less", THUNDERC_COMPARE(<), false},
+    {"le", "at_most", "Whether the first element is less or equal.", "LessOrEqual", THUNDERC_COMPARE(<=), false},
+    {"gt", "greater", "Whether the first element is greater.", "Greater", THUNDERC_COMPARE(>), false},
+    {"ge", "at_least", "Whether the first element is greater or equal.", "GreaterOrEqual", THUNDERC_COMPARE(>=), false},
 };
 #undef THUNDERC_COMPARE
 
@@ -46,6 +47,7 @@ OpDef compare(const CompareRow& row) {
     def.source = fmt::format("ONNX {}", row.onnx);
     def.not_differentiable = "its result is boolean";
     def.commutative = row.commutative;
+    def.result_names = {row.noun};
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
         tensor_operand(in, 0);
@@ -76,6 +78,7 @@ OpDef compare(const CompareRow& row) {
 OpDef select() {
     OpDef def;
     def.name = "select";
+    def.result_names = {"chosen"};
     def.level = OpLevel::primitive;
     def.summary = "An element of the second operand where the first is true, else one of the third.";
     def.formula = "y = a where c, else b; da = dy where c, else 0; db = 0 where c, else dy";

@@ -110,9 +110,15 @@ Value keep_dim(Builder& b, Value statistic) {
     return b.reshape(statistic, dims);
 }
 
-Value mean_of_rows(Builder& b, Value v) {
+Value named(Builder& b, Value v, std::string_view name) {
+    b.function().info(v).name = name;
+    return v;
+}
+
+Value mean_of_rows(Builder& b, Value v, std::string_view name) {
     const Type type = b.type(v);
-    return b.mul(b.reduce_sum(v, {type.rank() - 1}, true), 1.0 / static_cast<double>(last_dim(type.dims)));
+    Value sum = b.reduce_sum(v, {type.rank() - 1}, true);
+    return named(b, b.div(sum, b.scalar(type.dtype, static_cast<double>(last_dim(type.dims)))), name);
 }
 
 }  // namespace thunderc

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ir/op_def.h"
@@ -38,6 +39,8 @@ void gradient_field(RuntimeCall& call, const Op& op, std::size_t before, std::si
 std::string float_literal(double value);  // "0.125F"
 
 // ---- pieces of decompositions ----
+// What the definition calls a value that was just made: the text of kernels calls it the same.
+Value named(Builder& b, Value v, std::string_view name);
 // Of the type of x and y, or of `dtype`, unrounded in the forward pass.
 Value matmul(Builder& b, Value x, Value y, bool transpose_x = false, bool transpose_y = false,
              std::optional<DType> dtype = std::nullopt);
@@ -46,6 +49,7 @@ Value add_before(Builder& b, Value before, Value d, Value first);
 // dy (ids..., width), zero where an id is `padding_idx`; dy itself without that attribute.
 Value without_padding(Builder& b, const Attributes& attributes, Value dy, Value ids);
 Value keep_dim(Builder& b, Value statistic);  // (...) -> (..., 1)
-Value mean_of_rows(Builder& b, Value v);      // (..., n) -> (..., 1)
+// (..., n) -> (..., 1)
+Value mean_of_rows(Builder& b, Value v, std::string_view name = "mean");
 
 }  // namespace thunderc

@@ -62,10 +62,10 @@ std::vector<Value> decompose_layer_norm(Builder& b, const Op& op) {
     const DType dtype = statistics_dtype(type.dtype);
     Value x = b.cast(op.operands[0], dtype);
     Value mean = mean_of_rows(b, x);
-    Value centred = b.sub(x, mean);
-    Value rstd =
-        b.op("rsqrt", {b.add(mean_of_rows(b, b.mul(centred, centred)), op.attributes.number("eps"))}, {}, "rstd");
-    Value y = b.mul(centred, rstd);
+    Value centred = named(b, b.sub(x, mean), "centred");
+    Value variance = mean_of_rows(b, b.mul(centred, centred), "variance");
+    Value rstd = b.op("rsqrt", {b.add(variance, op.attributes.number("eps"))}, {}, "rstd");
+    Value y = named(b, b.mul(centred, rstd), "normed");
     if (has_operand(op, 1)) y = b.mul(y, b.cast(op.operands[1], dtype));
     if (has_operand(op, 2)) y = b.add(y, b.cast(op.operands[2], dtype));
     const Dims rows = leading_dims(type.dims);
@@ -148,9 +148,10 @@ std::vector<Value> decompose_layer_norm_backward(Builder& b, const Op& op) {
     Value rstd = keep_dim(b, op.operands[4]);
     const DType dtype = b.type(rstd).dtype;
     Value dy = b.cast(op.operands[0], dtype);
-    Value normed = b.mul(b.sub(b.cast(op.operands[1], dtype), keep_dim(b, op.operands[3])), rstd);
-    Value g = has_operand(op, 2) ? b.mul(dy, b.cast(op.operands[2], dtype)) : dy;
-    Value dx = b.mul(rstd, b.sub(b.sub(g, mean_of_rows(b, g)), b.mul(normed, mean_of_rows(b, b.mul(g, normed)))));
+    Value normed = named(b, b.mul(b.sub(b.cast(op.operands[1], dtype), keep_dim(b, op.operands[3])), rstd), "normed");
+    Value g = has_operand(op, 2) ? named(b, b.mul(dy, b.cast(op.operands[2], dtype)), "dnormed") : dy;
+    Value mean = mean_of_rows(b, g, "mean_dnormed"), along = mean_of_rows(b, b.mul(g, normed), "mean_dot");
+    Value dx = b.mul(rstd, b.sub(b.sub(g, mean), b.mul(normed, along)));
     std::vector<Value> results = {b.cast(dx, type.dtype)};
     const Dims columns = {last_dim(type.dims)};
     if (has_operand(op, 2))

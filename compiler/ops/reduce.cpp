@@ -101,6 +101,7 @@ OpDef reduce_sum() {
     OpDef def =
         reduction("reduce_sum", OpLevel::primitive, "Sum over `axes`.", "y = Σ x; dx = dy, repeated", "ONNX ReduceSum");
     def.smooth = "linear";
+    def.result_names = {"total"};
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], 0,
                                           [](auto sum, auto value) { return wrapping_sum(sum, value); })};
@@ -137,6 +138,7 @@ OpDef reduce_max() {
                           "y = max x; dx = dy / n where x = y, of which there are n, else 0; with `first`, over one "
                           "axis: dx = dy at the first of them, else 0",
                           "ONNX ReduceMax; torch.amax's gradient at ties; with `first` that of torch.max(x, dim)");
+    def.result_names = {"largest"};
     def.precision = {};  // one of the elements, in whichever type they are
     def.kinks = {"ties", "ties, first"};
     def.infer = [infer = def.infer](const InferInput& in) {

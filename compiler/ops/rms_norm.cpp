@@ -60,8 +60,9 @@ std::vector<Value> decompose_rms_norm(Builder& b, const Op& op) {
     const Type type = b.type(op.operands[0]);
     const DType dtype = statistics_dtype(type.dtype);
     Value x = b.cast(op.operands[0], dtype);
-    Value rstd = b.op("rsqrt", {b.add(mean_of_rows(b, b.mul(x, x)), op.attributes.number("eps"))}, {}, "rstd");
-    Value y = b.mul(x, rstd);
+    Value rstd =
+        b.op("rsqrt", {b.add(mean_of_rows(b, b.mul(x, x), "mean_square"), op.attributes.number("eps"))}, {}, "rstd");
+    Value y = named(b, b.mul(x, rstd), "normed");
     if (has_operand(op, 1)) y = b.mul(y, scale_of(b, op, op.operands[1], dtype));
     return {b.cast(y, type.dtype), b.reshape(rstd, leading_dims(type.dims))};
 }
@@ -124,9 +125,10 @@ std::vector<Value> decompose_rms_norm_backward(Builder& b, const Op& op) {
     Value rstd = keep_dim(b, op.operands[3]);
     const DType dtype = b.type(rstd).dtype;
     Value dy = b.cast(op.operands[0], dtype);
-    Value normed = b.mul(b.cast(op.operands[1], dtype), rstd);
-    Value g = has_operand(op, 2) ? b.mul(dy, scale_of(b, op, op.operands[2], dtype)) : dy;
-    Value dx = b.mul(rstd, b.sub(g, b.mul(normed, mean_of_rows(b, b.mul(g, normed)))));
+    Value normed = named(b, b.mul(b.cast(op.operands[1], dtype), rstd), "normed");
+    Value g = has_operand(op, 2) ? named(b, b.mul(dy, scale_of(b, op, op.operands[2], dtype)), "dnormed") : dy;
+    Value along = mean_of_rows(b, b.mul(g, normed), "mean_dot");
+    Value dx = b.mul(rstd, b.sub(g, b.mul(normed, along)));
     std::vector<Value> results = {b.cast(dx, type.dtype)};
     if (has_operand(op, 2)) {
         const Type w = b.type(op.operands[2]);

@@ -109,15 +109,17 @@ std::vector<Value> decompose_rotary(Builder& b, const Op& op) {
     const bool pairs = interleaved(op.attributes);
     Value head = b.slice(x, 3, 0, rotated);
     auto [x1, x2] = split_pairs(b, head, pairs);
+    named(b, x1, "x1");
+    named(b, x2, "x2");
     auto [cos1, cos2] = split_pairs(b, over_heads(b, op.operands[1]), pairs);
     auto [sin1, sin2] = split_pairs(b, over_heads(b, op.operands[2]), pairs);
     Value y1, y2;
     if (op.attributes.boolean("inverse", false)) {
-        y1 = b.add(b.mul(x1, cos1), b.mul(x2, sin2));
-        y2 = b.sub(b.mul(x2, cos2), b.mul(x1, sin1));
+        y1 = named(b, b.add(b.mul(x1, cos1), b.mul(x2, sin2)), "y1");
+        y2 = named(b, b.sub(b.mul(x2, cos2), b.mul(x1, sin1)), "y2");
     } else {
-        y1 = b.sub(b.mul(x1, cos1), b.mul(x2, sin1));
-        y2 = b.add(b.mul(x2, cos2), b.mul(x1, sin2));
+        y1 = named(b, b.sub(b.mul(x1, cos1), b.mul(x2, sin1)), "y1");
+        y2 = named(b, b.add(b.mul(x2, cos2), b.mul(x1, sin2)), "y2");
     }
     Value y = join_pairs(b, y1, y2, pairs);
     if (rotated < type.dims[3])

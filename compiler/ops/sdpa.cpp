@@ -303,8 +303,7 @@ std::string gpu_provider(const Shape& n, DType dtype, bool padding) {
 
 RuntimeCall call_forward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[0]), f.type(op.operands[1]), op.attributes);
-    RuntimeCall call{
-        "attention_forward", {}, describe(n) + "; keeps the log-sum-exp of each row of scores; " + sdpa_on_gpus(op, f)};
+    RuntimeCall call{"attention_forward", {}, describe(n) + "; keeps the log-sum-exp of each row of scores"};
     call.fields = {result_field("out", 0, "ld_out", 2).shaped("B T NH HS"), result_field("lse", 1).shaped("B NH T"),
                    operand_field("q", 0, "ld_q", 2).shaped("B T NH HS"),
                    operand_field("k", 1, "ld_k", 2).shaped("B S KVH HS"),
@@ -316,7 +315,7 @@ RuntimeCall call_forward(const Op& op, const Function& f) {
 
 RuntimeCall call_backward(const Op& op, const Function& f) {
     const Shape n(f.type(op.operands[1]), f.type(op.operands[2]), op.attributes);
-    RuntimeCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n) + "; " + sdpa_on_gpus(op, f)};
+    RuntimeCall call{"attention_backward", {}, "dq, dk, dv of " + describe(n)};
     call.fields = {result_field("dq", 0, "ld_dq", 2).shaped("B T NH HS"),
                    result_field("dk", 1, "ld_dk", 2).shaped("B S KVH HS"),
                    result_field("dv", 2, "ld_dv", 2).shaped("B S KVH HS"),

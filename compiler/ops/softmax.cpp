@@ -9,6 +9,7 @@
 // A row of -inf alone has no softmax: not a number, as in torch. Its log_sum_exp is -inf.
 #include <cmath>
 
+#include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/rules.h"
 
@@ -54,8 +55,8 @@ OpDef softmax_like(std::string name, bool logarithm) {
     def.decompose = [logarithm](Builder& b, const Op& op) {
         Value x = op.operands[0];
         Dims axes = {axis_of(op, b.type(x))};
-        Value largest = b.op("reduce_max", {x}, {{"axes", axes}, {"keep_dims", true}});
-        Value shifted = b.sub(x, largest);
+        Value largest = b.op("reduce_max", {x}, {{"axes", axes}, {"keep_dims", true}}, "largest");
+        Value shifted = named(b, b.sub(x, largest), "shifted");
         Value e = b.op("exp", {shifted});
         Value sum = b.reduce_sum(e, axes, true);
         return std::vector<Value>{logarithm ? b.sub(shifted, b.op("log", {sum})) : b.div(e, sum)};
@@ -82,7 +83,7 @@ OpDef softmax() {
     def.source = "ONNX Softmax";
     def.vjp = [](const VjpInput& in) {
         Builder& b = in.b;
-        Value y = in.result(), weighted = b.mul(in.cotangent(), y);
+        Value y = in.result(), weighted = named(b, b.mul(in.cotangent(), y), "weighted");
         Value sum = b.reduce_sum(weighted, {axis_of(in.op, b.type(y))}, true);
         return VjpResult{b.sub(weighted, b.mul(y, sum))};
     };
@@ -105,7 +106,7 @@ OpDef log_softmax() {
 
 // The maximum where it is finite, else 0: inf - inf would be no number.
 Value finite_maximum(Builder& b, Value x, const Dims& axes) {
-    Value most = b.op("reduce_max", {x}, {{"axes", axes}, {"keep_dims", true}});
+    Value most = b.op("reduce_max", {x}, {{"axes", axes}, {"keep_dims", true}}, "largest");
     const DType dtype = b.type(x).dtype;
     Value infinite = b.op("eq", {b.op("abs", {most}), b.scalar(dtype, INFINITY)});
     return b.op("select", {infinite, b.scalar(dtype, 0), most}, {}, "most");

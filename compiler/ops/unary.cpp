@@ -124,6 +124,21 @@ VjpResult sqrt_vjp(const VjpInput& in) {
     return {b.op("select", {b.op("eq", {y, zero}), zero, dx})};
 }
 
+// What the result is called in a program: not log, which is a function of C's library.
+std::string_view result_noun(std::string_view name) {
+    if (name == "neg") return "negated";
+    if (name == "abs") return "magnitude";
+    if (name == "exp") return "exponential";
+    if (name == "log") return "logarithm";
+    if (name == "sqrt") return "root";
+    if (name == "rsqrt") return "inverse_root";
+    if (name == "reciprocal") return "inverse";
+    if (name == "sin") return "sine";
+    if (name == "cos") return "cosine";
+    if (name == "round") return "rounded";
+    return name;
+}
+
 OpDef unary(const UnaryRow& row) {
     OpDef def;
     def.name = row.name;
@@ -131,6 +146,7 @@ OpDef unary(const UnaryRow& row) {
     def.summary = row.summary;
     def.formula = row.formula;
     def.source = fmt::format("ONNX {}", row.onnx);
+    def.result_names = {std::string(result_noun(row.name))};
     bool numbers = row.integer != nullptr;
     def.infer = [numbers](const InferInput& in) {
         require_operands(in, 1);

@@ -110,7 +110,7 @@ TEST(KernelsCuda, NarrowRowsAreAWarps) {
 TEST(KernelsCuda, WideRowsAreABlocks) {
     const PrintedCudaKernel kernel = printed(row_norm(100000, 4096));
     EXPECT_TRUE(has(kernel.device, "THUNDER_SHARED(float, shared, 4);")) << kernel.device;
-    EXPECT_TRUE(has(kernel.device, "block_sum<128>(sum, shared);")) << kernel.device;
+    EXPECT_TRUE(has(kernel.device, "block_sum<128>(s, shared);")) << kernel.device;
     EXPECT_TRUE(has(kernel.launcher, "f_kernel, 100000, 128, stream")) << kernel.launcher;
 }
 

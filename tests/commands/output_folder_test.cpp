@@ -244,7 +244,7 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
         "freeze_unreached, "
         "merge_siblings, "
         "name_values, outline_blocks, join_pads, sink_accumulation, simplify_step, lower_precision, attach_epilogues, "
-        "simplify_claimed, "
+        "simplify_claimed, name_results, "
         "check_plan";
     auto refused = [](const std::string& pass) {
         return "error: " + pass + " cannot be left out: what comes behind it needs what it makes\nhelp: ";

@@ -14,10 +14,10 @@
 namespace thunderc {
 
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
-                               const std::string& replaces, const std::vector<std::string>& sizes, bool naive) {
+                               const std::string& replaces, const KernelSizes& sizes, bool naive) {
     PrintedKernel printed;
     printed.name = kernel.name;
-    UsedNames used = kernel_names(kernel, sizes);
+    UsedNames used = kernel_names(kernel, sizes.names);
     std::vector<std::string> inputs, outputs, parameters;
     for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
         outputs.push_back(used.unique(kernel.outputs[r].name));
@@ -35,8 +35,7 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     SourceText body;
     body.indent();
     for (const KernelNest& nest : kernel.nests) {
-        Loops loops = loops_of(kernel, nest, layouts);
-        loops.sizes = sizes;
+        Loops loops = loops_of(kernel, nest, layouts, sizes);
         loops.double_sums = naive;
         if (kernel.nests.size() > 1) {
             body.open("{");

@@ -12,17 +12,17 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernels/sizes.h"
 #include "codegen/kernels/text.h"
 #include "compiler/kernels/description.h"
 
 namespace thunderc {
 
 // `replaces`: what the comment says of where the kernel is from, "Pow, ReduceMean, Mul
-// (model.layers.0.input_layernorm)". `sizes`: the names of sizes.h, which kernels may use: nothing else has one.
+// (model.layers.0.input_layernorm)". `sizes`: what the dimensions of the kernel's tensors are called in sizes.h.
 // `naive`: for a naive program, whose sums are double until they are whole.
 PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts = {},
-                               const std::string& replaces = {}, const std::vector<std::string>& sizes = {},
-                               bool naive = false);
+                               const std::string& replaces = {}, const KernelSizes& sizes = {}, bool naive = false);
 
 // What stands before the kernels in kernels_cpu.cpp: includes and names of namespaces. `naive`: those of a naive
 // program have loops, sums and functions of their own, under the same names.

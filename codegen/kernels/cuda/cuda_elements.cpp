@@ -175,8 +175,14 @@ void CudaElements::define_row_variables(const std::vector<bool>& needed, const s
 void CudaElements::prepend_constants(std::string& body,
                                      const std::vector<std::pair<std::string, std::int64_t>>& constants) const {
     std::string list;
+    const auto text = [&](const std::string& name, std::int64_t value) {
+        if (name == "rows" && value == loops_.row_count()) return loops_.rows_text();
+        const bool all = name == "n" && loops_.rows.empty();
+        return (name == "width" || all) && value == loops_.width() ? loops_.width_text() : fmt::format("{}", value);
+    };
     for (const auto& [name, value] : constants)
-        if (names_identifier(body, name)) list += fmt::format("{}{} = {}", list.empty() ? "" : ", ", name, value);
+        if (names_identifier(body, name))
+            list += fmt::format("{}{} = {}", list.empty() ? "" : ", ", name, text(name, value));
     if (!list.empty()) body = fmt::format("constexpr {} {};\n", index_type_, list) + body;
 }
 

@@ -140,9 +140,9 @@ CudaTuning cuda_tuning(const std::string& architecture) {
 
 PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const KernelLayouts& layouts,
                                     const KernelAlignment& alignment, const CudaTuning& tuning,
-                                    const std::string& replaces, const std::vector<std::string>& sizes) {
+                                    const std::string& replaces, const KernelSizes& sizes) {
     CudaOperands operands;
-    UsedNames used = reserved_names(kernel, sizes);
+    UsedNames used = reserved_names(kernel, sizes.names);
     std::vector<std::string> declared;
     for (const KernelOperand& operand : kernel.outputs) {
         operands.outputs.push_back(used.unique(operand.name));
@@ -169,8 +169,10 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     const bool together = kernel.nests.size() > 1 && nests_may_run_together(kernel);
     std::vector<std::string> titles;
     for (std::size_t k = 0; k < kernel.nests.size(); ++k) {
-        Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts));
-        loops.sizes = sizes;
+        Loops loops = cut_whole_sums(loops_of(kernel, kernel.nests[k], layouts, sizes));
+        // Names of sizes are 64 bits wide, and so would be what is computed with them.
+        loops.input_steps.clear();
+        loops.output_steps.clear();
         SourceText text;
         CudaNestPrinter printer(loops, operands, tuning, text);
         printer.set_in_place(pairs);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernels/sizes.h"
 #include "codegen/kernels/text.h"
 #include "compiler/kernels/description.h"
 
@@ -41,7 +42,7 @@ struct PrintedCudaKernel {
 
 PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const KernelLayouts& layouts = {},
                                     const KernelAlignment& alignment = {}, const CudaTuning& tuning = {},
-                                    const std::string& replaces = {}, const std::vector<std::string>& sizes = {});
+                                    const std::string& replaces = {}, const KernelSizes& sizes = {});
 
 // What stands before the kernels in kernels_cuda.cuh and kernels_cuda.cu: includes.
 std::string kernels_cuda_prologue();

@@ -33,13 +33,13 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = w.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
-    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
-    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
-    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
-    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
+    //   q1 = q_proj1 * cos1 - q_proj2 * sin1
+    //   q2 = q_proj2 * cos2 + q_proj1 * sin2
+    //   k1 = k_proj1 * cos1 - k_proj2 * sin1
+    //   k2 = k_proj2 * cos2 + k_proj1 * sin2
+    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
-    // self_attn: causal attention; keeps the log-sum-exp of each row of scores; on GPUs by the runtime's own blocks:
-    // cuDNN's takes no f32
+    // self_attn: causal attention; keeps the log-sum-exp of each row of scores
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
         .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
         .ld_v = (NH + 2 * KVH) * HS}, stream);
@@ -54,7 +54,7 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
     // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
     linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
-    // mlp: swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
+    // mlp: swiglu = gate * sigmoid(gate) * up; where gate, up = saved.gate_up_proj
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
     // mlp.down_proj: y = x Wᵀ + residual
     linear_forward({.y = y, .x = swiglu, .weight = w.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
@@ -92,10 +92,11 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w.down_proj, .rows = B * T, .in = H, .out = C}, stream);
     // mlp:
-    //   swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
-    //   dgate_up_proj1 = dswiglu * saved.gate_up_proj2 * (sigmoid(saved.gate_up_proj1) * (saved.gate_up_proj1 * (1 -
-    //       sigmoid(saved.gate_up_proj1)) + 1))
-    //   dgate_up_proj2 = dswiglu * (saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1))
+    //   swiglu = gate * sigmoid(gate) * up
+    //   dgate = dswiglu * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
+    //   dup = dswiglu * (gate * sigmoid(gate))
+    //   where gate, up = saved.gate_up_proj
+    //   where dgate_up_proj = dgate, dup
     swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
     // mlp.down_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .gradient = gradient, .rows = B * T, .in = H,
@@ -104,9 +105,11 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
-    //   y = x * rstd * weight
-    //   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-    //   dweight += sum over rows(dy * (x * rstd))
+    //   y = normed * weight
+    //   dx = dresidual + rstd * (dnormed - normed * mean(dnormed * normed))
+    //   dweight += sum over rows(dy * normed)
+    //   where normed = x * rstd
+    //   where dnormed = dy * weight
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
         saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy,
         g.post_attention_layernorm, first_micro_step, stream);
@@ -120,12 +123,13 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
     // self_attn:
-    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
-    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
-    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
-    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
+    //   q1 = q_proj1 * cos1 - q_proj2 * sin1
+    //   q2 = q_proj2 * cos2 + q_proj1 * sin2
+    //   k1 = k_proj1 * cos1 - k_proj2 * sin1
+    //   k2 = k_proj2 * cos2 + k_proj1 * sin2
+    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
-    // self_attn: dq, dk, dv of causal attention; on GPUs by the runtime's own blocks: cuDNN's takes no f32
+    // self_attn: dq, dk, dv of causal attention
     attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
         .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
         .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
@@ -139,10 +143,12 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     // self_attn.{q,k,v}_proj: dx = dy W
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
-    // input_layernorm, in the kernel's names:
-    //   y = x * rstd * weight
-    //   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-    //   dweight += sum over rows(dy * (x * rstd))
+    // input_layernorm:
+    //   input_layernorm = normed * w.input_layernorm
+    //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean(dnormed * normed))
+    //   g.input_layernorm += sum over rows(dinput_layernorm * normed)
+    //   where normed = saved.x * saved.input_layernorm_rstd
+    //   where dnormed = dinput_layernorm * w.input_layernorm
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
         w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, first_micro_step, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x

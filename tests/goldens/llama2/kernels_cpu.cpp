@@ -23,7 +23,7 @@ using namespace thunder;
 // model.layers.{0..1}.post_attention_layernorm)
 void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 2176, .flops = 1248}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
+    constexpr std::int64_t rows = B * T, width = C;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* x_row = x + row * width;
@@ -31,24 +31,27 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
                 return x_row[c] * x_row[c];
             });
-            const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
+            const float rstd_row = vec_math::rsqrt(sum / width + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                y_row[c] = x_row[c] * rstd_2 * weight[c];
+                const float normed = x_row[c] * rstd_row;
+                y_row[c] = normed * weight[c];
             }
-            rstd[row] = rstd_2;
+            rstd[row] = rstd_row;
         }
     });
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where dnormed = dy * weight
+//   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
     const float* rstd, const float* dweight_before, const bool* first_micro_step, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
+    constexpr std::int64_t rows = B * T, width = C;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
         rows, width, stream,
@@ -59,14 +62,17 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
                 float* dx_row = dx + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return dy_row[c] * weight[c] * (x_row[c] * rstd_row);
+                    const float dnormed = dy_row[c] * weight[c];
+                    const float normed = x_row[c] * rstd_row;
+                    return dnormed * normed;
                 });
-                const float mul = sum * 0.0625F;
+                const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_2 = x_row[c] * rstd_row;
-                    partial[c] += dy_row[c] * mul_2;
-                    dx_row[c] = rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
+                    const float dnormed = dy_row[c] * weight[c];
+                    const float normed = x_row[c] * rstd_row;
+                    partial[c] += dy_row[c] * normed;
+                    dx_row[c] = rstd_row * (dnormed - normed * mean_dot);
                 }
             }
         },
@@ -87,62 +93,67 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
-    constexpr std::int64_t width = 16;
+    constexpr std::int64_t width = B * T;
     const float loss_weight_value = loss_weight[0];
-    const float sum = row_sum<float>(width, [&](std::int64_t c) {
+    const float weight = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    loss_weight_after[0] = loss_weight_value + sum;
+    loss_weight_after[0] = loss_weight_value + weight;
 }
 
 // rotary:
-//   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
-//   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-//   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
-//   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+//   q1 = q_proj1 * cos1 - q_proj2 * sin1
+//   q2 = q_proj2 * cos2 + q_proj1 * sin2
+//   k1 = k_proj1 * cos1 - k_proj2 * sin1
+//   k2 = k_proj2 * cos2 + k_proj1 * sin2
+//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const float* cos, Stream& stream) {
     const Timed timed("rotary", {.bytes = 3328, .flops = 1152}, stream);
     {
         // q
-        constexpr std::int64_t rows = 64, width = 2;
+        constexpr std::int64_t rows = B * T * NH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 32;
-                const std::int64_t i1 = row / 4 % 8;
-                const std::int64_t i2 = row % 4;
-                const float* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                float* q_row = q + i0 * 128 + i1 * 16 + i2 * 4;
+                const std::int64_t b = row / (T * NH);
+                const std::int64_t t = row / NH % T;
+                const std::int64_t h = row % NH;
+                const float* qkv_proj_row = qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                float* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float sub = qkv_proj_row[c] * cos_row[c] - qkv_proj_row[c + 2] * sin_row[c];
-                    const float add = qkv_proj_row[c + 2] * cos_row[c + 2] + qkv_proj_row[c] * sin_row[c + 2];
-                    q_row[c] = sub;
-                    q_row[c + 2] = add;
+                    const float x1 = qkv_proj_row[c];
+                    const float x2 = qkv_proj_row[c + HS / 2];
+                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
+                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
+                    q_row[c] = y1;
+                    q_row[c + HS / 2] = y2;
                 }
             }
         });
     }
     {
         // k
-        constexpr std::int64_t rows = 32, width = 2;
+        constexpr std::int64_t rows = B * T * KVH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 16;
-                const std::int64_t i1 = row / 2 % 8;
-                const std::int64_t i2 = row % 2;
-                const float* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                float* k_row = k + i0 * 64 + i1 * 8 + i2 * 4;
+                const std::int64_t b = row / (T * KVH);
+                const std::int64_t t = row / KVH % T;
+                const std::int64_t h = row % KVH;
+                const float* qkv_proj_row = qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                float* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float sub = qkv_proj_row[c + 16] * cos_row[c] - qkv_proj_row[c + 18] * sin_row[c];
-                    const float add = qkv_proj_row[c + 18] * cos_row[c + 2] + qkv_proj_row[c + 16] * sin_row[c + 2];
-                    k_row[c] = sub;
-                    k_row[c + 2] = add;
+                    const float x1 = qkv_proj_row[c + NH * HS];
+                    const float x2 = qkv_proj_row[c + NH * HS + HS / 2];
+                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
+                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
+                    k_row[c] = y1;
+                    k_row[c + HS / 2] = y2;
                 }
             }
         });
@@ -150,64 +161,73 @@ void rotary(float* q, float* k, const float* qkv_proj, const float* sin, const f
 }
 
 // swiglu_forward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+//   y = gate * sigmoid(gate) * up
+//   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(float* y, const float* gate_up_proj, Stream& stream) {
     const Timed timed("swiglu_forward", {.bytes = 4608, .flops = 5376}, stream);
-    constexpr std::int64_t rows = 16, width = 24;
+    constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const float* gate_up_proj_row = gate_up_proj + row * 48;
+            const float* gate_up_proj_row = gate_up_proj + row * 2 * H;
             float* y_row = y + row * width;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                y_row[c] = gate_up_proj_row[c] * vec_math::sigmoid(gate_up_proj_row[c]) * gate_up_proj_row[c + 24];
+                const float gate = gate_up_proj_row[c];
+                const float up = gate_up_proj_row[c + H];
+                y_row[c] = gate * vec_math::sigmoid(gate) * up;
             }
         }
     });
 }
 
 // swiglu_backward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
-//   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
-//   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+//   y = gate * sigmoid(gate) * up
+//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
+//   dup = dy * (gate * sigmoid(gate))
+//   where gate, up = gate_up_proj
+//   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, const float* dy, Stream& stream) {
     const Timed timed("swiglu_backward", {.bytes = 9216, .flops = 8064}, stream);
-    constexpr std::int64_t rows = 16, width = 24;
+    constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const float* gate_up_proj_row = gate_up_proj + row * 48;
+            const float* gate_up_proj_row = gate_up_proj + row * 2 * H;
             const float* dy_row = dy + row * width;
             float* y_row = y + row * width;
-            float* dgate_up_proj_row = dgate_up_proj + row * 48;
+            float* dgate_up_proj_row = dgate_up_proj + row * 2 * H;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float sigmoid = vec_math::sigmoid(gate_up_proj_row[c]);
-                const float mul = gate_up_proj_row[c] * sigmoid;
-                const float y_2 = mul * gate_up_proj_row[c + 24];
-                const float dgate = dy_row[c] * gate_up_proj_row[c + 24] *
-                    (sigmoid * (gate_up_proj_row[c] * (1.0F - sigmoid) + 1.0F));
-                const float dup = dy_row[c] * mul;
-                y_row[c] = y_2;
+                const float gate = gate_up_proj_row[c];
+                const float sigmoid = vec_math::sigmoid(gate);
+                const float silu = gate * sigmoid;
+                const float up = gate_up_proj_row[c + H];
+                const float slope = sigmoid * (gate * (1.0F - sigmoid) + 1.0F);
+                const float y_c = silu * up;
+                const float dgate = dy_row[c] * up * slope;
+                const float dup = dy_row[c] * silu;
+                y_row[c] = y_c;
                 dgate_up_proj_row[c] = dgate;
-                dgate_up_proj_row[c + 24] = dup;
+                dgate_up_proj_row[c + H] = dup;
             }
         }
     });
 }
 
 // rms_norm_backward_add:
-//   y = x * rstd * weight
-//   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   y = normed * weight
+//   dx = dresidual + rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where normed = x * rstd
+//   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
     const float* dy, const float* dresidual, const float* dweight_before, const bool* first_micro_step,
     Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
+    constexpr std::int64_t rows = B * T, width = C;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
         rows, width, stream,
@@ -220,17 +240,21 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
                 float* dx_row = dx + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return dy_row[c] * weight[c] * (x_row[c] * rstd_row);
+                    const float normed = x_row[c] * rstd_row;
+                    const float dnormed = dy_row[c] * weight[c];
+                    return dnormed * normed;
                 });
-                const float mul = sum * 0.0625F;
+                const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_2 = x_row[c] * rstd_row;
-                    const float y_2 = mul_2 * weight[c];
-                    const float dx_2 = dresidual_row[c] + rstd_row * (dy_row[c] * weight[c] - mul_2 * mul);
-                    partial[c] += dy_row[c] * mul_2;
-                    y_row[c] = y_2;
-                    dx_row[c] = dx_2;
+                    const float normed = x_row[c] * rstd_row;
+                    const float dnormed = dy_row[c] * weight[c];
+                    const float dx_own = rstd_row * (dnormed - normed * mean_dot);
+                    const float y_c = normed * weight[c];
+                    const float dx_c = dresidual_row[c] + dx_own;
+                    partial[c] += dy_row[c] * normed;
+                    y_row[c] = y_c;
+                    dx_row[c] = dx_c;
                 }
             }
         },
@@ -251,58 +275,62 @@ void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const f
     const Timed timed("rotary_inverse", {.bytes = 4352, .flops = 1152}, stream);
     {
         // dqkv_proj
-        constexpr std::int64_t rows = 64, width = 2;
+        constexpr std::int64_t rows = B * T * NH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 32;
-                const std::int64_t i1 = row / 4 % 8;
-                const std::int64_t i2 = row % 4;
-                const float* dq_row = dq + i0 * 128 + i1 * 16 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                float* dqkv_proj_row = dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
+                const std::int64_t b = row / (T * NH);
+                const std::int64_t t = row / NH % T;
+                const std::int64_t h = row % NH;
+                const float* dq_row = dq + b * T * NH * HS + t * NH * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float add = dq_row[c] * cos_row[c] + dq_row[c + 2] * sin_row[c + 2];
-                    const float sub = dq_row[c + 2] * cos_row[c + 2] - dq_row[c] * sin_row[c];
-                    dqkv_proj_row[c] = add;
-                    dqkv_proj_row[c + 2] = sub;
+                    const float x1 = dq_row[c];
+                    const float x2 = dq_row[c + HS / 2];
+                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
+                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
+                    dqkv_proj_row[c] = y1;
+                    dqkv_proj_row[c + HS / 2] = y2;
                 }
             }
         });
     }
     {
         // dqkv_proj
-        constexpr std::int64_t rows = 32, width = 2;
+        constexpr std::int64_t rows = B * T * KVH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 16;
-                const std::int64_t i1 = row / 2 % 8;
-                const std::int64_t i2 = row % 2;
-                const float* dk_row = dk + i0 * 64 + i1 * 8 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                float* dqkv_proj_row = dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
+                const std::int64_t b = row / (T * KVH);
+                const std::int64_t t = row / KVH % T;
+                const std::int64_t h = row % KVH;
+                const float* dk_row = dk + b * T * KVH * HS + t * KVH * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                float* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float add = dk_row[c] * cos_row[c] + dk_row[c + 2] * sin_row[c + 2];
-                    const float sub = dk_row[c + 2] * cos_row[c + 2] - dk_row[c] * sin_row[c];
-                    dqkv_proj_row[c + 16] = add;
-                    dqkv_proj_row[c + 18] = sub;
+                    const float x1 = dk_row[c];
+                    const float x2 = dk_row[c + HS / 2];
+                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
+                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
+                    dqkv_proj_row[c + NH * HS] = y1;
+                    dqkv_proj_row[c + NH * HS + HS / 2] = y2;
                 }
             }
         });
     }
     {
         // dqkv_proj
-        constexpr std::int64_t rows = 16, width = 8;
+        constexpr std::int64_t rows = B * T, width = KVH * HS;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* dv_proj_row = dv_proj + row * width;
-                float* dqkv_proj_row = dqkv_proj + row * 32;
+                float* dqkv_proj_row = dqkv_proj + row * (NH + 2 * KVH) * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    dqkv_proj_row[c + 24] = dv_proj_row[c];
+                    dqkv_proj_row[c + (NH + KVH) * HS] = dv_proj_row[c];
                 }
             }
         });

@@ -16,7 +16,7 @@ using namespace thunder;
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y, Aliased<const float> x,
     Global<const float> weight) {
-    constexpr int width = 16;
+    constexpr int width = C;
     const int c = lane() * 4;
     const int row = block_index() * 8 + warp();
     Vec<float, 4> x_v;
@@ -29,30 +29,33 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<float> y
         }
     }
     sum = warp_sum(sum);
-    const float rstd_2 = math::rsqrt(sum * 0.0625F + 1e-05F);
+    const float rstd_row = math::rsqrt(sum / width + 1e-05F);
     if (c < width) {
         const auto weight_v = load<4>(weight + c);
         Vec<float, 4> y_v;
         THUNDER_UNROLL
         for (int e = 0; e < 4; ++e) {
-            y_v[e] = x_v[e] * rstd_2 * weight_v[e];
+            const float normed = x_v[e] * rstd_row;
+            y_v[e] = normed * weight_v[e];
         }
         store(y + row * width + c, y_v);
     }
     if (lane() == 0) {
-        rstd[row] = rstd_2;
+        rstd[row] = rstd_row;
     }
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where dnormed = dy * weight
+//   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const float> dy, Global<const float> weight,
     Aliased<const float> x, Global<const float> rstd, Global<float> partials) {
-    constexpr int rows = 16, width = 16;
+    constexpr int rows = B * T, width = C;
     Vec<float, 4> column_sum = {};
     const int c = lane() * 4;
     Vec<float, 4> weight_v;
@@ -69,18 +72,21 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
             x_v = load<4>(x + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
-                sum += dy_v[e] * weight_v[e] * (x_v[e] * rstd_row);
+                const float dnormed = dy_v[e] * weight_v[e];
+                const float normed = x_v[e] * rstd_row;
+                sum += dnormed * normed;
             }
         }
         sum = warp_sum(sum);
-        const float mul = sum * 0.0625F;
+        const float mean_dot = sum / width;
         if (c < width) {
             Vec<float, 4> dx_v;
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
-                const float mul_2 = x_v[e] * rstd_row;
-                column_sum[e] += dy_v[e] * mul_2;
-                dx_v[e] = rstd_row * (dy_v[e] * weight_v[e] - mul_2 * mul);
+                const float dnormed = dy_v[e] * weight_v[e];
+                const float normed = x_v[e] * rstd_row;
+                column_sum[e] += dy_v[e] * normed;
+                dx_v[e] = rstd_row * (dnormed - normed * mean_dot);
             }
             store(dx + row * width + c, dx_v);
         }
@@ -137,29 +143,30 @@ THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<co
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after, Global<const std::int64_t> labels,
     Aliased<const float> loss_weight) {
-    constexpr int width = 16;
+    constexpr int width = B * T;
     const float loss_weight_value = loss_weight[0];
     const int c = lane() * 2;
-    float sum = 0.0F;
+    float weight = 0.0F;
     if (c < width) {
         const auto labels_v = load<2>(labels + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += static_cast<float>(labels_v[e] != -100);
+            weight += static_cast<float>(labels_v[e] != -100);
         }
     }
-    sum = warp_sum(sum);
+    weight = warp_sum(weight);
     warp_barrier();
     if (lane() == 0) {
-        loss_weight_after[0] = loss_weight_value + sum;
+        loss_weight_after[0] = loss_weight_value + weight;
     }
 }
 
 // rotary:
-//   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
-//   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-//   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
-//   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+//   q1 = q_proj1 * cos1 - q_proj2 * sin1
+//   q2 = q_proj2 * cos2 + q_proj1 * sin2
+//   k1 = k_proj1 * cos1 - k_proj2 * sin1
+//   k2 = k_proj2 * cos2 + k_proj1 * sin2
+//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const float> qkv_proj,
@@ -167,7 +174,7 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
     if (block_index() < 1) {
         // q
         const int block = block_index();
-        constexpr int rows = 64, width = 2;
+        constexpr int rows = B * T * NH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -195,7 +202,7 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
     {
         // k
         const int block = block_index() - 1;
-        constexpr int rows = 32, width = 2;
+        constexpr int rows = B * T * KVH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -222,11 +229,12 @@ THUNDER_KERNEL(256) rotary_kernel(Global<float> q, Global<float> k, Global<const
 }
 
 // swiglu_forward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+//   y = gate * sigmoid(gate) * up
+//   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> gate_up_proj) {
-    constexpr int rows = 16, width = 24;
+    constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 4)) return;
     const int row = i / (width / 4);
@@ -242,14 +250,16 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<float> y, Global<const float> g
 }
 
 // swiglu_backward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
-//   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
-//   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+//   y = gate * sigmoid(gate) * up
+//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
+//   dup = dy * (gate * sigmoid(gate))
+//   where gate, up = gate_up_proj
+//   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgate_up_proj,
     Aliased<const float> gate_up_proj, Aliased<const float> dy) {
-    constexpr int rows = 16, width = 24;
+    constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 4)) return;
     const int row = i / (width / 4);
@@ -263,10 +273,11 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
         const float sigmoid = math::sigmoid(gate_up_proj_v[e]);
-        const float mul = gate_up_proj_v[e] * sigmoid;
-        y_v[e] = mul * gate_up_proj_v_2[e];
-        dgate_up_proj_v[e] = dy_v[e] * gate_up_proj_v_2[e] * (sigmoid * (gate_up_proj_v[e] * (1.0F - sigmoid) + 1.0F));
-        dgate_up_proj_v_2[e] = dy_v[e] * mul;
+        const float silu = gate_up_proj_v[e] * sigmoid;
+        const float slope = sigmoid * (gate_up_proj_v[e] * (1.0F - sigmoid) + 1.0F);
+        y_v[e] = silu * gate_up_proj_v_2[e];
+        dgate_up_proj_v[e] = dy_v[e] * gate_up_proj_v_2[e] * slope;
+        dgate_up_proj_v_2[e] = dy_v[e] * silu;
     }
     store(y + row * width + c, y_v);
     store(dgate_up_proj + row * 48 + c, dgate_up_proj_v);
@@ -274,9 +285,11 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
 }
 
 // rms_norm_backward_add:
-//   y = x * rstd * weight
-//   dx = dresidual + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   y = normed * weight
+//   dx = dresidual + rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where normed = x * rstd
+//   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
@@ -284,7 +297,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<float> y, Aliased<float> dgat
 THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float> dx, Aliased<const float> x,
     Global<const float> rstd, Global<const float> weight, Aliased<const float> dy, Aliased<const float> dresidual,
     Global<float> partials) {
-    constexpr int rows = 16, width = 16;
+    constexpr int rows = B * T, width = C;
     Vec<float, 4> column_sum = {};
     const int c = lane() * 4;
     Vec<float, 4> weight_v;
@@ -301,21 +314,25 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
             dy_v = load<4>(dy + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
-                sum += dy_v[e] * weight_v[e] * (x_v[e] * rstd_row);
+                const float normed = x_v[e] * rstd_row;
+                const float dnormed = dy_v[e] * weight_v[e];
+                sum += dnormed * normed;
             }
         }
         sum = warp_sum(sum);
-        const float mul = sum * 0.0625F;
+        const float mean_dot = sum / width;
         if (c < width) {
             const auto dresidual_v = load<4>(dresidual + row * width + c);
             Vec<float, 4> y_v;
             Vec<float, 4> dx_v;
             THUNDER_UNROLL
             for (int e = 0; e < 4; ++e) {
-                const float mul_2 = x_v[e] * rstd_row;
-                column_sum[e] += dy_v[e] * mul_2;
-                y_v[e] = mul_2 * weight_v[e];
-                dx_v[e] = dresidual_v[e] + rstd_row * (dy_v[e] * weight_v[e] - mul_2 * mul);
+                const float normed = x_v[e] * rstd_row;
+                const float dnormed = dy_v[e] * weight_v[e];
+                const float dx_own = rstd_row * (dnormed - normed * mean_dot);
+                column_sum[e] += dy_v[e] * normed;
+                y_v[e] = normed * weight_v[e];
+                dx_v[e] = dresidual_v[e] + dx_own;
             }
             store(y + row * width + c, y_v);
             store(dx + row * width + c, dx_v);
@@ -370,7 +387,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
     if (block_index() < 1) {
         // dqkv_proj
         const int block = block_index();
-        constexpr int rows = 64, width = 2;
+        constexpr int rows = B * T * NH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -398,7 +415,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
     if (block_index() < 2) {
         // dqkv_proj
         const int block = block_index() - 1;
-        constexpr int rows = 32, width = 2;
+        constexpr int rows = B * T * KVH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -426,7 +443,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<float> dqkv_proj, Global<const 
     {
         // dqkv_proj
         const int block = block_index() - 2;
-        constexpr int rows = 16, width = 8;
+        constexpr int rows = B * T, width = KVH * HS;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 4)) return;
         const int row = i / (width / 4);

@@ -33,17 +33,32 @@ struct DecoderLayerWeights {
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
+namespace layout::decoder_layer_weights {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t input_layernorm = 3072;
+inline constexpr std::int64_t q_proj = 3136;
+inline constexpr std::int64_t k_proj = 4160;
+inline constexpr std::int64_t v_proj = 4672;
+inline constexpr std::int64_t o_proj = 5184;
+inline constexpr std::int64_t post_attention_layernorm = 6208;
+inline constexpr std::int64_t gate_proj = 6272;
+inline constexpr std::int64_t up_proj = 7808;
+inline constexpr std::int64_t down_proj = 9344;
+inline constexpr std::int64_t stride = 7808;  // from one layer's to the next one's
+}
 inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_weights;
     return {
-        .input_layernorm = at<float>(arenas.parameters, 3072 + layer * 7808),
-        .q_proj = at<float>(arenas.parameters, 3136 + layer * 7808),
-        .k_proj = at<float>(arenas.parameters, 4160 + layer * 7808),
-        .v_proj = at<float>(arenas.parameters, 4672 + layer * 7808),
-        .o_proj = at<float>(arenas.parameters, 5184 + layer * 7808),
-        .post_attention_layernorm = at<float>(arenas.parameters, 6208 + layer * 7808),
-        .gate_proj = at<float>(arenas.parameters, 6272 + layer * 7808),
-        .up_proj = at<float>(arenas.parameters, 7808 + layer * 7808),
-        .down_proj = at<float>(arenas.parameters, 9344 + layer * 7808),
+        .input_layernorm = at<float>(arenas.parameters, offset::input_layernorm + layer * offset::stride),
+        .q_proj = at<float>(arenas.parameters, offset::q_proj + layer * offset::stride),
+        .k_proj = at<float>(arenas.parameters, offset::k_proj + layer * offset::stride),
+        .v_proj = at<float>(arenas.parameters, offset::v_proj + layer * offset::stride),
+        .o_proj = at<float>(arenas.parameters, offset::o_proj + layer * offset::stride),
+        .post_attention_layernorm =
+            at<float>(arenas.parameters, offset::post_attention_layernorm + layer * offset::stride),
+        .gate_proj = at<float>(arenas.parameters, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<float>(arenas.parameters, offset::up_proj + layer * offset::stride),
+        .down_proj = at<float>(arenas.parameters, offset::down_proj + layer * offset::stride),
     };
 }
 
@@ -59,16 +74,31 @@ struct DecoderLayerSaved {
     float* post_attention_layernorm_rstd;  // (B,T)
     float* gate_up_proj;  // (B,T,2*H)
 };
+namespace layout::decoder_layer_saved {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t x = 15104;
+inline constexpr std::int64_t input_layernorm_rstd = 0;
+inline constexpr std::int64_t qkv_proj = 64;
+inline constexpr std::int64_t sdpa = 2112;
+inline constexpr std::int64_t sdpa_lse = 3136;
+inline constexpr std::int64_t residual = 3392;
+inline constexpr std::int64_t post_attention_layernorm_rstd = 4416;
+inline constexpr std::int64_t gate_up_proj = 4480;
+inline constexpr std::int64_t x_stride = 1024;  // from one layer's to the next one's
+inline constexpr std::int64_t stride = 7552;  // from one layer's to the next one's
+}
 inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_saved;
     return {
-        .x = at<float>(arenas.saved, 15104 + layer * 1024),
-        .input_layernorm_rstd = at<float>(arenas.saved, layer * 7552),
-        .qkv_proj = at<float>(arenas.saved, 64 + layer * 7552),
-        .sdpa = at<float>(arenas.saved, 2112 + layer * 7552),
-        .sdpa_lse = at<float>(arenas.saved, 3136 + layer * 7552),
-        .residual = at<float>(arenas.saved, 3392 + layer * 7552),
-        .post_attention_layernorm_rstd = at<float>(arenas.saved, 4416 + layer * 7552),
-        .gate_up_proj = at<float>(arenas.saved, 4480 + layer * 7552),
+        .x = at<float>(arenas.saved, offset::x + layer * offset::x_stride),
+        .input_layernorm_rstd = at<float>(arenas.saved, offset::input_layernorm_rstd + layer * offset::stride),
+        .qkv_proj = at<float>(arenas.saved, offset::qkv_proj + layer * offset::stride),
+        .sdpa = at<float>(arenas.saved, offset::sdpa + layer * offset::stride),
+        .sdpa_lse = at<float>(arenas.saved, offset::sdpa_lse + layer * offset::stride),
+        .residual = at<float>(arenas.saved, offset::residual + layer * offset::stride),
+        .post_attention_layernorm_rstd =
+            at<float>(arenas.saved, offset::post_attention_layernorm_rstd + layer * offset::stride),
+        .gate_up_proj = at<float>(arenas.saved, offset::gate_up_proj + layer * offset::stride),
     };
 }
 
@@ -85,17 +115,32 @@ struct DecoderLayerGradients {
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
+namespace layout::decoder_layer_gradients {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t input_layernorm = 3072;
+inline constexpr std::int64_t q_proj = 3136;
+inline constexpr std::int64_t k_proj = 4160;
+inline constexpr std::int64_t v_proj = 4672;
+inline constexpr std::int64_t o_proj = 5184;
+inline constexpr std::int64_t post_attention_layernorm = 6208;
+inline constexpr std::int64_t gate_proj = 6272;
+inline constexpr std::int64_t up_proj = 7808;
+inline constexpr std::int64_t down_proj = 9344;
+inline constexpr std::int64_t stride = 7808;  // from one layer's to the next one's
+}
 inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_gradients;
     return {
-        .input_layernorm = at<float>(arenas.gradients, 3072 + layer * 7808),
-        .q_proj = at<float>(arenas.gradients, 3136 + layer * 7808),
-        .k_proj = at<float>(arenas.gradients, 4160 + layer * 7808),
-        .v_proj = at<float>(arenas.gradients, 4672 + layer * 7808),
-        .o_proj = at<float>(arenas.gradients, 5184 + layer * 7808),
-        .post_attention_layernorm = at<float>(arenas.gradients, 6208 + layer * 7808),
-        .gate_proj = at<float>(arenas.gradients, 6272 + layer * 7808),
-        .up_proj = at<float>(arenas.gradients, 7808 + layer * 7808),
-        .down_proj = at<float>(arenas.gradients, 9344 + layer * 7808),
+        .input_layernorm = at<float>(arenas.gradients, offset::input_layernorm + layer * offset::stride),
+        .q_proj = at<float>(arenas.gradients, offset::q_proj + layer * offset::stride),
+        .k_proj = at<float>(arenas.gradients, offset::k_proj + layer * offset::stride),
+        .v_proj = at<float>(arenas.gradients, offset::v_proj + layer * offset::stride),
+        .o_proj = at<float>(arenas.gradients, offset::o_proj + layer * offset::stride),
+        .post_attention_layernorm =
+            at<float>(arenas.gradients, offset::post_attention_layernorm + layer * offset::stride),
+        .gate_proj = at<float>(arenas.gradients, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<float>(arenas.gradients, offset::up_proj + layer * offset::stride),
+        .down_proj = at<float>(arenas.gradients, offset::down_proj + layer * offset::stride),
     };
 }
 

@@ -42,8 +42,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
     //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
-    // self_attn: causal attention; keeps the log-sum-exp of each row of scores; on GPUs by the runtime's own blocks:
-    // cuDNN's heads have a multiple of 8 elements up to 128, and these 4
+    // self_attn: causal attention; keeps the log-sum-exp of each row of scores
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
         .causal = true, .scale = 0.5F, .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS,
         .ld_v = (NH + 2 * KVH) * HS}, stream);
@@ -109,9 +108,11 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     linear_backward_input({.dx = dpost_attention_layernorm, .dy = dgate_up_proj, .weight = w16.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
     // post_attention_layernorm, in the kernel's names:
-    //   post_attention_layernorm = x * rstd * weight
-    //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-    //   dweight += sum over rows(dy * (x * rstd))
+    //   post_attention_layernorm = normed * weight
+    //   dresidual = dy_2 + rstd * (dnormed - normed * mean(dnormed * normed))
+    //   dweight += sum over rows(dy * normed)
+    //   where normed = x * rstd
+    //   where dnormed = dy * weight
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
         saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy,
         g.post_attention_layernorm, first_micro_step, stream);
@@ -130,8 +131,7 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
     //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
-    // self_attn: dq, dk, dv of causal attention; on GPUs by the runtime's own blocks: cuDNN's heads have a multiple of
-    // 8 elements up to 128, and these 4
+    // self_attn: dq, dk, dv of causal attention
     attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
         .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
         .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
@@ -145,10 +145,12 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // self_attn.{q,k,v}_proj: dx = dy W
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
-    // input_layernorm, in the kernel's names:
-    //   post_attention_layernorm = x * rstd * weight
-    //   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-    //   dweight += sum over rows(dy * (x * rstd))
+    // input_layernorm:
+    //   input_layernorm = normed * w.input_layernorm
+    //   dx = dresidual + saved.input_layernorm_rstd * (dnormed - normed * mean(dnormed * normed))
+    //   g.input_layernorm += sum over rows(dinput_layernorm * normed)
+    //   where normed = saved.x * saved.input_layernorm_rstd
+    //   where dnormed = dinput_layernorm * w.input_layernorm
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
         w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, first_micro_step, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x

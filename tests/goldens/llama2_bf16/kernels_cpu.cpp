@@ -24,7 +24,7 @@ using namespace thunder;
 // model.layers.{0..1}.post_attention_layernorm)
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream) {
     const Timed timed("rms_norm_forward", {.bytes = 1152, .flops = 2016}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
+    constexpr std::int64_t rows = B * T, width = C;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const bf16* x_row = x + row * width;
@@ -33,24 +33,27 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
                 const float residual = to_float(x_row[c]);
                 return residual * residual;
             });
-            const float rstd_2 = vec_math::rsqrt(sum * 0.0625F + 1e-05F);
+            const float rstd_row = vec_math::rsqrt(sum / width + 1e-05F);
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                y_row[c] = to_bf16(to_float(x_row[c]) * rstd_2 * weight[c]);
+                const float normed = to_float(x_row[c]) * rstd_row;
+                y_row[c] = to_bf16(normed * weight[c]);
             }
-            rstd[row] = rstd_2;
+            rstd[row] = rstd_row;
         }
     });
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where dnormed = dy * weight
+//   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
     const float* dweight_before, const bool* first_micro_step, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
+    constexpr std::int64_t rows = B * T, width = C;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
         rows, width, stream,
@@ -61,15 +64,18 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
                 bf16* dx_row = dx + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return to_float(dy_row[c]) * weight[c] * (to_float(x_row[c]) * rstd_row);
+                    const float dnormed = to_float(dy_row[c]) * weight[c];
+                    const float normed = to_float(x_row[c]) * rstd_row;
+                    return dnormed * normed;
                 });
-                const float mul = sum * 0.0625F;
+                const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const float dnorm = to_float(dy_row[c]);
-                    const float mul_2 = to_float(x_row[c]) * rstd_row;
-                    partial[c] += dnorm * mul_2;
-                    dx_row[c] = to_bf16(rstd_row * (dnorm * weight[c] - mul_2 * mul));
+                    const float dnormed = dnorm * weight[c];
+                    const float normed = to_float(x_row[c]) * rstd_row;
+                    partial[c] += dnorm * normed;
+                    dx_row[c] = to_bf16(rstd_row * (dnormed - normed * mean_dot));
                 }
             }
         },
@@ -90,12 +96,12 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 136, .flops = 49}, stream);
-    constexpr std::int64_t width = 16;
+    constexpr std::int64_t width = B * T;
     const float loss_weight_value = loss_weight[0];
-    const float sum = row_sum<float>(width, [&](std::int64_t c) {
+    const float weight = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    loss_weight_after[0] = loss_weight_value + sum;
+    loss_weight_after[0] = loss_weight_value + weight;
 }
 
 // rotary:
@@ -108,48 +114,52 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
     const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, stream);
     {
         // q
-        constexpr std::int64_t rows = 64, width = 2;
+        constexpr std::int64_t rows = B * T * NH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 32;
-                const std::int64_t i1 = row / 4 % 8;
-                const std::int64_t i2 = row % 4;
-                const bf16* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                bf16* q_row = q + i0 * 128 + i1 * 16 + i2 * 4;
+                const std::int64_t b = row / (T * NH);
+                const std::int64_t t = row / NH % T;
+                const std::int64_t h = row % NH;
+                const bf16* qkv_proj_row = qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                bf16* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float qkv_proj_2 = to_float(qkv_proj_row[c]);
-                    const float qkv_proj_3 = to_float(qkv_proj_row[c + 2]);
-                    const bf16 q_2 = to_bf16(qkv_proj_2 * cos_row[c] - qkv_proj_3 * sin_row[c]);
-                    const bf16 q_3 = to_bf16(qkv_proj_3 * cos_row[c + 2] + qkv_proj_2 * sin_row[c + 2]);
-                    q_row[c] = q_2;
-                    q_row[c + 2] = q_3;
+                    const float qkv_proj_c = to_float(qkv_proj_row[c]);
+                    const float qkv_proj_c_2 = to_float(qkv_proj_row[c + HS / 2]);
+                    const float y1 = qkv_proj_c * cos_row[c] - qkv_proj_c_2 * sin_row[c];
+                    const float y2 = qkv_proj_c_2 * cos_row[c + HS / 2] + qkv_proj_c * sin_row[c + HS / 2];
+                    const bf16 q_c = to_bf16(y1);
+                    const bf16 q_c_2 = to_bf16(y2);
+                    q_row[c] = q_c;
+                    q_row[c + HS / 2] = q_c_2;
                 }
             }
         });
     }
     {
         // k
-        constexpr std::int64_t rows = 32, width = 2;
+        constexpr std::int64_t rows = B * T * KVH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 16;
-                const std::int64_t i1 = row / 2 % 8;
-                const std::int64_t i2 = row % 2;
-                const bf16* qkv_proj_row = qkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                bf16* k_row = k + i0 * 64 + i1 * 8 + i2 * 4;
+                const std::int64_t b = row / (T * KVH);
+                const std::int64_t t = row / KVH % T;
+                const std::int64_t h = row % KVH;
+                const bf16* qkv_proj_row = qkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                bf16* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float qkv_proj_2 = to_float(qkv_proj_row[c + 16]);
-                    const float qkv_proj_3 = to_float(qkv_proj_row[c + 18]);
-                    const bf16 k_2 = to_bf16(qkv_proj_2 * cos_row[c] - qkv_proj_3 * sin_row[c]);
-                    const bf16 k_3 = to_bf16(qkv_proj_3 * cos_row[c + 2] + qkv_proj_2 * sin_row[c + 2]);
-                    k_row[c] = k_2;
-                    k_row[c + 2] = k_3;
+                    const float qkv_proj_c = to_float(qkv_proj_row[c + NH * HS]);
+                    const float qkv_proj_c_2 = to_float(qkv_proj_row[c + NH * HS + HS / 2]);
+                    const float y1 = qkv_proj_c * cos_row[c] - qkv_proj_c_2 * sin_row[c];
+                    const float y2 = qkv_proj_c_2 * cos_row[c + HS / 2] + qkv_proj_c * sin_row[c + HS / 2];
+                    const bf16 k_c = to_bf16(y1);
+                    const bf16 k_c_2 = to_bf16(y2);
+                    k_row[c] = k_c;
+                    k_row[c + HS / 2] = k_c_2;
                 }
             }
         });
@@ -161,16 +171,16 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
     const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, stream);
-    constexpr std::int64_t rows = 16, width = 24;
+    constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const bf16* gate_up_proj_row = gate_up_proj + row * 48;
+            const bf16* gate_up_proj_row = gate_up_proj + row * 2 * H;
             bf16* y_row = y + row * width;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float gate_up_proj_2 = to_float(gate_up_proj_row[c]);
-                y_row[c] = to_bf16(gate_up_proj_2 * vec_math::sigmoid(gate_up_proj_2) *
-                    to_float(gate_up_proj_row[c + 24]));
+                const float gate_up_proj_c = to_float(gate_up_proj_row[c]);
+                y_row[c] = to_bf16(gate_up_proj_c * vec_math::sigmoid(gate_up_proj_c) *
+                    to_float(gate_up_proj_row[c + H]));
             }
         }
     });
@@ -183,43 +193,47 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
     const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, stream);
-    constexpr std::int64_t rows = 16, width = 24;
+    constexpr std::int64_t rows = B * T, width = H;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const bf16* gate_up_proj_row = gate_up_proj + row * 48;
+            const bf16* gate_up_proj_row = gate_up_proj + row * 2 * H;
             const bf16* dy_row = dy + row * width;
             bf16* y_row = y + row * width;
-            bf16* dgate_up_proj_row = dgate_up_proj + row * 48;
+            bf16* dgate_up_proj_row = dgate_up_proj + row * 2 * H;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float gate_up_proj_2 = to_float(gate_up_proj_row[c]);
-                const float sigmoid = vec_math::sigmoid(gate_up_proj_2);
-                const float mul = gate_up_proj_2 * sigmoid;
-                const float gate_up_proj_3 = to_float(gate_up_proj_row[c + 24]);
+                const float gate_up_proj_c = to_float(gate_up_proj_row[c]);
+                const float sigmoid = vec_math::sigmoid(gate_up_proj_c);
+                const float silu = gate_up_proj_c * sigmoid;
+                const float gate_up_proj_c_2 = to_float(gate_up_proj_row[c + H]);
                 const float dswiglu = to_float(dy_row[c]);
-                const float dgate = dswiglu * gate_up_proj_3 * (sigmoid * (gate_up_proj_2 * (1.0F - sigmoid) + 1.0F));
-                const bf16 y_2 = to_bf16(mul * gate_up_proj_3);
-                const bf16 dgate_up_proj_2 = to_bf16(dgate);
-                const bf16 dgate_up_proj_3 = to_bf16(dswiglu * mul);
-                y_row[c] = y_2;
-                dgate_up_proj_row[c] = dgate_up_proj_2;
-                dgate_up_proj_row[c + 24] = dgate_up_proj_3;
+                const float slope = sigmoid * (gate_up_proj_c * (1.0F - sigmoid) + 1.0F);
+                const float dgate = dswiglu * gate_up_proj_c_2 * slope;
+                const float dup = dswiglu * silu;
+                const bf16 y_c = to_bf16(silu * gate_up_proj_c_2);
+                const bf16 dgate_up_proj_c = to_bf16(dgate);
+                const bf16 dgate_up_proj_c_2 = to_bf16(dup);
+                y_row[c] = y_c;
+                dgate_up_proj_row[c] = dgate_up_proj_c;
+                dgate_up_proj_row[c + H] = dgate_up_proj_c_2;
             }
         }
     });
 }
 
 // rms_norm_backward_add:
-//   post_attention_layernorm = x * rstd * weight
-//   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   post_attention_layernorm = normed * weight
+//   dresidual = dy_2 + rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where normed = x * rstd
+//   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
     const bool* first_micro_step, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
-    constexpr std::int64_t rows = 16, width = 16;
+    constexpr std::int64_t rows = B * T, width = C;
     const bool first_micro_step_value = first_micro_step[0];
     column_reduction(
         rows, width, stream,
@@ -232,20 +246,23 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
                 bf16* dresidual_row = dresidual + row * width;
                 const float rstd_row = rstd[row];
                 const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                    return to_float(dy_row[c]) * weight[c] * (to_float(x_row[c]) * rstd_row);
+                    const float normed = to_float(x_row[c]) * rstd_row;
+                    const float dnormed = to_float(dy_row[c]) * weight[c];
+                    return dnormed * normed;
                 });
-                const float mul = sum * 0.0625F;
+                const float mean_dot = sum / width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float mul_2 = to_float(x_row[c]) * rstd_row;
+                    const float normed = to_float(x_row[c]) * rstd_row;
+                    const float post_attention_layernorm_c = normed * weight[c];
                     const float dpost_attention_layernorm = to_float(dy_row[c]);
-                    const float dresidual_2 = to_float(dy_2_row[c]) + rstd_row *
-                        (dpost_attention_layernorm * weight[c] - mul_2 * mul);
-                    const bf16 post_attention_layernorm_2 = to_bf16(mul_2 * weight[c]);
-                    const bf16 dresidual_3 = to_bf16(dresidual_2);
-                    partial[c] += dpost_attention_layernorm * mul_2;
-                    post_attention_layernorm_row[c] = post_attention_layernorm_2;
-                    dresidual_row[c] = dresidual_3;
+                    const float dnormed = dpost_attention_layernorm * weight[c];
+                    const float dresidual_c = to_float(dy_2_row[c]) + rstd_row * (dnormed - normed * mean_dot);
+                    const bf16 post_attention_layernorm_c_2 = to_bf16(post_attention_layernorm_c);
+                    const bf16 dresidual_c_2 = to_bf16(dresidual_c);
+                    partial[c] += dpost_attention_layernorm * normed;
+                    post_attention_layernorm_row[c] = post_attention_layernorm_c_2;
+                    dresidual_row[c] = dresidual_c_2;
                 }
             }
         },
@@ -266,62 +283,66 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
     const Timed timed("rotary_inverse", {.bytes = 2304, .flops = 1920}, stream);
     {
         // dqkv_proj
-        constexpr std::int64_t rows = 64, width = 2;
+        constexpr std::int64_t rows = B * T * NH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 32;
-                const std::int64_t i1 = row / 4 % 8;
-                const std::int64_t i2 = row % 4;
-                const bf16* dq_row = dq + i0 * 128 + i1 * 16 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                bf16* dqkv_proj_row = dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
+                const std::int64_t b = row / (T * NH);
+                const std::int64_t t = row / NH % T;
+                const std::int64_t h = row % NH;
+                const bf16* dq_row = dq + b * T * NH * HS + t * NH * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                bf16* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dq_2 = to_float(dq_row[c]);
-                    const float dq_3 = to_float(dq_row[c + 2]);
-                    const bf16 dqkv_proj_2 = to_bf16(dq_2 * cos_row[c] + dq_3 * sin_row[c + 2]);
-                    const bf16 dqkv_proj_3 = to_bf16(dq_3 * cos_row[c + 2] - dq_2 * sin_row[c]);
-                    dqkv_proj_row[c] = dqkv_proj_2;
-                    dqkv_proj_row[c + 2] = dqkv_proj_3;
+                    const float dq_c = to_float(dq_row[c]);
+                    const float dq_c_2 = to_float(dq_row[c + HS / 2]);
+                    const float y1 = dq_c * cos_row[c] + dq_c_2 * sin_row[c + HS / 2];
+                    const float y2 = dq_c_2 * cos_row[c + HS / 2] - dq_c * sin_row[c];
+                    const bf16 dqkv_proj_c = to_bf16(y1);
+                    const bf16 dqkv_proj_c_2 = to_bf16(y2);
+                    dqkv_proj_row[c] = dqkv_proj_c;
+                    dqkv_proj_row[c + HS / 2] = dqkv_proj_c_2;
                 }
             }
         });
     }
     {
         // dqkv_proj
-        constexpr std::int64_t rows = 32, width = 2;
+        constexpr std::int64_t rows = B * T * KVH, width = HS / 2;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
-                const std::int64_t i0 = row / 16;
-                const std::int64_t i1 = row / 2 % 8;
-                const std::int64_t i2 = row % 2;
-                const bf16* dk_row = dk + i0 * 64 + i1 * 8 + i2 * 4;
-                const float* cos_row = cos + i1 * 4;
-                const float* sin_row = sin + i1 * 4;
-                bf16* dqkv_proj_row = dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4;
+                const std::int64_t b = row / (T * KVH);
+                const std::int64_t t = row / KVH % T;
+                const std::int64_t h = row % KVH;
+                const bf16* dk_row = dk + b * T * KVH * HS + t * KVH * HS + h * HS;
+                const float* cos_row = cos + t * HS;
+                const float* sin_row = sin + t * HS;
+                bf16* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dk_2 = to_float(dk_row[c]);
-                    const float dk_3 = to_float(dk_row[c + 2]);
-                    const bf16 dqkv_proj_2 = to_bf16(dk_2 * cos_row[c] + dk_3 * sin_row[c + 2]);
-                    const bf16 dqkv_proj_3 = to_bf16(dk_3 * cos_row[c + 2] - dk_2 * sin_row[c]);
-                    dqkv_proj_row[c + 16] = dqkv_proj_2;
-                    dqkv_proj_row[c + 18] = dqkv_proj_3;
+                    const float dk_c = to_float(dk_row[c]);
+                    const float dk_c_2 = to_float(dk_row[c + HS / 2]);
+                    const float y1 = dk_c * cos_row[c] + dk_c_2 * sin_row[c + HS / 2];
+                    const float y2 = dk_c_2 * cos_row[c + HS / 2] - dk_c * sin_row[c];
+                    const bf16 dqkv_proj_c = to_bf16(y1);
+                    const bf16 dqkv_proj_c_2 = to_bf16(y2);
+                    dqkv_proj_row[c + NH * HS] = dqkv_proj_c;
+                    dqkv_proj_row[c + NH * HS + HS / 2] = dqkv_proj_c_2;
                 }
             }
         });
     }
     {
         // dqkv_proj
-        constexpr std::int64_t rows = 16, width = 8;
+        constexpr std::int64_t rows = B * T, width = KVH * HS;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const bf16* dv_proj_row = dv_proj + row * width;
-                bf16* dqkv_proj_row = dqkv_proj + row * 32;
+                bf16* dqkv_proj_row = dqkv_proj + row * (NH + 2 * KVH) * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    dqkv_proj_row[c + 24] = dv_proj_row[c];
+                    dqkv_proj_row[c + (NH + KVH) * HS] = dv_proj_row[c];
                 }
             }
         });

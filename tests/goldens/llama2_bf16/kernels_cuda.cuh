@@ -16,7 +16,7 @@ using namespace thunder;
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y, Aliased<const bf16> x,
     Global<const float> weight) {
-    constexpr int width = 16;
+    constexpr int width = C;
     const int c = lane() * 8;
     const int row = block_index() * 8 + warp();
     Vec<bf16, 8> x_v;
@@ -30,30 +30,33 @@ THUNDER_KERNEL(256) rms_norm_forward_kernel(Global<float> rstd, Aliased<bf16> y,
         }
     }
     sum = warp_sum(sum);
-    const float rstd_2 = math::rsqrt(sum * 0.0625F + 1e-05F);
+    const float rstd_row = math::rsqrt(sum / width + 1e-05F);
     if (c < width) {
         const auto weight_v = load<8>(weight + c);
         Vec<bf16, 8> y_v;
         THUNDER_UNROLL
         for (int e = 0; e < 8; ++e) {
-            y_v[e] = to_bf16(to_float(x_v[e]) * rstd_2 * weight_v[e]);
+            const float normed = to_float(x_v[e]) * rstd_row;
+            y_v[e] = to_bf16(normed * weight_v[e]);
         }
         store(y + row * width + c, y_v);
     }
     if (lane() == 0) {
-        rstd[row] = rstd_2;
+        rstd[row] = rstd_row;
     }
 }
 
 // rms_norm_backward:
-//   dx = rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   dx = rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where dnormed = dy * weight
+//   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
 // each block.
 THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf16> dy, Global<const float> weight,
     Aliased<const bf16> x, Global<const float> rstd, Global<float> partials) {
-    constexpr int rows = 16, width = 16;
+    constexpr int rows = B * T, width = C;
     Vec<float, 8> column_sum = {};
     const int c = lane() * 8;
     Vec<float, 8> weight_v;
@@ -70,19 +73,22 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
             x_v = load<8>(x + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
-                sum += to_float(dy_v[e]) * weight_v[e] * (to_float(x_v[e]) * rstd_row);
+                const float dnormed = to_float(dy_v[e]) * weight_v[e];
+                const float normed = to_float(x_v[e]) * rstd_row;
+                sum += dnormed * normed;
             }
         }
         sum = warp_sum(sum);
-        const float mul = sum * 0.0625F;
+        const float mean_dot = sum / width;
         if (c < width) {
             Vec<bf16, 8> dx_v;
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
                 const float dnorm = to_float(dy_v[e]);
-                const float mul_2 = to_float(x_v[e]) * rstd_row;
-                column_sum[e] += dnorm * mul_2;
-                dx_v[e] = to_bf16(rstd_row * (dnorm * weight_v[e] - mul_2 * mul));
+                const float dnormed = dnorm * weight_v[e];
+                const float normed = to_float(x_v[e]) * rstd_row;
+                column_sum[e] += dnorm * normed;
+                dx_v[e] = to_bf16(rstd_row * (dnormed - normed * mean_dot));
             }
             store(dx + row * width + c, dx_v);
         }
@@ -139,21 +145,21 @@ THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<co
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after, Global<const std::int64_t> labels,
     Aliased<const float> loss_weight) {
-    constexpr int width = 16;
+    constexpr int width = B * T;
     const float loss_weight_value = loss_weight[0];
     const int c = lane() * 2;
-    float sum = 0.0F;
+    float weight = 0.0F;
     if (c < width) {
         const auto labels_v = load<2>(labels + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += static_cast<float>(labels_v[e] != -100);
+            weight += static_cast<float>(labels_v[e] != -100);
         }
     }
-    sum = warp_sum(sum);
+    weight = warp_sum(weight);
     warp_barrier();
     if (lane() == 0) {
-        loss_weight_after[0] = loss_weight_value + sum;
+        loss_weight_after[0] = loss_weight_value + weight;
     }
 }
 
@@ -169,7 +175,7 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
     if (block_index() < 1) {
         // q
         const int block = block_index();
-        constexpr int rows = 64, width = 2;
+        constexpr int rows = B * T * NH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -187,10 +193,12 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         Vec<bf16, 2> q_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float qkv_proj_2 = to_float(qkv_proj_v[e]);
-            const float qkv_proj_3 = to_float(qkv_proj_v_2[e]);
-            q_v[e] = to_bf16(qkv_proj_2 * cos_v[e] - qkv_proj_3 * sin_v[e]);
-            q_v_2[e] = to_bf16(qkv_proj_3 * cos_v_2[e] + qkv_proj_2 * sin_v_2[e]);
+            const float qkv_proj_c = to_float(qkv_proj_v[e]);
+            const float qkv_proj_c_2 = to_float(qkv_proj_v_2[e]);
+            const float y1 = qkv_proj_c * cos_v[e] - qkv_proj_c_2 * sin_v[e];
+            const float y2 = qkv_proj_c_2 * cos_v_2[e] + qkv_proj_c * sin_v_2[e];
+            q_v[e] = to_bf16(y1);
+            q_v_2[e] = to_bf16(y2);
         }
         store(q + i0 * 128 + i1 * 16 + i2 * 4 + c, q_v);
         store(q + i0 * 128 + i1 * 16 + i2 * 4 + c + 2, q_v_2);
@@ -199,7 +207,7 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
     {
         // k
         const int block = block_index() - 1;
-        constexpr int rows = 32, width = 2;
+        constexpr int rows = B * T * KVH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -217,10 +225,12 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         Vec<bf16, 2> k_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float qkv_proj_2 = to_float(qkv_proj_v[e]);
-            const float qkv_proj_3 = to_float(qkv_proj_v_2[e]);
-            k_v[e] = to_bf16(qkv_proj_2 * cos_v[e] - qkv_proj_3 * sin_v[e]);
-            k_v_2[e] = to_bf16(qkv_proj_3 * cos_v_2[e] + qkv_proj_2 * sin_v_2[e]);
+            const float qkv_proj_c = to_float(qkv_proj_v[e]);
+            const float qkv_proj_c_2 = to_float(qkv_proj_v_2[e]);
+            const float y1 = qkv_proj_c * cos_v[e] - qkv_proj_c_2 * sin_v[e];
+            const float y2 = qkv_proj_c_2 * cos_v_2[e] + qkv_proj_c * sin_v_2[e];
+            k_v[e] = to_bf16(y1);
+            k_v_2[e] = to_bf16(y2);
         }
         store(k + i0 * 64 + i1 * 8 + i2 * 4 + c, k_v);
         store(k + i0 * 64 + i1 * 8 + i2 * 4 + c + 2, k_v_2);
@@ -232,7 +242,7 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gate_up_proj) {
-    constexpr int rows = 16, width = 24;
+    constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 8)) return;
     const int row = i / (width / 8);
@@ -242,8 +252,8 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
     Vec<bf16, 8> y_v;
     THUNDER_UNROLL
     for (int e = 0; e < 8; ++e) {
-        const float gate_up_proj_2 = to_float(gate_up_proj_v[e]);
-        y_v[e] = to_bf16(gate_up_proj_2 * math::sigmoid(gate_up_proj_2) * to_float(gate_up_proj_v_2[e]));
+        const float gate_up_proj_c = to_float(gate_up_proj_v[e]);
+        y_v[e] = to_bf16(gate_up_proj_c * math::sigmoid(gate_up_proj_c) * to_float(gate_up_proj_v_2[e]));
     }
     store(y + row * width + c, y_v);
 }
@@ -256,7 +266,7 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_up_proj,
     Aliased<const bf16> gate_up_proj, Aliased<const bf16> dy) {
-    constexpr int rows = 16, width = 24;
+    constexpr int rows = B * T, width = H;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 8)) return;
     const int row = i / (width / 8);
@@ -269,15 +279,17 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
     Vec<bf16, 8> dgate_up_proj_v_2;
     THUNDER_UNROLL
     for (int e = 0; e < 8; ++e) {
-        const float gate_up_proj_2 = to_float(gate_up_proj_v[e]);
-        const float sigmoid = math::sigmoid(gate_up_proj_2);
-        const float mul = gate_up_proj_2 * sigmoid;
-        const float gate_up_proj_3 = to_float(gate_up_proj_v_2[e]);
+        const float gate_up_proj_c = to_float(gate_up_proj_v[e]);
+        const float sigmoid = math::sigmoid(gate_up_proj_c);
+        const float silu = gate_up_proj_c * sigmoid;
+        const float gate_up_proj_c_2 = to_float(gate_up_proj_v_2[e]);
         const float dswiglu = to_float(dy_v[e]);
-        const float dgate = dswiglu * gate_up_proj_3 * (sigmoid * (gate_up_proj_2 * (1.0F - sigmoid) + 1.0F));
-        y_v[e] = to_bf16(mul * gate_up_proj_3);
+        const float slope = sigmoid * (gate_up_proj_c * (1.0F - sigmoid) + 1.0F);
+        const float dgate = dswiglu * gate_up_proj_c_2 * slope;
+        const float dup = dswiglu * silu;
+        y_v[e] = to_bf16(silu * gate_up_proj_c_2);
         dgate_up_proj_v[e] = to_bf16(dgate);
-        dgate_up_proj_v_2[e] = to_bf16(dswiglu * mul);
+        dgate_up_proj_v_2[e] = to_bf16(dup);
     }
     store(y + row * width + c, y_v);
     store(dgate_up_proj + row * 48 + c, dgate_up_proj_v);
@@ -285,9 +297,11 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
 }
 
 // rms_norm_backward_add:
-//   post_attention_layernorm = x * rstd * weight
-//   dresidual = dy_2 + rstd * (dy * weight - x * rstd * mean(dy * weight * (x * rstd)))
-//   dweight += sum over rows(dy * (x * rstd))
+//   post_attention_layernorm = normed * weight
+//   dresidual = dy_2 + rstd * (dnormed - normed * mean(dnormed * normed))
+//   dweight += sum over rows(dy * normed)
+//   where normed = x * rstd
+//   where dnormed = dy * weight
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 // One block, whose warps take row after row; a row stays in registers; the sums over the rows are one partial sum for
@@ -295,7 +309,7 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
 THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_layernorm, Aliased<bf16> dresidual,
     Aliased<const bf16> x, Global<const float> rstd, Global<const float> weight, Aliased<const bf16> dy,
     Aliased<const bf16> dy_2, Global<float> partials) {
-    constexpr int rows = 16, width = 16;
+    constexpr int rows = B * T, width = C;
     Vec<float, 8> column_sum = {};
     const int c = lane() * 8;
     Vec<float, 8> weight_v;
@@ -312,24 +326,27 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
             dy_v = load<8>(dy + row * width + c);
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
-                sum += to_float(dy_v[e]) * weight_v[e] * (to_float(x_v[e]) * rstd_row);
+                const float normed = to_float(x_v[e]) * rstd_row;
+                const float dnormed = to_float(dy_v[e]) * weight_v[e];
+                sum += dnormed * normed;
             }
         }
         sum = warp_sum(sum);
-        const float mul = sum * 0.0625F;
+        const float mean_dot = sum / width;
         if (c < width) {
             const auto dy_2_v = load<8>(dy_2 + row * width + c);
             Vec<bf16, 8> post_attention_layernorm_v;
             Vec<bf16, 8> dresidual_v;
             THUNDER_UNROLL
             for (int e = 0; e < 8; ++e) {
-                const float mul_2 = to_float(x_v[e]) * rstd_row;
+                const float normed = to_float(x_v[e]) * rstd_row;
+                const float post_attention_layernorm_c = normed * weight_v[e];
                 const float dpost_attention_layernorm = to_float(dy_v[e]);
-                const float dresidual_2 = to_float(dy_2_v[e]) + rstd_row *
-                    (dpost_attention_layernorm * weight_v[e] - mul_2 * mul);
-                column_sum[e] += dpost_attention_layernorm * mul_2;
-                post_attention_layernorm_v[e] = to_bf16(mul_2 * weight_v[e]);
-                dresidual_v[e] = to_bf16(dresidual_2);
+                const float dnormed = dpost_attention_layernorm * weight_v[e];
+                const float dresidual_c = to_float(dy_2_v[e]) + rstd_row * (dnormed - normed * mean_dot);
+                column_sum[e] += dpost_attention_layernorm * normed;
+                post_attention_layernorm_v[e] = to_bf16(post_attention_layernorm_c);
+                dresidual_v[e] = to_bf16(dresidual_c);
             }
             store(post_attention_layernorm + row * width + c, post_attention_layernorm_v);
             store(dresidual + row * width + c, dresidual_v);
@@ -384,7 +401,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
     if (block_index() < 1) {
         // dqkv_proj
         const int block = block_index();
-        constexpr int rows = 64, width = 2;
+        constexpr int rows = B * T * NH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -402,10 +419,12 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         Vec<bf16, 2> dqkv_proj_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dq_2 = to_float(dq_v[e]);
-            const float dq_3 = to_float(dq_v_2[e]);
-            dqkv_proj_v[e] = to_bf16(dq_2 * cos_v[e] + dq_3 * sin_v[e]);
-            dqkv_proj_v_2[e] = to_bf16(dq_3 * cos_v_2[e] - dq_2 * sin_v_2[e]);
+            const float dq_c = to_float(dq_v[e]);
+            const float dq_c_2 = to_float(dq_v_2[e]);
+            const float y1 = dq_c * cos_v[e] + dq_c_2 * sin_v[e];
+            const float y2 = dq_c_2 * cos_v_2[e] - dq_c * sin_v_2[e];
+            dqkv_proj_v[e] = to_bf16(y1);
+            dqkv_proj_v_2[e] = to_bf16(y2);
         }
         store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c, dqkv_proj_v);
         store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 2, dqkv_proj_v_2);
@@ -414,7 +433,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
     if (block_index() < 2) {
         // dqkv_proj
         const int block = block_index() - 1;
-        constexpr int rows = 32, width = 2;
+        constexpr int rows = B * T * KVH, width = HS / 2;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 2)) return;
         const int row = i;
@@ -432,10 +451,12 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         Vec<bf16, 2> dqkv_proj_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dk_2 = to_float(dk_v[e]);
-            const float dk_3 = to_float(dk_v_2[e]);
-            dqkv_proj_v[e] = to_bf16(dk_2 * cos_v[e] + dk_3 * sin_v[e]);
-            dqkv_proj_v_2[e] = to_bf16(dk_3 * cos_v_2[e] - dk_2 * sin_v_2[e]);
+            const float dk_c = to_float(dk_v[e]);
+            const float dk_c_2 = to_float(dk_v_2[e]);
+            const float y1 = dk_c * cos_v[e] + dk_c_2 * sin_v[e];
+            const float y2 = dk_c_2 * cos_v_2[e] - dk_c * sin_v_2[e];
+            dqkv_proj_v[e] = to_bf16(y1);
+            dqkv_proj_v_2[e] = to_bf16(y2);
         }
         store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 16, dqkv_proj_v);
         store(dqkv_proj + i0 * 256 + i1 * 32 + i2 * 4 + c + 18, dqkv_proj_v_2);
@@ -444,7 +465,7 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
     {
         // dqkv_proj
         const int block = block_index() - 2;
-        constexpr int rows = 16, width = 8;
+        constexpr int rows = B * T, width = KVH * HS;
         const int i = block * 256 + thread_index();
         if (i >= rows * (width / 8)) return;
         const int row = i;

@@ -82,8 +82,10 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = gradient, .rows = B * T,
         .in = C, .out = V}, stream);
     // model.norm:
-    //   dresidual = rstd * (dnorm * w_norm - residual * rstd * mean(dnorm * w_norm * (residual * rstd)))
-    //   g_norm += sum over rows(dnorm * (residual * rstd))
+    //   dresidual = rstd * (dnormed - normed * mean(dnormed * normed))
+    //   g_norm += sum over rows(dnorm * normed)
+    //   where dnormed = dnorm * w_norm
+    //   where normed = residual * rstd
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
         stream);
 

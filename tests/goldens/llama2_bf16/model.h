@@ -28,10 +28,18 @@ struct DecoderLayerWeights {
     float* input_layernorm;  // (C)  model.layers.{0..1}.input_layernorm.weight
     float* post_attention_layernorm;  // (C)  model.layers.{0..1}.post_attention_layernorm.weight
 };
+namespace layout::decoder_layer_weights {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t input_layernorm = 3072;
+inline constexpr std::int64_t post_attention_layernorm = 6272;
+inline constexpr std::int64_t stride = 7936;  // from one layer's to the next one's
+}
 inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_weights;
     return {
-        .input_layernorm = at<float>(arenas.parameters, 3072 + layer * 7936),
-        .post_attention_layernorm = at<float>(arenas.parameters, 6272 + layer * 7936),
+        .input_layernorm = at<float>(arenas.parameters, offset::input_layernorm + layer * offset::stride),
+        .post_attention_layernorm =
+            at<float>(arenas.parameters, offset::post_attention_layernorm + layer * offset::stride),
     };
 }
 
@@ -46,15 +54,27 @@ struct DecoderLayerBf16Copies {
     bf16* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     bf16* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
+namespace layout::decoder_layer_bf16_copies {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t q_proj = 1600;
+inline constexpr std::int64_t k_proj = 2112;
+inline constexpr std::int64_t v_proj = 2368;
+inline constexpr std::int64_t o_proj = 2624;
+inline constexpr std::int64_t gate_proj = 3200;
+inline constexpr std::int64_t up_proj = 3968;
+inline constexpr std::int64_t down_proj = 4736;
+inline constexpr std::int64_t stride = 3968;  // from one layer's to the next one's
+}
 inline DecoderLayerBf16Copies decoder_layer_bf16_copies(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_bf16_copies;
     return {
-        .q_proj = at<bf16>(arenas.bf16_copies, 1600 + layer * 3968),
-        .k_proj = at<bf16>(arenas.bf16_copies, 2112 + layer * 3968),
-        .v_proj = at<bf16>(arenas.bf16_copies, 2368 + layer * 3968),
-        .o_proj = at<bf16>(arenas.bf16_copies, 2624 + layer * 3968),
-        .gate_proj = at<bf16>(arenas.bf16_copies, 3200 + layer * 3968),
-        .up_proj = at<bf16>(arenas.bf16_copies, 3968 + layer * 3968),
-        .down_proj = at<bf16>(arenas.bf16_copies, 4736 + layer * 3968),
+        .q_proj = at<bf16>(arenas.bf16_copies, offset::q_proj + layer * offset::stride),
+        .k_proj = at<bf16>(arenas.bf16_copies, offset::k_proj + layer * offset::stride),
+        .v_proj = at<bf16>(arenas.bf16_copies, offset::v_proj + layer * offset::stride),
+        .o_proj = at<bf16>(arenas.bf16_copies, offset::o_proj + layer * offset::stride),
+        .gate_proj = at<bf16>(arenas.bf16_copies, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<bf16>(arenas.bf16_copies, offset::up_proj + layer * offset::stride),
+        .down_proj = at<bf16>(arenas.bf16_copies, offset::down_proj + layer * offset::stride),
     };
 }
 
@@ -70,16 +90,31 @@ struct DecoderLayerSaved {
     float* post_attention_layernorm_rstd;  // (B,T)
     bf16* gate_up_proj;  // (B,T,2*H)
 };
+namespace layout::decoder_layer_saved {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t x = 7936;
+inline constexpr std::int64_t input_layernorm_rstd = 0;
+inline constexpr std::int64_t qkv_proj = 64;
+inline constexpr std::int64_t sdpa = 1088;
+inline constexpr std::int64_t sdpa_lse = 1600;
+inline constexpr std::int64_t residual = 1856;
+inline constexpr std::int64_t post_attention_layernorm_rstd = 2368;
+inline constexpr std::int64_t gate_up_proj = 2432;
+inline constexpr std::int64_t x_stride = 512;  // from one layer's to the next one's
+inline constexpr std::int64_t stride = 3968;  // from one layer's to the next one's
+}
 inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_saved;
     return {
-        .x = at<bf16>(arenas.saved, 7936 + layer * 512),
-        .input_layernorm_rstd = at<float>(arenas.saved, layer * 3968),
-        .qkv_proj = at<bf16>(arenas.saved, 64 + layer * 3968),
-        .sdpa = at<bf16>(arenas.saved, 1088 + layer * 3968),
-        .sdpa_lse = at<float>(arenas.saved, 1600 + layer * 3968),
-        .residual = at<bf16>(arenas.saved, 1856 + layer * 3968),
-        .post_attention_layernorm_rstd = at<float>(arenas.saved, 2368 + layer * 3968),
-        .gate_up_proj = at<bf16>(arenas.saved, 2432 + layer * 3968),
+        .x = at<bf16>(arenas.saved, offset::x + layer * offset::x_stride),
+        .input_layernorm_rstd = at<float>(arenas.saved, offset::input_layernorm_rstd + layer * offset::stride),
+        .qkv_proj = at<bf16>(arenas.saved, offset::qkv_proj + layer * offset::stride),
+        .sdpa = at<bf16>(arenas.saved, offset::sdpa + layer * offset::stride),
+        .sdpa_lse = at<float>(arenas.saved, offset::sdpa_lse + layer * offset::stride),
+        .residual = at<bf16>(arenas.saved, offset::residual + layer * offset::stride),
+        .post_attention_layernorm_rstd =
+            at<float>(arenas.saved, offset::post_attention_layernorm_rstd + layer * offset::stride),
+        .gate_up_proj = at<bf16>(arenas.saved, offset::gate_up_proj + layer * offset::stride),
     };
 }
 
@@ -96,17 +131,32 @@ struct DecoderLayerGradients {
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
+namespace layout::decoder_layer_gradients {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t input_layernorm = 3072;
+inline constexpr std::int64_t q_proj = 3200;
+inline constexpr std::int64_t k_proj = 4224;
+inline constexpr std::int64_t v_proj = 4736;
+inline constexpr std::int64_t o_proj = 5248;
+inline constexpr std::int64_t post_attention_layernorm = 6272;
+inline constexpr std::int64_t gate_proj = 6400;
+inline constexpr std::int64_t up_proj = 7936;
+inline constexpr std::int64_t down_proj = 9472;
+inline constexpr std::int64_t stride = 7936;  // from one layer's to the next one's
+}
 inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_gradients;
     return {
-        .input_layernorm = at<float>(arenas.gradients, 3072 + layer * 7936),
-        .q_proj = at<float>(arenas.gradients, 3200 + layer * 7936),
-        .k_proj = at<float>(arenas.gradients, 4224 + layer * 7936),
-        .v_proj = at<float>(arenas.gradients, 4736 + layer * 7936),
-        .o_proj = at<float>(arenas.gradients, 5248 + layer * 7936),
-        .post_attention_layernorm = at<float>(arenas.gradients, 6272 + layer * 7936),
-        .gate_proj = at<float>(arenas.gradients, 6400 + layer * 7936),
-        .up_proj = at<float>(arenas.gradients, 7936 + layer * 7936),
-        .down_proj = at<float>(arenas.gradients, 9472 + layer * 7936),
+        .input_layernorm = at<float>(arenas.gradients, offset::input_layernorm + layer * offset::stride),
+        .q_proj = at<float>(arenas.gradients, offset::q_proj + layer * offset::stride),
+        .k_proj = at<float>(arenas.gradients, offset::k_proj + layer * offset::stride),
+        .v_proj = at<float>(arenas.gradients, offset::v_proj + layer * offset::stride),
+        .o_proj = at<float>(arenas.gradients, offset::o_proj + layer * offset::stride),
+        .post_attention_layernorm =
+            at<float>(arenas.gradients, offset::post_attention_layernorm + layer * offset::stride),
+        .gate_proj = at<float>(arenas.gradients, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<float>(arenas.gradients, offset::up_proj + layer * offset::stride),
+        .down_proj = at<float>(arenas.gradients, offset::down_proj + layer * offset::stride),
     };
 }
 

@@ -33,17 +33,33 @@ struct DecoderLayerWeights {
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
+namespace layout::decoder_layer_weights {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t input_layernorm = 3072;
+inline constexpr std::int64_t q_proj = 6912;
+inline constexpr std::int64_t k_proj = 7936;
+inline constexpr std::int64_t v_proj = 8448;
+inline constexpr std::int64_t o_proj = 8960;
+inline constexpr std::int64_t post_attention_layernorm = 3200;
+inline constexpr std::int64_t gate_proj = 9984;
+inline constexpr std::int64_t up_proj = 11520;
+inline constexpr std::int64_t down_proj = 13056;
+inline constexpr std::int64_t input_layernorm_stride = 256;  // from one layer's to the next one's
+inline constexpr std::int64_t stride = 7680;  // from one layer's to the next one's
+}
 inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_weights;
     return {
-        .input_layernorm = at<float>(arenas.gathered, 3072 + layer * 256),
-        .q_proj = at<float>(arenas.gathered, 6912 + layer * 7680),
-        .k_proj = at<float>(arenas.gathered, 7936 + layer * 7680),
-        .v_proj = at<float>(arenas.gathered, 8448 + layer * 7680),
-        .o_proj = at<float>(arenas.gathered, 8960 + layer * 7680),
-        .post_attention_layernorm = at<float>(arenas.gathered, 3200 + layer * 256),
-        .gate_proj = at<float>(arenas.gathered, 9984 + layer * 7680),
-        .up_proj = at<float>(arenas.gathered, 11520 + layer * 7680),
-        .down_proj = at<float>(arenas.gathered, 13056 + layer * 7680),
+        .input_layernorm = at<float>(arenas.gathered, offset::input_layernorm + layer * offset::input_layernorm_stride),
+        .q_proj = at<float>(arenas.gathered, offset::q_proj + layer * offset::stride),
+        .k_proj = at<float>(arenas.gathered, offset::k_proj + layer * offset::stride),
+        .v_proj = at<float>(arenas.gathered, offset::v_proj + layer * offset::stride),
+        .o_proj = at<float>(arenas.gathered, offset::o_proj + layer * offset::stride),
+        .post_attention_layernorm =
+            at<float>(arenas.gathered, offset::post_attention_layernorm + layer * offset::input_layernorm_stride),
+        .gate_proj = at<float>(arenas.gathered, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<float>(arenas.gathered, offset::up_proj + layer * offset::stride),
+        .down_proj = at<float>(arenas.gathered, offset::down_proj + layer * offset::stride),
     };
 }
 
@@ -59,16 +75,31 @@ struct DecoderLayerSaved {
     float* post_attention_layernorm_rstd;  // (B,T)
     float* gate_up_proj;  // (B,T,2*H)
 };
+namespace layout::decoder_layer_saved {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t x = 15104;
+inline constexpr std::int64_t input_layernorm_rstd = 0;
+inline constexpr std::int64_t qkv_proj = 64;
+inline constexpr std::int64_t sdpa = 2112;
+inline constexpr std::int64_t sdpa_lse = 3136;
+inline constexpr std::int64_t residual = 3392;
+inline constexpr std::int64_t post_attention_layernorm_rstd = 4416;
+inline constexpr std::int64_t gate_up_proj = 4480;
+inline constexpr std::int64_t x_stride = 1024;  // from one layer's to the next one's
+inline constexpr std::int64_t stride = 7552;  // from one layer's to the next one's
+}
 inline DecoderLayerSaved decoder_layer_saved(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_saved;
     return {
-        .x = at<float>(arenas.saved, 15104 + layer * 1024),
-        .input_layernorm_rstd = at<float>(arenas.saved, layer * 7552),
-        .qkv_proj = at<float>(arenas.saved, 64 + layer * 7552),
-        .sdpa = at<float>(arenas.saved, 2112 + layer * 7552),
-        .sdpa_lse = at<float>(arenas.saved, 3136 + layer * 7552),
-        .residual = at<float>(arenas.saved, 3392 + layer * 7552),
-        .post_attention_layernorm_rstd = at<float>(arenas.saved, 4416 + layer * 7552),
-        .gate_up_proj = at<float>(arenas.saved, 4480 + layer * 7552),
+        .x = at<float>(arenas.saved, offset::x + layer * offset::x_stride),
+        .input_layernorm_rstd = at<float>(arenas.saved, offset::input_layernorm_rstd + layer * offset::stride),
+        .qkv_proj = at<float>(arenas.saved, offset::qkv_proj + layer * offset::stride),
+        .sdpa = at<float>(arenas.saved, offset::sdpa + layer * offset::stride),
+        .sdpa_lse = at<float>(arenas.saved, offset::sdpa_lse + layer * offset::stride),
+        .residual = at<float>(arenas.saved, offset::residual + layer * offset::stride),
+        .post_attention_layernorm_rstd =
+            at<float>(arenas.saved, offset::post_attention_layernorm_rstd + layer * offset::stride),
+        .gate_up_proj = at<float>(arenas.saved, offset::gate_up_proj + layer * offset::stride),
     };
 }
 
@@ -85,17 +116,34 @@ struct DecoderLayerGradients {
     float* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     float* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
+namespace layout::decoder_layer_gradients {
+// bytes, of the first layer's tensors
+inline constexpr std::int64_t input_layernorm = 3072;
+inline constexpr std::int64_t q_proj = 6912;
+inline constexpr std::int64_t k_proj = 7936;
+inline constexpr std::int64_t v_proj = 8448;
+inline constexpr std::int64_t o_proj = 8960;
+inline constexpr std::int64_t post_attention_layernorm = 3200;
+inline constexpr std::int64_t gate_proj = 9984;
+inline constexpr std::int64_t up_proj = 11520;
+inline constexpr std::int64_t down_proj = 13056;
+inline constexpr std::int64_t input_layernorm_stride = 256;  // from one layer's to the next one's
+inline constexpr std::int64_t stride = 7680;  // from one layer's to the next one's
+}
 inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_gradients;
     return {
-        .input_layernorm = at<float>(arenas.unit_gradients, 3072 + layer * 256),
-        .q_proj = at<float>(arenas.unit_gradients, 6912 + layer * 7680),
-        .k_proj = at<float>(arenas.unit_gradients, 7936 + layer * 7680),
-        .v_proj = at<float>(arenas.unit_gradients, 8448 + layer * 7680),
-        .o_proj = at<float>(arenas.unit_gradients, 8960 + layer * 7680),
-        .post_attention_layernorm = at<float>(arenas.unit_gradients, 3200 + layer * 256),
-        .gate_proj = at<float>(arenas.unit_gradients, 9984 + layer * 7680),
-        .up_proj = at<float>(arenas.unit_gradients, 11520 + layer * 7680),
-        .down_proj = at<float>(arenas.unit_gradients, 13056 + layer * 7680),
+        .input_layernorm =
+            at<float>(arenas.unit_gradients, offset::input_layernorm + layer * offset::input_layernorm_stride),
+        .q_proj = at<float>(arenas.unit_gradients, offset::q_proj + layer * offset::stride),
+        .k_proj = at<float>(arenas.unit_gradients, offset::k_proj + layer * offset::stride),
+        .v_proj = at<float>(arenas.unit_gradients, offset::v_proj + layer * offset::stride),
+        .o_proj = at<float>(arenas.unit_gradients, offset::o_proj + layer * offset::stride),
+        .post_attention_layernorm =
+            at<float>(arenas.unit_gradients, offset::post_attention_layernorm + layer * offset::input_layernorm_stride),
+        .gate_proj = at<float>(arenas.unit_gradients, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<float>(arenas.unit_gradients, offset::up_proj + layer * offset::stride),
+        .down_proj = at<float>(arenas.unit_gradients, offset::down_proj + layer * offset::stride),
     };
 }
 

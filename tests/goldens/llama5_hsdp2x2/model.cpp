@@ -149,8 +149,10 @@ void Model::forward_backward(MicroStep micro_step) {
             replicate);
     }
     // model.norm:
-    //   dresidual = rstd * (dnorm * w_norm - residual * rstd * mean(dnorm * w_norm * (residual * rstd)))
-    //   g_norm = sum over rows(dnorm * (residual * rstd))
+    //   dresidual = rstd * (dnormed - normed * mean(dnormed * normed))
+    //   g_norm = sum over rows(dnorm * normed)
+    //   where dnormed = dnorm * w_norm
+    //   where normed = residual * rstd
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, overwrite, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens

@@ -21,7 +21,7 @@ using namespace thunder;
 // Replaces Tanh (net.3)
 void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
-    constexpr std::int64_t n = 64;
+    constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
@@ -35,7 +35,7 @@ void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, St
 // Replaces Relu (net.1)
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
-    constexpr std::int64_t n = 64;
+    constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
@@ -56,10 +56,10 @@ void add_elements(float* loss_sum_after, const float* loss_sum, const float* los
 void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, const float* loss_weight,
     Stream& stream) {
     const Timed timed("cross_entropy_weight", {.bytes = 40, .flops = 13}, stream);
-    constexpr std::int64_t width = 4;
+    constexpr std::int64_t width = B;
     const float loss_weight_value = loss_weight[0];
-    const float sum = row_sum<float>(width, [&](std::int64_t c) {
+    const float weight = row_sum<float>(width, [&](std::int64_t c) {
         return static_cast<float>(labels[c] != -100);
     });
-    loss_weight_after[0] = loss_weight_value + sum;
+    loss_weight_after[0] = loss_weight_value + weight;
 }

@@ -14,7 +14,7 @@ using namespace thunder;
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear, Aliased<const float> tanh,
     Aliased<const float> dtanh) {
-    constexpr int n = 64;
+    constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto dtanh_v = load<4>(dtanh + i);
@@ -33,7 +33,7 @@ THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear, Aliased<con
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {
-    constexpr int n = 64;
+    constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto relu_v = load<4>(relu + i);
@@ -62,20 +62,20 @@ THUNDER_KERNEL(32) add_elements_kernel(Aliased<float> loss_sum_after, Aliased<co
 // One warp.
 THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after, Global<const std::int64_t> labels,
     Aliased<const float> loss_weight) {
-    constexpr int width = 4;
+    constexpr int width = B;
     const float loss_weight_value = loss_weight[0];
     const int c = lane() * 2;
-    float sum = 0.0F;
+    float weight = 0.0F;
     if (c < width) {
         const auto labels_v = load<2>(labels + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += static_cast<float>(labels_v[e] != -100);
+            weight += static_cast<float>(labels_v[e] != -100);
         }
     }
-    sum = warp_sum(sum);
+    weight = warp_sum(weight);
     warp_barrier();
     if (lane() == 0) {
-        loss_weight_after[0] = loss_weight_value + sum;
+        loss_weight_after[0] = loss_weight_value + weight;
     }
 }

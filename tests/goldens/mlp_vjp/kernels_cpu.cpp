@@ -21,7 +21,7 @@ using namespace thunder;
 // Replaces Tanh (net.3)
 void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
-    constexpr std::int64_t n = 64;
+    constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
@@ -35,7 +35,7 @@ void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, St
 // Replaces Relu (net.1)
 void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
-    constexpr std::int64_t n = 64;
+    constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {

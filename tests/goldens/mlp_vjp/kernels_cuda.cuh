@@ -14,7 +14,7 @@ using namespace thunder;
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear, Aliased<const float> tanh,
     Aliased<const float> dtanh) {
-    constexpr int n = 64;
+    constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto dtanh_v = load<4>(dtanh + i);
@@ -33,7 +33,7 @@ THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear, Aliased<con
 // A thread for each 4 elements.
 THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {
-    constexpr int n = 64;
+    constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto relu_v = load<4>(relu + i);

@@ -38,52 +38,53 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const g_shore_slope = at<float>(arenas_.gradients, offset::g_shore_slope);  // (10,6)
 
     // activations, in memory that is reused
-    float* const reduce_max = at<float>(arenas_.scratch, offset::reduce_max);  // (6,1)
-    float* const add = at<float>(arenas_.scratch, offset::add);  // (6,10)
-    float* const reduce_max_2 = at<float>(arenas_.scratch, offset::reduce_max_2);  // (6,1)
-    float* const div = at<float>(arenas_.scratch, offset::div);  // (6,10)
-    float* const add_2 = at<float>(arenas_.scratch, offset::add_2);  // (6,10)
-    float* const log = at<float>(arenas_.scratch, offset::log);  // (6,10)
-    float* const reduce_sum = at<float>(arenas_.scratch, offset::reduce_sum);  // (6,1)
+    float* const largest = at<float>(arenas_.scratch, offset::largest);  // (6,1)
+    float* const added = at<float>(arenas_.scratch, offset::added);  // (6,10)
+    float* const largest_2 = at<float>(arenas_.scratch, offset::largest_2);  // (6,1)
+    float* const quotient = at<float>(arenas_.scratch, offset::quotient);  // (6,10)
+    float* const added_2 = at<float>(arenas_.scratch, offset::added_2);  // (6,10)
+    float* const logarithm = at<float>(arenas_.scratch, offset::logarithm);  // (6,10)
+    float* const total = at<float>(arenas_.scratch, offset::total);  // (6,1)
     float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (6,10)
-    float* const cos = at<float>(arenas_.scratch, offset::cos);  // (6,10)
+    float* const cosine = at<float>(arenas_.scratch, offset::cosine);  // (6,10)
     float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (6,10)
-    float* const cos_2 = at<float>(arenas_.scratch, offset::cos_2);  // (6,10)
-    float* const reduce_sum_2 = at<float>(arenas_.scratch, offset::reduce_sum_2);  // (6)
-    float* const sin = at<float>(arenas_.scratch, offset::sin);  // (10,6)
-    float* const dreduce_sum = at<float>(arenas_.scratch, offset::dreduce_sum);  // (6)
-    float* const dadd = at<float>(arenas_.scratch, offset::dadd);  // (6,10)
-    float* const neg = at<float>(arenas_.scratch, offset::neg);  // (6,10)
-    float* const mul = at<float>(arenas_.scratch, offset::mul);  // (6,10)
-    float* const mul_2 = at<float>(arenas_.scratch, offset::mul_2);  // (6,10)
+    float* const cosine_2 = at<float>(arenas_.scratch, offset::cosine_2);  // (6,10)
+    float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6)
+    float* const sine = at<float>(arenas_.scratch, offset::sine);  // (10,6)
+    float* const dtotal = at<float>(arenas_.scratch, offset::dtotal);  // (6)
+    float* const dadded = at<float>(arenas_.scratch, offset::dadded);  // (6,10)
+    float* const negated = at<float>(arenas_.scratch, offset::negated);  // (6,10)
+    float* const product = at<float>(arenas_.scratch, offset::product);  // (6,10)
+    float* const product_2 = at<float>(arenas_.scratch, offset::product_2);  // (6,10)
 
     // the 15 equations stand with the kernel
-    cos_sum_rows(reduce_max, add, reduce_max_2, div, add_2, log, reduce_sum, sigmoid, cos, sigmoid_2, cos_2, gauge,
-        w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    // reduce_sum_2 = sum over rows(cos(select))
-    // sin = sin(select)
-    // where select = log * w_shore_slope > 0.5 ? log * w_shore_slope : 1 / log
-    sin_sum_columns(reduce_sum_2, sin, log, w_shore_slope, stream);
-    // dreduce_sum = exp(reduce_sum_2 - log_sum_exp) * scalars->dloss
+    cos_sum_rows(largest, added, largest_2, quotient, added_2, logarithm, total, sigmoid, cosine, sigmoid_2, cosine_2,
+        gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
+    // total_2 = sum over rows(cos(chosen))
+    // sine = sin(chosen)
+    // where chosen = logarithm * w_shore_slope > 0.5 ? logarithm * w_shore_slope : 1 / logarithm
+    sin_sum_columns(total_2, sine, logarithm, w_shore_slope, stream);
+    // dtotal = exp(total_2 - log_sum_exp) * scalars->dloss
     // scalars->loss_sum = scalars->loss_sum + log_sum_exp
-    // where most = abs(max(reduce_sum_2)) == inf ? 0 : max(reduce_sum_2)
-    // where log_sum_exp = log(sum(exp(reduce_sum_2 - most))) + most
-    add_exp_sum_rows(dreduce_sum, &arenas_.scalars->loss_sum, reduce_sum_2, &arenas_.scalars->dloss,
-        &arenas_.scalars->loss_sum, stream);
+    // where most = abs(max(total_2)) == inf ? 0 : max(total_2)
+    // where log_sum_exp = log(sum(exp(total_2 - most))) + most
+    add_exp_sum_rows(dtotal, &arenas_.scalars->loss_sum, total_2, &arenas_.scalars->dloss, &arenas_.scalars->loss_sum,
+        stream);
     // the 13 equations stand with the kernel
-    shore_slope_and_basins_1_period_gradients(g_shore_slope, dadd, neg, mul, g_basins_1_period, dreduce_sum, sin, log,
-        w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, add_2, add, div, reduce_max_2, sigmoid, cos,
-        w_basins_1_period, g_basins_1_period, stream);
-    // g_basins_1_level += sum(neg)
-    basins_1_level_gradient(g_basins_1_level, neg, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
-    // g_basins_0_level += sum(-dsub)
-    // mul_2 = dsub * cos_2 * gauge
-    // where dsub = (dadd + (add == reduce_max_2) * (sum(-(dadd * div / reduce_max_2)) / reduce_sum) + mul) / reduce_max
+    shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded, negated, product, g_basins_1_period, dtotal, sine,
+        logarithm, w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, added_2, added, quotient,
+        largest_2, sigmoid, cosine, w_basins_1_period, g_basins_1_period, stream);
+    // g_basins_1_level += sum(negated)
+    basins_1_level_gradient(g_basins_1_level, negated, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
+    // g_basins_0_level += sum(-ddifference)
+    // product_2 = ddifference * cosine_2 * gauge
+    // where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) / largest
     // * sigmoid_2
-    basins_0_level_gradient(g_basins_0_level, mul_2, dadd, div, reduce_max_2, reduce_sum, add, mul, reduce_max,
-        sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cos_2, gauge, stream);
-    // g_basins_0_period += mul_2_1 + mul_2_2 + mul_2_3 + mul_2_4 + mul_2_5 + mul_2_6
-    basins_0_period_gradient(g_basins_0_period, mul_2, g_basins_0_period, &arenas_.scalars->first_micro_step, stream);
+    basins_0_level_gradient(g_basins_0_level, product_2, dadded, quotient, largest_2, total, added, product, largest,
+        sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cosine_2, gauge, stream);
+    // g_basins_0_period += product_2_1 + product_2_2 + product_2_3 + product_2_4 + product_2_5 + product_2_6
+    basins_0_period_gradient(g_basins_0_period, product_2, g_basins_0_period, &arenas_.scalars->first_micro_step,
+        stream);
 }
 
 void Model::update() {

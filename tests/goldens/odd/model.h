@@ -34,24 +34,24 @@ inline constexpr std::int64_t g_basins_0_level = 64;
 inline constexpr std::int64_t g_basins_1_period = 128;
 inline constexpr std::int64_t g_basins_1_level = 192;
 inline constexpr std::int64_t g_shore_slope = 256;
-inline constexpr std::int64_t reduce_max = 3072;
-inline constexpr std::int64_t add = 0;
-inline constexpr std::int64_t reduce_max_2 = 3136;
-inline constexpr std::int64_t div = 256;
-inline constexpr std::int64_t add_2 = 512;
-inline constexpr std::int64_t log = 768;
-inline constexpr std::int64_t reduce_sum = 3200;
+inline constexpr std::int64_t largest = 3072;
+inline constexpr std::int64_t added = 0;
+inline constexpr std::int64_t largest_2 = 3136;
+inline constexpr std::int64_t quotient = 256;
+inline constexpr std::int64_t added_2 = 512;
+inline constexpr std::int64_t logarithm = 768;
+inline constexpr std::int64_t total = 3200;
 inline constexpr std::int64_t sigmoid = 1024;
-inline constexpr std::int64_t cos = 1280;
+inline constexpr std::int64_t cosine = 1280;
 inline constexpr std::int64_t sigmoid_2 = 1536;
-inline constexpr std::int64_t cos_2 = 1792;
-inline constexpr std::int64_t reduce_sum_2 = 2304;
-inline constexpr std::int64_t sin = 2048;
-inline constexpr std::int64_t dreduce_sum = 3264;
-inline constexpr std::int64_t dadd = 2304;
-inline constexpr std::int64_t neg = 2560;
-inline constexpr std::int64_t mul = 2816;
-inline constexpr std::int64_t mul_2 = 512;
+inline constexpr std::int64_t cosine_2 = 1792;
+inline constexpr std::int64_t total_2 = 2304;
+inline constexpr std::int64_t sine = 2048;
+inline constexpr std::int64_t dtotal = 3264;
+inline constexpr std::int64_t dadded = 2304;
+inline constexpr std::int64_t negated = 2560;
+inline constexpr std::int64_t product = 2816;
+inline constexpr std::int64_t product_2 = 512;
 }
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
@@ -107,25 +107,26 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"second_moment_basins_1_period", "(10)", "f32", "optimizer", 640, 40, 1, 0, "always", "-"},
     {"second_moment_basins_1_level", "(6,1)", "f32", "optimizer", 704, 24, 1, 0, "always", "-"},
     {"second_moment_shore_slope", "(10,6)", "f32", "optimizer", 768, 240, 1, 0, "always", "-"},
-    {"forward_backward.add", "(6,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.div", "(6,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.add_2", "(6,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 1 to 4", "mul_2"},
-    {"forward_backward.mul_2", "(6,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 6 to 7", "add_2"},
-    {"forward_backward.log", "(6,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
+    {"forward_backward.added", "(6,10)", "f32", "scratch", 0, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.quotient", "(6,10)", "f32", "scratch", 256, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.added_2", "(6,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 1 to 4",
+    "product_2"},
+    {"forward_backward.product_2", "(6,10)", "f32", "scratch", 512, 240, 1, 0, "forward_backward, calls 6 to 7",
+    "added_2"},
+    {"forward_backward.logarithm", "(6,10)", "f32", "scratch", 768, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
     {"forward_backward.sigmoid", "(6,10)", "f32", "scratch", 1024, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
-    {"forward_backward.cos", "(6,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
+    {"forward_backward.cosine", "(6,10)", "f32", "scratch", 1280, 240, 1, 0, "forward_backward, calls 1 to 4", "-"},
     {"forward_backward.sigmoid_2", "(6,10)", "f32", "scratch", 1536, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.cos_2", "(6,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.sin", "(10,6)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 2 to 4", "-"},
-    {"forward_backward.reduce_sum_2", "(6)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 2 to 3",
-    "dadd"},
-    {"forward_backward.dadd", "(6,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 4 to 6",
-    "reduce_sum_2"},
-    {"forward_backward.neg", "(6,10)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 4 to 5", "-"},
-    {"forward_backward.mul", "(6,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 4 to 6", "-"},
-    {"forward_backward.reduce_max", "(6,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.reduce_max_2", "(6,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.reduce_sum", "(6,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
-    {"forward_backward.dreduce_sum", "(6)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 3 to 4", "-"},
+    {"forward_backward.cosine_2", "(6,10)", "f32", "scratch", 1792, 240, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.sine", "(10,6)", "f32", "scratch", 2048, 240, 1, 0, "forward_backward, calls 2 to 4", "-"},
+    {"forward_backward.total_2", "(6)", "f32", "scratch", 2304, 24, 1, 0, "forward_backward, calls 2 to 3", "dadded"},
+    {"forward_backward.dadded", "(6,10)", "f32", "scratch", 2304, 240, 1, 0, "forward_backward, calls 4 to 6",
+    "total_2"},
+    {"forward_backward.negated", "(6,10)", "f32", "scratch", 2560, 240, 1, 0, "forward_backward, calls 4 to 5", "-"},
+    {"forward_backward.product", "(6,10)", "f32", "scratch", 2816, 240, 1, 0, "forward_backward, calls 4 to 6", "-"},
+    {"forward_backward.largest", "(6,1)", "f32", "scratch", 3072, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.largest_2", "(6,1)", "f32", "scratch", 3136, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.total", "(6,1)", "f32", "scratch", 3200, 24, 1, 0, "forward_backward, calls 1 to 6", "-"},
+    {"forward_backward.dtotal", "(6)", "f32", "scratch", 3264, 24, 1, 0, "forward_backward, calls 3 to 4", "-"},
     {"gauge", "(6,10)", "f32", "batch", 0, 240, 1, 0, "the micro-batch", "-"},
 };
