@@ -160,7 +160,9 @@ void ModelOptions::add_to(CLI::App& app) {
     std::string losses = "auto";  // what a shell completes
     for (const AddedLoss& loss : added_losses()) losses += "|" + loss.name;
     app.add_option("--loss", compile.loss,
-                   "the loss added to a graph that ends in none, with options where it takes some (huber:delta=0.5); "
+                   "the loss added to a graph that ends in none, with options where it takes some (huber:delta=0.5), "
+                   "or several "
+                   "(cross-entropy@logits+0.5*mse@value, own@NAME a result that is a loss itself); "
                    "auto: its own, or cross-entropy where inputs are ids and the result is [batch, positions, classes]")
         ->check(not_empty())
         ->type_name(losses + "|none")
@@ -365,7 +367,7 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
 void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
     compile.roll = !no_roll;
-    if (compile.loss != "auto" && compile.loss != "none") parse_loss(compile.loss);  // which refuses what is none
+    if (compile.loss != "auto" && compile.loss != "none") parse_losses(compile.loss);  // which refuses what is none
     compile.mesh = hsdp.empty() ? Mesh{dp.value_or(1), fsdp.value_or(1)} : parse_mesh(hsdp);
     if (compile.mesh.world() == 1)
         compile.mesh.alone = !hsdp.empty() ? Mesh::Alone::both

@@ -86,9 +86,9 @@ int verify_command(VerifyOptions o) {
         const ChosenLoss chosen = choose_loss(before_loss, o.model.compile.loss);
         std::optional<Module> joined;
         const std::int64_t rows = o.model.compile.batch;
-        if (chosen.added.loss == nullptr && chosen.whole && rows > 0)
+        if (chosen.has_own() && chosen.whole && rows > 0)
             joined = compile_with_batch(o.model, checked_micro_batches * rows, "simplify");
-        if (chosen.added.loss == nullptr && !joined)
+        if (chosen.has_own() && !joined)
             alone = chosen.whole ? "that of several is not compared, since the graph's batch is not bound by --batch"
                                  : "that of several is no loss of one larger batch, as the warning or the report of "
                                    "thunderc inspect says";

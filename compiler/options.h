@@ -24,7 +24,7 @@ struct CompileOptions {
     std::int64_t seq = 0;
     std::map<std::string, std::int64_t> dims;  // by symbol
     // the loss
-    std::string loss = "auto";  // auto, none, or what parse_loss takes: "huber:delta=0.5"
+    std::string loss = "auto";  // auto, none, or what parse_losses takes: "huber:delta=0.5"
     // parameters
     std::string trainable, constant;  // regular expressions over names; empty: none
     std::string freeze, train_only;   // the same; at most one of the two

@@ -77,7 +77,7 @@ def class_weights(x):
 
 # name: (loss, its inputs beside x, whether it is a mean over the whole batch). With --loss: (head, its inputs and what they are
 # in the batches, True, what --loss says, definition). A loss of "terms" gives two: it is the mean over the whole batch of the
-# first, and the mean over parts of the second.
+# first, and the mean over parts of the second. A head that gives a dict has several results.
 LOSSES = {
     "added_cross_entropy": (lambda m, h: m.a(h), {"labels": "labels"}, True, "cross-entropy", ce),
     "added_mse": (lambda m, h: m.r(h), {"labels": "target"}, True, "mse", F.mse_loss),
@@ -137,6 +137,17 @@ LOSSES = {
                           "cross-entropy:class_weights=0.5,1,2,1.5,label_smoothing=0.125,z_loss=0.0625",
                           lambda x, y: weighted_z(x, y, weight=class_weights(x), z_loss=0.0625, label_smoothing=0.125)),
     "added_poisson_nll": (lambda m, h: m.r(h), {"labels": "shares"}, True, "poisson-nll", F.poisson_nll_loss),
+    "added_sum_of_two_heads": (lambda m, h: {"logits": m.a(h), "value": m.r(h)}, {"logits_labels": "labels", "value_labels": "target"},
+                               True, "cross-entropy@logits+0.5*mse@value",
+                               lambda x, y, z: ce(x["logits"], y) + 0.5 * F.mse_loss(x["value"], z)),
+    "added_sum_of_two_weights": (lambda m, h: {"a": m.a(h), "b": m.b(h)}, {"a_labels": "labels", "b_labels": "others"}, True,
+                                 "cross-entropy@a+0.5*cross-entropy@b:label_smoothing=0.125",
+                                 lambda x, y, z: ce(x["a"], y) + 0.5 * ce(x["b"], z, label_smoothing=0.125)),
+    "added_sum_with_own": (lambda m, h: {"logits": m.a(h), "aux": torch.exp(m.temperature) * m.r(h).pow(2).mean()}, {"labels": "labels"},
+                           True, "cross-entropy@logits+0.1*own@aux", lambda x, y: ce(x["logits"], y) + 0.1 * x["aux"]),
+    "added_sum_of_one_input": (lambda m, h: m.r(h), {"labels": "target"}, True, "mse+0.25*l1",
+                               lambda x, y: F.mse_loss(x, y) + 0.25 * F.l1_loss(x, y)),
+    "added_factor": (lambda m, h: m.a(h), {"labels": "labels"}, True, "2*cross-entropy", lambda x, y: 2 * ce(x, y)),
 }
 
 
@@ -198,7 +209,10 @@ def train(entry, batches, parts, dtype, autocast=False):
                 if definition is None:
                     loss = model(t["x"], *targets)
                 else:
-                    loss = definition(model(t["x"]).to(dtype), *targets)
+                    results = model(t["x"])
+                    several = isinstance(results, dict)
+                    results = {k: v.to(dtype) for k, v in results.items()} if several else results.to(dtype)
+                    loss = definition(results, *targets)
             loss = loss / share
             loss.backward()
             total += loss.item()
@@ -212,13 +226,15 @@ def train(entry, batches, parts, dtype, autocast=False):
 def export(name, entry, batch, path):
     model = make_model(entry[0]).eval()
     inputs = [] if len(entry) > 3 else entry[1]
+    results = model(batch["x"]) if len(entry) > 3 else None
+    names = list(results) if isinstance(results, dict) else None
     dim = torch.export.Dim("batch", min=1)
     two = {k: v[:2].contiguous() for k, v in batch.items()}
     shapes = {"x": {0: dim}, **({"targets": tuple({0: dim} for _ in inputs)} if inputs else {})}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(model, (two["x"], *(two[i] for i in inputs)), dynamo=True, optimize=False, verbose=False,
-                                    input_names=["x", *inputs], dynamic_shapes=shapes)
+                                    input_names=["x", *inputs], output_names=names, dynamic_shapes=shapes)
     proto = program.model_proto
     for owner in [proto, proto.graph, *proto.graph.node, *proto.graph.value_info, *proto.graph.input, *proto.graph.output,
                   *proto.graph.initializer]:

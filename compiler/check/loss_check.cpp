@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,10 +104,8 @@ double step_loss(const Module& composed, const std::vector<Tensors>& batches) {
 LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss& chosen, const Module& composed,
                      std::uint64_t seed) {
     LossCheck out;
-    const bool own = chosen.added.loss == nullptr;
-    out.what = own ? fmt::format("{}, as the model has it", chosen.name)
-                   : fmt::format("{} of {}", chosen.added.loss->name, chosen.name);
-    out.micro_batches = own && (joined == nullptr || !chosen.whole) ? 1 : checked_micro_batches;
+    out.what = chosen.text();
+    out.micro_batches = chosen.has_own() && (joined == nullptr || !chosen.whole) ? 1 : checked_micro_batches;
     const Function &step = composed.main(), &model = graph.main();
     std::vector<Tensors> batches(out.micro_batches);
     for (std::size_t batch = 0; batch < batches.size(); ++batch) {
@@ -122,30 +122,36 @@ LossCheck check_loss(const Module& graph, const Module* joined, const ChosenLoss
     }
     out.actual = step_loss(composed, batches);
 
-    // The inputs that the graph has not are the loss's, in its order.
-    std::vector<const ArgInfo*> added;
+    std::set<std::string> added, read;  // inputs: of the step and not of the graph; of the losses
+    std::map<std::string, bool> batched;
     for (const ArgInfo& info : step.argument_info) {
-        bool known = info.kind != ArgInfo::Kind::input;
-        for (const ArgInfo& other : model.argument_info) known = known || other.names.front() == info.names.front();
-        if (!known) added.push_back(&info);
+        batched[info.names.front()] = info.batched;
+        if (info.kind == ArgInfo::Kind::input) added.insert(info.names.front());
     }
-    check(added.size() == (own ? 0 : chosen.added.loss->inputs.size()), "the step has not the inputs of its loss");
-    const auto result_of = [&](const Module& module, const Tensors& tensors) {
+    for (const ArgInfo& info : model.argument_info) added.erase(info.names.front());
+    for (const ChosenTerm& term : chosen.terms) read.insert(term.inputs.begin(), term.inputs.end());
+    check(added == read, "the step has not the inputs of its loss");
+    const auto result_of = [&](const ChosenTerm& term, const Module& module, const Tensors& tensors) {
         const std::vector<Members> arguments = arguments_of(module.main(), tensors);
-        return evaluate(module, module.main(), std::span<const Members>(arguments)).at(chosen.result).at(0);
+        return evaluate(module, module.main(), std::span<const Members>(arguments)).at(term.result).at(0);
     };
-    if (own) {
-        const bool several = batches.size() > 1;
-        out.expected = result_of(several ? *joined : graph, several ? one_batch(model, batches) : batches[0]).at(0);
-    } else {
-        std::vector<Tensor> results, inputs;
-        for (const Tensors& tensors : batches) results.push_back(result_of(graph, tensors));
-        for (const ArgInfo* info : added) {
-            std::vector<Tensor> parts;
-            for (const Tensors& tensors : batches) parts.push_back(tensors.at(info->names.front()));
-            inputs.push_back(info->batched ? one_behind_the_other(parts) : parts.front());
+    for (const ChosenTerm& term : chosen.terms) {
+        if (term.added.loss == nullptr) {
+            const bool several = batches.size() > 1;
+            out.expected +=
+                term.factor *
+                result_of(term, several ? *joined : graph, several ? one_batch(model, batches) : batches[0]).at(0);
+            continue;
         }
-        out.expected = chosen.added.loss->definition(one_behind_the_other(results), inputs, chosen.added.numbers);
+        std::vector<Tensor> results, inputs;
+        for (const Tensors& tensors : batches) results.push_back(result_of(term, graph, tensors));
+        for (const std::string& name : term.inputs) {
+            std::vector<Tensor> parts;
+            for (const Tensors& tensors : batches) parts.push_back(tensors.at(name));
+            inputs.push_back(batched[name] ? one_behind_the_other(parts) : parts.front());
+        }
+        out.expected +=
+            term.factor * term.added.loss->definition(one_behind_the_other(results), inputs, term.added.numbers);
     }
     const double difference = std::abs(out.actual - out.expected);
     out.error = difference == 0 ? 0 : difference / (std::abs(out.actual) + std::abs(out.expected));

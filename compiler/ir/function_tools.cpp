@@ -129,6 +129,15 @@ void substitute(Function& function, const std::map<Value, Value>& replacements) 
     for (Value& v : function.results) replace(v);
 }
 
+std::int64_t batch_rows(const Function& main) {
+    for (std::size_t k = 0; k < main.arguments.size(); ++k) {
+        const ArgInfo& info = main.argument_info[k];
+        const Type& type = main.type(main.arguments[k]);
+        if (info.kind == ArgInfo::Kind::input && info.batched && type.rank() > 0) return type.dims[0];
+    }
+    return 0;
+}
+
 std::string unique_value_name(const Function& function, const std::string& wanted) {
     const bool is_free = std::none_of(function.values.begin(), function.values.end(),
                                       [&](const ValueInfo& info) { return info.name == wanted; });

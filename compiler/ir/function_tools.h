@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ void order_by_dependencies(Function& function);
 
 // Replaces uses of values, in operands and results; follows chains (a to b, b to c).
 void substitute(Function& function, const std::map<Value, Value>& replacements);
+
+// Rows of a micro-batch, which the inputs of the entry have in dimension 0; 0 where none has any.
+std::int64_t batch_rows(const Function& main);
 
 // `wanted`, or with the least number behind it that makes it differ from the names of the function's values.
 std::string unique_value_name(const Function& function, const std::string& wanted);

@@ -165,4 +165,84 @@ GivenLoss parse_loss(std::string_view text) {
     return out;
 }
 
+// ---- sums -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+    while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+    return text;
+}
+
+// At '+', but for that of an exponent, 1e+3.
+std::vector<std::string_view> terms_of(std::string_view text) {
+    const auto digit = [&](std::size_t k) { return k < text.size() && text[k] >= '0' && text[k] <= '9'; };
+    std::vector<std::string_view> out;
+    std::size_t begin = 0;
+    for (std::size_t k = 0; k < text.size(); ++k) {
+        if (text[k] != '+') continue;
+        const bool exponent = k >= 2 && (text[k - 1] == 'e' || text[k - 1] == 'E') &&
+                              (digit(k - 2) || text[k - 2] == '.') && digit(k + 1);
+        if (exponent) continue;
+        out.push_back(trimmed(text.substr(begin, k - begin)));
+        begin = k + 1;
+    }
+    out.push_back(trimmed(text.substr(begin)));
+    return out;
+}
+
+constexpr const char* term_help =
+    "--loss takes one loss, or several with factors: cross-entropy@logits+0.5*mse@value; own@NAME is a result that is "
+    "a loss itself";
+
+// What stands in front of the first '*', which no loss, and no option, has in it.
+double take_factor(std::string_view& term) {
+    const std::size_t star = term.find('*');
+    const std::size_t name = term.find_first_of("@:");
+    if (star == std::string_view::npos || star > name) return 1;
+    const std::string_view text = trimmed(term.substr(0, star));
+    double factor = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
+    if (error != std::errc() || stop != text.data() + text.size() || !std::isfinite(factor) || factor == 0)
+        refuse_loss(fmt::format("the factor \"{}\" of a loss is no number other than 0", printed(text)), term_help);
+    term = trimmed(term.substr(star + 1));
+    return factor;
+}
+
+// A result's name may have a colon in it, as Identity:0 has: options have an equals sign.
+std::string take_result(std::string_view& name, std::string_view& options) {
+    const std::size_t at = name.find('@');
+    if (at == std::string_view::npos) return "";
+    std::string_view result = trimmed(name.substr(at + 1));
+    const std::size_t equals = result.find('=');
+    const std::size_t colon = equals == std::string_view::npos ? equals : result.rfind(':', equals);
+    if (colon != std::string_view::npos) {
+        options = result.substr(colon);
+        result = trimmed(result.substr(0, colon));
+    }
+    name = trimmed(name.substr(0, at));
+    if (result.empty()) refuse_loss(fmt::format("there is no result behind {}@", printed(name)), term_help);
+    return std::string(result);
+}
+
+}  // namespace
+
+std::vector<LossTerm> parse_losses(std::string_view text) {
+    std::vector<LossTerm> out;
+    for (std::string_view term : terms_of(text)) {
+        if (term.empty()) refuse_loss(fmt::format("a term of --loss \"{}\" is empty", printed(text)), term_help);
+        LossTerm made;
+        made.factor = take_factor(term);
+        std::string_view name = term, options;
+        made.result = take_result(name, options);
+        if (name != "own" && !name.starts_with("own:"))
+            made.loss = parse_loss(std::string(name) + std::string(options));
+        else if (name != "own" || !options.empty())
+            refuse_loss("own takes no options", term_help);
+        out.push_back(std::move(made));
+    }
+    return out;
+}
+
 }  // namespace thunderc

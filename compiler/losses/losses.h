@@ -84,4 +84,14 @@ struct GivenLoss {
 // "huber:delta=0.5". UsageError where there is no such loss or option, or a number is none or out of range.
 GivenLoss parse_loss(std::string_view text);
 
+// One of several losses that are added: 0.5 times mse of the result `value`.
+struct LossTerm {
+    double factor = 1;
+    GivenLoss loss;      // of no loss: the result is one itself, as the auxiliary loss of a router ("own")
+    std::string result;  // "": the one that a loss without a name takes
+};
+
+// "cross-entropy@logits+0.5*mse@value+own@aux": terms [FACTOR*]NAME[@RESULT][:OPTION=X,...]. UsageError as above.
+std::vector<LossTerm> parse_losses(std::string_view text);
+
 }  // namespace thunderc

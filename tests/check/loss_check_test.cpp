@@ -3,6 +3,7 @@
 // is found: what is planted here is what a mistake in the table or in a pass behind it would be.
 #include "compiler/check/loss_check.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +39,7 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
     AddedLoss planted;
     GivenLoss given;
     if (build != nullptr) {
-        given = parse_loss(loss);
+        given = parse_losses(loss).front().loss;
         planted = *given.loss;
         planted.build = build;
         planted.inputs.insert(planted.inputs.end(), more.begin(), more.end());
@@ -49,7 +50,7 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
     std::vector<Pass> passes = pipeline(options);
     for (Pass& pass : passes)
         if (pass.name == "add_loss" && build != nullptr)
-            pass.run = [&](Module m, Report& r) { return append_loss(std::move(m), chosen.result, given, r); };
+            pass.run = [&](Module m, Report& r) { return append_loss(std::move(m), chosen, r); };
     for (Pass& pass : passes)
         if (pass.name == "add_loss" && change)
             pass.run = [&change, options](Module m, Report& r) {
@@ -63,7 +64,8 @@ LossCheck checked(const std::string& model, const std::string& loss, Build build
         if (pass.name == "simplify") graph = m;
         if (pass.name == "raise_poles") {
             chosen = choose_loss(m, options.loss);
-            if (!more.empty()) chosen.added.loss = &planted;  // whose inputs are those of the step
+            if (build != nullptr) chosen.terms.front().added = given;
+            for (const LossInput& input : more) chosen.terms.front().inputs.push_back(input.name);
         }
     };
     std::vector<PassRun> runs;
@@ -121,6 +123,56 @@ TEST(LossCheck, EachOptionIsTried) {
                 << loss.name << " " << option.name;
 }
 
+constexpr std::int64_t ignored = -100;
+
+std::vector<Value> rows_and_labels(Builder& b, Value result, Value labels) {
+    const Type type = b.type(result);
+    const std::int64_t rows = type.elements() / type.dims.back();
+    return {b.reshape(result, {rows, type.dims.back()}), b.reshape(labels, {rows})};
+}
+
+// Each two, of two results and of one: whatever weights they have, and whichever inputs they share.
+TEST(LossCheck, SumsOfAnyTwoLossesAreTheSumOfTheirDefinitions) {
+    for (const AddedLoss& one : added_losses())
+        for (const AddedLoss& other : added_losses())
+            for (const char* result : {"value", "logits"}) {
+                const std::string loss = fmt::format("{}@logits+0.25*{}@{}", one.name, other.name, result);
+                const LossCheck got = checked("added_sum_of_two_heads", loss);
+                EXPECT_LE(got.error, 1e-7) << loss;  // weights are f32
+                EXPECT_EQ(got.micro_batches, 3U);
+                EXPECT_EQ(got.what, fmt::format("{} of logits + 0.25 * {} of {}", one.name, other.name, result));
+            }
+}
+
+TEST(LossCheck, ASumWithTheModelsOwnIsTheSum) {
+    for (const char* loss : {"cross-entropy@logits+0.5*own@aux", "own@aux+cross-entropy@logits:label_smoothing=0.125",
+                             "-2*own@aux+2*cross-entropy@logits+mse@logits"}) {
+        const LossCheck got = checked("added_sum_with_own", loss);
+        EXPECT_LE(got.error, 1e-7) << loss;
+        EXPECT_EQ(got.micro_batches, 3U) << loss;
+    }
+}
+
+// A term with a wrong weight, and one whose factor is another.
+TEST(LossCheck, FindsAWrongTermOfASum) {
+    const std::string loss = "cross-entropy@logits+0.5*mse@value";
+    const Build sum = [](Builder& b, Value result, std::span<const Value> inputs, const LossNumbers&) {
+        return std::vector<Value>{
+            b.emit("cross_entropy", rows_and_labels(b, result, inputs[0]), {{"ignore_index", ignored}}, "loss")[0]};
+    };
+    double largest = 0;
+    for (const std::uint64_t seed : {1, 2, 3})
+        largest = std::max(largest, checked("added_sum_of_two_heads", loss, sum, seed).error);
+    EXPECT_GE(largest, 1e-2);
+    largest = 0;
+    for (const std::uint64_t seed : {1, 2, 3})
+        largest = std::max(largest, checked("added_sum_of_two_heads", loss, nullptr, seed, [](Function& main) {
+                                        Builder b(main);
+                                        main.results[0] = b.mul(main.results[0], 1.001);
+                                    }).error);
+    EXPECT_GE(largest, 1e-4);
+}
+
 TEST(LossCheck, AModelsOwnLossIsWhatItsGraphGives) {
     for (const auto& [model, micro_batches] : {std::pair{"ce_mean", 3U},
                                                {"ce_masked", 3U},
@@ -167,14 +219,6 @@ struct Planted {
     const char *what, *loss;
     Build build;
 };
-
-constexpr std::int64_t ignored = -100;
-
-std::vector<Value> rows_and_labels(Builder& b, Value result, Value labels) {
-    const Type type = b.type(result);
-    const std::int64_t rows = type.elements() / type.dims.back();
-    return {b.reshape(result, {rows, type.dims.back()}), b.reshape(labels, {rows})};
-}
 
 const Planted planted[] = {
     {"a sum for a mean", "mse",

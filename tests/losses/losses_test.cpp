@@ -43,6 +43,61 @@ TEST(ParseLoss, OptionsHaveTheirNumbers) {
     EXPECT_TRUE(parse_loss("cross-entropy").numbers.numbers("class_weights").empty());
 }
 
+std::string shown(const LossTerm& term) {
+    return fmt::format("{} {} {}", term.factor, term.loss.loss == nullptr ? "own" : term.loss.loss->name,
+                       term.result.empty() ? "-" : term.result);
+}
+
+TEST(ParseLosses, TermsHaveFactorsAndResults) {
+    const auto terms = [](const std::string& text) {
+        std::string out;
+        for (const LossTerm& term : parse_losses(text)) out += (out.empty() ? "" : ", ") + shown(term);
+        return out;
+    };
+    EXPECT_EQ(terms("mse"), "1 mse -");
+    EXPECT_EQ(terms("mse@y"), "1 mse y");
+    EXPECT_EQ(terms("0.5*mse@y"), "0.5 mse y");
+    EXPECT_EQ(terms("-1e+2*mse+own"), "-100 mse -, 1 own -");
+    EXPECT_EQ(terms("cross-entropy@logits+0.5*mse@value+own@aux"), "1 cross-entropy logits, 0.5 mse value, 1 own aux");
+    EXPECT_EQ(terms(" 2 * l1 @ y + mse "), "2 l1 y, 1 mse -");
+    EXPECT_EQ(terms("mse@Identity:0+l1@/head/Add_output_0"), "1 mse Identity:0, 1 l1 /head/Add_output_0");
+    EXPECT_EQ(terms("huber@y:delta=2e+1+3*huber:delta=0.25@z+huber@Identity:0:delta=4"),
+              "1 huber y, 3 huber z, 1 huber Identity:0");
+    const std::vector<LossTerm> huber =
+        parse_losses("huber@y:delta=2e+1+3*huber:delta=0.25@z+huber@Identity:0:delta=4");
+    EXPECT_EQ(huber[0].loss.numbers.number("delta"), 20);
+    EXPECT_EQ(huber[1].loss.numbers.number("delta"), 0.25);
+    EXPECT_EQ(huber[2].loss.numbers.number("delta"), 4);
+    const std::vector<double> weights = {1, 2.5};
+    EXPECT_EQ(parse_losses("mse+cross-entropy@y:class_weights=1,2.5")[1].loss.numbers.numbers("class_weights"),
+              weights);
+}
+
+TEST(ParseLosses, RefusesWhatIsNoTerm) {
+    const auto message = [](const std::string& text) -> std::string {
+        try {
+            parse_losses(text);
+        } catch (const UsageError& error) {
+            const std::string all = error.diagnostic().text();
+            return all.substr(0, all.find('\n'));
+        }
+        return "nothing is refused";
+    };
+    for (const char* text : {"mse+", "+mse", "mse++l1", "+", "", " "})
+        EXPECT_EQ(message(text), fmt::format("error: a term of --loss \"{}\" is empty", text));
+    for (const char* factor : {"0", "x", "", "nan", "inf", "1e999", "1 2", "mse"})
+        EXPECT_EQ(message(fmt::format("{}*mse", factor)),
+                  fmt::format("error: the factor \"{}\" of a loss is no number other than 0", factor));
+    EXPECT_EQ(message("mse@"), "error: there is no result behind mse@");
+    EXPECT_EQ(message("mse@:delta=1"), "error: there is no result behind mse@");
+    EXPECT_EQ(message("own:x=1"), "error: own takes no options");
+    EXPECT_EQ(message("own@y:x=1"), "error: own takes no options");
+    EXPECT_EQ(message("own:x=1@y"), "error: own takes no options");
+    EXPECT_EQ(message("mse+hinge@y"), "error: there is no loss called hinge");
+    EXPECT_EQ(message("mse+auto"), "error: there is no loss called auto");
+    EXPECT_EQ(message("l1@y:delta=1"), "error: --loss l1 has no option delta");
+}
+
 // One sentence of what is wrong, and all that there is instead.
 TEST(ParseLoss, RefusesWhatItDoesNotKnow) {
     const std::string huber =

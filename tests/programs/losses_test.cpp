@@ -64,6 +64,8 @@ const Chosen chosen[] = {
     {"added_all_options", "dp2_accum3", "f32"},         // weights of classes, on ranks and micro-steps
     {"added_cosine_embedding", "fsdp2_accum3", "f32"},  // two inputs
     {"added_nll_weighted", "accum3", "bf16"},           // labels that no op of the runtime reads
+    {"added_sum_of_two_heads", "dp2_accum3", "f32"},    // two results, two inputs; a weight, and a mean without one
+    {"added_sum_with_own", "fsdp2_accum3", "bf16"},     // one added, one the model's own
     {"label_smoothing", "dp2_accum3", "f32"},           // its two parts have one weight
     {"two_means", "fsdp2_accum3", "f32"},               // a weight for each
     {"twenty_means", "accum3", "f32"},                  // more of them than any fixed number

@@ -14,34 +14,27 @@
 // micro-steps and ranks add sums, and divide once. A loss of several terms keeps a weight for each; what is no mean
 // over the batch is averaged over micro-steps and ranks, which the report says: split_loss.h.
 //
+// Several losses, --loss cross-entropy@logits+0.5*mse@value, are each added as a mean, sum / weight, and their sum is
+// split as a model's own is: each keeps its weight. Inputs that two of them read are one where the two see the same
+// result; else they are called after it, `value_labels`.
+//
 // Labels get their role for packed data: labels that the graph shifts itself are the tokens, others
 // the next ones. Requires: phase values, main alone, parameters lifted. Throws UserError where there is no loss to be
 // had.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
-#include "compiler/losses/losses.h"
 #include "compiler/passes/pass_manager.h"
+#include "compiler/passes/step/choose_loss.h"
 
 namespace thunderc {
 
-// What is trained on: a result of main, and what is added to it. `loss` is auto, none or what parse_loss takes.
-struct ChosenLoss {
-    std::size_t result = 0;
-    std::string name;  // of the result
-    GivenLoss added;   // of no loss: the result is the model's own
-    // Of several micro-batches it is what it is of all of their rows as one batch: of the model's own, no term is
-    // averaged for want of better, and no rows see one another.
-    bool whole = true;
-};
-ChosenLoss choose_loss(const Module& module, const std::string& loss);
-
-// `several_ranks`: each step averages a loss that is no mean, which is warned of. (Else it may, with --grad-accum.)
+// `loss` is what choose_loss takes. `several_ranks`: each step averages a loss that is no mean, which is warned of.
+// (Else it may, with --grad-accum.)
 Module add_loss(Module module, const std::string& loss, Report& report, bool several_ranks = true);
 
-// The part of it that adds `added` to a result.
-Module append_loss(Module module, std::size_t result, const GivenLoss& added, Report& report);
+// The part of it that adds what was chosen.
+Module append_loss(Module module, const ChosenLoss& chosen, Report& report);
 
 }  // namespace thunderc

@@ -36,8 +36,8 @@ std::string counted(std::size_t n, const std::string& thing) {
 
 class Splitter {
   public:
-    Splitter(Function& main, const Provenance& provenance)
-        : main_(main), builder_(main), uses_(main), shares_(batch_shares(main)) {
+    Splitter(Function& main, const Provenance& provenance, bool added)
+        : main_(main), builder_(main), uses_(main), shares_(batch_shares(main)), added_(added) {
         builder_.set_provenance(provenance);
     }
 
@@ -235,7 +235,7 @@ class Splitter {
         const Op* op = definition(term.leaf);
         const bool entropy = op != nullptr && op->name == "cross_entropy" && term.factors.empty();
         out.mixed = shares_[term.leaf.index].mixed;
-        out.text = fmt::format("the model's own mean{}{}, split into sum and weight", entropy ? " cross entropy" : "",
+        out.text = fmt::format("{} mean{}{}, split into sum and weight", whose(), entropy ? " cross entropy" : "",
                                term.factors.empty() ? "" : " times a factor") +
                    seen(term.leaf);
         out.loss = product(term, false);
@@ -246,25 +246,27 @@ class Splitter {
     // ---- what is said
     // ----------------------------------------------------------------------------------------------------
 
+    std::string whose() const { return added_ ? "the" : "the model's own"; }
+
     std::string seen(Value root) const {
         return shares_[root.index].mixed ? "; rows of a batch see one another on the way to it, so micro-batches and "
                                            "ranks are batches of their own"
                                          : "";
     }
 
-    static std::string text(std::size_t all, std::size_t whole, std::size_t average, std::size_t sums,
-                            std::size_t others) {
+    std::string text(std::size_t all, std::size_t whole, std::size_t average, std::size_t sums,
+                     std::size_t others) const {
         const bool one = all == 1;
         std::string out;
         const auto add = [&](const std::string& what) { out += (out.empty() ? "" : "; ") + what; };
-        if (!one) add(fmt::format("the model's own, {}", counted(all, "term")));
+        if (!one) add(added_ ? "a sum of " + counted(all, "term") : whose() + ", " + counted(all, "term"));
         if (whole > 0)
-            add(one          ? "the model's own mean, divided by weights that are summed first"
+            add(one          ? whose() + " mean, divided by weights that are summed first"
                 : whole == 1 ? "1 term is divided by its weight, which is summed first"
                              : fmt::format("{} are divided by weights of their own, which are summed first",
                                            counted(whole, "term")));
         if (average > 0)
-            add(one ? "the model's own mean over a fixed number of elements, averaged over micro-steps and ranks"
+            add(one ? whose() + " mean over a fixed number of elements, averaged over micro-steps and ranks"
                     : fmt::format("{} over a fixed number of elements, or of no input, averaged over micro-steps and "
                                   "ranks",
                                   counted(average, "mean")));
@@ -275,9 +277,11 @@ class Splitter {
                     : fmt::format("{} that {} no mean over the batch", counted(others, "term"),
                                   others == 1 ? "is" : "are"));
         out += fmt::format(
-            ". In one batch on one rank that is the model's own loss; with --grad-accum or several ranks a step takes "
-            "the mean over these of {}, {}the loss of all rows at once. {}",
-            one ? "it" : "such terms", sums > 0 ? "which is smaller than " : "which is not ",
+            ". In one batch on one rank that is {}; with --grad-accum or several ranks a step takes the mean over "
+            "these "
+            "of {}, {}the loss of all rows at once. {}",
+            added_ ? "the sum as it is given" : "the model's own loss", one ? "it" : "such terms",
+            sums > 0 ? "which is smaller than " : "which is not ",
             sums > 0 && others == 0
                 ? "Divide by the number of rows in the model, so that it is a mean, to have the same"
                 : "For the same, give the whole batch with --batch");
@@ -291,12 +295,13 @@ class Splitter {
     std::vector<Value> weights_;
     std::map<Value, Value> totals_;
     Value batches_;
+    bool added_;
 };
 
 }  // namespace
 
-SplitLoss split_loss(Function& main, Value root, const Provenance& provenance) {
-    return Splitter(main, provenance).run(root);
+SplitLoss split_loss(Function& main, Value root, const Provenance& provenance, bool added) {
+    return Splitter(main, provenance, added).run(root);
 }
 
 }  // namespace thunderc

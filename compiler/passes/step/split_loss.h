@@ -29,7 +29,7 @@ struct SplitLoss {
     bool mixed = false;     // rows of a batch see one another on the way to it
 };
 
-// Appends to main what it needs.
-SplitLoss split_loss(Function& main, Value root, const Provenance& provenance = {});
+// Appends to main what it needs. `added`: the root is no loss of the model's own, but a sum of some that --loss adds.
+SplitLoss split_loss(Function& main, Value root, const Provenance& provenance = {}, bool added = false);
 
 }  // namespace thunderc
