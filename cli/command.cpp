@@ -12,8 +12,10 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/user_executor.h"
 #include "codegen/kernels/cuda/kernels_cuda.h"
 #include "codegen/program/model_files.h"
+#include "codegen/program/user_files.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/print.h"
 #include "compiler/losses/losses.h"
@@ -133,6 +135,10 @@ void ModelOptions::add_graph_to(CLI::App& app) {
                                fmt::join(compile.executors, ",")))
         ->check(not_empty())
         ->type_name("LIST");
+    repeatable(app.add_option("--user-executor", user_executors,
+                              "a file of functions of your own that compute operators or patterns of the model"))
+        ->check(not_empty())
+        ->type_name("FILE");
     app.add_flag("--no-roll", no_roll, "keeps every layer as code of its own");
     repeatable(app.add_option("--disable", disabled, "leaves passes out, to find the one that is wrong"))
         ->type_name("PASS,...")
@@ -245,6 +251,14 @@ void DeviceOptions::set(EmitOptions& emit) const {
     emit.architectures = architectures;
 }
 
+void leave_out_cuda(EmitOptions& emit, const Module& module) {
+    const std::vector<std::string> names = user_functions_without_cuda(module);
+    if (!emit.cuda || names.empty()) return;
+    emit.cuda = false;
+    fmt::print(stderr, "note: the program is written for CPUs alone, since there is no form for GPUs of {}\n",
+               fmt::join(names, ", "));
+}
+
 std::string DeviceOptions::command_text() const {
     const DeviceOptions defaults;
     std::string text;
@@ -275,6 +289,7 @@ std::string command_text(const std::string& subcommand, const ModelOptions& opti
     if (!c.trainable.empty()) add("--trainable", c.trainable);
     if (!c.constant.empty()) add("--constant", c.constant);
     if (c.executors != defaults.executors) add("--executors", fmt::format("{}", fmt::join(c.executors, ",")));
+    for (const std::filesystem::path& file : options.user_executors) add("--user-executor", file.filename().string());
     if (c.mesh.has_shards() && c.mesh.has_copies())
         add("--hsdp", fmt::format("{}x{}", c.mesh.replicas, c.mesh.shards));
     else if (c.mesh.has_shards())
@@ -366,6 +381,7 @@ std::vector<std::string> split_dims(const std::vector<std::string>& given) {
 
 void ModelOptions::finish() {
     if (transform) compile.transform = parse_transform(*transform);
+    load_user_executors(user_executors);
     compile.roll = !no_roll;
     if (compile.loss != "auto" && compile.loss != "none") parse_losses(compile.loss);  // which refuses what is none
     compile.mesh = hsdp.empty() ? Mesh{dp.value_or(1), fsdp.value_or(1)} : parse_mesh(hsdp);

@@ -33,12 +33,13 @@ void add_completion(CLI::App& app, Action& action);
 struct ModelOptions {
     std::filesystem::path model;
     CompileOptions compile;
-    std::vector<std::string> dims;         // NAME=N
-    std::vector<std::string> outputs;      // of the graph; none: all
-    std::string executors;                 // a,b,c
-    std::vector<std::string> disabled;     // passes that are left out
-    std::string fail_in;                   // a pass that fails as if it had a bug
-    std::optional<std::string> transform;  // forward,vjp; none: a training program
+    std::vector<std::string> dims;                      // NAME=N
+    std::vector<std::string> outputs;                   // of the graph; none: all
+    std::string executors;                              // a,b,c
+    std::vector<std::string> disabled;                  // passes that are left out
+    std::vector<std::filesystem::path> user_executors;  // files of functions that the user brings
+    std::string fail_in;                                // a pass that fails as if it had a bug
+    std::optional<std::string> transform;               // forward,vjp; none: a training program
     bool no_roll = false;
     std::optional<std::int64_t> dp, fsdp;  // not given: one rank that communicates with nobody
     std::int64_t bucket_mb = 25;
@@ -62,6 +63,10 @@ struct DeviceOptions {
     void set(EmitOptions& emit) const;  // after parsing; throws UsageError
     std::string command_text() const;   // " --device cpu": those that are not the defaults
 };
+
+// A program that calls functions of the user's without a form for GPUs is written for CPUs alone, with a note on
+// stderr.
+void leave_out_cuda(EmitOptions& emit, const Module& module);
 
 // The command that makes the program again: file names without folders, so that the text does not depend on where it
 // ran. Behind the subcommand's name come the options of the model that are not the defaults.

@@ -28,6 +28,7 @@ int emit(EmitCommand o) {
     options.version = version;
     options.command = command_text("emit", o.model);
     o.device.set(options);
+    leave_out_cuda(options, compiled.module);
     options.command += o.device.command_text();
     options.compile = o.model.compile;
     std::vector<OutputFile> files;

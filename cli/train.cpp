@@ -82,6 +82,7 @@ int train(TrainOptions o) {
     emit.version = version;
     emit.command = command_text("train", o.model);
     o.device.set(emit);
+    leave_out_cuda(emit, compiled.module);
     emit.command += o.device.command_text();
     if (o.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", o.grad_accum);
     emit.compile = o.model.compile;

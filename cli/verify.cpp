@@ -16,6 +16,7 @@
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/step/compose_step.h"
 #include "compiler/support/error.h"
+#include "compiler/user_functions/user_functions.h"
 
 namespace thunderc {
 namespace {
@@ -58,8 +59,23 @@ Module step_of(const VerifyOptions& o, Module differentiated) {
                         unheard);
 }
 
+// Functions that the user brings, of which nobody says what they compute.
+void refuse_unknown_functions(const Module& module) {
+    const std::vector<const UserFunction*> unknown = user_functions_of(module);
+    if (unknown.empty()) return;
+    const UserFunction& f = *unknown.front();
+    Diagnostic d;
+    d.message = fmt::format("{}, {}: there is no pattern{}, so that there is nothing to evaluate it by", f.file, f.name,
+                            f.pattern.empty() ? "" : " for the attributes that a node of the model has");
+    d.help =
+        "give \"pattern\", a file of text IR that says what it computes; without one the program's own test "
+        "(-DTESTS=ON) holds its gradients against differences";
+    throw UserError(std::move(d));
+}
+
 int verify_command(VerifyOptions o) {
     o.model.finish();
+    o.model.compile.calls_user_functions = false;  // what is evaluated is what their patterns say
     if (o.check.directions == 0 && o.check.elements == 0) {
         Diagnostic d;
         d.message = "--directions 0 and --elements 0 leave nothing to compare";
@@ -73,6 +89,7 @@ int verify_command(VerifyOptions o) {
         if (pass.name == "raise_poles") before_loss = m;
     };
     const Module module = compile(o.model, keep, "differentiate").module;
+    refuse_unknown_functions(module);
     const std::vector<Members> arguments = random_arguments(module.main(), o.check.seed);
     const std::vector<Row> rows = rows_of(check_gradients(module, arguments, o.check));
     // What is 0 whatever its rule is has not been compared.

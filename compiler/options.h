@@ -34,6 +34,9 @@ struct CompileOptions {
     std::string optimizer = "adamw";
     // executors, in order; "reference" alone gives the naive program
     std::vector<std::string> executors = {"products", "attention", "cross_entropy", "embedding", "optimizer", "fused"};
+    // Whether functions that users bring are called; else the program has what their patterns or the model's own bodies
+    // say, where there is one.
+    bool calls_user_functions = true;
     std::string dtype = "auto";  // of products: auto (that of the export), f32, bf16
     // several ranks
     Mesh mesh;

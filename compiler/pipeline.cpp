@@ -29,6 +29,7 @@
 #include "compiler/passes/raise/raise_rotary.h"
 #include "compiler/passes/raise/raise_sdpa.h"
 #include "compiler/passes/raise/raise_swiglu.h"
+#include "compiler/passes/raise/use_user_functions.h"
 #include "compiler/passes/recognise/bound_indices.h"
 #include "compiler/passes/recognise/choose_init.h"
 #include "compiler/passes/recognise/freeze_parameters.h"
@@ -41,6 +42,7 @@
 #include "compiler/passes/step/compose_step.h"
 #include "compiler/passes/step/sink_accumulation.h"
 #include "compiler/support/error.h"
+#include "compiler/user_functions/user_functions.h"
 
 namespace thunderc {
 
@@ -83,6 +85,15 @@ void add_recognition(PassList& list, const CompileOptions& o) {
     list.add("raise_swiglu", raise_swiglu);
     list.add("raise_gelu", raise_gelu);
     list.add("raise_poles", raise_poles);  // last: what is left is differentiated as it is written
+}
+
+// Functions that users bring, before anything is differentiated: the backward pass calls theirs. A naive program has
+// what they are to compute, where a pattern says it.
+void add_user_functions(PassList& list, const CompileOptions& o) {
+    if (reference_only(o) || !o.calls_user_functions)
+        list.require("expand_user_functions", expand_user_functions);
+    else
+        list.add("use_user_functions", use_user_functions);
 }
 
 // Layers become one function and a loop, before differentiation: one backward function, whatever the depth.
@@ -140,7 +151,8 @@ std::vector<Pass> training_program(const CompileOptions& o) {
     list.add("bound_indices",
              bound_indices);  // what is left is what a program computes: each index is shown to be inside
     list.add("simplify_raised", simplify);
-    list.add("choose_init", choose_init);
+    list.add("choose_init", choose_init);  // by what the model is, whoever computes it
+    if (!user_functions().empty()) add_user_functions(list, o);
     add_layers(list, o);
 
     list.require("differentiate", [o](Module m, Report& r) {
@@ -175,7 +187,8 @@ std::vector<Pass> function_library(const CompileOptions& o) {
     add_recognition(list, o);
     list.add("bound_indices", bound_indices);  // the graph's results stay what they are: no loss is added
     list.add("simplify_raised", simplify);
-    list.add("choose_init", choose_init);
+    list.add("choose_init", choose_init);  // by what the model is, whoever computes it
+    if (!user_functions().empty()) add_user_functions(list, o);
     add_layers(list, o);
 
     if (o.transform == Transform::vjp) {

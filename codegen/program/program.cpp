@@ -14,6 +14,7 @@
 #include "codegen/program/model_files.h"
 #include "codegen/program/readme.h"
 #include "codegen/program/spec_file.h"
+#include "codegen/program/user_files.h"
 #include "compiler/executors/executor.h"
 #include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
@@ -236,6 +237,7 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& refer
     std::set<std::string> calls = runtime_calls(planned);
     calls.merge(runtime_calls(reference));
     add(files, runtime_files(true, !planned.streams.empty(), calls));
+    add(files, user_files(planned, reference));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }
@@ -248,6 +250,7 @@ std::vector<OutputFile> print_library(const Module& planned, const EmitOptions& 
     for (const char* file : {"run.cpp", "CMakeLists.txt"})
         files.push_back({file, bundled_template(std::string("library/") + file)});
     add(files, runtime_files(false, false, runtime_calls(planned)));
+    add(files, user_files(planned, planned));
     std::sort(files.begin(), files.end(), [](const OutputFile& a, const OutputFile& b) { return a.path < b.path; });
     return files;
 }

@@ -10,6 +10,7 @@
 
 #include "codegen/host/parameters.h"
 #include "codegen/program/model_files.h"
+#include "codegen/program/user_files.h"
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
@@ -526,6 +527,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
         out +=
             "| `spec.cpp` | names, shapes and offsets of parameters, inputs and results |\n"
             "| `run.cpp` | one call, with tensors from files |\n| `emit.json` | what it was made with |\n";
+    out += user_files_row(m);
     out += "| `runtime/` | the runtime's sources |\n\n";
     if (!layout.symbols().all().empty()) out += "## Sizes\n\n| name | size | |\n|---|---:|---|\n";
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);

@@ -5,6 +5,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
+#include "compiler/ops/user_ops.h"
 
 namespace thunderc {
 
@@ -44,7 +45,7 @@ bool IntegerValues::evaluate(std::size_t op_index) {
         return true;
     }
     const OpDef* def = find_op(op.name);
-    if (def == nullptr || !def->reference) return false;
+    if (def == nullptr || !def->reference || is_user_op(op.name)) return false;
     std::vector<Type> types;
     for (Value result : op.results) {
         types.push_back(function_->type(result));

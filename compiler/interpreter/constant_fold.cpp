@@ -12,6 +12,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
+#include "compiler/ops/user_ops.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -430,7 +431,7 @@ std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, 
         }))
         return {ConstExpr::splat(results[0], operands[0]->value)};
 
-    if (!def.reference) return {};
+    if (!def.reference || is_user_op(op.name)) return {};  // a function that a user brings is called
     std::int64_t elements = 0;
     for (const ConstPtr& e : operands)
         if (e) elements += e->kind == Kind::dense ? 0 : e->type.elements();

@@ -12,6 +12,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
+#include "compiler/ops/user_ops.h"
 #include "compiler/support/lazy_check.h"
 
 namespace thunderc {
@@ -167,6 +168,7 @@ class Evaluator {
     std::vector<Slot> apply(const Function& function, const Op& op, const std::vector<Value>& dead,
                             std::vector<Slot>& frame) const {
         const OpDef& def = op_def(op.name);
+        if (!def.reference && is_user_op(op.name)) refuse_to_evaluate(op.name);
         check(static_cast<bool>(def.reference), [&] { return op.name + " cannot be evaluated"; });
         // Ops that take families (over all tensors at once) see their members, in order.
         std::vector<Tensor> operands;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/ir/op_def.h"
+#include "compiler/ops/user_ops.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -33,9 +34,35 @@ const std::map<std::string, OpDef, std::less<>>& registry() {
     return ops;
 }
 
+// Set before anything is compiled, and by tests.
+std::map<std::string, OpDef, std::less<>>& user_ops() {
+    static std::map<std::string, OpDef, std::less<>> ops;
+    return ops;
+}
+
 }  // namespace
 
+void set_user_ops(std::vector<OpDef> ops) {
+    user_ops().clear();
+    for (OpDef& def : ops) {
+        check(is_user_op(def.name), def.name + " is no name of an op that users bring");
+        std::string name = def.name;
+        check(user_ops().emplace(name, std::move(def)).second, "two ops are called " + name);
+    }
+}
+
+void refuse_to_evaluate(std::string_view user_op) {
+    fail(fmt::format("{} cannot be evaluated: a function that a user brings is known to its program alone", user_op),
+         "build and run the program; where a \"pattern\" says what the function computes, --executors reference has "
+         "that "
+         "in its place");
+}
+
 const OpDef* find_op(std::string_view name) {
+    if (is_user_op(name)) {
+        auto at = user_ops().find(name);
+        return at == user_ops().end() ? nullptr : &at->second;
+    }
     auto at = registry().find(name);
     return at == registry().end() ? nullptr : &at->second;
 }

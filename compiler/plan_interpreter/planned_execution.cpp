@@ -14,6 +14,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/dense.h"
+#include "compiler/ops/user_ops.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/half.h"
 #include "compiler/support/lazy_check.h"
@@ -231,6 +232,7 @@ void PlannedExecution::step(std::size_t k) {
         std::vector<Type> types;
         for (const PlannedAccess& write : a.writes) types.push_back(write.type);
         const OpDef& def = op_def(op.name);
+        if (!def.reference && is_user_op(op.name)) refuse_to_evaluate(op.name);
         check(static_cast<bool>(def.reference), [&] { return op.name + " cannot be executed"; });
         results = def.reference(op, operands(k), types);
     }

@@ -111,7 +111,8 @@ TEST_F(Errors, OfGraphs) {
     expect_failure(
         train + "unknown_domain" + out,
         "the operator FancyOp of the domain com.example is not supported\n  node: fancy\n  operator: FancyOp\n"
-        "help: express it by other operators in the model, or export it as a model-local function");
+        "help: express it by other operators in the model, or export it as a model-local function; "
+        "a function of your own can compute such an operator: --user-executor FILE");
     expect_failure(train + "opset_12" + out,
                    "the model is of opset 12, which is not supported\n  expected: opset 13 to 23\n  found: opset 12\n"
                    "help: export with torch.onnx.export(..., opset_version=20)");

@@ -444,7 +444,8 @@ TEST_F(Graphs, WithOperatorsThatAreNotSupported) {
            "3 operators are not supported: Einsum, Sofmax, Fancy of the domain f\n  found:\n    Einsum: 3 nodes\n      "
            "with equation = \"ij->ji\" (2); equation = \"ij,ij->ij\" (1)\n    Sofmax: 1 node\n      with axis = 1\n    "
            "Fancy: 1 node\nhelp: did you mean Softmax in place of Sofmax?; express Einsum, Fancy by other operators in "
-           "the model, or export what has a domain of its own as a model-local function\n");
+           "the model, or export what has a domain of its own as a model-local function; "
+           "a function of your own can compute such an operator: --user-executor FILE\n");
     // Where they stand: layers are one place.
     const char* names[] = {"/m/layers.0/mlp/Fancy", "/m/layers.0/attn/Einsum", "/m/layers.1/attn/Einsum",
                            "/m/layers.2/attn/Einsum", "/m/head/Sofmax"};

@@ -90,7 +90,8 @@ TEST(FrontendErrors, UnknownOperator) {
               "error: the operator FancyOp of the domain com.example is not supported\n"
               "  node: fancy\n"
               "  operator: FancyOp\n"
-              "help: express it by other operators in the model, or export it as a model-local function\n");
+              "help: express it by other operators in the model, or export it as a model-local function; "
+              "a function of your own can compute such an operator: --user-executor FILE\n");
 }
 
 TEST(FrontendErrors, UnsupportedOpset) {

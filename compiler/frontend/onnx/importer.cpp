@@ -17,7 +17,9 @@
 #include "compiler/frontend/onnx/scopes.h"
 #include "compiler/frontend/onnx/training_mode.h"
 #include "compiler/frontend/onnx/unsupported.h"
+#include "compiler/frontend/onnx/user_operators.h"
 #include "compiler/ir/op_def.h"
+#include "compiler/ops/user_ops.h"
 #include "compiler/passes/pattern.h"
 #include "compiler/support/error.h"
 
@@ -433,6 +435,7 @@ void Importer::import_node(const onnx::NodeProto& node) {
             view.fail(fmt::format("the model's functions expand to more than {} nodes", most_expanded_nodes),
                       "export the model without functions, or a smaller part of it");
         if (default_domain(node.domain())) check_node(node, version);
+        if (import_user_function(view)) return;
         const OpImporter* importer = default_domain(node.domain()) ? find_importer(node.op_type(), version) : nullptr;
         const bool of_model = function_of(node) != nullptr;
         if (importer != nullptr && !of_model) {
@@ -536,7 +539,8 @@ void Importer::warn_of_unused_inputs() {
 // What passes would have recognised, and the graph has as one operator. A softmax is one in every graph.
 void Importer::report_composites() {
     for (const Op& op : module_.main().ops)
-        if (op_def(op.name).level == OpLevel::composite && op.name != "softmax" && op.name != "log_softmax")
+        if (op_def(op.name).level == OpLevel::composite && !is_user_op(op.name) && op.name != "softmax" &&
+            op.name != "log_softmax")
             report_.done(op.name, where(op.provenance), replaced_text(op.provenance));
 }
 

@@ -82,6 +82,7 @@ class Importer {
     // ---- for importers of operators ----
     Builder& builder() { return builder_; }
     Report& report() { return report_; }
+    const CompileOptions& options() const { return options_; }
     const TensorReader& reader() const { return reader_; }
     IntegerValues& integer_values() { return integer_values_; }
     Value value(const std::string& name);  // makes a `constant` of a tensor that is not a value yet
@@ -100,6 +101,7 @@ class Importer {
     void note_short(const std::string& name, std::int64_t size, std::int64_t asked);
     void bind(const std::string& name, Binding binding);
     bool import_body(const onnx::NodeProto& node);  // of a function; false where there is none
+    const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
     // Inlines a graph (a branch of If) and gives its outputs.
     std::vector<Binding> import_subgraph(const onnx::GraphProto& graph);
     DType dtype(std::int32_t data_type, const std::string& what);  // with the warning for f16 and f64
@@ -118,7 +120,6 @@ class Importer {
     void import_node(const onnx::NodeProto& node);
     onnx::NodeProto with_stops(const onnx::NodeProto& node, const std::vector<int>& inputs);
     void import_outputs();
-    const onnx::FunctionProto* function_of(const onnx::NodeProto& node) const;  // nullptr: none of the model's own
     void import_function(const onnx::FunctionProto& function, const onnx::NodeProto& node);
     void keep_narrow(const onnx::NodeProto& node, Integers integers);
     void fold_small_outputs(const onnx::NodeProto& node, std::size_t first_op, std::size_t first_value);

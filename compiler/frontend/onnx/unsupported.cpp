@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "compiler/analysis/parameter_names.h"
+#include "compiler/user_functions/user_functions.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -71,6 +72,7 @@ class Scanner {
         Found found;
         std::map<std::string, bool> conditions;
         for (const auto& node : nodes) {
+            if (user_function_of(node.domain(), node.op_type()) != nullptr) continue;
             const std::string module = provenance_of(node).scope;
             if (const auto body = body_of(node, opsets); body.second) {
                 if (body.first == nullptr) continue;
@@ -198,6 +200,7 @@ std::string help_for(const std::vector<Operator>& operators) {
                                     : operators.size() == 1 ? ", or export it as a model-local function"
                                                             : ", or export what has a domain of its own as a "
                                                               "model-local function"));
+    if (custom) parts.emplace_back("a function of your own can compute such an operator: --user-executor FILE");
     return fmt::format("{}", fmt::join(parts, "; "));
 }
 
