@@ -16,7 +16,7 @@
 #endif
 
 namespace thunderc {
-namespace {
+namespace check_test {
 
 using namespace commands;
 
@@ -368,5 +368,5 @@ TEST(Occupancy, AsTheToolkitComputesIt) {
 }
 #endif
 
-}  // namespace
+}  // namespace check_test
 }  // namespace thunderc

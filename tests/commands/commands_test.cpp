@@ -20,7 +20,7 @@
 #include "compiler/ir/print.h"
 
 namespace thunderc {
-namespace {
+namespace commands_test {
 
 using namespace commands;
 
@@ -377,5 +377,5 @@ TEST_F(Commands, DataRefusesOtherFilesAndItself) {
     EXPECT_EQ(run("data pack a.txt").status, 2);
 }
 
-}  // namespace
+}  // namespace commands_test
 }  // namespace thunderc

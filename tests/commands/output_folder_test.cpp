@@ -19,7 +19,7 @@
 #include "tests/commands/commands_test.h"
 
 namespace thunderc {
-namespace {
+namespace output_folder_test {
 
 using namespace commands;
 
@@ -266,5 +266,5 @@ TEST_F(Commands, PassesAreLeftOutWhereSomethingIsLeft) {
     EXPECT_EQ(run("train -o out --loss cross-entropy --disable " + all + model).status, 0);
 }
 
-}  // namespace
+}  // namespace output_folder_test
 }  // namespace thunderc

@@ -16,7 +16,7 @@
 #include "tests/commands/commands_test.h"
 
 namespace thunderc {
-namespace {
+namespace run_test {
 
 using namespace commands;
 
@@ -311,5 +311,5 @@ TEST_F(Commands, RunTakesNarrowIntegers) {
     EXPECT_EQ(contents("narrow.safetensors"), contents("wide.safetensors"));
 }
 
-}  // namespace
+}  // namespace run_test
 }  // namespace thunderc

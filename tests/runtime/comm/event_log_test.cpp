@@ -12,7 +12,7 @@
 #include "train/world.h"
 
 namespace thunder {
-namespace {
+namespace event_log_test {
 
 // A tensor's name lives as long as it is sent; the watchdog asks at any time.
 TEST(EventLog, KeepsTheNameOfTheLastCollective) {
@@ -89,5 +89,5 @@ TEST_F(StartTest, NotesProgressWithEachParameter) {
     EXPECT_EQ(communicator.noted, 2);
 }
 
-}  // namespace
+}  // namespace event_log_test
 }  // namespace thunder

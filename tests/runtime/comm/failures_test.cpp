@@ -11,7 +11,7 @@
 #include "ranks_test.h"
 
 namespace thunder {
-namespace {
+namespace failures_test {
 
 // The launcher's own lines are no part of what programs say.
 std::string said(const std::string& err) {
@@ -450,5 +450,5 @@ TEST_F(FailuresTest, TheTimelineShowsWhatEachStreamOfEachRankDid) {
     }
 }
 
-}  // namespace
+}  // namespace failures_test
 }  // namespace thunder

@@ -6,7 +6,7 @@
 #include "ranks_test.h"
 
 namespace thunder {
-namespace {
+namespace training_test {
 
 struct Sharding {
     const char* program;
@@ -133,5 +133,5 @@ TEST_F(TrainingTest, TheSameRunGivesTheSameBits) {
     }
 }
 
-}  // namespace
+}  // namespace training_test
 }  // namespace thunder

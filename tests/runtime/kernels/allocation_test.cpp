@@ -27,7 +27,7 @@ std::atomic<int> counted{0};
 }
 
 namespace thunder {
-namespace {
+namespace allocation_test {
 
 TEST(Allocation, ThePlainProductsTakeNoMemory) {
     Device device(2);
@@ -64,5 +64,5 @@ TEST(Allocation, ThePlainProductsTakeNoMemory) {
     }
 }
 
-}  // namespace
+}  // namespace allocation_test
 }  // namespace thunder

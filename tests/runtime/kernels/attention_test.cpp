@@ -9,7 +9,7 @@
 #include "device/api.h"
 
 namespace thunder {
-namespace {
+namespace attention_test {
 
 using testing::random;
 
@@ -243,5 +243,5 @@ TEST(Attention, ScoresFarApartDoNotOverflow) {
     testing::expect_close(t.dv, exact.dv, 5e-4, 1.0, "dv");
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace thunder

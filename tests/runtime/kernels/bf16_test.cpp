@@ -19,7 +19,7 @@
 #include "update_calls.h"
 
 namespace thunder {
-namespace {
+namespace bf16_test {
 
 using testing::random;
 
@@ -563,5 +563,5 @@ TEST(Bf16Ways, NativeNeedsALibraryThatMultipliesBf16) {
                 "help: leave THUNDER_BF16 unset, or set it to emulated");
 }
 
-}  // namespace
+}  // namespace bf16_test
 }  // namespace thunder

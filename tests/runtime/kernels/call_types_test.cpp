@@ -5,7 +5,7 @@
 #include "device/stream.h"
 
 namespace thunder {
-namespace {
+namespace call_types_test {
 
 template <typename T>
 class OnACpu {
@@ -50,5 +50,5 @@ TEST(CallTypes, WhatDoesNotFitIsNamed) {
               "index of scatter_add is f32, expected i64 or i32");
 }
 
-}  // namespace
+}  // namespace call_types_test
 }  // namespace thunder

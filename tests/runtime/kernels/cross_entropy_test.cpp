@@ -7,7 +7,7 @@
 #include "device/api.h"
 
 namespace thunder {
-namespace {
+namespace cross_entropy_test {
 
 using testing::random;
 
@@ -117,5 +117,5 @@ TEST(CrossEntropy, AnotherIgnoredLabelAndANumberThatIsNone) {
     EXPECT_TRUE(std::isnan(loss));
 }
 
-}  // namespace
+}  // namespace cross_entropy_test
 }  // namespace thunder

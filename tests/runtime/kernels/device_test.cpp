@@ -12,7 +12,7 @@
 #include "support/error.h"
 
 namespace thunder {
-namespace {
+namespace device_test {
 
 TEST(Device, ArenasAreZeroedAndAligned) {
     Device device(2);
@@ -154,5 +154,5 @@ TEST(ColumnReduction, SumsColumnsWithTheSameBitsAtAnyThreadCount) {
     }
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace thunder

@@ -14,16 +14,16 @@
 #include "support/error.h"
 
 namespace thunder {
-namespace {
+namespace host_memory_test {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kilo = 1024, giga = kilo * kilo * kilo;
 
-class HostMemoryOf : public testing::Test {
+class HostMemoryOf : public ::testing::Test {
   protected:
     HostMemoryOf()
         : root_(fs::temp_directory_path() / ("thunder-memory-" + std::to_string(::getpid()) +
-                                             testing::UnitTest::GetInstance()->current_test_info()->name())) {}
+                                             ::testing::UnitTest::GetInstance()->current_test_info()->name())) {}
     ~HostMemoryOf() override { fs::remove_all(root_); }
 
     void write(const std::string& path, const std::string& text) const {
@@ -136,5 +136,5 @@ TEST(HostMemory, OfADevice) {
     EXPECT_THROW(device.check_room(std::size_t{1} << 60, "", ""), Error);
 }
 
-}  // namespace
+}  // namespace host_memory_test
 }  // namespace thunder

@@ -9,7 +9,7 @@
 #include "support/error.h"
 
 namespace thunder {
-namespace {
+namespace linear_test {
 
 using testing::expect_close;
 using testing::random;
@@ -286,5 +286,5 @@ TEST(ReferenceProducts, AgreeWithTheProvider) {
     }
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace thunder

@@ -7,7 +7,7 @@
 #include "device/api.h"
 
 namespace thunder {
-namespace {
+namespace lookup_test {
 
 using testing::expect_close;
 using testing::random;
@@ -159,5 +159,5 @@ TEST(PlainMemory, CopiesAndZeroes) {
     }
 }
 
-}  // namespace
+}  // namespace lookup_test
 }  // namespace thunder

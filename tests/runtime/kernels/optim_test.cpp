@@ -10,7 +10,7 @@
 #include "update_calls.h"
 
 namespace thunder {
-namespace {
+namespace optim_test {
 
 using testing::expect_close;
 using testing::random;
@@ -258,5 +258,5 @@ TEST(GlobalNorm, SameBitsAtAnyThreadCount) {
     }
 }
 
-}  // namespace
+}  // namespace optim_test
 }  // namespace thunder

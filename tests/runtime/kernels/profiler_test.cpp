@@ -14,7 +14,7 @@
 #include "device/describe.h"
 
 namespace thunder {
-namespace {
+namespace profiler_test {
 
 class ProfilerTest : public ::testing::Test {
   protected:
@@ -113,5 +113,5 @@ TEST(Profiler, NothingIsTimedUnasked) {
     EXPECT_EQ(device.profile_report(), "");
 }
 
-}  // namespace
+}  // namespace profiler_test
 }  // namespace thunder

@@ -11,7 +11,7 @@
 #include "support/error.h"
 
 namespace thunder {
-namespace {
+namespace reference_test {
 
 using testing::random;
 
@@ -209,5 +209,5 @@ TEST(ProductsProvider, IsNamedOrRefused) {
               "help: set it to onednn or to reference, or leave it unset: onednn where the program was built with it");
 }
 
-}  // namespace
+}  // namespace reference_test
 }  // namespace thunder

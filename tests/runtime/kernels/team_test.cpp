@@ -21,9 +21,9 @@
 #include "support/error.h"
 
 namespace thunder {
-namespace {
+namespace team_test {
 
-class Team : public testing::TestWithParam<int> {
+class Team : public ::testing::TestWithParam<int> {
   protected:
     void SetUp() override { set_team_size(GetParam()); }
     void TearDown() override { set_team_size(1); }
@@ -161,7 +161,7 @@ TEST(TeamErrors, ADivisorIsAnInteger) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Team, testing::Values(1, 2, 3, 5, 7));
+INSTANTIATE_TEST_SUITE_P(Threads, Team, ::testing::Values(1, 2, 3, 5, 7));
 
 // A helper that begins with nothing may take all that is left of a thread that is held up.
 TEST(TeamOfTwo, WhoIsFreeTakesWhatASlowOneHasLeft) {
@@ -193,7 +193,7 @@ TEST(TeamOfTwo, WhoIsFreeTakesWhatASlowOneHasLeft) {
 // What a piece throws has nowhere to go, in a helper as in the caller: the process ends, and nobody unwinds while
 // others are still in the loop.
 TEST(TeamDeathTest, ThrowsNothing) {
-    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     for (const int threads : {1, 3}) {
         const auto throws = [threads] {
             set_team_size(threads);
@@ -227,7 +227,7 @@ TEST(TeamOfAnySize, UsesNoMoreThreadsThanTheCallerHasMemoryFor) {
 // starts, and a thread inherits what its maker is bound to. The process is started anew, since that is read once.
 TEST(TeamDeathTest, HasAllCoresWhereOpenMpBindsThreads) {
     const int threads = omp_get_num_procs();
-    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     const auto count_cores = [threads] {
         set_team_size(threads);
         std::vector<cpu_set_t> allowed(static_cast<std::size_t>(threads));
@@ -252,7 +252,7 @@ TEST(TeamDeathTest, HasAllCoresWhereOpenMpBindsThreads) {
     const std::string expected = (threads > 1 ? "bound, " : "not bound, ") + std::to_string(threads) + " cores";
     for (const char* bind : {"true", "close", "spread"}) {
         setenv("OMP_PROC_BIND", bind, 1);
-        EXPECT_EXIT(count_cores(), testing::ExitedWithCode(0), "^" + expected) << bind;
+        EXPECT_EXIT(count_cores(), ::testing::ExitedWithCode(0), "^" + expected) << bind;
     }
     unsetenv("OMP_PROC_BIND");
 }
@@ -276,5 +276,5 @@ TEST(TeamOfAnySize, ShrinksAndGrows) {
     set_team_size(1);
 }
 
-}  // namespace
+}  // namespace team_test
 }  // namespace thunder

@@ -12,7 +12,7 @@
 #include "device/cpu/activations.h"
 
 namespace thunder {
-namespace {
+namespace vec_math_test {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -168,5 +168,5 @@ TEST(Activations, DerivativesAreThoseOfTheFunctions) {
     EXPECT_EQ(math::relu(2.0F), 2.0F);
 }
 
-}  // namespace
+}  // namespace vec_math_test
 }  // namespace thunder

@@ -7,7 +7,7 @@
 #include "support/file.h"
 
 namespace thunder {
-namespace {
+namespace checkpoint_test {
 
 const std::string flags = "--feed feed.safetensors --steps 8 --lr 0.1 --warmup 3 --seed 4 --quiet";
 
@@ -477,5 +477,5 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheLogAsItWas) {
     EXPECT_EQ(kept, without_times(before).substr(0, kept.size()));
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace thunder

@@ -8,7 +8,7 @@
 #include "program/inputs.h"
 
 namespace thunder {
-namespace {
+namespace data_test {
 
 using TokenFileTest = InFolder;
 
@@ -287,5 +287,5 @@ TEST(Inputs, ColumnsHaveRangesOfTheirOwn) {
     EXPECT_EQ(bad(), 10);
 }
 
-}  // namespace
+}  // namespace data_test
 }  // namespace thunder

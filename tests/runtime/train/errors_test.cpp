@@ -5,7 +5,7 @@
 #include "program_test.h"
 
 namespace thunder {
-namespace {
+namespace errors_test {
 
 class ErrorsTest : public ProgramTest {
   protected:
@@ -211,5 +211,5 @@ TEST_F(ErrorsTest, OfTheCommandLine) {
     EXPECT_EQ(help.out.substr(0, 13), "Trains words.");
 }
 
-}  // namespace
+}  // namespace errors_test
 }  // namespace thunder

@@ -8,7 +8,7 @@
 #include "support/philox.h"
 
 namespace thunder {
-namespace {
+namespace init_test {
 
 // Known answers of Random123 (kat_vectors, philox4x32 with 10 rounds).
 TEST(PhiloxTest, GivesTheKnownAnswers) {
@@ -77,5 +77,5 @@ TEST(RandomNormalTest, KeepsItsBits) {
     EXPECT_EQ(hash, 4480366884471943217U) << drawn[0] << " " << drawn[1] << " " << drawn[2] << " " << drawn[3];
 }
 
-}  // namespace
+}  // namespace init_test
 }  // namespace thunder

@@ -7,7 +7,7 @@
 #include "train/schedule.h"
 
 namespace thunder {
-namespace {
+namespace options_test {
 
 constexpr std::int64_t shape[] = {2, 4};
 constexpr InputSpec inputs[] = {{"input_ids", DType::i64, shape, 0, 64, true, 10, 0, "tokens"}};
@@ -541,5 +541,5 @@ TEST(ScheduleTest, HasNoHolesAtTheEdges) {
     }
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace thunder

@@ -6,7 +6,7 @@
 #include "optim/rules/info.h"
 
 namespace thunder {
-namespace {
+namespace resume_test {
 
 class ResumeTest : public InFolder {
   protected:
@@ -92,5 +92,5 @@ TEST_F(ResumeTest, WhatACheckpointDoesNotKnowWasNotGiven) {
     EXPECT_EQ(notes_of(now), "");
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace thunder

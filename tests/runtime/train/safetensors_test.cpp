@@ -6,7 +6,7 @@
 #include "helpers.h"
 
 namespace thunder {
-namespace {
+namespace safetensors_test {
 
 using SafetensorsTest = InFolder;
 
@@ -262,5 +262,5 @@ TEST_F(SafetensorsTest, SaysThatTheDiskIsFull) {
                   ": No such file or directory\nhelp: make the folder first: mkdir -p ", path("none")));
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace thunder

@@ -9,7 +9,7 @@
 #include "program_test.h"
 
 namespace thunder {
-namespace {
+namespace trainer_test {
 
 // ---- the arithmetic, against a reference in fp64 -----------------------------------------------------------------
 
@@ -332,5 +332,5 @@ TEST_F(ProgramTest, WritesTheLogInItsFormat) {
     EXPECT_NE(line.find(",\"lr\":0.001,\"tokens\":24,"), std::string::npos) << line;
 }
 
-}  // namespace
+}  // namespace trainer_test
 }  // namespace thunder

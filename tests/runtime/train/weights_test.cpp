@@ -6,7 +6,7 @@
 #include "train/init.h"
 
 namespace thunder {
-namespace {
+namespace weights_test {
 
 class WeightsTest : public ProgramTest {
   protected:
@@ -314,5 +314,5 @@ TEST_F(WeightsTest, OfOtherShapesOrTypesAreRefused) {
                    "file belongs to a model of other sizes");
 }
 
-}  // namespace
+}  // namespace weights_test
 }  // namespace thunder
