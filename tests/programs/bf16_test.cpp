@@ -12,7 +12,7 @@
 #include "tests/programs/generated_program.h"
 
 namespace thunderc::tests {
-namespace {
+namespace bf16_test {
 
 double root_mean_square(const std::vector<double>& v) {
     double sum = 0;
@@ -116,5 +116,5 @@ TEST(Bf16, EverythingInBf16Trains) {
     EXPECT_EQ(last_loss(at_random + " --resume", "random.jsonl"), random);
 }
 
-}  // namespace
+}  // namespace bf16_test
 }  // namespace thunderc::tests

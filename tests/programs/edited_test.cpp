@@ -5,7 +5,7 @@
 #include "tests/programs/generated_program.h"
 
 namespace thunderc::tests {
-namespace {
+namespace edited_test {
 namespace fs = std::filesystem;
 
 // The text with `what` replaced, from `from` on: how often.
@@ -141,5 +141,5 @@ TEST(EditedProgram, DifferencesHoldRowsThatPad) {
     write_file(spec, text);
 }
 
-}  // namespace
+}  // namespace edited_test
 }  // namespace thunderc::tests

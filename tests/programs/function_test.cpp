@@ -10,7 +10,7 @@
 #include "tests/programs/pytorch_numbers.h"
 
 namespace thunderc::tests {
-namespace {
+namespace function_test {
 namespace fs = std::filesystem;
 
 struct Tensor {
@@ -249,5 +249,5 @@ TEST_F(Run, SaysWhatItReadsAndWrites) {
               "d<parameter>\n");
 }
 
-}  // namespace
+}  // namespace function_test
 }  // namespace thunderc::tests

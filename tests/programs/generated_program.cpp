@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "checkpoint/safetensors.h"
+#include "tests/support/full_form.h"
 
 namespace thunderc::tests {
 namespace fs = std::filesystem;
@@ -54,6 +55,22 @@ std::string with_loss(const std::string& graph, const std::string& command, cons
     return added ? "--loss cross-entropy " + options : options;
 }
 
+// Gives a build folder what CMake found out of the compiler when this build was configured, which it would ask again
+// for each program, for as long as it takes to compile one.
+void tell_of_compiler(const fs::path& build) {
+    if (fs::exists(build / "CMakeCache.txt")) return;
+    const fs::path found = fs::path("CMakeFiles") / CMAKE_VERSION;
+    fs::create_directories(build / found);
+    for (const char* file : {"CMakeCXXCompiler.cmake", "CMakeSystem.cmake"})
+        fs::copy_file(fs::path(BUILD_FOLDER) / found / file, build / found / file,
+                      fs::copy_options::overwrite_existing);
+    std::istringstream cache(read_file(fs::path(BUILD_FOLDER) / "CMakeCache.txt"));
+    std::string kept;
+    for (std::string line; std::getline(cache, line);)
+        if (line.starts_with("OpenMP_") || line.starts_with("CMAKE_HAVE_LIBC_PTHREAD")) kept += line + "\n";
+    write_file(build / "CMakeCache.txt", kept);
+}
+
 }  // namespace
 
 bool runs([[maybe_unused]] Cpu cpu) {
@@ -93,7 +110,8 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
       options_(with_loss(graph, command, options)),
       cpu_(cpu),
       folder_(fs::path(PROGRAMS_FOLDER) / name),
-      ranks_(ranks) {
+      ranks_(ranks),
+      whole_(!full_form && ranks == 1 && command == "train" && !name.ends_with("_edited")) {
     if (cpu != Cpu::native) {
         build_ = "build-" + name_of(cpu);
         variables_ = "ONEDNN_MAX_CPU_ISA=AVX2 ";
@@ -106,23 +124,25 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
     // The build folder in it makes the next run quick; what is not a whole program is nobody's.
     if (!fs::exists(folder_ / "out/.thunderc-manifest")) fs::remove_all(folder_ / "out");
     reference_ = nlohmann::json::parse(read_file(fixture("reference.json")));
-    built_ =
-        step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options_)) &&
-        step(fmt::format("cmake -S out -B out/{} -DCOMM={} {}", build_, ranks == 1 ? "none" : "mpi", configure())) &&
-        step("cmake --build out/" + build_);
+    if (!step(fmt::format("'{}' {} '{}' -o out {}", THUNDERC, command, fixture(graph + ".onnx").string(), options_)))
+        return;
+    tell_of_compiler(folder_ / "out" / build_);
+    built_ = step(configure("-DTESTS=OFF")) && step("cmake --build out/" + build_);
     // A fixture of several graphs says of each what it takes, to whom it may concern.
     if (command == "train" && reference_.contains("inputs")) write_large_feed("feed.safetensors", 1);
 }
 
-std::string GeneratedProgram::configure() const {
-    return fmt::format("-DDEVICE=cpu -DTHUNDERC_RUNTIME='{}' -DCMAKE_CXX_FLAGS='{} -Werror'", runtime_, PROGRAM_FLAGS);
+std::string GeneratedProgram::configure(const std::string& options) const {
+    return fmt::format(
+        "cmake -S out -B out/{} -DCOMM={} -DDEVICE=cpu -DTHUNDERC_RUNTIME='{}' -DCMAKE_CXX_FLAGS='{} -Werror' "
+        "-DCMAKE_UNITY_BUILD={} {}",
+        build_, ranks_ == 1 ? "none" : "mpi", runtime_, PROGRAM_FLAGS, whole_ ? "ON" : "OFF", options);
 }
 
 Outcome GeneratedProgram::own_tests(const std::string& options, const std::string& variables) const {
-    const std::string folder = "own-tests-" + name_of(cpu_);
-    return shell(folder_, fmt::format("cmake -S out -B {0} -DTESTS=ON {1} {2} && cmake --build {0} -j 2 && {3} {4} "
-                                      "ctest --test-dir {0} --no-tests=error --output-on-failure",
-                                      folder, configure(), options, variables_, variables));
+    return shell(folder_, fmt::format("{1} && cmake --build out/{0} -j 2 && {2} {3} ctest --test-dir out/{0} "
+                                      "--no-tests=error --output-on-failure",
+                                      build_, configure("-DTESTS=ON " + options), variables_, variables));
 }
 
 void GeneratedProgram::write_large_feed(const std::string& name, int times) const {

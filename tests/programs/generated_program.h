@@ -24,6 +24,8 @@ class GeneratedProgram {
     // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
     // tests may share a program: the second waits for the first, and builds only what changed. `command` is train or
     // emit. More than one rank: a program that communicates by MPI. For another CPU the same text is built once more.
+    // The files of a program that trains on one rank are compiled as one, which takes half as long; each by itself, as
+    // users do, where it is <name>_edited, has ranks, is a library, and in the long form of the tests.
     GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
                      const std::string& options, const std::string& command = "train", int ranks = 1,
                      Cpu cpu = Cpu::native);
@@ -54,14 +56,14 @@ class GeneratedProgram {
 
   private:
     bool step(const std::string& command);
-    std::string configure() const;  // cmake's options: runtime, flags
+    std::string configure(const std::string& options) const;  // the command
 
     std::string model_, graph_, options_, failure_, build_ = "build", variables_, runtime_;  // build_: the folder
     Cpu cpu_;
     std::filesystem::path folder_;
     nlohmann::json reference_;
     int lock_ = -1, ranks_ = 1;
-    bool built_ = false;
+    bool whole_, built_ = false;
 };
 
 std::vector<nlohmann::json> read_log(const std::filesystem::path& path);

@@ -12,7 +12,7 @@
 #include "tests/programs/generated_program.h"
 
 namespace thunderc::tests {
-namespace {
+namespace kinks_test {
 
 std::map<std::string, std::vector<float>> read(const std::filesystem::path& path) {
     const thunder::SafetensorsFile file(path.string());
@@ -63,5 +63,5 @@ TEST_P(CompiledKinks, GiveWhatPyTorchGives) {
 INSTANTIATE_TEST_SUITE_P(Export, CompiledKinks, testing::Values("dynamo", "noopt"),
                          [](const auto& info) { return std::string(info.param); });
 
-}  // namespace
+}  // namespace kinks_test
 }  // namespace thunderc::tests

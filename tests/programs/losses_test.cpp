@@ -15,7 +15,7 @@
 #include "tests/support/full_form.h"
 
 namespace thunderc::tests {
-namespace {
+namespace losses_test {
 namespace fs = std::filesystem;
 
 const char* const fixtures = FIXTURES "/losses/";
@@ -200,5 +200,5 @@ TEST_P(CompiledLosses, TrainAsPyTorchDoes) {
 INSTANTIATE_TEST_SUITE_P(Programs, CompiledLosses, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name(); });
 
-}  // namespace
+}  // namespace losses_test
 }  // namespace thunderc::tests

@@ -11,7 +11,7 @@
 #include "tests/programs/pytorch_numbers.h"
 
 namespace thunderc::tests {
-namespace {
+namespace nameless_test {
 namespace fs = std::filesystem;
 
 // The words, numbers and signs of C++ text. Comments, which say where in the model something stood, are left out; so
@@ -154,5 +154,5 @@ TEST(NamelessProgram, TrainsAsPyTorchDid) {
     expect_pytorchs_log(program, program.file("run.jsonl"));
 }
 
-}  // namespace
+}  // namespace nameless_test
 }  // namespace thunderc::tests

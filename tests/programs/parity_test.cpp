@@ -11,7 +11,7 @@
 #include "tests/programs/pytorch_numbers.h"
 
 namespace thunderc::tests {
-namespace {
+namespace parity_test {
 
 struct Case {
     const char *name, *model, *graph, *options, *flags;
@@ -112,5 +112,5 @@ std::vector<Case> without_avx512() {
 INSTANTIATE_TEST_SUITE_P(Programs, ParityWithoutAvx512, testing::ValuesIn(without_avx512()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace parity_test
 }  // namespace thunderc::tests

@@ -12,7 +12,7 @@
 #include "tests/programs/pytorch_numbers.h"
 
 namespace thunderc::tests {
-namespace {
+namespace partly_trained_test {
 
 struct Part {
     const char *name, *options, *frozen, *constant;  // what the options match
@@ -172,5 +172,5 @@ TEST(Lora, InBf16HoldsWhatIsFrozenAsProductsReadIt) {
     }
 }
 
-}  // namespace
+}  // namespace partly_trained_test
 }  // namespace thunderc::tests

@@ -8,7 +8,7 @@
 #include "tests/programs/generated_program.h"
 
 namespace thunderc::tests {
-namespace {
+namespace properties_test {
 namespace fs = std::filesystem;
 
 std::string without_times(const fs::path& log) {
@@ -161,5 +161,5 @@ INSTANTIATE_TEST_SUITE_P(OfPrograms, Text,
                              return name;
                          });
 
-}  // namespace
+}  // namespace properties_test
 }  // namespace thunderc::tests

@@ -13,7 +13,7 @@
 #include "tests/programs/generated_program.h"
 
 namespace thunderc::tests {
-namespace {
+namespace ranks_test {
 namespace fs = std::filesystem;
 
 struct Case {
@@ -236,9 +236,7 @@ TEST(RanksOwnTests, Pass) {
     const GeneratedProgram program("fsdp2_llama_ranks", "llama2", "dyn.logits", "--batch 1 --seq 8 --fsdp 2", "train",
                                    2);
     ASSERT_TRUE(program.built()) << program.failure();
-    const Outcome outcome = shell(program.folder(),
-                                  "cmake -S out -B out/build -DTESTS=ON && cmake --build out/build && ctest --test-dir "
-                                  "out/build --no-tests=error --output-on-failure");
+    const Outcome outcome = program.own_tests();
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
     EXPECT_NE(outcome.out.find("100% tests passed"), std::string::npos) << outcome.out;
 }
@@ -334,5 +332,5 @@ TEST(RanksTimeline, GathersAndReductionsRunUnderCompute) {
     EXPECT_EQ(read_file(program.file("overlap.safetensors")), read_file(program.file("no_overlap.safetensors")));
 }
 
-}  // namespace
+}  // namespace ranks_test
 }  // namespace thunderc::tests

@@ -9,7 +9,7 @@
 #include "tests/programs/generated_program.h"
 
 namespace thunderc::tests {
-namespace {
+namespace threads_test {
 namespace fs = std::filesystem;
 
 // 17 x 67 rows of 16 to 48 numbers: enough work for several threads in kernels, products and attention.
@@ -115,5 +115,5 @@ TEST_P(Threads, ChangeNoBitWithoutProducts) {
 INSTANTIATE_TEST_SUITE_P(Cpus, Threads, testing::Values(Cpu::native, Cpu::x86_64_v3),
                          [](const auto& info) { return name_of(info.param); });
 
-}  // namespace
+}  // namespace threads_test
 }  // namespace thunderc::tests
