@@ -210,8 +210,11 @@ std::vector<std::string> accumulated(const Extracted& kernel, const Function& na
     std::vector<std::string> out;
     for (const Op& op : kernel.function.ops)
         if (op.attributes.string(result_role, "") == "after") {
-            const std::string name = snake_case(named.info(op.results[0]).name);
-            out.push_back(name.starts_with("d") ? name.substr(1) : name);
+            std::string name = snake_case(named.info(op.results[0]).name);
+            if (name.starts_with("d")) name.erase(0, 1);
+            // Parameters of nn.Sequential begin with a number, which no function of C++ does: as codegen writes them.
+            if (!name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) != 0) name = "x" + name;
+            out.push_back(std::move(name));
         }
     return out;
 }

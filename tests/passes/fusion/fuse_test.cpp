@@ -304,6 +304,19 @@ func @main(%a: f32[8,64], %b: f32[8,64]) -> (%p, %q) {
     EXPECT_NE(text.find("func @rotary(%x: f32[8,64], %b: f32[8,64]) -> (%p, %q)"), std::string::npos) << text;
 }
 
+// A parameter of nn.Sequential is called 1.beta, and no function of C++ begins with a number.
+TEST(Fuse, NamesOfKernelsBeginWithALetter) {
+    const std::string text = fused_text(R"(module "m" values
+
+func @main(%dy: f32[8,64], %old: f32[8,64], %first: bool[]) -> (%new) {
+  %d1.beta = mul(%dy, %dy) : f32[8,64]
+  %sum = add(%old, %d1.beta) {part_of = "accumulate_gradient", operand_roles = ["before", "gradient"]} : f32[8,64]
+  %new = select(%first, %d1.beta, %sum) {part_of = "accumulate_gradient", operand_roles = ["first", "gradient", ""], result_role = "after"} : f32[8,64]
+}
+)");
+    EXPECT_NE(text.find("func @x1_beta_gradient("), std::string::npos) << text;
+}
+
 // first ? gradient : before + gradient: the kernel speaks of the gradient, before and after.
 TEST(Fuse, NamesWhatIsAccumulatedAfterTheGradient) {
     const std::string text = fused_text(R"(module "m" values
