@@ -45,6 +45,7 @@ class LossAdder {
 
     Module run(const ChosenLoss& chosen) {
         if (chosen.has_own() && has_tokens()) describe_labels(main_);
+        find_next_tokens(chosen.terms);
         const ChosenTerm& first = chosen.terms.front();
         if (chosen.terms.size() > 1 || first.factor != 1)
             append_sum(chosen.terms);
@@ -181,6 +182,28 @@ class LossAdder {
         if (!has_tokens() && ids.size() == 1) main_.argument_info[ids[0]].source = "tokens";
     }
 
+    // Of several results with classes for labels one has scores of the next token: the only one with scores for each
+    // token, or the one called logits. What labels of the others are nobody knows, be it the token behind the next.
+    void find_next_tokens(const std::vector<ChosenTerm>& terms) {
+        const auto has_classes = [&](const ChosenTerm& term) {
+            return term.added.loss != nullptr &&
+                   std::any_of(term.added.loss->inputs.begin(), term.added.loss->inputs.end(), [&](const LossInput& i) {
+                       return is_integer(i.type(main_.type(main_.results[term.result])).dtype);
+                   });
+        };
+        std::set<std::size_t> all, of_tokens;
+        for (const ChosenTerm& term : terms) {
+            if (!has_classes(term)) continue;
+            all.insert(term.result);
+            if (!chooser_.ids_of(term.result).empty()) of_tokens.insert(term.result);
+        }
+        next_tokens_ = all;
+        if (all.size() < 2) return;
+        if (of_tokens.size() > 1)
+            std::erase_if(of_tokens, [&](std::size_t k) { return chooser_.result_name(k) != "logits"; });
+        next_tokens_ = of_tokens;
+    }
+
     // Where the last dimension is so short that the loss is one number whatever the model gives, nothing is trained.
     void require_width(std::size_t result, const AddedLoss& added) const {
         const Type& type = main_.type(main_.results[result]);
@@ -244,7 +267,7 @@ class LossAdder {
         info.kind = ArgInfo::Kind::input;
         info.names = {name};
         info.batched = input.batched && batch_rows(main_) > 0;
-        if (is_integer(wanted.dtype) && has_tokens()) info.source = "next_tokens";
+        if (is_integer(wanted.dtype) && has_tokens() && next_tokens_.contains(result)) info.source = "next_tokens";
         if (is_float(wanted.dtype)) info.note = input.holds;  // of integers their range is told
         if (input.ids != nullptr) {
             info.entries = input.ids(type).entries;
@@ -288,6 +311,7 @@ class LossAdder {
     Builder builder_;
     const LossChooser chooser_;
     std::map<std::string, Value> inputs_;  // that were added, by name
+    std::set<std::size_t> next_tokens_;    // results whose labels are the tokens behind the inputs'
     Report& report_;
     bool several_ranks_;
     Uses uses_;

@@ -246,8 +246,11 @@ void LossChooser::name_inputs(std::vector<ChosenTerm>& terms) const {
             alone = false;
             of_results = of_results && other.term->result != wanted.term->result;
         }
-        std::string before = of_results ? wanted.term->name : wanted.term->added.loss->name;
-        std::replace(before.begin(), before.end(), '-', '_');
+        std::string before = wanted.term->name;
+        if (!of_results) {
+            before = wanted.term->added.loss->name;
+            std::replace(before.begin(), before.end(), '-', '_');
+        }
         wanted.name = free_name(alone ? wanted.input->name : before + "_" + wanted.input->name, taken);
     }
     for (std::size_t t = 0; t < terms.size(); ++t)

@@ -143,6 +143,40 @@ TEST(SumsOfLosses, SayEachTermAndTheSum) {
               "number of elements, or of no input, averaged over micro-steps and ranks\n");
 }
 
+// Of packed tokens: a head for the token behind the next one has the shape of logits, and other labels.
+TEST(SumsOfLosses, GiveTheNextTokensToOneResult) {
+    constexpr const char* heads = R"(
+func @main(%x: i64[2,4] input "input_ids" {batched, source = "tokens"}, %w: f32[5,3] parameter "w") -> (%a "mtp", %b "logits", %c "class") {
+  %a = gather(%w, %x) {axis = 0} : f32[2,4,3]
+  %b = neg(%a) : f32[2,4,3]
+  %c = reduce_sum(%a) {axes = [1], keep_dims = false} : f32[2,3]
+}
+)";
+    const auto sources = [&](const std::string& loss) {
+        Report report;
+        std::string out;
+        const Module module = added(loss, report, heads);
+        for (const ArgInfo& info : module.main().argument_info)
+            if (info.kind == ArgInfo::Kind::input && info.names[0] != "input_ids")
+                out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", info.names[0], info.source);
+        return out;
+    };
+    EXPECT_EQ(sources("cross-entropy@mtp"), "labels: next_tokens");
+    EXPECT_EQ(sources("0.3*cross-entropy@mtp+nll@mtp"), "labels: next_tokens");
+    EXPECT_EQ(sources("cross-entropy@logits+0.3*cross-entropy@mtp"), "logits_labels: next_tokens, mtp_labels: ");
+    EXPECT_EQ(sources("cross-entropy@mtp+cross-entropy@class"), "mtp_labels: next_tokens, class_labels: ");
+}
+
+TEST(SumsOfLosses, CallInputsAfterResultsAsTheseAreCalled) {
+    EXPECT_EQ(inputs("mse@a-b:0+mse@c.d", R"(
+func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w") -> (%a "a-b:0", %b "c.d") {
+  %a = mul(%x, %w) : f32[2,3]
+  %b = add(%x, %w) : f32[2,3]
+}
+)"),
+              "a-b:0_labels f32[2,3], c.d_labels f32[2,3]");
+}
+
 TEST(SumsOfLosses, AreRefusedWhereAResultDoesNotFit) {
     EXPECT_EQ(refused("mse@nope"),
               "error: --loss mse@nope is given, and the model has no result of that name\n"
