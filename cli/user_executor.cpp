@@ -111,7 +111,8 @@ class UserExecutorReader {
         for (const std::string& flag : out.link)
             // A path that is relative would be one of the build folder's.
             if (flag.empty() || flag.find_first_of("\"\\$;#()\n \t") != std::string::npos ||
-                (flag.find('/') != std::string::npos && flag[0] != '-' && flag[0] != '/'))
+                (flag.find('/') != std::string::npos && flag[0] != '-' && flag[0] != '/') ||
+                (flag.starts_with("-L") && flag.find('/') != 2))
                 fail(fmt::format("{}: \"{}\" is nothing to link with", where_, flag),
                      "one word for each entry, an option, a library's name or its absolute path: \"link\": "
                      "[\"-lfftw3f\"]");

@@ -216,6 +216,13 @@ std::string with_sizes(std::string_view text, const Sizes& sizes) {
     std::string out;
     while (!text.empty()) {
         const std::size_t open = std::min(text.find('['), text.size());
+        // Brackets of a comment are none of sizes.
+        if (const std::size_t comment = text.find("//"); comment < open) {
+            const std::size_t end = std::min(text.find('\n', comment), text.size());
+            out += text.substr(0, end);
+            text.remove_prefix(end);
+            continue;
+        }
         out += text.substr(0, std::min(open + 1, text.size()));
         text.remove_prefix(std::min(open + 1, text.size()));
         if (text.empty()) break;

@@ -154,6 +154,10 @@ class UserFunctionChecker {
                        fmt::format("inputs are {}", fmt::join(names_of(f_.inputs), ", ")));
         for (const UserTensor& t : f_.inputs) {
             const bool given = has(f_.backward->gives, "d" + t.name);
+            if (given && has(f_.no_gradient, t.name))
+                refuse(
+                    fmt::format("the backward function gives d{}, and \"no_gradient\" says that there is none", t.name),
+                    "leave it out of one of the two");
             if (is_float(t.type.dtype) && !given && !has(f_.no_gradient, t.name))
                 refuse(fmt::format("the backward function gives no d{}", t.name),
                        fmt::format("give it, or say that there is none: \"no_gradient\": [\"{}\"]", t.name));
@@ -362,17 +366,25 @@ Module pattern_at(const UserFunction& function, const Sizes& sizes) {
     }
 }
 
+bool same_in_f32(const Attribute& a, const Attribute& b) {
+    const auto same = [](double x, double y) { return static_cast<float>(x) == static_cast<float>(y); };
+    if (equal(a, b)) return true;
+    const auto *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
+    if (x != nullptr && y != nullptr) return same(*x, *y);
+    const auto *p = std::get_if<ConstPtr>(&a), *q = std::get_if<ConstPtr>(&b);
+    if (p == nullptr || q == nullptr) return false;
+    const ConstExpr &c = **p, &d = **q;
+    if (c.kind != d.kind || c.type != d.type || !is_float(c.type.dtype)) return false;
+    if (c.kind == ConstExpr::Kind::splat) return same(c.value, d.value);
+    return c.kind == ConstExpr::Kind::dense &&
+           std::equal(c.data->f.begin(), c.data->f.end(), d.data->f.begin(), d.data->f.end(), same);
+}
+
 bool pattern_says(const UserFunction& function, const Op& op) {
     return !function.pattern.empty() &&
            std::all_of(function.attributes.begin(), function.attributes.end(), [&](const auto& entry) {
                const Attribute* here = op.attributes.find(entry.first);
-               if (here == nullptr) return true;
-               const auto* number = std::get_if<double>(here);
-               const auto* said = std::get_if<double>(&entry.second);
-               // ONNX's numbers are f32, and the file's decimal ones.
-               if (number != nullptr && said != nullptr)
-                   return static_cast<float>(*number) == static_cast<float>(*said);
-               return equal(*here, entry.second);
+               return here == nullptr || same_in_f32(*here, entry.second);
            });
 }
 

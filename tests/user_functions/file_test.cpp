@@ -45,6 +45,10 @@ TEST_F(UserFile, Keys) {
         "{\"sources\": [\"snake.cpp\"]}", "{\"sources\": [\"snake.cpp\"], \"link\": [\"lib/libsnake.a\"]}",
         "my.json, snake: \"lib/libsnake.a\" is nothing to link with\nhelp: one word for each entry, an option, a "
         "library's name or its absolute path: \"link\": [\"-lfftw3f\"]");
+    expect_refused("{\"sources\": [\"snake.cpp\"]}",
+                   "{\"sources\": [\"snake.cpp\"], \"link\": [\"-L../lib\", \"-lsnake\"]}",
+                   "my.json, snake: \"-L../lib\" is nothing to link with\nhelp: one word for each entry, an option, a "
+                   "library's name or its absolute path: \"link\": [\"-lfftw3f\"]");
     expect_refused("\"header\": \"snake.h\"", "\"header\": \"snail.h\"",
                    "my.json, snake, its header: there is no file " + (folder_ / "snail.h").string() +
                        "\nhelp: paths are relative to the file that names them");
@@ -92,6 +96,10 @@ TEST_F(UserFile, Backward) {
     expect_refused("\"gives\": [\"dx\", \"dalpha\"]", "\"gives\": [\"dx\"]",
                    "my.json, snake: the backward function gives no dalpha\nhelp: give it, or say that there is none: "
                    "\"no_gradient\": [\"alpha\"]");
+    expect_refused("\"rows\": \"first\",\n      \"forward\": \"snake_forward\"",
+                   "\"no_gradient\": [\"alpha\"],\n      \"forward\": \"snake_forward\"",
+                   "my.json, snake: the backward function gives dalpha, and \"no_gradient\" says that there is "
+                   "none\nhelp: leave it out of one of the two");
     expect_refused("[\"dy\", \"x\", \"alpha\"]", "[\"x\", \"alpha\"]",
                    "my.json, snake: the backward function does not read dy\nhelp: without the gradient of an output it "
                    "cannot give those of the inputs");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that users bring as ops: shapes, text, gradients, and the patterns that they are put in the place of.
+#include <fmt/format.h>
+
 #include "compiler/ir/builder.h"
 #include "compiler/passes/autodiff/differentiate.h"
 #include "compiler/passes/raise/use_user_functions.h"
@@ -77,7 +79,36 @@ TEST_F(UserOps, OtherAttributesAndConstantsStay) {
 )";
     Report report;
     EXPECT_EQ(printed_functions(use_user_functions(parsed(ir), report)), printed_functions(parsed(ir)));
-    EXPECT_EQ(notes_on_patterns(report), "declined learned_swish: the constant %two is another one here\n");
+    EXPECT_EQ(notes_on_patterns(report),
+              "declined learned_swish: the constant %two is another one here\n"
+              "warning learned_swish at my.json: it is called nowhere: of one place that has its pattern's structure "
+              "none is the pattern; thunderc inspect says why of each. The first, the constant %two is another one "
+              "here\n");
+}
+
+// A person writes decimal numbers; those of a model are the f32 that are nearest to them.
+TEST_F(UserOps, ConstantsAreTheSameInF32) {
+    write_file(folder_ / "learned_swish.ir",
+               "// brackets of a comment, [x and y], say nothing: [\n"
+               "func @f(%x: f32[..., C], %beta: f32[C]) -> (%y) {\n"
+               "  %c = constant() {value = <f32[] splat 0.1>} : f32[]\n  %t = mul(%x, %c) : f32[..., C]\n"
+               "  %y = add(%t, %beta) : f32[..., C]\n}\n");
+    ASSERT_EQ(said(), "");
+    const auto notes_with = [](const char* number) {
+        Report report;
+        use_user_functions(parsed(fmt::format(R"(
+func @main(%x: f32[3,4] input "x", %b: f32[4] parameter "b") -> (%y) {{
+  %c = constant() {{value = <f32[] splat {}>}} : f32[]
+  %t = mul(%x, %c) : f32[3,4]
+  %y = add(%t, %b) : f32[3,4]
+}}
+)",
+                                              number)),
+                           report);
+        return notes_on_patterns(report);
+    };
+    EXPECT_EQ(notes_with("0.10000000149011612"), "done learned_swish: learned_swish_forward of my.json\n");
+    EXPECT_EQ(notes_with("0.10000000894069672").substr(0, 8), "declined");  // the f32 behind it
 }
 
 TEST_F(UserOps, APatternThatIsNowhereIsWarnedOf) {

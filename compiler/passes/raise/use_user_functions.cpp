@@ -110,7 +110,7 @@ class FormMatcher {
     bool same_attributes(const Op& form, const Op& op, const FormMatch& match) {
         for (const auto& [name, value] : form.attributes.entries()) {
             const Attribute* here = op.attributes.find(name);
-            if (here == nullptr || !equal(*here, value))
+            if (here == nullptr || !same_in_f32(*here, value))
                 return no(match,
                           is_constant_op(form)
                               ? fmt::format("the constant %{} is another one here", pattern_.info(form.results[0]).name)
@@ -211,6 +211,7 @@ void use_in(Function& main, const UserFunction& f, Report& report) {
     const PlaceFinder finder(f, d, uses, ops);
     std::set<const Op*> taken;
     std::size_t places = 0, missed = 0;
+    std::string first_missed;
     for (const Op& op : ops) {
         std::string why;
         std::optional<PlaceFinder::Found> found = finder.at(op, why);
@@ -224,7 +225,8 @@ void use_in(Function& main, const UserFunction& f, Report& report) {
         if (!found) {
             if (!why.empty()) {
                 report.declined(f.name, where(op.provenance), why);
-                ++missed;
+                if (missed++ == 0)
+                    first_missed = (where(op.provenance).empty() ? "" : where(op.provenance) + ": ") + why;
             }
             rewriter.keep(op);
             continue;
@@ -243,6 +245,12 @@ void use_in(Function& main, const UserFunction& f, Report& report) {
         ++places;
     }
     rewriter.finish();
+    if (places == 0 && missed > 0)
+        report.warning(f.name, f.file,
+                       fmt::format("it is called nowhere: of {} that {} its pattern's structure none is the pattern; "
+                                   "thunderc inspect says why of each. The first, {}",
+                                   missed == 1 ? "one place" : fmt::format("{} places", missed),
+                                   missed == 1 ? "has" : "have", first_missed));
     if (places + missed == 0) {
         const Module shape = pattern_at(f, sizes_for_check(f));
         report.warning(f.name, f.file,
