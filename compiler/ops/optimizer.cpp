@@ -286,19 +286,28 @@ OpDef optimizer(const RuleInfo& rule) {
 
 // ---- the norm of all gradients --------------------------------------------------------------------------------------
 
+// In f64, as the runtime adds them: the square of a gradient above 1.8e19 is infinite in f32, that of one below 1e-23
+// is 0, and the norm itself is neither.
 Value squares_of(Builder& b, const Op& op) {
     Value sum;
     for (Value v : op.operands) {
         const Type type = b.type(v);
         for (std::int64_t k = 0; k < (type.is_family() ? type.count : 1); ++k) {
             Value x = type.is_family() ? b.op("member", {v}, {{"index", k}}) : v;
-            x = b.cast(x, DType::f32);
+            x = b.cast(x, DType::f64);
             Dims axes;
             for (std::int64_t d = 0; d < type.rank(); ++d) axes.push_back(d);
             Value squares = b.reduce_sum(b.mul(x, x), axes);
             sum = sum ? b.add(sum, squares) : squares;
         }
     }
+    return sum;
+}
+
+double sum_of_all_squares(std::span<const Tensor> operands) {
+    double sum = 0;
+    for (const Tensor& t : operands)
+        for (double x : t.f) sum += x * x;
     return sum;
 }
 
@@ -316,13 +325,12 @@ OpDef global_norm() {
         return std::vector<Type>{Type::tensor(DType::f32, {})};
     };
     def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
-        double sum = 0;
-        for (const Tensor& t : operands)
-            for (double x : t.f) sum += x * x;
-        return std::vector<Tensor>{Tensor::scalar(DType::f32, std::sqrt(sum))};
+        return std::vector<Tensor>{Tensor::scalar(DType::f32, std::sqrt(sum_of_all_squares(operands)))};
     };
     def.not_differentiable = "gradients are not differentiated again";
-    def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{b.op("sqrt", {squares_of(b, op)})}; };
+    def.decompose = [](Builder& b, const Op& op) {
+        return std::vector<Value>{b.cast(b.op("sqrt", {squares_of(b, op)}), DType::f32)};
+    };
     def.call = [](const Op& op, const Function& f) {
         return RuntimeCall{"global_norm",
                            {named("scalars", CallField::Kind::scalars),
@@ -342,10 +350,12 @@ OpDef sum_of_squares() {
     def.name = "sum_of_squares";
     def.summary = "The sum of the squares of all elements of all operands: of shards, the part that this rank has.";
     def.formula = "y = sum of x^2 over all elements of all operands";
-    def.reference = [norm = def.reference](const Op& op, std::span<const Tensor> operands,
-                                           std::span<const Type> types) {
-        const double y = norm(op, operands, types)[0].at(0);
-        return std::vector<Tensor>{Tensor::scalar(DType::f32, y * y)};
+    def.infer = [norm = def.infer](const InferInput& in) {
+        norm(in);
+        return std::vector<Type>{Type::tensor(DType::f64, {})};
+    };
+    def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
+        return std::vector<Tensor>{Tensor::scalar(DType::f64, sum_of_all_squares(operands))};
     };
     def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{squares_of(b, op)}; };
     def.call = [](const Op& op, const Function& f) {
@@ -364,19 +374,22 @@ OpDef norm_of_squares() {
     OpDef def;
     def.name = "norm_of_squares";
     def.level = OpLevel::composite;
-    def.summary = "The norm f32[] from the sum of squares f32[] of all ranks.";
+    def.summary = "The norm f32[] from the sum of squares f64[] of all ranks.";
     def.formula = "y = sqrt(x)";
     def.source = "torch.nn.utils.clip_grad_norm_ with norm_type = 2";
     def.infer = [](const InferInput& in) {
         require_operands(in, 1);
-        require_scalar(in, 0, "sum");
-        return std::vector<Type>{in.operand(0)};
+        const Type sum = Type::tensor(DType::f64, {});
+        require(in.operand(0) == sum, fmt::format("sum is {}, {} expected", to_string(in.operand(0)), to_string(sum)));
+        return std::vector<Type>{Type::tensor(DType::f32, {})};
     };
     def.reference = [](const Op&, std::span<const Tensor> operands, std::span<const Type>) {
         return std::vector<Tensor>{Tensor::scalar(DType::f32, std::sqrt(operands[0].at(0)))};
     };
     def.not_differentiable = "gradients are not differentiated again";
-    def.decompose = [](Builder& b, const Op& op) { return std::vector<Value>{b.op("sqrt", {op.operands[0]})}; };
+    def.decompose = [](Builder& b, const Op& op) {
+        return std::vector<Value>{b.cast(b.op("sqrt", {op.operands[0]}), DType::f32)};
+    };
     def.call = [](const Op&, const Function&) {
         return RuntimeCall{"norm_of_squares",
                            {named("scalars", CallField::Kind::scalars), operand_field("sum", 0)},
@@ -384,8 +397,13 @@ OpDef norm_of_squares() {
                            "optim/global_norm.h",
                            "the norm of all gradients"};
     };
-    def.samples = {{"above", {f32_of({}, {9})}, {}}, {"zero", {f32_of({}, {0})}, {}}};
-    def.errors = {{{f32_type({2})}, {}, "sum is f32[2], f32[] expected"}};
+    const auto sum = [](double x) {
+        SampleOperand out = f32_of({}, {x});
+        out.type.dtype = DType::f64;
+        return out;
+    };
+    def.samples = {{"above", {sum(9)}, {}}, {"zero", {sum(0)}, {}}, {"above all of f32", {sum(1e50)}, {}}};
+    def.errors = {{{f32_type({})}, {}, "sum is f32[], f64[] expected"}};
     return def;
 }
 

@@ -15,9 +15,14 @@
 namespace thunderc {
 namespace {
 
-// Sums in f32 and in the order of ranks.
+// Sums in f32, of f64 in f64, and in the order of ranks.
 Tensor sum(const std::vector<const Tensor*>& terms) {
     Tensor out = *terms.front();
+    if (out.type.dtype == DType::f64) {
+        for (std::size_t r = 1; r < terms.size(); ++r)
+            for (std::size_t k = 0; k < out.f.size(); ++k) out.f[k] += terms[r]->f[k];
+        return out;
+    }
     for (std::size_t k = 0; k < out.f.size(); ++k) {
         auto total = static_cast<float>(out.f[k]);
         for (std::size_t r = 1; r < terms.size(); ++r) total += static_cast<float>(terms[r]->f[k]);

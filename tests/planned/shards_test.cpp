@@ -82,6 +82,30 @@ TEST_P(Shards, TrainAsOneRankDoes) {
 INSTANTIATE_TEST_SUITE_P(All, Shards, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name(); });
 
+// Gradients whose squares f32 has not, but f64: too large for it, and too small. The norm of n equal numbers is theirs
+// times the root of n, and is one rounding to f32 away from it, as the gradients themselves are.
+TEST(ShardsNorm, HasSquaresThatF32HasNot) {
+    const Case c{"mlp", {2, 2}};
+    PlannedRanks ranks(compiled(c.graph(), c.options()));
+    PlannedProgram alone(compiled(c.graph(), c.options_alone()));
+    const std::vector<std::string> names = trained_names(alone.module());
+    for (const double gradient : {1e25, 1e-30, 3.0}) {
+        std::int64_t elements = 0;
+        clear_states(ranks);
+        for (const std::string& name : names) {
+            Tensor t(alone.type("grad." + name));
+            for (std::int64_t k = 0; k < t.size(); ++k) t.set(k, gradient);
+            elements += t.size();
+            ranks.set("grad." + name, t);
+        }
+        for (std::size_t r = 0; r < ranks.size(); ++r) set_step_scalars(ranks.rank(r), ranks_optimizer, 0);
+        ranks.run("update");
+        const double norm = gradient * std::sqrt(static_cast<double>(elements));
+        for (std::size_t r = 0; r < ranks.size(); ++r)
+            EXPECT_NEAR(ranks.rank(r).scalar("grad_norm"), norm, 2 * 0x1p-24 * norm) << gradient;
+    }
+}
+
 // By their own names, which a module of units does not have among its arguments.
 std::vector<std::string> parameters_of(const Case& c) {
     std::vector<std::string> out;

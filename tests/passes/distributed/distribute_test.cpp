@@ -197,9 +197,9 @@ unit "norms" 1 x 64 {
 TEST(DistributeShards, TheNormIsASumOverRanksAndTheStepIsOfShards) {
     const std::string update = function_text(distributed(matrices, {.mesh = {.replicas = 1, .shards = 2}}), "update");
     EXPECT_EQ(update.substr(update.find("{\n  %squares")), R"({
-  %squares = sum_of_squares(%grad_layers, %grad_norms) {executor = "optimizer"} : f32[]
-  %squares_1, %sent = all_reduce_start(%squares, _) {group = "shard", name = "norm", ranks = 2, what = "the squares of gradients"} : f32[], token
-  %squares_2 = await(%squares_1, %sent) : f32[]
+  %squares = sum_of_squares(%grad_layers, %grad_norms) {executor = "optimizer"} : f64[]
+  %squares_1, %sent = all_reduce_start(%squares, _) {group = "shard", name = "norm", ranks = 2, what = "the squares of gradients"} : f64[], token
+  %squares_2 = await(%squares_1, %sent) : f64[]
   %grad_norm = norm_of_squares(%squares_2) {executor = "optimizer"} : f32[]
   %clip = clip_factor(%grad_norm, %most) {executor = "optimizer"} : f32[]
   %layers_after, %norms_after = plain_sgd(%layers, %norms, %grad_layers, %grad_norms, %rate, %decay, %clip, %all) {matrices = [1, 1, 1, 0]} : 3 x f32[32], f32[32]
