@@ -22,7 +22,7 @@ namespace {
 struct PlanOptions {
     ModelOptions model;
     bool layout = false, json = false;
-    std::string machine;
+    std::string machine, link;
     std::int64_t ranks = 0, micro_steps = 1;
     std::filesystem::path timeline;
 };
@@ -44,6 +44,10 @@ void check_options(const PlanOptions& o) {
     if (o.json && o.machine.empty())
         fail("--json prints the estimate of a step, which --machine asks for", add_machine);
     if (!o.timeline.empty() && o.machine.empty()) fail("--timeline shows a step on a machine", add_machine);
+    if (!o.link.empty() && o.machine.empty())
+        fail("--link joins the ranks of a machine, whose step is estimated", "add --machine cpu");
+    if (!o.link.empty() && o.ranks == 0 && o.model.compile.mesh.world() <= 1)
+        fail("--link is of several ranks alone", "add --dp N, --fsdp N, --hsdp RxS or --ranks N");
     if (o.ranks > 0 && o.machine.empty()) fail("--ranks compares steps on a machine", add_machine);
     if (o.ranks > 0 && o.model.compile.mesh.world() > 1)
         fail("--ranks compares the modes of sharding, one of which is chosen", "leave --ranks out");
@@ -152,6 +156,8 @@ int plan_command(PlanOptions o) {
     o.model.finish();
     check_options(o);
     const Machine* machine = o.machine.empty() ? nullptr : find_machine(o.machine);
+    std::optional<Machine> joined;
+    if (!o.link.empty()) machine = &joined.emplace(joined_by(*machine, parse_link(o.link).value()));
     if (o.ranks > 0) return compare_modes(o, *machine);
     const Planned planned = plan_model(o.model, machine);
     const Module& module = planned.compiled.module;
@@ -192,6 +198,16 @@ void add_plan(CLI::App& app, Action& action) {
                     "estimate a step: bytes, FLOPs and the least time of each kernel, tokens a second")
         ->check(one_of(machine_names()))
         ->type_name(fmt::format("{}", fmt::join(machine_names(), "|")));
+    sub->add_option(
+           "--link", o->link,
+           "between any two ranks, instead of the machine's own links: what a rank sends in a second, and what "
+           "each collective takes beside that, as 50MB/s,10ms")
+        ->check(CLI::Validator(
+            [](std::string& text) {
+                return parse_link(text) ? "" : fmt::format("{} is no link, as 100GB/s or 10Gb/s,30us", text);
+            },
+            ""))
+        ->type_name("RATE[,LATENCY]");
     sub->add_option("--ranks", o->ranks,
                     "the ways to train on so many ranks, side by side, and which one is recommended")
         ->check(between(2, most_ranks))

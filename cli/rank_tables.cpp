@@ -39,6 +39,9 @@ std::string ranks_text(const Machine& machine, std::int64_t ranks) {
                            100 * l.reach);
     };
     std::string text = fmt::format("{} rank{} of {}", ranks, ranks == 1 ? "" : "s", machine.title);
+    if (const Link& l = machine.between; l.once)
+        return text + fmt::format("; between any two of them a link of {:.4g} MB/s, and {:.4g} ms a collective",
+                                  l.bytes / 1e6, 1e3 * l.latency);
     if (machine.node > 1) text += fmt::format(", {} to a node: {}", machine.node, link(machine.inside));
     if (ranks > machine.node) text += fmt::format("; between nodes {}", link(machine.between));
     return text;
@@ -50,6 +53,26 @@ std::vector<std::pair<std::string, double>> binding(const Simulation& step) {
     std::vector<std::pair<std::string, double>> kinds(critical.begin(), critical.end());
     std::stable_sort(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     return kinds;
+}
+
+// The collectives of a step by their names, and what is computed while they run.
+std::string named_table(const Simulation& step) {
+    std::string out =
+        "| collective | calls | whole tensors | alone, ms | as it is, ms | beside computation, ms | of which | "
+        "exposed, ms "
+        "|\n|---|---:|---:|---:|---:|---:|---|---:|\n";
+    for (const auto& [name, use] : step.named_collectives()) {
+        std::vector<std::pair<std::string, double>> under(use.under.begin(), use.under.end());
+        std::stable_sort(under.begin(), under.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+        std::string kinds;
+        for (std::size_t k = 0; k < std::min<std::size_t>(under.size(), 2); ++k)
+            kinds += fmt::format("{}{} {:.0f}%", k == 0 ? "" : ", ", under[k].first,
+                                 100 * under[k].second / use.computed_under());
+        out += fmt::format("| {} | {} | {} | {:.3f} | {:.3f} | {:.3f} | {} | {:.3f} |\n", name, use.calls,
+                           bytes_of(use.bytes), 1e3 * use.alone, 1e3 * use.running, 1e3 * use.computed_under(),
+                           kinds.empty() ? "nothing" : kinds, 1e3 * use.exposed);
+    }
+    return out;
 }
 
 // "products 61%, all_gather (shard) 20%": those of a hundredth and more, three at most.
@@ -87,18 +110,25 @@ std::string rank_table(const RankEstimate& e, const Machine& machine) {
     }
     out += fmt::format("| **all** | **{}** | | **{}** | | **{:.3f}** | **{:.3f}** | **{:.3f}** |\n", all.calls,
                        bytes_of(all.sent_bytes), 1e3 * all.alone, 1e3 * all.running, 1e3 * all.exposed);
+    out += "\n" + named_table(e.step);
     out += fmt::format(
         "\ncompute {:.1f} ms; communication {:.1f} ms, of which {:.1f} ms are exposed; a step takes {:.1f} ms, and "
         "would "
         "take {:.1f} ms if nothing overlapped: {:.0f} tokens/s, {:.1f}% MFU with masked pairs of attention counted\n",
-        1e3 * e.step.busy[0], 1e3 * e.step.communicating(), 1e3 * e.step.exposed(), 1e3 * e.step.seconds,
-        1e3 * (e.step.busy[0] + all.alone), e.tokens_per_second(), 100 * e.share_of_peak());
+        1e3 * e.step.computing(), 1e3 * e.step.communicating(), 1e3 * e.step.exposed(), 1e3 * e.step.seconds,
+        1e3 * (e.step.computing() + all.alone), e.tokens_per_second(), 100 * e.share_of_peak());
     out += "what binds: " + binding_text(e.step, 8) + "\n";
     return out;
 }
 
 std::string rank_json(const RankEstimate& e, const Machine& machine) {
-    std::string collectives, critical;
+    std::string collectives, named, critical;
+    for (const auto& [name, use] : e.step.named_collectives())
+        named += fmt::format(
+            "{}      {{\"name\": \"{}\", \"calls\": {}, \"bytes\": {:.17g}, \"sent_bytes\": {:.17g}, "
+            "\"alone_ms\": {:.6g}, \"running_ms\": {:.6g}, \"under_compute_ms\": {:.6g}, \"exposed_ms\": {:.6g}}}",
+            named.empty() ? "" : ",\n", name, use.calls, use.bytes, use.sent_bytes, 1e3 * use.alone, 1e3 * use.running,
+            1e3 * use.computed_under(), 1e3 * use.exposed);
     for (const auto& [kind, use] : e.step.collectives())
         collectives += fmt::format(
             "{}      {{\"kind\": \"{}\", \"calls\": {}, \"bytes\": {:.17g}, \"sent_bytes\": {:.17g}, \"link\": \"{}\", "
@@ -110,9 +140,11 @@ std::string rank_json(const RankEstimate& e, const Machine& machine) {
     return fmt::format(
         "{{\n    \"mode\": \"{}\", \"replicas\": {}, \"shards\": {}, \"memory_bytes\": {}, \"tokens\": {},\n    "
         "\"step_ms\": {:.6g}, \"compute_ms\": {:.6g}, \"communication_ms\": {:.6g}, \"exposed_ms\": {:.6g}, "
-        "\"tokens_per_second\": {:.6g},\n    \"critical_ms\": {{{}}},\n    \"collectives\": [\n{}\n    ]\n  }}",
-        e.mode, e.mesh.replicas, e.mesh.shards, e.memory_bytes(), e.tokens, 1e3 * e.step.seconds, 1e3 * e.step.busy[0],
-        1e3 * e.step.communicating(), 1e3 * e.step.exposed(), e.tokens_per_second(), critical, collectives);
+        "\"tokens_per_second\": {:.6g},\n    \"critical_ms\": {{{}}},\n    \"collectives\": [\n{}\n    ],\n    "
+        "\"by_name\": [\n{}\n    ]\n  }}",
+        e.mode, e.mesh.replicas, e.mesh.shards, e.memory_bytes(), e.tokens, 1e3 * e.step.seconds,
+        1e3 * e.step.computing(), 1e3 * e.step.communicating(), 1e3 * e.step.exposed(), e.tokens_per_second(), critical,
+        collectives, named);
 }
 
 const RankEstimate* recommended(const std::vector<RankEstimate>& estimates, const Machine& machine) {
@@ -139,7 +171,7 @@ std::string mode_table(const std::vector<RankEstimate>& estimates, const Machine
         const bool fits = e.memory_bytes() <= machine.memory_bytes;
         out += fmt::format("| {} | {}{} | {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.0f} | {:.1f}% | {} |\n", e.mode,
                            bytes_text(e.memory_bytes()), fits ? "" : ": does not fit", bytes_of(e.sent_bytes()),
-                           1e3 * e.step.busy[0], 1e3 * e.step.communicating(), 1e3 * e.step.exposed(),
+                           1e3 * e.step.computing(), 1e3 * e.step.communicating(), 1e3 * e.step.exposed(),
                            1e3 * e.step.seconds, e.tokens_per_second(), 100 * e.share_of_peak(),
                            fits ? binding_text(e.step, 3) : "memory");
     }

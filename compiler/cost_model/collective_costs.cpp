@@ -49,7 +49,9 @@ CollectiveCost collective_cost(Collective what, double bytes, const GroupShape& 
     const double inner_hops = ways * (n - 1) - outer_hops;
     cost.latency = ring_base + inner_hops * machine.inside.latency + outer_hops * machine.between.latency;
     cost.bandwidth = cost.sent_bytes / bus;
-    if (what != Collective::all_reduce) return cost;
+    const Link& link = cost.between ? machine.between : machine.inside;
+    if (link.once) cost.latency = link.latency;
+    if (link.once || what != Collective::all_reduce) return cost;
     CollectiveCost tree = cost;
     tree.latency =
         tree_base + 2 * (p - 1) * machine.inside.latency + 2 * std::ceil(std::log2(nodes)) * machine.between.latency;

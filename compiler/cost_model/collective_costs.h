@@ -10,6 +10,8 @@
 //
 // and a small all_reduce goes down and up a tree of nodes instead, at nine tenths of the bandwidth, with fewer hops:
 // 2 (p - 1) inside of nodes of p ranks, 2 log2(nodes) between them (src/graph/tuning.cc of NCCL).
+//
+// Over a link whose latency is that of a whole collective (Link::once), it is that latency and the ring's bytes.
 #pragma once
 
 #include <cstdint>

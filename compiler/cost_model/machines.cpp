@@ -2,6 +2,9 @@
 #include "compiler/cost_model/machines.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <span>
 
 namespace thunderc {
 namespace {
@@ -38,6 +41,25 @@ constexpr Link within_one_rank{"memory", 10e9, 1, 1e-6};  // of a node with one 
 
 constexpr std::int64_t GB = 1'000'000'000;
 
+struct Unit {
+    std::string_view name;
+    double factor;
+};
+constexpr Unit rates[] = {{"kB/s", 1e3},     {"MB/s", 1e6},     {"GB/s", 1e9},     {"TB/s", 1e12},
+                          {"kb/s", 1e3 / 8}, {"Mb/s", 1e6 / 8}, {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8}};
+constexpr Unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+
+// A number and one of the units right behind it.
+std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    for (const Unit& unit : units)
+        if (text == unit.name) return number * unit.factor;
+    return std::nullopt;
+}
+
 }  // namespace
 
 const std::vector<Machine>& machines() {
@@ -63,6 +85,25 @@ const Machine* find_machine(std::string_view name) {
     const auto at =
         std::find_if(machines().begin(), machines().end(), [&](const Machine& m) { return m.name == name; });
     return at == machines().end() ? nullptr : &*at;
+}
+
+std::optional<Link> parse_link(std::string_view text) {
+    const std::size_t comma = text.find(',');
+    const std::optional<double> rate = quantity(text.substr(0, comma), rates);
+    if (!rate || !(*rate > 0) || !std::isfinite(*rate)) return std::nullopt;
+    Link link{"link", *rate};
+    link.once = true;
+    if (comma == std::string_view::npos) return link;
+    const std::optional<double> latency = quantity(text.substr(comma + 1), times);
+    if (!latency) return std::nullopt;
+    link.latency = *latency;
+    return link;
+}
+
+Machine joined_by(Machine machine, const Link& link) {
+    machine.node = 1;
+    machine.inside = machine.between = link;
+    return machine;
 }
 
 }  // namespace thunderc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct Link {
     double bytes = 0;    // a second, by the data sheet
     double reach = 1;    // the share of it that large collectives get
     double latency = 0;  // seconds from one rank of a ring to the next
+    // The latency is that of a whole collective, however many ranks and hops it has.
+    bool once = false;
 
     double attained() const { return bytes * reach; }
 };
@@ -32,6 +35,12 @@ struct Machine {
 
 const std::vector<Machine>& machines();
 const Machine* find_machine(std::string_view name);  // null: there is none of that name
+
+// "100GB/s", "10Gb/s,30us": what a rank sends in a second, and what a collective takes beside that; none: it is no such
+// text. Units are decimal; B is a byte, b a bit.
+std::optional<Link> parse_link(std::string_view text);
+// The machine with this link between any two of its ranks, as if each had a node to itself.
+Machine joined_by(Machine machine, const Link& link);
 
 // What kernels reach of the peaks. The default is the roof itself.
 struct Reach {

@@ -170,6 +170,13 @@ void append(Simulation& all, Simulation next) {
 
 }  // namespace
 
+double Simulation::computing() const {
+    double sum = 0;
+    for (const SimulatedAction& a : actions)
+        if (a.stream == 0 && a.work != none && !works[a.work].collective) sum += a.seconds();
+    return sum;
+}
+
 double Simulation::communicating() const {
     // Actions of several streams, in the order of their beginnings: the union of their times.
     std::vector<std::pair<double, double>> spans;
@@ -191,33 +198,64 @@ std::map<std::string, double> Simulation::critical() const {
     return sums;
 }
 
-std::map<std::string, CollectiveUse> Simulation::collectives() const {
+double CollectiveUse::computed_under() const {
+    double sum = 0;
+    for (const auto& [kind, seconds] : under) sum += seconds;
+    return sum;
+}
+
+std::map<std::string, CollectiveUse> Simulation::collectives_by(std::string Work::*key) const {
     std::map<std::string, CollectiveUse> uses;
+    std::vector<const SimulatedAction*> computed;  // one behind the other
+    for (const SimulatedAction& a : actions)
+        if (a.stream == 0 && a.work != none && !works[a.work].collective) computed.push_back(&a);
+    const auto ends_later = [](double time, const SimulatedAction* c) { return time < c->end; };
     for (const SimulatedAction& a : actions) {
         if (a.work == none || !works[a.work].collective) continue;
         const Work& work = works[a.work];
-        CollectiveUse& use = uses[work.kind];
+        CollectiveUse& use = uses[work.*key];
         ++use.calls;
         use.bytes += work.bytes;
         use.sent_bytes += work.sent_bytes;
         use.alone += work.latency + work.seconds;
         use.running += a.seconds();
         use.resource = work.resource;
+        for (auto c = std::upper_bound(computed.begin(), computed.end(), a.begin, ends_later);
+             c != computed.end() && (*c)->begin < a.end; ++c)
+            use.under[works[(*c)->work].kind] += std::min((*c)->end, a.end) - std::max((*c)->begin, a.begin);
     }
     // Where the device computes nothing, it waits for an event: what came last before the event is what it waits for.
     double free = 0;  // when the action before ended on compute
     for (const SimulatedAction& a : actions) {
         if (a.stream != 0) continue;
-        if (a.work != none && works[a.work].collective) uses[works[a.work].kind].exposed += a.seconds();
+        if (a.work != none && works[a.work].collective) uses[works[a.work].*key].exposed += a.seconds();
         if (a.begin > free) {
             std::size_t k = a.cause;
             while (k != none && actions[k].work == none) k = actions[k].cause;
             if (k != none && works[actions[k].work].collective)
-                uses[works[actions[k].work].kind].exposed += a.begin - free;
+                uses[works[actions[k].work].*key].exposed += a.begin - free;
         }
         free = a.end;
     }
     return uses;
+}
+
+std::map<std::string, CollectiveUse> Simulation::collectives() const {
+    return collectives_by(&Work::kind);
+}
+
+std::vector<std::pair<std::string, CollectiveUse>> Simulation::named_collectives() const {
+    std::map<std::string, double> begins;
+    for (const SimulatedAction& a : actions)
+        if (a.work != none && works[a.work].collective) {
+            const auto [at, fresh] = begins.try_emplace(works[a.work].name, a.begin);
+            if (!fresh) at->second = std::min(at->second, a.begin);
+        }
+    const std::map<std::string, CollectiveUse> uses = collectives_by(&Work::name);
+    std::vector<std::pair<std::string, CollectiveUse>> out(uses.begin(), uses.end());
+    std::stable_sort(out.begin(), out.end(),
+                     [&](const auto& a, const auto& b) { return begins.at(a.first) < begins.at(b.first); });
+    return out;
 }
 
 Simulation simulate(const ExpandedPlan& plan, const std::vector<std::string>& streams, const WorkOf& work_of,
@@ -281,7 +319,8 @@ class Works {
                 .kind = action.op->name + " (" + group + ")",
                 .bytes = bytes,
                 .sent_bytes = cost.sent_bytes,
-                .collective = true};
+                .collective = true,
+                .name = action.op->name + " of " + action.op->attributes.string("name", "")};
     }
 
     const GroupShape& shape(const std::string& group) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/cost_model/machines.h"
@@ -31,6 +32,7 @@ struct Work {
     std::string kind;                  // "products", "all_gather (shard)": what times are summed by
     double bytes = 0, sent_bytes = 0;  // of a collective: the whole tensor, and what this rank sends
     bool collective = false;
+    std::string name = {};  // of a collective: "all_reduce of bucket_0", as the plan calls it
 };
 
 struct SimulatedAction {
@@ -48,14 +50,18 @@ struct SimulatedAction {
     double seconds() const { return end - begin; }
 };
 
-// The collectives of one kind in a step.
+// The collectives of one kind or of one name in a step.
 struct CollectiveUse {
     std::int64_t calls = 0;
     double bytes = 0, sent_bytes = 0;
     double alone = 0;    // seconds, if each had its link for itself
     double running = 0;  // seconds, as it is
     double exposed = 0;  // seconds in which the device waits for one of them
+    // Seconds in which the device computes while one of them runs, by kind of work.
+    std::map<std::string, double> under;
     Resource resource = Resource::inside;
+
+    double computed_under() const;
 };
 
 struct Simulation {
@@ -65,11 +71,17 @@ struct Simulation {
     std::vector<double> busy;  // seconds, by stream: while an action of it runs
     double seconds = 0;
 
-    double exposed() const { return seconds - busy[0]; }       // the device computes nothing
+    double computing() const;  // the device computes: a collective that is issued on compute is none of it
+    double exposed() const { return seconds - computing(); }
     double communicating() const;                              // some collective runs
     std::map<std::string, CollectiveUse> collectives() const;  // by kind
+    // By the name that they have in the plan, in the order in which they begin.
+    std::vector<std::pair<std::string, CollectiveUse>> named_collectives() const;
     // Seconds by kind of work on the longest chain of causes. They add up to all seconds: what binds.
     std::map<std::string, double> critical() const;
+
+  private:
+    std::map<std::string, CollectiveUse> collectives_by(std::string Work::*key) const;
 };
 
 using WorkOf = std::function<Work(const PlannedAction&)>;   // what an action needs; nothing: no seconds at all

@@ -44,6 +44,9 @@ TEST_F(Plan, ComparesModesAsJson) {
         modes.push_back(mode.at("mode"));
         EXPECT_EQ(mode.at("replicas").get<int>() * mode.at("shards").get<int>(), 4);
         EXPECT_GT(mode.at("step_ms").get<double>(), 0);
+        double exposed = 0;
+        for (const nlohmann::json& one : mode.at("by_name")) exposed += one.at("exposed_ms").get<double>();
+        EXPECT_NEAR(exposed, mode.at("exposed_ms").get<double>(), 1e-4 * exposed);  // six digits
     }
     EXPECT_EQ(modes, (std::vector<std::string>{"--dp 4", "--fsdp 4", "--fsdp 4 --fsdp-reshard never",
                                                "--fsdp 4 --fsdp-reshard always"}));
@@ -250,6 +253,41 @@ TEST_F(Plan, SlowLinksExposeMore) {
     EXPECT_LT(fast.at("exposed_ms").get<double>(), slow.at("exposed_ms").get<double>());
 }
 
+// Buckets of 25 MiB: all gradients are one. Of S bytes, a rank of two sends S, at 1 MB/s, after 20 ms; nothing is left
+// to compute beside the last of it.
+TEST_F(Plan, EstimatesOverALinkOfThatRate) {
+    const std::string model = "llama2/dynamo.logits.onnx --machine cpu ";
+    const nlohmann::json ranks = estimate(model + "--dp 2 --link 1MB/s,20ms").at("ranks");
+    double bytes = 0, calls = 0, alone = 0, exposed = 0;
+    for (const nlohmann::json& one : ranks.at("by_name")) {
+        const double sent = one.at("sent_bytes"), n = one.at("calls");
+        EXPECT_EQ(one.at("bytes").get<double>(), sent);
+        EXPECT_NEAR(one.at("alone_ms").get<double>(), 20 * n + sent / 1e6 * 1e3, 1e-3);
+        EXPECT_GE(one.at("running_ms").get<double>(), one.at("under_compute_ms").get<double>());
+        bytes += sent;
+        calls += n;
+        alone += one.at("alone_ms").get<double>();
+        exposed += one.at("exposed_ms").get<double>();
+    }
+    const nlohmann::json& sums = ranks.at("collectives").at(0);
+    EXPECT_EQ(sums.at("link"), "link");
+    EXPECT_EQ(sums.at("bytes").get<double>(), bytes);
+    EXPECT_EQ(sums.at("calls").get<double>(), calls);
+    EXPECT_GT(bytes, 1e4);
+    EXPECT_NEAR(exposed, ranks.at("exposed_ms").get<double>(), 1e-4 * exposed);  // six digits are printed
+    EXPECT_LE(exposed, alone * (1 + 1e-5));
+    // A link that takes no time exposes nothing that is not there without it; and the machine's own is another one.
+    const nlohmann::json fast = estimate(model + "--dp 2 --link 1000TB/s").at("ranks");
+    EXPECT_LT(fast.at("exposed_ms").get<double>(), 1e-3);
+    EXPECT_EQ(fast.at("compute_ms"), ranks.at("compute_ms"));
+    EXPECT_EQ(estimate(model + "--dp 2").at("ranks").at("collectives").at(0).at("link"), "Ethernet");
+    const Ran table = run("plan " + fixtures + "/" + model + "--dp 2 --link 1MB/s,20ms");
+    EXPECT_NE(table.out.find("2 ranks of pair of EPYC cores; between any two of them a link of 1 MB/s"),
+              std::string::npos)
+        << table.out;
+    EXPECT_NE(table.out.find("\n| all_reduce of bucket_0 | "), std::string::npos) << table.out;
+}
+
 TEST_F(Plan, WritesATimeline) {
     const nlohmann::json e = estimate("llama2/dynamo.logits.onnx --machine h100 --dp 4 --timeline t.json").at("ranks");
     const nlohmann::json trace = nlohmann::json::parse(contents("t.json"));
@@ -291,6 +329,11 @@ TEST_F(Plan, RefusesWhatDoesNotGoTogether) {
     refused("--ranks 4 --dp 2 --machine h100", "--ranks compares the modes of sharding, one of which is chosen");
     refused("--ranks 4 --layout --machine h100", "--ranks compares several programs");
     refused("--ranks 4 --fsdp-reshard never --machine h100", "--ranks compares what --fsdp-reshard may say");
+    refused("--dp 2 --link 1GB/s", "--link joins the ranks of a machine, whose step is estimated");
+    refused("--machine h100 --link 1GB/s", "--link is of several ranks alone");
+    for (const char* link : {"fast", "100", "0GB/s", "1GB/s,5"})
+        refused("--machine h100 --dp 2 --link " + std::string(link),
+                "--link: " + std::string(link) + " is no link, as 100GB/s or 10Gb/s,30us");
     refused("--bucket-mb 5 --machine h100", "--bucket-mb is of several ranks alone");
     for (const char* ranks : {"1", "65537", "1000000000"})
         refused("--machine h100 --ranks " + std::string(ranks),

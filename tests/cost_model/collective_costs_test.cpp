@@ -101,6 +101,40 @@ TEST(CollectiveCosts, TheNarrowestPartBinds) {
     EXPECT_DOUBLE_EQ(c.bandwidth, 7e9 / 100e9);
 }
 
+// 4 ranks, 50 MB/s and 10 ms: of 8 MB, each sends 6 to gather or to scatter, and 12 to sum; 0.12 and 0.24 s.
+TEST(CollectiveCosts, OneLinkBetweenAnyTwoRanks) {
+    const Machine m = joined_by(machine(), parse_link("50MB/s,10ms").value());
+    for (const RankGroup& group : {RankGroup{4, 1, 2}, RankGroup{4, 2, 2}})
+        for (const Collective what : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+            const bool sums = what == Collective::all_reduce;
+            const CollectiveCost c = collective_cost(what, 8e6, shape_of(group, m.node), m);
+            EXPECT_TRUE(c.between);  // ranks of one resource, whatever group they are of
+            EXPECT_DOUBLE_EQ(c.sent_bytes, sums ? 12e6 : 6e6);
+            EXPECT_DOUBLE_EQ(c.bandwidth, sums ? 0.24 : 0.12);
+            EXPECT_DOUBLE_EQ(c.latency, 0.01);
+        }
+    EXPECT_EQ(collective_cost(Collective::all_reduce, 8e6, shape_of({1, 1, 8}, m.node), m).seconds(), 0);
+}
+
+TEST(CollectiveCosts, ReadsALink) {
+    const auto expect = [](const char* text, double rate, double latency) {
+        const std::optional<Link> link = parse_link(text);
+        ASSERT_TRUE(link.has_value()) << text;
+        EXPECT_DOUBLE_EQ(link->attained(), rate) << text;
+        EXPECT_DOUBLE_EQ(link->latency, latency) << text;
+        EXPECT_TRUE(link->once) << text;
+    };
+    expect("100GB/s", 100e9, 0);
+    expect("10Gb/s,30us", 1.25e9, 30e-6);
+    expect("0.5TB/s,250ns", 500e9, 250e-9);
+    expect("50MB/s,1.5ms", 50e6, 1.5e-3);
+    expect("8kb/s,0s", 1e3, 0);
+    for (const char* text :
+         {"", "100", "GB/s", "100 GB/s", "100gb/s", "0GB/s", "-1GB/s", "infGB/s", "nanGB/s", "1e400GB/s", "1e308TB/s",
+          "100GB/s,", "100GB/s,5", "100GB/s,-5us", "100GB/s,5us,", "100GB/s5us", "5us,100GB/s"})
+        EXPECT_FALSE(parse_link(text).has_value()) << text;
+}
+
 TEST(CollectiveCosts, EveryMachineHasLinks) {
     for (const Machine& m : machines()) {
         EXPECT_EQ(find_machine(m.name), &m);

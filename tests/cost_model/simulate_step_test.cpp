@@ -60,7 +60,12 @@ Work compute(double seconds) {
     return {.seconds = seconds, .kind = "compute"};
 }
 Work send(double seconds, double latency = 0, Resource link = Resource::between) {
-    return {.latency = latency, .seconds = seconds, .resource = link, .kind = "send", .collective = true};
+    return {.latency = latency,
+            .seconds = seconds,
+            .resource = link,
+            .kind = "send",
+            .collective = true,
+            .name = "send of s"};
 }
 
 std::string text_of(const std::string& body, bool reduce = false) {
@@ -75,7 +80,8 @@ TEST(SimulateStep, GathersHideBehindLayersThatTakeLonger) {
     EXPECT_DOUBLE_EQ(s.seconds, 2 + 2 + 4 * 3);
     EXPECT_DOUBLE_EQ(s.busy.at(0), 2 + 4 * 3);
     EXPECT_DOUBLE_EQ(s.busy.at(1), 4 * 2);
-    EXPECT_DOUBLE_EQ(s.exposed(), 2);
+    EXPECT_DOUBLE_EQ(s.computing(), 4 * 3);  // the copy before the loop is sent, on compute
+    EXPECT_DOUBLE_EQ(s.exposed(), 2 + 2);
     EXPECT_DOUBLE_EQ(s.communicating(), 2 + 4 * 2);
     EXPECT_DOUBLE_EQ(s.critical().at("compute"), 4 * 3);
     EXPECT_DOUBLE_EQ(s.critical().at("send"), 4);
@@ -84,7 +90,7 @@ TEST(SimulateStep, GathersHideBehindLayersThatTakeLonger) {
 TEST(SimulateStep, LayersWaitForGathersThatTakeLonger) {
     const Simulation s = simulated(parsed(text_of(pipeline_of_layers)), {{"mul", compute(1)}, {"copy", send(5)}});
     EXPECT_DOUBLE_EQ(s.seconds, 5 + 4 * 5 + 1);
-    EXPECT_DOUBLE_EQ(s.exposed(), 5 + 4 * 5 + 1 - (5 + 4 * 1));
+    EXPECT_DOUBLE_EQ(s.exposed(), 5 + 4 * 5 + 1 - 4 * 1);
     EXPECT_DOUBLE_EQ(s.critical().at("send"), 5 + 4 * 5);
     EXPECT_DOUBLE_EQ(s.critical().at("compute"), 1);
 }
@@ -95,7 +101,7 @@ TEST(SimulateStep, OneSlotHidesNothing) {
     one.replace(one.find("distance = 2"), 12, "distance = 1");
     const Simulation s = simulated(parsed(one), {{"mul", compute(3)}, {"copy", send(2)}});
     EXPECT_DOUBLE_EQ(s.seconds, 2 + 4 * (2 + 3));
-    EXPECT_DOUBLE_EQ(s.exposed(), 4 * 2);
+    EXPECT_DOUBLE_EQ(s.exposed(), 2 + 4 * 2);
 }
 
 // Times of actions are where they have to be: the third gather begins when the first slot is free.
@@ -130,6 +136,29 @@ TEST(SimulateStep, SendersOfOneLinkShareIt) {
     // The copy is alone for 2 s, until the other has come so far.
     needs["neg"] = send(3, 3);
     EXPECT_DOUBLE_EQ(simulated(m, needs).seconds, 3 + 3 + 1 + 1);
+}
+
+// The copies of the first test: 2 s ahead of 4 layers of 3 s, and one before the loop, on compute. The first of the
+// others hides under nothing, each later one under 2 of the 3 s of the layer before it.
+TEST(SimulateStep, SaysWhatIsComputedUnderACollective) {
+    const Module m = parsed(text_of(pipeline_of_layers));
+    const Simulation s = simulated(m, {{"mul", compute(3)}, {"copy", send(2)}});
+    const CollectiveUse use = s.collectives().at("send");
+    EXPECT_EQ(use.calls, 1 + 4);
+    EXPECT_DOUBLE_EQ(use.running, 5 * 2);
+    EXPECT_DOUBLE_EQ(use.under.at("compute"), 3 * 2);
+    EXPECT_DOUBLE_EQ(use.computed_under(), 3 * 2);
+    EXPECT_DOUBLE_EQ(use.exposed, 2 * 2);
+    // Collectives that take longer than layers: 4 of 5 s, beside all layers but the last, of 1 s.
+    const Simulation slow = simulated(m, {{"mul", compute(1)}, {"copy", send(5)}});
+    EXPECT_DOUBLE_EQ(slow.collectives().at("send").computed_under(), 3 * 1);
+    EXPECT_DOUBLE_EQ(slow.collectives().at("send").exposed, slow.seconds - 4 * 1);
+    // By name it is the same here, where there is one.
+    const auto named = s.named_collectives();
+    ASSERT_EQ(named.size(), 1U);
+    EXPECT_EQ(named.front().first, "send of s");
+    EXPECT_EQ(named.front().second.calls, use.calls);
+    EXPECT_DOUBLE_EQ(named.front().second.computed_under(), use.computed_under());
 }
 
 // A rank of two sends half of what is summed twice: to add it, and what comes of it. On GPUs that passes in f32, on
