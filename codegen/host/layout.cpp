@@ -221,7 +221,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
                                      : gathered_from_bf16_copies(*module_, function, v) ? bf16_copies_variable
                                                                                         : "w";
             for (std::string& c : candidates) c = kind + "_" + c;
-            in_units.try_emplace({p.arena, p.offset}, pick(candidates, used));
+            in_units.insert_or_assign({p.arena, p.offset}, pick(candidates, used));  // by turns in one place
         }
         const auto at = in_units.find({p.arena, p.offset});
         if (at == in_units.end() || is_pack(op) || is_collective(op, Collective::all_gather)) return false;

@@ -66,12 +66,23 @@ std::vector<ModelUnit> model_units(const Module& planned) {
     return out;
 }
 
+// The op that takes v, or what lies in the place of v, out of a flat tensor. Where units lie in one place by turns, it
+// is v's own that counts.
+static const Op* unpacks(const Function& function, Value v) {
+    const Op* out = nullptr;
+    for (const Op& op : function.ops) {
+        if (!is_unpack(op)) continue;
+        if (op.results[0] == v) return &op;
+        if (out == nullptr && function.info(op.results[0]).placement == function.info(v).placement) out = &op;
+    }
+    return out;
+}
+
 bool gathered_from_bf16_copies(const Module& planned, const Function& function, Value v) {
     const Placement& place = function.info(v).placement;
     if (place.arena != Arena::gathered) return false;
-    Value flat;
-    for (const Op& op : function.ops)
-        if (is_unpack(op) && function.info(op.results[0]).placement == place) flat = op.operands[0];
+    const Op* piece = unpacks(function, v);
+    const Value flat = piece == nullptr ? Value() : piece->operands[0];
     for (const Op& op : function.ops) {
         if (!is_collective(op, Collective::all_gather) || op.results[0] != flat) continue;
         Value shard = op.operands[0];
@@ -90,17 +101,16 @@ bool gathered_from_bf16_copies(const Module& planned, const Function& function, 
 std::string parameter_of_unit(const Module& planned, const Function& function, Value v) {
     const Placement& place = function.info(v).placement;
     if (place.arena != Arena::gathered && place.arena != Arena::unit_gradients) return "";
-    for (const Op& op : function.ops) {
-        if (!is_unpack(op) || function.info(op.results[0]).placement != place) continue;
-        std::string unit;
-        for (const Op& flat : function.ops)
-            for (Value r : flat.results)
-                if (r == op.operands[0]) unit = flat.attributes.string("unit");
-        for (const ShardUnit& u : planned.units) {
-            if (u.name != unit) continue;
-            for (const ShardUnit::Tensor& t : u.tensors)
-                if (t.offset == op.attributes.integer("offset")) return name_pattern(t.info.names);
-        }
+    const Op* piece = unpacks(function, v);
+    if (piece == nullptr) return "";
+    std::string unit;
+    for (const Op& flat : function.ops)
+        for (Value r : flat.results)
+            if (r == piece->operands[0]) unit = flat.attributes.string("unit");
+    for (const ShardUnit& u : planned.units) {
+        if (u.name != unit) continue;
+        for (const ShardUnit::Tensor& t : u.tensors)
+            if (t.offset == piece->attributes.integer("offset")) return name_pattern(t.info.names);
     }
     return "";
 }

@@ -450,6 +450,16 @@ static std::int64_t bytes_in_turns(const Module& m) {
     return bytes;
 }
 
+// What matrices beside loops take turns in.
+static std::int64_t bytes_of_rooms(const Module& m) {
+    std::map<std::int64_t, std::int64_t> rooms;
+    for (const Op& op : m.main().ops)
+        if (op.attributes.has("room")) rooms[op.attributes.integer("room")] = op.attributes.integer("room_bytes");
+    std::int64_t bytes = 0;
+    for (const auto& [room, of_it] : rooms) bytes += of_it;
+    return bytes;
+}
+
 std::string memory_table(const ProgramLayout& layout) {
     const Module& m = layout.module();
     struct Row {
@@ -470,12 +480,15 @@ std::string memory_table(const ProgramLayout& layout) {
                                                               : "its state, at the same offsets, one after the other"});
     if (m.arena_bytes.contains("gathered")) {
         rows.front().what = "this rank's pieces of the model's tensors" + first;
-        const std::int64_t turns = bytes_in_turns(m), stays = m.arena_bytes.at("gathered") - turns;
-        rows.push_back({"gathered", turns == 0
-                                        ? "whole tensors, to the end of a step: no loop takes turns with them"
-                                        : fmt::format("whole tensors: {} of loops' layers, by turns, {} of others, "
-                                                      "to the end of a step",
-                                                      bytes_text(turns), bytes_text(stays))});
+        const std::int64_t turns = bytes_in_turns(m), rooms = bytes_of_rooms(m);
+        const std::int64_t stays = m.arena_bytes.at("gathered") - turns - rooms;
+        rows.push_back(
+            {"gathered", rooms > 0    ? fmt::format("whole tensors: {} by turns, {} of others, to the end of a step",
+                                                    bytes_text(turns + rooms), bytes_text(stays))
+                         : turns == 0 ? "whole tensors, to the end of a step: no loop takes turns with them"
+                                      : fmt::format("whole tensors: {} of loops' layers, by turns, {} of others, "
+                                                    "to the end of a step",
+                                                    bytes_text(turns), bytes_text(stays))});
         rows.push_back({"unit_gradients", "gradients of whole tensors, until they are summed over ranks"});
     }
     rows.push_back({"saved", "activations that the backward pass reads, layer after layer"});

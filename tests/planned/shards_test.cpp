@@ -52,6 +52,10 @@ std::vector<Case> all_cases() {
         for (Mesh mesh : {Mesh{2, 3}, Mesh{3, 2}}) out.push_back({model, mesh, "forward", 3});
     for (const char* reshard : {"never", "always"}) out.push_back({"llama5", {2, 2}, reshard, 3});
     out.push_back({"llama5", {1, 3}, "forward", 3, "none", false});
+    out.push_back({"llama5", {2, 2}, "always", 3, "selective", false});
+    out.push_back({"llama5", {1, 2}, "never", 2, "none", false});
+    out.push_back({"llama2_tied", {1, 2}, "forward", 2, "none", false});
+    out.push_back({"llama5", {1, 2}, "forward", 2, "none", false, "bf16"});
     for (const char* model : {"mlp", "llama5", "llama2_tied"})
         out.push_back({model, {1, 3}, "forward", 3, "none", true, "bf16"});
     // Under sanitizers each model, mesh and type.
@@ -81,6 +85,24 @@ TEST_P(Shards, TrainAsOneRankDoes) {
 
 INSTANTIATE_TEST_SUITE_P(All, Shards, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name(); });
+
+// Layers that no loop has are let go as well: the same bits as where all stays for the step, in less memory.
+TEST(ShardsInTurns, AreTheBitsOfThoseThatStay) {
+    for (const char* reshard : {"forward", "always"}) {
+        const Case turns{"llama5", {1, 2}, reshard, 2, "none", false},
+            stay{"llama5", {1, 2}, "never", 2, "none", false};
+        const Module a = compiled(turns.graph(), turns.options()), b = compiled(stay.graph(), stay.options());
+        EXPECT_EQ(plan_violations(a), std::vector<std::string>());
+        EXPECT_LT(a.arena_bytes.at("gathered"), b.arena_bytes.at("gathered") / 2);
+        const std::vector<std::string> names = trained_names(compiled(turns.graph(), turns.options_alone()));
+        const Trained x = train_ranks(PlannedRanks(a), turns.parameters(), names, 2, 2);
+        const Trained y = train_ranks(PlannedRanks(b), stay.parameters(), names, 2, 2);
+        for (const std::string& name : names) {
+            EXPECT_EQ(x.gradients.at(name).f, y.gradients.at(name).f) << name;
+            EXPECT_EQ(x.parameters.at(name).f, y.parameters.at(name).f) << name;
+        }
+    }
+}
 
 // Gradients whose squares f32 has not, but f64: too large for it, and too small. The norm of n equal numbers is theirs
 // times the root of n, and is one rounding to f32 away from it, as the gradients themselves are.
@@ -114,8 +136,9 @@ std::vector<std::string> parameters_of(const Case& c) {
 }
 
 TEST(ShardsInAnyOrder, GiveTheSameBits) {
-    for (const Case& c : {Case{"llama5", {1, 3}, "forward", 2}, Case{"llama5", {2, 2}, "always", 2},
-                          Case{"llama2_tied", {1, 2}, "never", 2, "selective"}}) {
+    for (const Case& c :
+         {Case{"llama5", {1, 3}, "forward", 2}, Case{"llama5", {2, 2}, "always", 2},
+          Case{"llama5", {1, 2}, "forward", 2, "none", false}, Case{"llama2_tied", {1, 2}, "never", 2, "selective"}}) {
         SCOPED_TRACE(c.name());
         const std::vector<std::string> names = parameters_of(c);
         expect_same_bits_in_any_order(PlannedRanks(compiled(c.graph(), c.options())), c.parameters(), names,

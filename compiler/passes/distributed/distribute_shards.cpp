@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/structure.h"
@@ -31,6 +32,7 @@ class Shards {
         begin_main();
         for (std::size_t k = 0; k < main().ops.size(); ++k)
             if (is_loop(main().ops[k]) && touches_layers(main().ops[k])) loop(k);
+        find_turns();
         for (Unit& unit : units_)
             if (!unit.layered) whole_unit(unit);
         finish_main();
@@ -41,7 +43,10 @@ class Shards {
                          fmt::format("{} x {} elements, {} of them on each rank, {} parameter{}", unit.count,
                                      unit.elements, unit.elements / options_.mesh.shards, unit.parameters.size(),
                                      unit.parameters.size() == 1 ? "" : "s") +
-                             (unit.layered ? "" : "; gathered to the end of the step, since no loop has it in turns"));
+                             (unit.layered ? ""
+                              : turns_.contains(static_cast<std::size_t>(&unit - units_.data()))
+                                  ? "; gathered before what reads it, and let go"
+                                  : "; gathered to the end of the step, since no loop has it in turns"));
         }
     }
 
@@ -137,7 +142,7 @@ class Shards {
                 {"what", what}};
     }
 
-    // ---- units that stand alone: gathered once a step ----
+    // ---- units that stand alone ----
 
     static std::size_t first_user(const Function& f, const std::vector<Value>& values) {
         for (std::size_t k = 0; k < f.ops.size(); ++k)
@@ -247,6 +252,10 @@ class Shards {
         }
         const std::size_t user = first_user(f, values);
         if (user == f.ops.size()) return;  // nothing reads it
+        if (const auto turns = turns_.find(static_cast<std::size_t>(&unit - units_.data())); turns != turns_.end()) {
+            for (std::size_t t = 0; t < turns->second.size(); ++t) in_turn(unit, turns->second[t], pieces, t > 0);
+            return;
+        }
         std::vector<Value> sent;
         Builder b(f);
         sent = b.emit("all_gather_start", {unit.shard, first_}, attributes_of(unit, unit.name, unit.what), unit.name);
@@ -255,6 +264,133 @@ class Shards {
         f.ops.pop_back();
         insert(f, user, [&](Builder& at) { unpack(f, at.op("await", sent, {}, unit.name), unit, pieces); });
         starts_.emplace_back(user, std::move(start));
+    }
+
+    // ---- units that stand alone, and are let go: gathered before they are read, into one of two rooms by turns ----
+
+    // A run of readers of a unit, which are named by their first results.
+    struct Turn {
+        std::size_t unit = 0, first = 0, last = 0;  // ops of main, before anything is inserted
+        std::vector<Value> readers;
+        std::string name, behind;  // of the gather; of the one that had the room before, or empty
+        Value released;            // what the last reader of that one gives
+        std::int64_t room = 0, room_bytes = 0;
+    };
+
+    std::int64_t bytes_of_unit(const Unit& unit) const {
+        return unit.elements * static_cast<std::int64_t>(size_of(unit.dtype));
+    }
+
+    // The readers of a unit, in two runs where something else is computed between them: those of the forward pass and
+    // those of the backward pass, mostly. None where a view of it is read, which this does not follow.
+    std::vector<Turn> runs_of(std::size_t unit) {
+        const Function& f = main();
+        std::vector<std::size_t> users;
+        for (std::size_t k = 0; k < f.ops.size(); ++k) {
+            const Op& op = f.ops[k];
+            const bool reads = std::any_of(op.operands.begin(), op.operands.end(), [&](Value v) {
+                return v && std::any_of(units_[unit].parameters.begin(), units_[unit].parameters.end(),
+                                        [v](const UnitParameter& p) { return p.value == v; });
+            });
+            if (!reads) continue;
+            if (is_view(op) || op.results.empty()) return {};
+            users.push_back(k);
+        }
+        if (users.empty()) return {};
+        std::size_t split = users.size(), gap = 1;
+        for (std::size_t k = 1; k < users.size(); ++k)
+            if (users[k] - users[k - 1] > gap) gap = users[k] - users[k - 1], split = k;
+        std::vector<Turn> out;
+        for (std::size_t k = 0; k < users.size(); ++k) {
+            if (k == 0 || k == split) {
+                Turn& run = out.emplace_back();
+                run.unit = unit;
+                run.first = users[k];
+            }
+            out.back().last = users[k];
+            out.back().readers.push_back(f.ops[users[k]].results[0]);
+        }
+        return out;
+    }
+
+    // Matrices that stand alone are gathered for each run of readers, into two rooms by turns: of run j while run j - 1
+    // is computed. A unit that is read for so long that a third one would come between stays for the step.
+    void find_turns() {
+        if (options_.reshard == "never") return;
+        std::vector<Turn> runs;
+        std::int64_t whole = 0;
+        for (std::size_t u = 0; u < units_.size(); ++u)
+            if (!units_[u].layered && units_[u].matrices)
+                for (Turn& run : runs_of(u)) runs.push_back(std::move(run));
+        std::stable_sort(runs.begin(), runs.end(), [](const Turn& a, const Turn& b) { return a.first < b.first; });
+        auto too_long = [&runs]() -> std::optional<std::size_t> {
+            for (std::size_t j = 2; j < runs.size(); ++j)
+                for (std::size_t i = 0; i + 1 < j; ++i)
+                    if (runs[i].last >= runs[j].first) return runs[i].unit;
+            return std::nullopt;
+        };
+        for (std::optional<std::size_t> unit = too_long(); unit; unit = too_long())
+            std::erase_if(runs, [&](const Turn& run) { return run.unit == *unit; });
+        // What is read last in the forward pass and first in the backward pass is still there.
+        for (std::size_t j = 1; j < runs.size() && options_.reshard == "forward"; ++j) {
+            if (runs[j].unit != runs[j - 1].unit) continue;
+            runs[j - 1].last = runs[j].last;
+            runs[j - 1].readers.insert(runs[j - 1].readers.end(), runs[j].readers.begin(), runs[j].readers.end());
+            runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(j--));
+        }
+        std::set<std::size_t> turning;
+        std::int64_t rooms[2] = {};
+        for (std::size_t j = 0; j < runs.size(); ++j) {
+            const std::int64_t bytes = bytes_of_unit(units_[runs[j].unit]);
+            if (turning.insert(runs[j].unit).second) whole += bytes;
+            rooms[j % 2] = std::max(rooms[j % 2], bytes);
+        }
+        if (rooms[0] + rooms[1] >= whole) return;  // nothing is gained
+        std::set<std::size_t> named;
+        for (std::size_t j = 0; j < runs.size(); ++j) {
+            Turn& run = runs[j];
+            const Unit& unit = units_[run.unit];
+            run.name = unit.name + (named.insert(run.unit).second ? "" : "_again");
+            run.room = static_cast<std::int64_t>(j % 2);
+            run.room_bytes = rooms[j % 2];
+            if (j < 2) continue;
+            run.behind = runs[j - 2].name;
+            run.released = runs[j - 2].readers.back();
+        }
+        for (Turn& run : runs) turns_[run.unit].push_back(std::move(run));
+    }
+
+    static std::size_t defining(const Function& f, Value v) { return last_definition(f, {v}); }
+
+    void in_turn(const Unit& unit, const Turn& turn, const std::vector<std::pair<Value, std::size_t>>& pieces,
+                 bool again) {
+        Function& f = main();
+        std::vector<std::pair<Value, std::size_t>> here = pieces;
+        if (again)
+            for (auto& [v, k] : here) {
+                const Value fresh = f.add_value(f.type(v), unique_value_name(f, f.info(v).name + "_again"));
+                for (const Value reader : turn.readers)
+                    for (Value& operand : f.ops[defining(f, reader)].operands)
+                        if (operand == v) operand = fresh;
+                v = fresh;
+            }
+        std::erase_if(here, [&](const auto& piece) { return first_user(f, {piece.first}) == f.ops.size(); });
+        Attributes attributes = attributes_of(unit, turn.name, unit.what);
+        attributes.set("room", turn.room);
+        attributes.set("room_bytes", turn.room_bytes);
+        if (!turn.behind.empty()) attributes.set("behind", turn.behind);
+        Builder b(f);
+        const std::vector<Value> sent = b.emit("all_gather_start", {unit.shard, {}}, attributes, turn.name);
+        f.info(sent[1]).name = "sent";
+        Op start = std::move(f.ops.back());
+        f.ops.pop_back();
+        const std::size_t user = defining(f, turn.readers.front());
+        insert(f, user, [&](Builder& at) { unpack(f, at.op("await", sent, {}, turn.name), unit, here); });
+        if (turn.behind.empty()) {
+            starts_.emplace_back(user, std::move(start));
+            return;
+        }
+        f.ops.insert(f.ops.begin() + static_cast<std::ptrdiff_t>(defining(f, turn.released)) + 1, std::move(start));
     }
 
     // Gathers of whole units begin with the step, in the order in which they are read.
@@ -406,6 +542,7 @@ class Shards {
     std::vector<Unit> units_;
     std::map<std::string, bool> direction_;  // by unit: of the loop that read it last
     std::vector<std::pair<std::size_t, Op>> starts_;
+    std::map<std::size_t, std::vector<Turn>> turns_;  // by unit
     Value first_, last_, overwrite_;
     std::size_t given_ = 0;
 };

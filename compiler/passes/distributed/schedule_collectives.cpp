@@ -218,6 +218,10 @@ class EarlyBeginnings {
 
 std::string gather_reason(const Op& op, std::int64_t layers) {
     const std::int64_t slots = op.attributes.integer("slots", 0);
+    if (op.attributes.has("room"))
+        return op.attributes.has("behind") ? "where " + op.attributes.string("behind") +
+                                                 " lay, which has been read; under what is computed before it is read"
+                                           : "gathered under what does not read it yet; let go when it has been read";
     if (slots == 0) return "gathered in the first micro-step of a step, under what does not read it yet";
     std::string out = op.operands.back() ? "in the first micro-step of a step" : "";
     if (op.attributes.integer("ahead", 0) > 0)

@@ -50,7 +50,7 @@ class FunctionLowering {
         if (loop_) find_layers();
         find_what_stays();
         find_ends();
-        if (!loop_ && gathers_in_loops()) {
+        if (!loop_ && (gathers_in_loops() || takes_turns())) {
             use_stream("gather");
             both("begin", "gather", {});
         }
@@ -168,6 +168,10 @@ class FunctionLowering {
                 if (is_start(op, Collective::all_gather) || is_collective(op, Collective::all_gather))
                     return reaches(f);
         return false;
+    }
+    // Units that stand alone and are gathered in every micro-step.
+    bool takes_turns() const {
+        return std::any_of(f_.ops.begin(), f_.ops.end(), [](const Op& op) { return op.attributes.has("room"); });
     }
     bool reaches(const Function& g) const {
         if (g.name == f_.name) return true;
@@ -302,7 +306,14 @@ class FunctionLowering {
 
     void gather(const Op& op, std::size_t k) {
         const std::string name = op.attributes.string("name");
-        if (!loop_) return collective(op, "gather");
+        if (!loop_) {
+            if (op.attributes.has("behind")) wait(op.attributes.string("behind") + "_free", "gather", {});
+            const bool followed = std::any_of(f_.ops.begin(), f_.ops.end(), [&name](const Op& other) {
+                return other.attributes.has("behind") && other.attributes.string("behind") == name;
+            });
+            if (followed) released_[last_reader(k)].push_back(name);
+            return collective(op, "gather");
+        }
         const std::int64_t slots = op.attributes.integer("slots"), resident = op.attributes.integer("resident");
         if (resident >= layers_) return collective(op, "gather");  // which never runs: every layer is there
         Timing timing = timing_of(op, {"ahead", "resident"});
@@ -325,7 +336,9 @@ class FunctionLowering {
             if (std::none_of(op.operands.begin(), op.operands.end(), [&](Value v) { return held.contains(v); }))
                 continue;
             last = j;
-            if (is_await(op) || is_unpack(op)) held.insert(op.results.begin(), op.results.end());
+            if (is_unpack(op)) held.insert(op.results.begin(), op.results.end());
+            for (std::size_t r = 0; is_await(op) && r < op.results.size(); ++r)
+                if (held.contains(op.operands[r])) held.insert(op.results[r]);
         }
         return last;
     }
@@ -395,8 +408,12 @@ class UnitPlaces {
   private:
     void place(Function& f, const Op& op, Arena arena, std::int64_t& end) {
         const Value v = op.results[0];
-        const std::int64_t bytes = aligned(bytes_of(f.type(v))), slots = op.attributes.integer("slots", 0);
-        auto [at, fresh] = places_.try_emplace({arena, op.attributes.string("unit")}, end);
+        const bool in_room = op.attributes.has("room");
+        const std::int64_t bytes = aligned(in_room ? op.attributes.integer("room_bytes") : bytes_of(f.type(v)));
+        const std::int64_t slots = op.attributes.integer("slots", 0);
+        const std::string place = in_room ? " room " + std::to_string(op.attributes.integer("room"))
+                                          : op.attributes.string("unit");  // no unit's name has a space in front
+        auto [at, fresh] = places_.try_emplace({arena, place}, end);
         if (fresh) end += bytes * std::max<std::int64_t>(slots, 1);
         f.info(v).placement = {arena, at->second, slots > 0 ? bytes : 0, {}, {}, slots};
     }
