@@ -82,7 +82,8 @@ std::vector<const UserFunction*> user_functions_of(const Module& module);
 Module pattern_at(const UserFunction& function, const Sizes& sizes);
 // Whether the pattern says what this call computes: it does for the attributes that the file names.
 bool pattern_says(const UserFunction& function, const Op& op);
-// Whether they are the same numbers in f32, as those of ONNX are: a person writes 0.1, and a model has the f32 nearest to it.
+// Whether they are the same numbers in f32, as those of ONNX are: a person writes 0.1, and a model has the f32 nearest
+// to it.
 bool same_in_f32(const Attribute& a, const Attribute& b);
 // What letters are where the inputs are of these types; nullopt where they do not fit.
 std::optional<Sizes> sizes_of(const UserFunction& function, const std::vector<Type>& inputs);

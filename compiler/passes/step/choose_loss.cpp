@@ -246,6 +246,12 @@ void LossChooser::name_inputs(std::vector<ChosenTerm>& terms) const {
             alone = false;
             of_results = of_results && other.term->result != wanted.term->result;
         }
+        // Labels of the graph's own loss are no other term's.
+        if (wanted.term->named || terms.size() > 1)
+            alone =
+                alone && std::none_of(main_.argument_info.begin(), main_.argument_info.end(), [&](const ArgInfo& i) {
+                    return i.kind == ArgInfo::Kind::input && i.names.front() == wanted.input->name;
+                });
         std::string before = wanted.term->name;
         if (!of_results) {
             before = wanted.term->added.loss->name;

@@ -167,6 +167,23 @@ func @main(%x: i64[2,4] input "input_ids" {batched, source = "tokens"}, %w: f32[
     EXPECT_EQ(sources("cross-entropy@mtp+cross-entropy@class"), "mtp_labels: next_tokens, class_labels: ");
 }
 
+// Labels that the graph has for its own loss are not those of a loss that is added beside it.
+TEST(SumsOfLosses, StandBesideTheGraphsOwnLabels) {
+    constexpr const char* with_labels = R"(
+func @main(%x: f32[2,3] input "x" {batched}, %l: i64[2] input "labels" {batched}, %w: f32[3] parameter "w") -> (%a "logits", %e "loss", %b "value") {
+  %a = mul(%x, %w) : f32[2,3]
+  %s, %r = cross_entropy(%a, %l) {ignore_index = -100} : f32[], f32[2]
+  %n = cross_entropy_weight(%l) {ignore_index = -100} : f32[]
+  %e = div(%s, %n) : f32[]
+  %b = add(%x, %w) : f32[2,3]
+}
+)";
+    EXPECT_EQ(inputs("own+0.5*mse@value", with_labels), "labels i64[2], value_labels f32[2,3]");
+    EXPECT_EQ(inputs("own+0.5*mse", with_labels), "labels i64[2], logits_labels f32[2,3]");
+    EXPECT_EQ(inputs("mse@value", with_labels), "labels i64[2], value_labels f32[2,3]");
+    EXPECT_NE(refused("mse", with_labels).find("ends in a loss of its own, loss"), std::string::npos);
+}
+
 TEST(SumsOfLosses, CallInputsAfterResultsAsTheseAreCalled) {
     EXPECT_EQ(inputs("mse@a-b:0+mse@c.d", R"(
 func @main(%x: f32[2,3] input "x" {batched}, %w: f32[3] parameter "w") -> (%a "a-b:0", %b "c.d") {
