@@ -413,6 +413,7 @@ void ModelOptions::finish() {
         d.help = "with --dp each rank holds all parameters, and none are gathered: leave it away";
         throw UsageError(std::move(d));
     }
+    refuse_shards_of_matrices(compile);
     compile.bucket_bytes = bucket_mb << 20;
     if (!executors.empty()) {
         compile.executors.clear();

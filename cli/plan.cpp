@@ -15,6 +15,7 @@
 #include "cli/step_table.h"
 #include "codegen/program/readme.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -48,6 +49,10 @@ void check_options(const PlanOptions& o) {
         fail("--link joins the ranks of a machine, whose step is estimated", "add --machine cpu");
     if (!o.link.empty() && o.ranks == 0 && o.model.compile.mesh.world() <= 1)
         fail("--link is of several ranks alone", "add --dp N, --fsdp N, --hsdp RxS or --ranks N");
+    if (o.ranks > 0 && thunder::find_rule(o.model.compile.optimizer)->steps_matrices())
+        fail(fmt::format("--ranks compares ways to share parameters, and {} steps whole matrices",
+                         o.model.compile.optimizer),
+             "--dp N estimates the one way that is left");
     if (o.ranks > 0 && o.machine.empty()) fail("--ranks compares steps on a machine", add_machine);
     if (o.ranks > 0 && o.model.compile.mesh.world() > 1)
         fail("--ranks compares the modes of sharding, one of which is chosen", "leave --ranks out");

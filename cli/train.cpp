@@ -16,11 +16,13 @@
 #include "codegen/program/program.h"
 #include "codegen/program/readme.h"
 #include "codegen/program/safetensors.h"
+#include "compiler/analysis/outer_matrices.h"
 #include "compiler/ir/structure.h"
 #include "compiler/losses/losses.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/precision/lower_precision.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -76,6 +78,8 @@ int train(TrainOptions o) {
     const bool stops = stops_gradients(raised);
     std::vector<PaddedRow> padded = padded_rows(raised);
     const std::optional<TieableWeights> tieable = tieable_weights(raised);
+    std::vector<std::string> outer;
+    if (thunder::find_rule(o.model.compile.optimizer)->steps_matrices()) outer = outer_matrices(raised);
     const Module reference = compile_reference(o.model, std::move(raised), parting, most_layers(compiled.module));
     EmitOptions emit;
     emit.model_name = o.model.model.stem().string();
@@ -91,6 +95,7 @@ int train(TrainOptions o) {
     emit.stops_gradients = stops;
     emit.padded_rows = std::move(padded);
     emit.tieable = tieable;
+    emit.outer_matrices = std::move(outer);
     std::vector<OutputFile> files;
     as_pass(o.model, "print_program", compiled.module,
             [&] { files = print_program(compiled.module, reference, emit); });

@@ -83,9 +83,58 @@ class Lion(torch.optim.Optimizer):
                 m.copy_(beta2 * m + (1 - beta2) * p.grad)
 
 
+class Muon(torch.optim.Optimizer):
+    """torch.optim.Muon for matrices, AdamW for all else; matrices are iterated in the type of their gradients, where
+    torch's own are in bf16."""
+
+    def __init__(self, params, lr, momentum, nesterov, adjust, betas, eps):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "adjust": adjust})
+        self.others = o.AdamW([g for g in self.param_groups if g["params"][0].dim() != 2], lr=lr, betas=betas, eps=eps)
+
+    @torch.no_grad()
+    def step(self):
+        self.others.step()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.dim() != 2:
+                    continue
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                m.lerp_(p.grad, 1 - group["momentum"])
+                u = p.grad.lerp(m, group["momentum"]) if group["nesterov"] else m
+                rows, columns = p.shape
+                x = u.T if rows > columns else u
+                x = x / x.norm().clamp(min=1e-7)
+                for _ in range(5):
+                    gram = x @ x.T
+                    x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+                x = x.T if rows > columns else x
+                ratio = max(1, rows / columns) ** 0.5 if group["adjust"] == "original" else 0.2 * max(rows, columns) ** 0.5
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * ratio * x)
+
+
+class TorchsMuon:
+    """torch's own, and its AdamW."""
+
+    def __init__(self, params, lr, momentum, nesterov, adjust, betas, eps):
+        matrices, others = [[g for g in params if (g["params"][0].dim() == 2) == two] for two in (True, False)]
+        self.both = (o.Muon(matrices, lr=lr, momentum=momentum, nesterov=nesterov, adjust_lr_fn=adjust),
+                     o.AdamW(others, lr=lr, betas=betas, eps=eps))
+
+    def step(self):
+        for optimizer in self.both:
+            optimizer.step()
+
+
 # The name of a case, which begins with that of the rule; its options in their order; the optimizer; whether vectors
 # decay; the norm that gradients are clipped to.
 o = torch.optim
+MUON = ((LEARNING_RATE, 0.95, True, "original", (0.9, 0.95), 1e-3),
+        (LEARNING_RATE, 0.8, False, "match_rms_adamw", (0.8, 0.99), 1e-8))
+# What torch itself does, in bf16 for a part of the way.
+ROUNDED = [
+    ("muon", (0.95, 0, 0, 0, 0.9, 0.95, 1e-3), lambda g: TorchsMuon(g, *MUON[0]), False, 0),
+    ("muon all, clipped", (0.8, 1, 1, 0, 0.8, 0.99, 1e-8), lambda g: TorchsMuon(g, *MUON[1]), True, 1.5),
+]
 CASES = [
     ("adamw", (0.9, 0.95, 1e-3), lambda g: o.AdamW(g, lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-3), False, 0),
     ("adamw all, clipped", (0.8, 0.99, 1e-8), lambda g: o.AdamW(g, lr=LEARNING_RATE, betas=(0.8, 0.99), eps=1e-8), True, 1.5),
@@ -102,6 +151,8 @@ CASES = [
     ("rmsprop", (0.99, 1e-8), lambda g: o.RMSprop(g, lr=LEARNING_RATE, alpha=0.99, eps=1e-8), False, 0),
     ("rmsprop all, clipped", (0.9, 1e-3), lambda g: o.RMSprop(g, lr=LEARNING_RATE, alpha=0.9, eps=1e-3), True, 1.5),
     ("adagrad", (0.0, 1e-10), lambda g: o.Adagrad(g, lr=LEARNING_RATE, eps=1e-10), False, 0),
+    ("muon", (0.95, 0, 0, 0, 0.9, 0.95, 1e-3), lambda g: Muon(g, *MUON[0]), False, 0),
+    ("muon all, clipped", (0.8, 1, 1, 0, 0.8, 0.99, 1e-8), lambda g: Muon(g, *MUON[1]), True, 1.5),
     ("adagrad all, clipped", (0.1, 1e-3), lambda g: o.Adagrad(g, lr=LEARNING_RATE, lr_decay=0.1, eps=1e-3), True, 1.5),
 ]
 
@@ -123,6 +174,16 @@ def lines_of(points):
     return lines
 
 
+def cases_of(cases):
+    lines = []
+    for name, options, make, decay_all, clip in cases:
+        numbers = ", ".join(repr(x) for x in options)
+        lines.append(f'    {{"{name}", "{name.split()[0]}", {{{numbers}}}, {LEARNING_RATE}, {WEIGHT_DECAY}, '
+                     f'{"true" if decay_all else "false"}, {clip}, {{')
+        lines += [*lines_of(trajectory(make, decay_all, clip)), "    }},"]
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default=pathlib.Path(__file__).parent.parent / "tests/runtime/kernels/trajectories.h")
@@ -131,12 +192,9 @@ def main():
     lines = ["// SPDX-License-Identifier: Apache-2.0", "// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch "
              + PINNED["torch"] + ".", "#pragma once", "", '#include "trajectory.h"', "",
              "namespace thunder {", "", "// clang-format off", "inline const std::vector<Trajectory> trajectories = {"]
-    for name, options, make, decay_all, clip in CASES:
-        numbers = ", ".join(repr(x) for x in options)
-        lines.append(f'    {{"{name}", "{name.split()[0]}", {{{numbers}}}, {LEARNING_RATE}, {WEIGHT_DECAY}, '
-                     f'{"true" if decay_all else "false"}, {clip}, {{')
-        lines += lines_of(trajectory(make, decay_all, clip))
-        lines.append("    }},")
+    lines += cases_of(CASES)
+    lines += ["};", "", "// Where torch rounds numbers to bf16 on the way.", "inline const std::vector<Trajectory> rounded_trajectories = {"]
+    lines += cases_of(ROUNDED)
     lines += ["};", "", "// By decay.", "inline const std::vector<AverageTrajectory> averages = {"]
     for decay in DECAYS:
         lines += [f"    {{{decay}, {{", *lines_of(averages(decay)), "    }},"]

@@ -73,6 +73,9 @@ class SpecPrinter {
         for (const PaddedRow& p : options_.padded_rows)
             padded.push_back(fmt::format("{{{}, {}}},", quote(p.table), p.row));
         array("PaddedRow", "PADDED_ROWS", padded);
+        std::vector<std::string> outer;
+        for (const std::string& name : options_.outer_matrices) outer.push_back(quote(name) + ",");
+        array("std::string_view", "OUTER_MATRICES", outer);
         array("UnitSpec", "UNITS", units_);
         array("std::string_view", "STREAMS", streams_);
         out_.line("}  // namespace");
@@ -148,6 +151,7 @@ class SpecPrinter {
         if (const auto& pair = options_.tieable)
             out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
                                   quote(pair->logits)));
+        if (!options_.outer_matrices.empty()) out_.line(".outer_matrices = OUTER_MATRICES,");
         if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));

@@ -3,9 +3,11 @@
 //
 // An optimizer's op is made of its rule, in runtime-lib/optim/rules. It takes all tensors at once, in groups of equal
 // length: parameters, gradients, the rule's states; then the rule's numbers, clip_factor and decay_all. Weight decay
-// applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says so.
+// applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says so. A rule that steps
+// matrices as wholes takes all of two dimensions so, and gives as a last result what its call needs of memory.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/ops/composite.h"
@@ -13,6 +15,7 @@
 #include "compiler/ops/multi_tensor.h"
 #include "compiler/ops/rules.h"
 #include "compiler/support/error.h"
+#include "runtime-lib/optim/matrix_scratch.h"
 #include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
@@ -24,6 +27,22 @@ using thunder::RuleInfo;
 // Parameters, gradients and states; the numbers, clip_factor and decay_all.
 OptimizerGroups groups_of(const RuleInfo& rule) {
     return {2 + rule.states.size(), rule.numbers.size() + 2};
+}
+
+// Whether a rule may step such a parameter as a whole. Runs may except some.
+bool is_whole(const RuleInfo& rule, const Type& parameter) {
+    return rule.steps_matrices() && parameter.rank() == 2;
+}
+
+// What the call needs for the largest of the matrices that it steps as wholes; `type_of(t)` is that of parameter t.
+template <typename TypeOf>
+Type scratch_of(const RuleInfo& rule, std::size_t count, const TypeOf& type_of) {
+    std::int64_t elements = 0;
+    for (std::size_t t = 0; t < count; ++t) {
+        const Type type = type_of(t);
+        if (is_whole(rule, type)) elements = std::max(elements, thunder::matrix_scratch(type.dims[0], type.dims[1]));
+    }
+    return Type::tensor(DType::f32, {elements});
 }
 
 // Tensors of a group have the shapes of the parameters; each group has its own type of floating point. The results are
@@ -47,6 +66,8 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
                                                   to_string(parameter)));
             if (group != 1) results.push_back(type);
         }
+    if (rule.steps_matrices())
+        results.push_back(scratch_of(rule, count, [&](std::size_t t) -> const Type& { return in.operand(t); }));
     for (std::size_t t = 0; t < count && in.attributes.boolean("bf16_copies", false); ++t) {
         results.push_back(in.operand(t));
         results.back().dtype = DType::bf16;
@@ -92,7 +113,51 @@ bool decays(const Op& op, std::size_t tensor, const Type& parameter, bool all) {
     return all || parameter.rank() >= 2;
 }
 
-std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const Tensor> operands) {
+// A matrix in double, as Rule::matrix() takes it.
+struct Matrix {
+    std::int64_t rows = 0, columns = 0;
+    std::vector<double> of;
+
+    double at(std::int64_t i, std::int64_t j) const { return of[static_cast<std::size_t>(i * columns + j)]; }
+};
+template <typename F>
+Matrix made(std::int64_t rows, std::int64_t columns, const F& element) {
+    Matrix out{rows, columns, {}};
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) out.of.push_back(element(i, j));
+    return out;
+}
+Matrix operator+(const Matrix& x, const Matrix& y) {
+    return made(x.rows, x.columns, [&](auto i, auto j) { return x.at(i, j) + y.at(i, j); });
+}
+Matrix operator-(const Matrix& x, const Matrix& y) {
+    return made(x.rows, x.columns, [&](auto i, auto j) { return x.at(i, j) - y.at(i, j); });
+}
+Matrix operator*(double x, const Matrix& y) {
+    return made(y.rows, y.columns, [&](auto i, auto j) { return x * y.at(i, j); });
+}
+Matrix operator/(const Matrix& x, double y) {
+    return made(x.rows, x.columns, [&](auto i, auto j) { return x.at(i, j) / y; });
+}
+Matrix transposed(const Matrix& x) {
+    return made(x.columns, x.rows, [&](auto i, auto j) { return x.at(j, i); });
+}
+Matrix product(const Matrix& x, const Matrix& y) {
+    return made(x.rows, y.columns, [&](auto i, auto j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < x.columns; ++k) sum += x.at(i, k) * y.at(k, j);
+        return sum;
+    });
+}
+double norm(const Matrix& x) {
+    double sum = 0;
+    for (const double v : x.of) sum += v * v;
+    return std::sqrt(sum);
+}
+
+template <typename Rule>
+std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const Tensor> operands,
+                           std::span<const Type> types) {
     const OptimizerGroups groups = groups_of(rule);
     const std::size_t count = groups.tensors(operands.size()), states = rule.states.size();
     const std::span<const Tensor> scalars = operands.last(groups.scalars);
@@ -105,6 +170,27 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
     for (std::size_t t = 0; t < count; ++t) {
         const bool decayed = decays(op, t, out[t].type, all);
         std::vector<double> state(states + 1);
+        if constexpr (rules::steps_matrices<Rule>) {
+            if (is_whole(rule, out[t].type)) {
+                const std::int64_t rows = out[t].type.dims[0], columns = out[t].type.dims[1];
+                const auto read = [&](const Tensor& x) {
+                    return made(rows, columns, [&](auto i, auto j) { return x.at(i * columns + j); });
+                };
+                const auto write = [&](Tensor& x, const Matrix& m) {
+                    for (std::int64_t k = 0; k < x.size(); ++k) x.set(k, m.of[static_cast<std::size_t>(k)]);
+                };
+                auto of_tensor = rules::fields_of<Rule::template Numbers, double>(numbers.data());
+                Rule::decay_where(decayed, of_tensor);
+                Matrix p = read(out[t]), kept[rules::most_states];
+                for (std::size_t s = 0; s < states; ++s) kept[s] = read(out[(1 + s) * count + t]);
+                Rule::matrix(p, clip * read(operands[count + t]),
+                             rules::fields_of<Rule::template States, Matrix&>(kept), of_tensor,
+                             static_cast<double>(rows), static_cast<double>(columns));
+                write(out[t], p);
+                for (std::size_t s = 0; s < states; ++s) write(out[(1 + s) * count + t], kept[s]);
+                continue;
+            }
+        }
         for (std::int64_t k = 0; k < out[t].size(); ++k) {
             double p = out[t].at(k);
             for (std::size_t s = 0; s < states; ++s) state[s] = out[(1 + s) * count + t].at(k);
@@ -113,6 +199,7 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
             for (std::size_t s = 0; s < states; ++s) out[(1 + s) * count + t].set(k, state[s]);
         }
     }
+    if (rule.steps_matrices()) out.emplace_back(types[(1 + states) * count]);
     for (std::size_t t = 0; t < count && op.attributes.boolean("bf16_copies", false); ++t)
         out.push_back(bf16_copy_of(out[t]));
     return out;
@@ -159,6 +246,18 @@ Expression root(const Expression& x) {
 Expression sign(const Expression& x) {
     return make("sign", {x});
 }
+Expression transposed(const Expression& x) {
+    return {*x.b, x.b->op("transpose", {x.value}, {{"permutation", Dims{1, 0}}})};
+}
+Expression product(const Expression& x, const Expression& y) {
+    return {*x.b, x.b->op("matmul", {x.value, y.value}, {{"transpose_a", false}, {"transpose_b", false}})};
+}
+Expression norm(const Expression& x) {
+    return root({*x.b, x.b->reduce_sum(x.b->mul(x.value, x.value), {0, 1})});
+}
+Expression at_least(const Expression& x, const Expression& least) {
+    return make("max", {x, least});
+}
 // A condition that is known, or one that a step knows.
 struct Condition {
     bool always;
@@ -178,7 +277,9 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
     const Expression clip(b, scalars[rule.numbers.size()]), decay_all(b, scalars.back());
     const bool bf16_copies = op.attributes.boolean("bf16_copies", false);
     const std::size_t made = 1 + states + (bf16_copies ? 1 : 0);
-    std::vector<Value> out(made * count);
+    std::vector<Value> out(made * count), scratch;
+    if (rule.steps_matrices())  // nobody reads it
+        scratch = {b.splat(scratch_of(rule, count, [&](std::size_t t) { return b.type(op.operands[t]); }), 0)};
     for (std::size_t t = 0; t < count; ++t) {
         auto of_tensor = rules::fields_of<Rule::template Numbers, Expression>(numbers.data());
         Rule::decay_where(Condition{b.type(op.operands[t]).rank() >= 2, decay_all}, of_tensor);
@@ -189,8 +290,16 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
             for (Value v : stored) x.emplace_back(b, b.cast(v, DType::f32));
             Expression p = x[0];
             std::vector<Expression> state(x.begin() + 2, x.end());
-            Rule::element(p, clip * x[1], rules::fields_of<Rule::template States, Expression&>(state.data()),
-                          of_tensor);
+            const auto kept = rules::fields_of<Rule::template States, Expression&>(state.data());
+            bool whole = false;
+            if constexpr (rules::steps_matrices<Rule>) {
+                const Dims& dims = b.type(stored[0]).dims;
+                whole = is_whole(rule, b.type(stored[0]));
+                if (whole)
+                    Rule::matrix(p, clip * x[1], kept, of_tensor, static_cast<double>(dims[0]),
+                                 static_cast<double>(dims[1]));
+            }
+            if (!whole) Rule::element(p, clip * x[1], kept, of_tensor);
             std::vector<Value> results = {b.cast(p.value, b.type(stored[0]).dtype)};
             for (std::size_t s = 0; s < states; ++s)
                 results.push_back(b.cast(state[s].value, b.type(stored[2 + s]).dtype));
@@ -199,6 +308,7 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
         });
         for (std::size_t r = 0; r < made; ++r) out[r * count + t] = updated[r];
     }
+    out.insert(out.begin() + static_cast<std::ptrdiff_t>((1 + states) * count), scratch.begin(), scratch.end());
     return out;
 }
 
@@ -215,8 +325,11 @@ RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
     if (bf16_copies) fields.push_back(whole_arena("bf16_copies", Placement::Arena::bf16_copies, DType::bf16));
     fields.push_back(named("segments", CallField::Kind::segments));
     fields.push_back(named("scalars", CallField::Kind::scalars));
-    std::string comment = fmt::format("{} on all parameters{}, in one pass over memory", rule.title,
-                                      bf16_copies ? " and their bf16 copies" : "");
+    if (rule.steps_matrices()) fields.push_back(result_field("scratch", (1 + rule.states.size()) * count));
+    std::string comment =
+        fmt::format("{} on all parameters{}, {}", rule.title, bf16_copies ? " and their bf16 copies" : "",
+                    rule.steps_matrices() ? "hidden matrices by products, all else in one pass over memory"
+                                          : "in one pass over memory");
     if (!rule.states.empty()) comment += fmt::format("; states: {}", fmt::join(rule.states, ", "));
     return {rule.name, fields, comment, "optim/update.h", "one pass over all parameters"};
 }
@@ -248,8 +361,8 @@ OpDef optimizer(const RuleInfo& rule) {
     def.source = rule.source;
     def.optimizer = [&rule](const Attributes&) { return groups_of(rule); };
     def.infer = [&rule](const InferInput& in) { return infer_update(in, rule); };
-    def.reference = [&rule](const Op& op, std::span<const Tensor> operands, std::span<const Type>) {
-        return update(rule, op, operands);
+    def.reference = [&rule](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
+        return update<Rule>(rule, op, operands, types);
     };
     def.result_names = {"parameter"};
     def.result_names.insert(def.result_names.end(), rule.states.begin(), rule.states.end());

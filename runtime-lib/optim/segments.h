@@ -7,8 +7,8 @@
 namespace thunder {
 
 // Elements [begin, end) of the arena; parameters, gradients and optimizer state lie at the same place in theirs.
-// Segments are sorted and do not overlap. What lies between them (padding) or behind (frozen parameters) is not
-// touched.
+// Segments do not overlap, and are sorted, those that are stepped as whole matrices behind all others. What lies
+// between them (padding) or behind (frozen parameters) is not touched.
 struct ParameterSegment {
     std::int64_t begin = 0, end = 0;
     bool decay = false;  // weight decay applies
@@ -17,6 +17,10 @@ struct ParameterSegment {
     // Which tensor it is of, and from which of its elements on: rounding.h asks that.
     std::uint64_t tensor = 0;
     std::int64_t first = 0;
+    // Of a matrix that is stepped as a whole (rules/rule.h); 0: element by element.
+    std::int64_t rows = 0, columns = 0;
+
+    bool is_matrix() const { return rows > 0; }
 };
 
 }  // namespace thunder

@@ -93,6 +93,20 @@ bool decays(const Options& options, int group, const ParameterSpec& parameter) {
     return options.decay == Decay::all || parameter.shape.size() >= 2;
 }
 
+// Of a rule that steps matrices: hidden ones, unless a group or the run says something else.
+bool is_stepped_whole(const ProgramSpec& program, const Options& options, int group, const ParameterSpec& parameter) {
+    const RuleInfo* rule = find_rule(program.optimizer);
+    if (rule == nullptr || !rule->steps_matrices() || parameter.shape.size() != 2) return false;
+    if (group >= 0) {
+        const auto& numbers = options.groups[static_cast<std::size_t>(group)].numbers;
+        if (const auto given = numbers.find(rule->by_element); given != numbers.end()) return given->second == 0;
+    }
+    for (std::size_t k = 0; k < rule->options.size(); ++k)
+        if (rule->options[k].name == rule->by_element && k < options.rule.size() && options.rule[k] != 0) return false;
+    return std::find(program.outer_matrices.begin(), program.outer_matrices.end(), parameter.name) ==
+           program.outer_matrices.end();
+}
+
 }  // namespace
 
 std::vector<ParameterGroup> parse_groups(const std::string& text, const RuleInfo& rule, const Reject& reject) {
@@ -144,16 +158,22 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
         if (!parameter.trainable || piece.count == 0) continue;
         const int group = group_of(options.groups, parameter);
         segments.push_back({piece.at, piece.at + piece.count, decays(options, group, parameter), group + 1});
+        if (is_stepped_whole(program, options, group, parameter)) {
+            segments.back().rows = parameter.shape[0];
+            segments.back().columns = parameter.shape[1];
+        }
         if (!options.stochastic_rounding) continue;
         segments.back().tensor = hash_text(parameter.name);
         segments.back().first = piece.first;
     }
-    std::sort(segments.begin(), segments.end(),
-              [](const ParameterSegment& a, const ParameterSegment& b) { return a.begin < b.begin; });
+    std::sort(segments.begin(), segments.end(), [](const ParameterSegment& a, const ParameterSegment& b) {
+        return a.is_matrix() == b.is_matrix() ? a.begin < b.begin : b.is_matrix();
+    });
     std::vector<ParameterSegment> joined;
     for (const ParameterSegment& s : segments) {
         if (!joined.empty() && joined.back().end == s.begin && joined.back().decay == s.decay &&
-            joined.back().group == s.group && joined.back().tensor == s.tensor)
+            joined.back().group == s.group && joined.back().tensor == s.tensor && !joined.back().is_matrix() &&
+            !s.is_matrix())
             joined.back().end = s.end;
         else
             joined.push_back(s);
@@ -182,6 +202,20 @@ void check_groups(const ProgramSpec& program, const Options& options) {
 
 std::vector<std::string> describe_groups(const ProgramSpec& program, const Options& options) {
     std::vector<std::string> lines;
+    if (rule_of(program).steps_matrices()) {
+        std::uint64_t matrices = 0;
+        std::vector<std::string> others;
+        for (const ParameterSpec& parameter : program.parameters) {
+            if (!parameter.trainable) continue;
+            if (is_stepped_whole(program, options, group_of(options.groups, parameter), parameter))
+                ++matrices;
+            else if (parameter.shape.size() >= 2)
+                others.emplace_back(parameter.name);
+        }
+        lines.push_back(cat(rule_of(program).title, " steps ", matrices == 1 ? "1 matrix" : cat(matrices, " matrices"),
+                            "; ", rule_of(program).by_element, " all else",
+                            others.empty() ? "" : cat(", of two or more dimensions ", list_text(others))));
+    }
     for (std::size_t k = 0; k < options.groups.size(); ++k) {
         const ParameterGroup& group = options.groups[k];
         std::uint64_t tensors = 0, elements = 0;

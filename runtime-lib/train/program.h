@@ -81,6 +81,9 @@ struct ProgramSpec {
 
     std::int64_t loss_weights = 0;  // of Loss::terms: how many there are
     TieablePair tieable{};
+    // Parameters that are looked up, and those whose product is what the model gives: those of two dimensions between
+    // are hidden matrices, which some optimizers step as wholes. Empty where the optimizer does not.
+    std::span<const std::string_view> outer_matrices{};
     std::span<const PaddedRow> padded_rows{};  // along these its gradient is not the slope of its loss
 
     // of a program for several ranks

@@ -160,6 +160,19 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
     EXPECT_EQ(bucket.err,
               "error: --bucket-mb is of --dp alone\n"
               "help: with --fsdp and --hsdp gradients are summed layer by layer: leave it away\n");
+    const std::string plan = "plan --optimizer muon " + fixtures + "/llama2/dynamo.logits.onnx ";
+    for (const std::string flag : {"--fsdp", "--hsdp"}) {
+        const Ran muon = run(plan + flag + (flag == "--hsdp" ? " 2x2" : " 2"));
+        EXPECT_EQ(muon.status, 2);
+        EXPECT_EQ(muon.err, "error: muon steps whole matrices, and " + flag +
+                                " gives each rank parts of them\n"
+                                "help: with --dp each rank has whole ones; adamw and other optimizers step parts\n");
+    }
+    const Ran compared = run(plan + "--ranks 4 --machine h100");
+    EXPECT_EQ(compared.status, 2);
+    EXPECT_EQ(compared.err,
+              "error: --ranks compares ways to share parameters, and muon steps whole matrices\n"
+              "help: --dp N estimates the one way that is left\n");
     const Ran reshard = run("run --planned --dp 2 --fsdp-reshard never " + model);
     EXPECT_EQ(reshard.status, 2);
     EXPECT_EQ(reshard.err,

@@ -30,6 +30,23 @@ PieceTable pieces_of(std::span<const ParameterSegment> segments, Stream&) {
     return {numbers->data(), static_cast<std::int64_t>(cut.size()) / numbers_of_piece};
 }
 
+// In place of cuBLASLt's.
+void matmul(const Matmul& call, Stream&) {
+    const auto* a = static_cast<const float*>(call.a.data);
+    const auto* b = static_cast<const float*>(call.b.data);
+    std::vector<float> c;
+    for (std::int64_t i = 0; i < call.m; ++i)
+        for (std::int64_t j = 0; j < call.n; ++j) {
+            double sum = 0;
+            for (std::int64_t k = 0; k < call.k; ++k)
+                sum += static_cast<double>(a[call.transpose_a ? k * call.m + i : i * call.k + k]) *
+                       static_cast<double>(b[call.transpose_b ? j * call.k + k : k * call.n + j]);
+            c.push_back(static_cast<float>(sum));
+        }
+    std::copy(c.begin(), c.end(), static_cast<float*>(call.c.data));
+    emulation::Allocation::find(call.c.data)->set_written(true);
+}
+
 namespace {
 
 // StepScalars in the memory of the emulated device, and behind them the numbers of groups.
@@ -186,6 +203,13 @@ TEST_F(BundledOptimizers, FollowTheirRules) {
         check<bf16, float, float>(w, false);
         check<bf16, bf16, float>(w, false);
         check<bf16, bf16, bf16>(w, false);
+    }
+}
+
+TEST_F(BundledOptimizers, StepMatricesAsTorchDoes) {
+    for (const Trajectory& t : rounded_trajectories) {
+        SCOPED_TRACE(t.name);
+        expect_trajectory_in_f32<OnDevice>(t, stream, rounded_tolerance);
     }
 }
 

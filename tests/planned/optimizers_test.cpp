@@ -76,7 +76,9 @@ TEST_P(EveryOptimizer, IsTheStepInDouble) {
             // Sums of ten gradients, or of their squares.
             EXPECT_LE(largest_difference(program.get(state + "." + name), expected), steps * gradient_rounding)
                 << state << " of " << name;
-            EXPECT_GT(largest(expected), 0) << state << " of " << name;
+            // A matrix that is stepped as a whole has its momentum alone.
+            const bool unused = rule.steps_matrices() && expected.type.rank() == 2 && state == "second_moment";
+            EXPECT_TRUE(unused || largest(expected) > 0) << state << " of " << name;
             ++states;
         }
     }
@@ -90,6 +92,7 @@ TEST_P(EveryOptimizer, StepsShardsAsItStepsTheWhole) {
         return planned_step(program, step_batches(program.module(), s), optimizer, static_cast<std::int64_t>(s));
     });
     for (const Mesh mesh : {Mesh{4, 1}, Mesh{1, 4}, Mesh{2, 2}}) {
+        if (rule.steps_matrices() && mesh.has_shards()) continue;  // which thunderc refuses
         SCOPED_TRACE(std::to_string(mesh.replicas) + " copies, " + std::to_string(mesh.shards) + " shards");
         PlannedRanks ranks(compiled(model, options(mesh)));
         const Trained together = train(ranks, parameters, names_of(alone.parameters), steps, [&](std::uint64_t s) {

@@ -69,7 +69,7 @@ TEST_P(Optimizer, GivesTorchsNumbers) {
             operands.push_back(Tensor::scalar(DType::boolean, t.decay_all ? 1 : 0));
             const std::vector<Tensor> out = run(t.rule, operands, {}, decomposed);
             p = {out[0], out[1]};
-            states.assign(out.begin() + 2, out.end());
+            states.assign(out.begin() + 2, out.begin() + 2 + static_cast<std::ptrdiff_t>(states.size()));
             std::vector<double> after = p[0].f;
             after.insert(after.end(), p[1].f.begin(), p[1].f.end());
             return after;

@@ -183,6 +183,10 @@ Function update(const Function& main, const MainResults& results, const thunder:
     operands.push_back(b.op("clip_factor", {norm, max_norm}, {}, "clip_factor"));
     operands.push_back(decay_all);
     f.results = b.emit(rule.name, operands, {});
+    if (rule.steps_matrices()) {
+        f.info(f.results.back()).name = "scratch";  // the call's own
+        f.results.pop_back();
+    }
     const std::size_t count = results.trainable.size();
     for (std::size_t r = 0; r < f.results.size(); ++r) {
         // The results are parameters and states: the tensors without the second group, the gradients.

@@ -9,6 +9,7 @@
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"
 #include "optim/describe.h"
+#include "optim/matrices.h"
 
 namespace thunder {
 
@@ -35,6 +36,28 @@ THUNDER_RULES(THUNDER_STEP_KERNELS)
 #undef THUNDER_STEP_KERNELS
 #undef THUNDER_STEP_KERNEL
 
+#define THUNDER_MATRIX_KERNELS(name, Rule)                             \
+    [[maybe_unused]] auto* direction_of(const Rule*, float*, float*) { \
+        return &bundled::bundled_##name##_direction_f32_f32;           \
+    }                                                                  \
+    [[maybe_unused]] auto* direction_of(const Rule*, float*, bf16*) {  \
+        return &bundled::bundled_##name##_direction_f32_bf16;          \
+    }                                                                  \
+    [[maybe_unused]] auto* direction_of(const Rule*, bf16*, float*) {  \
+        return &bundled::bundled_##name##_direction_bf16_f32;          \
+    }                                                                  \
+    [[maybe_unused]] auto* direction_of(const Rule*, bf16*, bf16*) {   \
+        return &bundled::bundled_##name##_direction_bf16_bf16;         \
+    }                                                                  \
+    [[maybe_unused]] auto* move_of(const Rule*, float*) {              \
+        return &bundled::bundled_##name##_move_float;                  \
+    }                                                                  \
+    [[maybe_unused]] auto* move_of(const Rule*, bf16*) {               \
+        return &bundled::bundled_##name##_move_bf16;                   \
+    }
+THUNDER_MATRIX_RULES(THUNDER_MATRIX_KERNELS)
+#undef THUNDER_MATRIX_KERNELS
+
 // body(a null pointer of the type that is stored)
 template <typename Body>
 void with_type(const char* name, const Input& tensor, Body&& body) {
@@ -57,10 +80,54 @@ void with_types(const Output& parameters, const Input& gradients, const Output& 
     });
 }
 
+std::int64_t blocks_of(std::int64_t elements) {
+    return (elements + 255) / 256;
+}
+
+}  // namespace
+
+template <typename Rule>
+void take_direction(const MatrixStep& step, Stream& stream) {
+    const OptimizerUpdate& call = step.call;
+    with_type("gradients", call.gradients, [&](auto* g) {
+        with_type("states", stored_as(call.states[0]), [&](auto* s) {
+            launch("direction", direction_of(static_cast<const Rule*>(nullptr), g, s), blocks_of(step.elements), 256,
+                   stream, step.x, static_cast<decltype(g)>(const_cast<void*>(call.gradients.data)),
+                   static_cast<decltype(s)>(call.states[0].data), step.of.begin, step.elements,
+                   numbers_of_group(step.of.group), step.of.decay, call.scalars->rule, &call.scalars->clip_factor);
+        });
+    });
+    constexpr std::int64_t leaf = 16384;
+    const std::int64_t leaves = (step.elements + leaf - 1) / leaf;
+    launch("squares", bundled::bundled_squares_f32, leaves, 256, stream, step.sums, step.x, step.elements);
+    launch("norm_factor", bundled::bundled_norm_factor, 1, 512, stream, step.sums, leaves, Rule::least_norm);
+    launch("scale", bundled::bundled_scale, blocks_of(step.elements), 256, stream, step.x, step.sums + leaves,
+           step.elements);
+}
+
+void combine(float* x, float a, const float* y, float b, std::int64_t elements, Stream& stream) {
+    launch("combine", bundled::bundled_combine, blocks_of(elements), 256, stream, x, y, a, b, elements);
+}
+
+template <typename Rule>
+void move_along(const MatrixStep& step, Stream& stream) {
+    const OptimizerUpdate& call = step.call;
+    const auto rows = static_cast<double>(step.of.rows), columns = static_cast<double>(step.of.columns);
+    with_type("parameters", stored_as(call.parameters), [&](auto* p) {
+        launch("move", move_of(static_cast<const Rule*>(nullptr), p), blocks_of(step.elements), 256, stream,
+               static_cast<decltype(p)>(call.parameters.data), static_cast<bf16*>(call.bf16_copies.data), step.x,
+               step.of.begin, step.elements, numbers_of_group(step.of.group), step.of.decay, call.scalars->rule,
+               &call.scalars->rounding, step.of.tensor, step.of.first,
+               static_cast<float>(Rule::by_shape(rows, columns)), static_cast<float>(Rule::by_size(rows, columns)));
+    });
+}
+
+namespace {
+
 template <typename Rule>
 void update(const OptimizerUpdate& call, Stream& stream) {
     issue(Rule::name, call, stream, [&] {
-        const PieceTable pieces = pieces_of(call.segments, stream);
+        const PieceTable pieces = pieces_of(by_element(call.segments), stream);
         const Output parameters = call.parameters, bf16_copies = call.bf16_copies;
         require_dtype("bf16_copies", bf16_copies, DType::bf16);
         const Input gradients = call.gradients;
@@ -74,6 +141,9 @@ void update(const OptimizerUpdate& call, Stream& stream) {
                    static_cast<bf16*>(bf16_copies.data), pieces.numbers, call.scalars->rule, &call.scalars->clip_factor,
                    &call.scalars->rounding);
         });
+        if constexpr (rules::steps_matrices<Rule>)
+            for (const ParameterSegment& segment : call.segments)
+                if (segment.is_matrix()) step_matrix<Rule>({call, segment}, stream);
     });
 }
 

@@ -131,6 +131,95 @@ THUNDER_RULES(BUNDLED_RULE)
 #undef BUNDLED_RULE
 #undef BUNDLED_STEP
 
+// ---- matrices that are stepped as wholes ----
+
+// The numbers of a matrix, and its elements in the arenas.
+struct OfMatrix {
+    std::int64_t begin, elements, numbers;
+    bool decays;
+};
+template <typename Rule>
+THUNDER_FUNCTION auto numbers_of(Global<const double> rule, const OfMatrix& matrix) {
+    auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + matrix.numbers);
+    Rule::decay_where(matrix.decays, numbers);
+    return numbers;
+}
+// Of a grid with a thread for each element; `elements` where there is none.
+THUNDER_FUNCTION std::int64_t element_index() {
+    return std::int64_t{block_index()} * 256 + thread_index();
+}
+
+template <typename Rule, typename G, typename S>
+THUNDER_FUNCTION void direction(Global<float> x, Global<const G> gradients, Global<S> momentum, const OfMatrix& matrix,
+                                Global<const double> rule, Global<const float> clip_factor) {
+    const std::int64_t i = element_index();
+    if (i >= matrix.elements) return;
+    float m = wide(momentum[matrix.begin + i]);
+    x[i] = Rule::direction(clip_factor[0] * wide(gradients[matrix.begin + i]), m, numbers_of<Rule>(rule, matrix));
+    momentum[matrix.begin + i] = narrow<S>(m);
+}
+#define BUNDLED_DIRECTION_OF(name, Rule, suffix, G, S)                                                                \
+    THUNDER_KERNEL(256)                                                                                               \
+    bundled_##name##_direction_##suffix(Global<float> x, Global<const G> gradients, Global<S> momentum,               \
+                                        std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays, \
+                                        Global<const double> rule, Global<const float> clip_factor) {                 \
+        direction<Rule, G, S>(x, gradients, momentum, {begin, elements, numbers, decays}, rule, clip_factor);         \
+    }
+
+template <typename Rule, typename P>
+THUNDER_FUNCTION void move(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,
+                           const OfMatrix& matrix, Global<const double> rule, const Rounding& rounding, float shape,
+                           float size) {
+    const std::int64_t i = element_index();
+    if (i >= matrix.elements) return;
+    float p = wide(parameters[matrix.begin + i]);
+    Rule::move(p, x[i], numbers_of<Rule>(rule, matrix), shape, size);
+    const P stored = rounded<P>(p, rounding, matrix.begin + i);
+    parameters[matrix.begin + i] = stored;
+    if (bf16_copies) bf16_copies[matrix.begin + i] = narrow<bf16>(wide(stored));
+}
+#define BUNDLED_MOVE_OF(name, Rule, P)                                                                              \
+    THUNDER_KERNEL(256)                                                                                             \
+    bundled_##name##_move_##P(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,                \
+                              std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays,         \
+                              Global<const double> rule, Global<const std::uint64_t> of_step, std::uint64_t tensor, \
+                              std::int64_t first, float shape, float size) {                                        \
+        move<Rule, P>(parameters, bf16_copies, x, {begin, elements, numbers, decays}, rule,                         \
+                      {of_step[0], tensor, first - begin}, shape, size);                                            \
+    }
+#define BUNDLED_MATRIX_RULE(name, Rule)                     \
+    BUNDLED_DIRECTION_OF(name, Rule, f32_f32, float, float) \
+    BUNDLED_DIRECTION_OF(name, Rule, f32_bf16, float, bf16) \
+    BUNDLED_DIRECTION_OF(name, Rule, bf16_f32, bf16, float) \
+    BUNDLED_DIRECTION_OF(name, Rule, bf16_bf16, bf16, bf16) \
+    BUNDLED_MOVE_OF(name, Rule, float)                      \
+    BUNDLED_MOVE_OF(name, Rule, bf16)
+THUNDER_MATRIX_RULES(BUNDLED_MATRIX_RULE)
+#undef BUNDLED_MATRIX_RULE
+#undef BUNDLED_MOVE_OF
+#undef BUNDLED_DIRECTION_OF
+
+// x = a x + b y
+THUNDER_KERNEL(256)
+bundled_combine(Global<float> x, Global<const float> y, float a, float b, std::int64_t elements) {
+    if (const std::int64_t i = element_index(); i < elements) x[i] = a * x[i] + b * y[i];
+}
+
+// The sum of leaves' squares lies behind them as what divides by their norm.
+THUNDER_KERNEL(512)
+bundled_norm_factor(Global<double> sums, std::int64_t leaves, double least) {
+    THUNDER_SHARED(double, shared, 16);
+    double sum = 0;
+    for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
+    sum = block_sum<512>(sum, shared);
+    const double norm = sqrt(sum);
+    if (thread_index() == 0) sums[leaves] = 1 / (norm > least ? norm : least);
+}
+THUNDER_KERNEL(256)
+bundled_scale(Global<float> x, Global<const double> factor, std::int64_t elements) {
+    if (const std::int64_t i = element_index(); i < elements) x[i] *= static_cast<float>(factor[0]);
+}
+
 // A part of the way from averages to parameters.
 template <typename P>
 THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "device/api.h"
 #include "device/cuda/driver/native.h"
@@ -16,7 +17,7 @@ struct Tables : ProviderCache {
         Memory memory;
         std::int64_t count = 0;
     };
-    std::map<const ParameterSegment*, Table> tables;
+    std::map<std::pair<const ParameterSegment*, std::size_t>, Table> tables;
 };
 
 }  // namespace
@@ -25,7 +26,7 @@ PieceTable pieces_of(std::span<const ParameterSegment> segments, Stream& stream)
     if (segments.empty()) return {};
     std::unique_ptr<ProviderCache>& kept = stream.native()->optimizer;
     if (kept == nullptr) kept = std::make_unique<Tables>();
-    Tables::Table& table = static_cast<Tables&>(*kept).tables[segments.data()];
+    Tables::Table& table = static_cast<Tables&>(*kept).tables[{segments.data(), segments.size()}];
     if (table.count == 0) {
         const std::vector<std::int64_t> numbers = cut_segments(segments);
         table.memory = stream.device().allocate(numbers.size() * sizeof(std::int64_t));

@@ -20,6 +20,11 @@ struct RuleInfo {
     std::vector<Option> options;
     std::vector<std::string> numbers;
     double usual_weight_decay;
+    // The option, a flag, that steps element by element what is else stepped as whole matrices, which shards are not;
+    // "" where there are none.
+    std::string by_element;
+
+    bool steps_matrices() const { return !by_element.empty(); }
 
     // The numbers of a step from the options, each in the order of its names.
     std::vector<double> (*step_numbers)(const std::vector<double>& options, const rules::Step& step);
@@ -51,10 +56,12 @@ RuleInfo info_of() {
                   {},
                   split_names(Rule::names_of_Numbers),
                   Rule::usual_weight_decay,
+                  "",
                   nullptr,
                   nullptr};
     const std::vector<std::string> options = split_names(Rule::names_of_Options);
     for (std::size_t k = 0; k < options.size(); ++k) info.options.push_back({{Rule::options[k]}, options[k]});
+    if constexpr (steps_matrices<Rule>) info.by_element = Rule::by_element;
     info.step_numbers = [](const std::vector<double>& chosen, const Step& step) {
         const auto made = Rule::numbers(fields_of<Rule::template Options, double>(chosen.data()), step);
         const auto* first = reinterpret_cast<const double*>(&made);

@@ -6,15 +6,24 @@
 #include "adam.h"
 #include "adamw.h"
 #include "lion.h"
+#include "muon.h"
 #include "plain_sgd.h"
 #include "rmsprop.h"
 #include "sgd.h"
+
+// Those that step some matrices as wholes. A line each: lists of programs are made line by line.
+// clang-format off
+#define THUNDER_MATRIX_RULES(X) \
+    X(muon, rules::Muon)
+
+// clang-format on
 
 #define THUNDER_RULES(X)          \
     X(adagrad, rules::Adagrad)    \
     X(adam, rules::Adam)          \
     X(adamw, rules::AdamW)        \
     X(lion, rules::Lion)          \
+    X(muon, rules::Muon)          \
     X(plain_sgd, rules::PlainSgd) \
     X(rmsprop, rules::RmsProp)    \
     X(sgd, rules::Sgd)

@@ -15,7 +15,8 @@
 //                                    evaluator, and an expression where the compiler writes the update as ops
 //
 // An element needs nothing of others: a rank that has a shard of a parameter steps it with the same shard of its
-// states.
+// states. A rule that steps some matrices as wholes says besides how, in matrix() and what that is made of (muon.h): it
+// is for ranks that have all of a parameter.
 //
 // NVRTC compiles this, without any header of the standard library. The compiler includes these files too, by a path of
 // its own: they include one another as neighbours.
@@ -76,6 +77,9 @@ template <typename T>
 THUNDER_RULE T sign(T x) {
     return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
 }
+THUNDER_RULE double at_least(double x, double least) {
+    return x > least ? x : least;
+}
 template <typename T>
 THUNDER_RULE T where(bool condition, T yes, T no) {
     return condition ? yes : no;
@@ -108,6 +112,11 @@ template <template <typename> typename Fields>
 inline constexpr int count = static_cast<int>(sizeof(Fields<double>) / sizeof(double));
 template <typename Rule>
 inline constexpr int states = count<Rule::template States>;
+// Whether a rule has matrix().
+template <typename Rule>
+inline constexpr bool steps_matrices = requires {
+    Rule::by_element;
+};
 // More than this many have no place in calls and in StepScalars.
 inline constexpr int most_states = 3, most_numbers = 12;
 

@@ -53,6 +53,66 @@ TEST(Optimizers, FollowTorchForAHundredSteps) {
     expect_every_rule(trajectories);
 }
 
+// Torch iterates matrices in bf16, whose numbers are off by 2^-9 of themselves: in each step the direction is, by some
+// of these, of a rate of 0.01; steps do not take them back.
+TEST(Muon, IsTorchsButForBf16) {
+    Device device(2);
+    Stream stream(device);
+    for (const Trajectory& t : rounded_trajectories) {
+        SCOPED_TRACE(t.name);
+        expect_trajectory_in_f32<OnHost>(t, stream, rounded_tolerance);
+    }
+}
+
+// A matrix that lies the other way is stepped the other way, where the size of steps goes by the longer side; its
+// neighbours are left alone. Of sizes that no tile has, in all types.
+TEST(Muon, StepsATransposedMatrixAlike) {
+    constexpr std::int64_t rows = 37, columns = 150, n = rows * columns, at = 19;
+    Device device(2);
+    Stream stream(device);
+    const std::vector<double> numbers = find_rule("muon")->step_numbers({0.9, 0, 1, 0, 0.9, 0.95, 1e-8}, {0.1, 0.1, 1});
+    StepScalars scalars;
+    std::copy(numbers.begin(), numbers.end(), scalars.rule);
+    scalars.clip_factor = 0.5F;
+    const auto run = [&](std::vector<float> p, std::vector<float> m, const std::vector<float>& g, bool transposed) {
+        const ParameterSegment segment[] = {{.begin = at,
+                                             .end = at + n,
+                                             .decay = true,
+                                             .rows = transposed ? columns : rows,
+                                             .columns = transposed ? rows : columns}};
+        std::vector<float> scratch(static_cast<std::size_t>(matrix_scratch(rows, columns)));
+        muon({.parameters = p.data(),
+              .gradients = g.data(),
+              .states = {m.data()},
+              .segments = segment,
+              .scalars = &scalars,
+              .scratch = scratch.data()},
+             stream);
+        return p;
+    };
+    const auto transpose = [&](std::vector<float> x) {
+        const std::vector<float> from = x;
+        for (std::size_t i = 0; i < rows; ++i)
+            for (std::size_t j = 0; j < columns; ++j) x[at + j * rows + i] = from[at + i * columns + j];
+        return x;
+    };
+    const std::vector<float> p = random(n + 40, 1), m = random(n + 40, 2), g = random(n + 40, 3);
+    const std::vector<float> wide_one = run(p, m, g, false),
+                             tall_one = run(transpose(p), transpose(m), transpose(g), true);
+    expect_close(tall_one, wide(transpose(wide_one)), 1e-5, 1, "of the transposed matrix");  // sums in another order
+    double way = 0;
+    for (std::int64_t i = 0; i < n + 40; ++i) {
+        const auto k = static_cast<std::size_t>(i);
+        EXPECT_TRUE((i >= at && i < at + n) || wide_one[k] == p[k]) << i;
+        way += std::pow(static_cast<double>(wide_one[k]) - 0.99 * static_cast<double>(p[k]), 2);
+    }
+    // What moves it is near orthogonal: singular values from 0.7 to 1.2 of the rate, with what Muon's coefficients
+    // give.
+    const double rate = 0.1 * 0.2 * std::sqrt(150.0);
+    EXPECT_GT(std::sqrt(way / rows), 0.7 * rate);
+    EXPECT_LT(std::sqrt(way / rows), 1.2 * rate);
+}
+
 // Each rule, with the numbers of the run and of two groups behind them: bit by bit what the same call does to a group's
 // segments where its numbers are the run's own, which other tests hold against torch.
 TEST(Optimizers, StepGroupsByNumbersOfTheirOwn) {

@@ -40,7 +40,8 @@ struct Trajectory {
     }
 };
 
-inline constexpr int matrix_elements = 12, vector_elements = 5, trajectory_steps = 100;
+inline constexpr int matrix_rows = 3, matrix_columns = 4, matrix_elements = 12, vector_elements = 5,
+                     trajectory_steps = 100;
 
 // `of(k, salt)` for the elements of both tensors, as the script has it. All are numbers that a float has exactly.
 template <typename Of>

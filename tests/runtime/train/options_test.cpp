@@ -312,7 +312,7 @@ TEST(OptionsTest, HasThoseOfTheProgramsOptimizer) {
         spec.optimizer = rule.name;
         const Options unsaid = *parse({"--feed", "f"}, "", spec);
         EXPECT_EQ(unsaid.rule, usual_options(rule));
-        const bool decoupled = rule.name == "adamw" || rule.name == "lion";
+        const bool decoupled = rule.name == "adamw" || rule.name == "lion" || rule.name == "muon";
         EXPECT_EQ(unsaid.weight_decay, decoupled ? 0.1 : 0) << rule.name;
         const std::string help = help_text(spec, unsaid);
         for (std::size_t k = 0; k < rule.options.size(); ++k) {
@@ -405,6 +405,33 @@ TEST(GroupsTest, SegmentsAreThoseOfTheirNumbers) {
     // A group without weight_decay follows --decay.
     for (const ParameterSegment& s : segments_of(spec, *parse({"--feed", "f", "--group", "norm:lr=1"}, "", spec), 0))
         EXPECT_EQ(s.decay, s.group == 0);
+}
+
+// Hidden matrices come behind all else, each by itself; a group says otherwise.
+TEST(GroupsTest, SegmentsOfMatricesThatAreSteppedWhole) {
+    ProgramSpec spec = with_parameters();
+    spec.optimizer = "muon";
+    static constexpr std::string_view outer[] = {"embed.weight"};
+    spec.outer_matrices = outer;
+    const auto whole = [&](const std::vector<std::string>& words) {
+        std::vector<std::string> all = {"--feed", "f"};
+        all.insert(all.end(), words.begin(), words.end());
+        std::vector<std::int64_t> begins;
+        for (const ParameterSegment& s : segments_of(spec, *parse(all, "", spec), 0)) {
+            EXPECT_TRUE(s.is_matrix() || begins.empty()) << "elements behind a matrix";
+            if (!s.is_matrix()) continue;
+            EXPECT_EQ(s.rows * s.columns, s.end - s.begin);
+            begins.push_back(s.begin);
+        }
+        return begins;
+    };
+    using Begins = std::vector<std::int64_t>;
+    EXPECT_EQ(whole({}), Begins{48});
+    EXPECT_EQ(whole({"--group", "embed:adamw=0"}), (Begins{0, 48}));
+    EXPECT_EQ(whole({"--group", "head:adamw=1"}), Begins{});
+    EXPECT_EQ(whole({"--adamw"}), Begins{});
+    EXPECT_EQ(describe_groups(spec, *parse({"--feed", "f"}, "", spec)),
+              std::vector<std::string>{"Muon steps 1 matrix; adamw all else, of two or more dimensions embed.weight"});
 }
 
 // The schedule takes the same part of each group's height; other numbers are the run's where a group does not say them.
