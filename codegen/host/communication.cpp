@@ -149,6 +149,7 @@ std::vector<Communication::Row> Communication::rows() const {
         row.what = loop != nullptr && !f.scope.empty() ? f.scope : op.attributes.string("what");
         row.layers = loop == nullptr ? 0 : layers;
         row.backward = loop != nullptr && loop_reversed(*loop);
+        row.in_turns = op.attributes.has("room");
         row.together = std::min(op.attributes.integer("layers", 1), layers);
         row.ahead = op.attributes.integer("ahead", 0);
         row.resident = op.attributes.integer("resident", 0);

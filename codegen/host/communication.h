@@ -54,6 +54,7 @@ class Communication {
         // before, and in memory at once. 0 layers: it stands in no loop.
         std::int64_t layers = 0, together = 1, ahead = 0, resident = 0, slots = 0;
         bool backward = false;
+        bool in_turns = false;  // of no loop, in a room that the next ones take turns in
         std::string group, reason;
     };
     std::vector<Row> rows() const;

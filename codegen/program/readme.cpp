@@ -304,12 +304,16 @@ std::string function_text(const ProgramLayout& layout) {
 
 // Which parameters a rank has whole, and how long.
 std::string gathered_text(const Communication& communication) {
-    std::set<std::string> seen;
+    std::set<std::string> seen, in_turns;
     std::string turns;
     std::vector<std::string> stay;
     std::int64_t elements = 0;
     for (const Communication::Row& row : communication.rows()) {
         if (row.kind != Collective::all_gather || !seen.insert(row.name).second) continue;
+        if (row.in_turns) {
+            in_turns.insert(row.what);  // once for each run of its readers
+            continue;
+        }
         if (row.layers > 0 && row.slots < row.layers) {
             turns +=
                 fmt::format("{}{} of the {} layers of {}", turns.empty() ? "" : ", ", row.slots, row.layers, row.what);
@@ -321,11 +325,16 @@ std::string gathered_text(const Communication& communication) {
     if (seen.empty()) return "";
     std::string out = "A rank has its piece of every parameter. Whole it has\n\n";
     if (!turns.empty()) out += fmt::format("- {}, by turns\n", turns);
+    if (!in_turns.empty())
+        out += fmt::format("- the weights of 2 of {} products and tables that stand in no loop, by turns\n",
+                           in_turns.size());
     if (stay.empty()) return out + "\n";
     constexpr std::size_t named = 6;
     const std::size_t shown = std::min(named, stay.size());
     out += fmt::format("- from the first micro-step of a step to its end {} elements{}: {}", elements,
-                       turns.empty() ? "" : ", with which no loop takes turns",
+                       !in_turns.empty() ? ", with which no others take turns"
+                       : turns.empty()   ? ""
+                                         : ", with which no loop takes turns",
                        fmt::join(stay.begin(), stay.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
     if (stay.size() > shown) out += fmt::format(" and {} more", stay.size() - shown);
     return out + "\n\n";

@@ -155,9 +155,13 @@ TEST(RanksText, TheReadmeSaysWhatStaysGathered) {
     o.reshard = "never";
     says("whole tensors, to the end of a step: no loop takes turns with them |");
     says(" elements: model.embed_tokens, all vectors, lm_head, model.layers.{0..4}\n");
-    // Layers that are code of their own are units of what one product reads: 4 in each of 5, and 3 beside them.
+    // Layers that are code of their own are units of what one product reads, which take turns: 4 in each of 5, the
+    // table and the head.
     o.reshard = "forward";
     o.roll = false;
+    says("- the weights of 2 of 22 products and tables that stand in no loop, by turns\n");
+    says(" elements, with which no others take turns: all vectors\n");
+    o.reshard = "never";
     says(" elements: model.embed_tokens, all vectors, ");
     says(" and 17 more\n");
 }
