@@ -162,15 +162,30 @@ std::string ElementPrinter::sum_text(const Affine& a, std::size_t begin, std::si
     return text;
 }
 
-std::string ElementPrinter::access(const std::string& base, const Affine& a) const {
+std::string ElementPrinter::access(const std::string& base, const Affine& a, const std::string& first) const {
+    const auto with_first = [&first](std::string index) {
+        if (first.empty()) return index;
+        if (index == "0") return first;
+        if (first.find(' ') == std::string::npos) return index + " + " + first;  // a step of one stands last
+        return index.front() == '-' ? fmt::format("{} - {}", first, index.substr(1)) : first + " + " + index;
+    };
     const bool by_row = moves(a, 0, row_dims()), by_column = moves(a, row_dims(), loops_.rank());
     if (by_row && by_column && !row_pointers_.empty()) {
         const std::vector<std::int64_t> steps(a.step.begin(), a.step.begin() + static_cast<std::ptrdiff_t>(row_dims()));
         if (auto at = row_pointers_.find({base, steps}); at != row_pointers_.end()) {
-            return fmt::format("{}[{}]", at->second, sum_text(a, row_dims(), loops_.rank(), a.offset, base));
+            return fmt::format("{}[{}]", at->second,
+                               with_first(sum_text(a, row_dims(), loops_.rank(), a.offset, base)));
         }
     }
-    return fmt::format("{}[{}]", base, sum_text(a, 0, loops_.rank(), a.offset, base));
+    return fmt::format("{}[{}]", base, with_first(sum_text(a, 0, loops_.rank(), a.offset, base)));
+}
+
+std::string ElementPrinter::load_text(std::size_t k, const Scope& scope) const {
+    const std::string& base = inputs_[node(k).operand];
+    if (scope.sum != nullptr)
+        if (const auto at = scope.sum->step.find(k); at != scope.sum->step.end())
+            return access(base, loops_.position[k], term(at->second, scope.term, base));
+    return access(base, loops_.position[k]);
 }
 
 ExpressionText ElementPrinter::index_text(const KernelNode& n) const {
@@ -201,10 +216,11 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
             return {text, text.front() == '-' ? 3 : 4};
         }
         case Kind::index: return index_text(n);
-        case Kind::load: return {access(inputs_[n.operand], loops_.position[k]), 4};
+        case Kind::load: return {load_text(k, scope), 4};
         case Kind::reduce: throw InternalError("a reduction is used before it is computed");
         case Kind::apply: break;
     }
+    check(loops_.short_sums.of(k) == nullptr, "a short sum is used before it is computed");
     const Elementwise& rule = *op_def(n.op).elementwise;
     std::vector<ExpressionText> operands;
     for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
@@ -259,7 +275,8 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
                                                          : "_c";
     if (n.kind == Kind::load) return scope.taken.unique(n.part.empty() ? inputs_[n.operand] + at : n.part);
     std::string wanted = n.name.empty() ? noun_of_result(n.op) : n.name;
-    if (n.kind == Kind::reduce && is_named_after_op(n.name)) wanted = n.op == "sum" ? "sum" : "largest";
+    const bool joins = n.kind == Kind::reduce || loops_.short_sums.of(k) != nullptr;
+    if (joins && is_named_after_op(n.name)) wanted = n.op == "max" ? "largest" : "sum";
     // One element of the tensor of that name.
     const auto is_tensor = [&](const std::vector<std::string>& names) {
         return std::find(names.begin(), names.end(), wanted) != names.end();
@@ -269,9 +286,46 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
 }
 
 void ElementPrinter::define(std::size_t k, Scope& scope) const {
+    if (const ShortSum* sum = loops_.short_sums.of(k)) return define_short_sum(k, *sum, scope);
     const std::string text = expression(k, scope).text;
     const std::string name = name_for(k, scope);
     out_.line(fmt::format("const {} {} = {};", scalar_type(node(k).dtype), name, text));
+    scope.names[k] = name;
+}
+
+void ElementPrinter::define_short_sum(std::size_t k, const ShortSum& sum, Scope& scope) const {
+    const KernelNode& n = node(k);
+    const Elementwise& rule = *op_def(n.op).elementwise;
+    const bool adds = n.op == "add";
+    const bool in_double = loops_.double_sums && adds && is_float(n.dtype);
+    const std::string type(in_double ? "double" : scalar_type(n.dtype));
+    const std::string name = name_for(k, scope);
+    const std::string total = in_double ? scope.taken.unique(name + "_in_double") : name;
+    std::string start = is_float(n.dtype) && !in_double ? "0.0F" : "0";
+    if (!adds)
+        start = is_float(n.dtype) ? fmt::format("-std::numeric_limits<{}>::infinity()", type)
+                                  : fmt::format("std::numeric_limits<{}>::lowest()", type);
+    out_.line(fmt::format("{} {} = {};", type, total, start));
+    if (!term_hint_.empty()) out_.line(term_hint_);
+    Scope inner = scope;
+    inner.sum = &sum;
+    inner.term = inner.taken.unique("r");
+    out_.open(fmt::format("for ({0} {1} = 0; {1} < {2}; ++{1}) {{", term_type_, inner.term, sum.count));
+    for (const auto& [load, step] : sum.step)
+        if (const auto at = held_.find(load); at != held_.end())
+            inner.names[load] = fmt::format("{}[{}][e]", at->second, inner.term);
+    define_shared({sum.body}, inner);
+    const ExpressionText term = expression(sum.body, inner);
+    if (adds && is_float(n.dtype)) {
+        out_.line(fmt::format("{} += {};", total, term.text));
+    } else {
+        const bool call = !is_float(n.dtype) && !rule.integer_code.empty();
+        out_.line(fmt::format(
+            "{} = {};", total,
+            fill_template(call ? rule.integer_code : rule.code, call ? 4 : rule.precedence, {{total, 4}, term}, type)));
+    }
+    out_.close();
+    if (in_double) out_.line(fmt::format("const {0} {1} = static_cast<{0}>({2});", scalar_type(n.dtype), name, total));
     scope.names[k] = name;
 }
 
@@ -308,14 +362,17 @@ void ElementPrinter::define_shared(const std::vector<std::size_t>& roots, Scope&
         const bool root = std::find(roots.begin(), roots.end(), k) != roots.end();
         if (node(k).kind == Kind::load && !node(k).part.empty() && !root) define(k, scope);
         if (node(k).kind != Kind::apply) continue;
-        if (count >= 2 || (!root && (is_named(node(k)) || length(k, scope) > longest))) define(k, scope);
+        if (count >= 2 || loops_.short_sums.of(k) != nullptr ||
+            (!root && (is_named(node(k)) || length(k, scope) > longest)))
+            define(k, scope);
     }
 }
 
 void ElementPrinter::define_scalars() {
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-        if (node(k).level != KernelLevel::scalar || node(k).finish) continue;
-        if (node(k).kind == Kind::load || (node(k).kind == Kind::apply && used_above(k, KernelLevel::scalar))) {
+        if (node(k).level != KernelLevel::scalar || node(k).finish || loops_.short_sums.is_inside(k)) continue;
+        if (node(k).kind == Kind::load || loops_.short_sums.of(k) != nullptr ||
+            (node(k).kind == Kind::apply && used_above(k, KernelLevel::scalar))) {
             define(k, scope_);
         }
     }

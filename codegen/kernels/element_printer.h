@@ -27,6 +27,8 @@ UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::s
 struct Scope {
     std::map<std::size_t, std::string> names;
     UsedNames taken;
+    const ShortSum* sum = nullptr;  // in whose loop this is
+    std::string term = {};          // the number of its term
 };
 
 // A sum over the rows, of each column or of everything.
@@ -55,7 +57,9 @@ class ElementPrinter {
                          const std::string& base = {}) const;
     // So many rows before d's as one of d has: "T * NH".
     std::string rows_within(std::size_t d) const;
-    std::string access(const std::string& base, const Affine& a) const;
+    std::string access(const std::string& base, const Affine& a, const std::string& first = {}) const;
+    // In a short sum, the element that the term reads.
+    std::string load_text(std::size_t k, const Scope& scope) const;
     ExpressionText expression(std::size_t k, const Scope& scope) const;
     bool is_mean(const KernelNode& n) const;        // the sum of a row, divided by the number of its columns
     std::string partial_text(std::size_t k) const;  // where the k-th sum over the rows gathers this column
@@ -63,6 +67,7 @@ class ElementPrinter {
     // ---- statements ----
     std::string name_for(std::size_t k, Scope& scope) const;
     void define(std::size_t k, Scope& scope) const;
+    void define_short_sum(std::size_t k, const ShortSum& sum, Scope& scope) const;
     // Gives names to what the roots use more than once, what has one in its definition, and what would make a line too
     // long.
     void define_shared(const std::vector<std::size_t>& roots, Scope& scope) const;
@@ -85,6 +90,8 @@ class ElementPrinter {
     std::vector<std::string> variables_;                  // of the loops: rows, then columns
     std::map<std::string, const StepNames*> step_names_;  // by tensor
     std::map<std::pair<std::string, std::vector<std::int64_t>>, std::string> row_pointers_;
+    std::string term_type_ = "std::int64_t", term_hint_;  // of loops over the terms of short sums: a line before them
+    std::map<std::size_t, std::string> held_;             // loads of short sums that are in registers: x_v, by term
 
   private:
     static bool is_named(const KernelNode& n);  // by who wrote the definition or the model

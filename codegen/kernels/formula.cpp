@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "codegen/kernels/short_sums.h"
 #include "codegen/text.h"
 #include "compiler/analysis/result_names.h"
 #include "compiler/ir/op_def.h"
@@ -71,10 +72,12 @@ class Pieces {
         const bool numbered = !piece.empty() && std::isdigit(static_cast<unsigned char>(piece.back())) != 0;
         if (known.empty() && !numbered) known = piece;
     }
+    // Some read all of it: what they read is no piece.
+    void add_whole(std::size_t operand) { whole_.insert(operand); }
     // When all are there. `used`: names that stand for something else.
     void name_all(const std::vector<std::string>& bases, UsedNames& used) {
         for (const auto& [operand, pieces] : seen_) {
-            if (pieces.size() < 2) continue;
+            if (pieces.size() < 2 && !whole_.contains(operand)) continue;
             std::map<std::string, int> count, number;
             for (const auto& [at, piece] : pieces) ++count[piece];
             const std::string& base = bases[operand];
@@ -114,6 +117,7 @@ class Pieces {
     std::map<std::size_t, std::map<Offsets, std::string>> seen_,
         labels_;  // by operand and where the piece begins
     std::map<std::size_t, std::string> listed_;
+    std::set<std::size_t> whole_;
 };
 
 // Formulas do not speak of the types in which things are stored: casts from and to bf16 are left out.
@@ -123,6 +127,7 @@ KernelDescription without_rounding(KernelDescription kernel) {
         for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
             KernelNode& node = nest.nodes[k];
             for (std::size_t& input : node.inputs) input = stands_for[input];
+            for (std::size_t& term : node.terms) term = stands_for[term];
             const bool rounds = node.kind == KernelNode::Kind::apply && node.op == "cast" &&
                                 (node.dtype == DType::bf16 || nest.nodes[node.inputs[0]].dtype == DType::bf16);
             stands_for[k] = rounds ? node.inputs[0] : k;
@@ -134,12 +139,23 @@ KernelDescription without_rounding(KernelDescription kernel) {
 
 class Formula {
   public:
-    Formula(const KernelDescription& kernel, const std::vector<std::string>& inputs,
-            const std::vector<std::string>& outputs)
-        : kernel_(kernel), inputs_(inputs), outputs_(outputs) {
-        for (const KernelNest& nest : kernel.nests) {
-            for (const KernelNode& node : nest.nodes) {
-                if (node.kind == KernelNode::Kind::load) loads_.add(node.operand, node.index, node.piece);
+    Formula(KernelDescription kernel, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs)
+        : kernel_(std::move(kernel)), inputs_(inputs), outputs_(outputs) {
+        for (KernelNest& nest : kernel_.nests) {
+            std::vector<Affine> position(nest.nodes.size());
+            for (std::size_t k = 0; k < position.size(); ++k) {
+                const KernelNode& node = nest.nodes[k];
+                if (node.kind == KernelNode::Kind::load && !node.index.empty())
+                    position[k] = linear_index(node.index, kernel_.inputs[node.operand].type.dims);
+            }
+            sums_[&nest] = roll_short_sums(nest.nodes, position, nest.stores);
+            for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
+                const KernelNode& node = nest.nodes[k];
+                if (node.kind != KernelNode::Kind::load) continue;
+                if (reads_whole(nest, k))
+                    loads_.add_whole(node.operand);
+                else
+                    loads_.add(node.operand, node.index, node.piece);
             }
             for (const KernelStore& store : nest.stores) stores_.add(store.output, store.index, store.piece);
         }
@@ -166,7 +182,8 @@ class Formula {
             // more than once.
             std::vector<int> uses(nest.nodes.size(), 0), size(nest.nodes.size(), 1);
             for (std::size_t k = 0; k < nest.nodes.size(); ++k) {
-                for (std::size_t input : nest.nodes[k].inputs) {
+                const ShortSum* sum = sums_[&nest].of(k);
+                for (std::size_t input : sum != nullptr ? std::vector{sum->body} : nest.nodes[k].inputs) {
                     ++uses[input];
                     size[k] = std::min(size[k] + size[input], 1000);  // a graph may double it again and again
                 }
@@ -200,7 +217,9 @@ class Formula {
                     out.push_back(fmt::format("{} = {}", name, expression(store.node).text));
                 }
             }
-            for (const std::string& definition : definitions) out.push_back("where " + definition);
+            for (const std::string& definition : definitions)  // nests may need the same
+                if (std::find(out.begin(), out.end(), "where " + definition) == out.end())
+                    out.push_back("where " + definition);
         }
         for (const auto& [operand, pieces] : loads_.listed())
             out.push_back(fmt::format("where {} = {}", pieces, inputs_[operand]));
@@ -218,7 +237,10 @@ class Formula {
                 if (node.dtype == DType::boolean) return {node.value != 0 ? "true" : "false", 4};
                 return {short_number(node.value), node.value < 0 ? 3 : 4};
             case KernelNode::Kind::index: return {"index", 4};
-            case KernelNode::Kind::load: return {loads_.name(inputs_[node.operand], node.operand, node.index), 4};
+            case KernelNode::Kind::load: {
+                const std::string& base = inputs_[node.operand];
+                return {reads_whole(*nest_, k) ? base : loads_.name(base, node.operand, node.index), 4};
+            }
             case KernelNode::Kind::reduce: {
                 const bool over_rows = node.over != KernelNode::Over::columns;
                 return {fmt::format("{}({})", over_rows ? node.op + " over rows" : node.op,
@@ -226,6 +248,11 @@ class Formula {
                         4};
             }
             case KernelNode::Kind::apply: break;
+        }
+        if (const ShortSum* sum = sums_[nest_].of(k)) {
+            const std::string over = sum->axes.front() == 0 ? "rows" : fmt::format("axis {}", sum->axes.front());
+            return {fmt::format("{} over {}({})", node.op == "add" ? "sum" : "max", over, expression(sum->body).text),
+                    4};
         }
         if (auto mean = mean_of(node)) return {fmt::format("mean({})", expression(*mean).text), 4};
         if (node.op == "mul" && node.inputs[0] == node.inputs[1]) {
@@ -236,6 +263,14 @@ class Formula {
         std::vector<ExpressionText> operands;
         for (std::size_t input : node.inputs) operands.push_back(expression(input));
         return {fill_template(rule.formula, rule.precedence, operands, name_of(node.dtype)), rule.precedence};
+    }
+
+    // Whether the loops together read every element of the operand.
+    bool reads_whole(const KernelNest& nest, std::size_t k) const {
+        const KernelNode& node = nest.nodes[k];
+        const ShortSums& sums = sums_.at(&nest);
+        const std::int64_t terms = sums.is_inside(k) ? sums.of(sums.inside[k])->count : 1;
+        return footprint(node.index, nest.extents) * terms == kernel_.inputs[node.operand].type.elements();
     }
 
     // The gradient of this micro-step, where the node is first ? gradient : before + gradient.
@@ -263,7 +298,8 @@ class Formula {
         return std::abs(factor - 1) < 1e-6 ? std::optional<std::size_t>(a.inputs[0]) : std::nullopt;
     }
 
-    const KernelDescription& kernel_;
+    KernelDescription kernel_;
+    std::map<const KernelNest*, ShortSums> sums_;
     const std::vector<std::string>& inputs_;
     const std::vector<std::string>& outputs_;
     const KernelNest* nest_ = nullptr;

@@ -54,9 +54,10 @@ std::string Loops::width_text() const {
 }
 
 Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
-               const KernelSizes& sizes) {
+               const KernelSizes& sizes, bool double_sums) {
     Loops loops;
     loops.sizes = sizes;
+    loops.double_sums = double_sums;
     loops.nodes = nest.nodes;
     loops.stores = nest.stores;
     std::vector<LoopSize> by_dim = sizes_of(nest, kernel, sizes);
@@ -76,6 +77,7 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
         loops.store_position.push_back(
             memory_position(store.index, kernel.outputs[store.output].type.dims, strides, extents.size()));
     }
+    loops.short_sums = roll_short_sums(loops.nodes, loops.position, loops.stores, double_sums);
 
     auto each_step = [&](auto&& visit) {
         for (std::size_t k = 0; k < loops.nodes.size(); ++k) {
@@ -116,6 +118,16 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
     loops.row_sizes.assign(by_dim.begin(), by_dim.begin() + static_cast<std::ptrdiff_t>(row_dims));
     loops.column_sizes.assign(by_dim.begin() + static_cast<std::ptrdiff_t>(row_dims), by_dim.end());
     return loops;
+}
+
+std::vector<bool> used_within_rows(const Loops& loops) {
+    KernelNest nest;
+    nest.nodes = loops.nodes;
+    nest.stores = loops.stores;
+    std::vector<bool> used = used_within_rows(nest);
+    for (std::size_t k = 0; k < used.size(); ++k)
+        if (loops.short_sums.is_inside(k)) used[k] = used[loops.short_sums.inside[k]];
+    return used;
 }
 
 }  // namespace thunderc

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/kernels/short_sums.h"
 #include "codegen/kernels/sizes.h"
 #include "codegen/kernels/text.h"
 #include "compiler/kernels/affine.h"
@@ -18,6 +19,7 @@ struct Loops {
     std::vector<Affine> position;  // of loads: the element in memory, over rows and then columns
     std::vector<KernelStore> stores;
     std::vector<Affine> store_position;
+    ShortSums short_sums = {};
     bool pointwise = true;
     std::vector<LoopSize> row_sizes = {}, column_sizes = {};     // what the extents are called
     std::vector<StepNames> input_steps = {}, output_steps = {};  // by operand: numbers in addresses; empty: as they are
@@ -32,7 +34,11 @@ struct Loops {
     std::size_t rank() const { return rows.size() + columns.size(); }
 };
 
+// `double_sums`: of a naive program.
 Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const KernelLayouts& layouts,
-               const KernelSizes& sizes = {});
+               const KernelSizes& sizes = {}, bool double_sums = false);
+
+// By node: whether it is needed before all rows are done.
+std::vector<bool> used_within_rows(const Loops& loops);
 
 }  // namespace thunderc

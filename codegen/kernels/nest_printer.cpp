@@ -26,18 +26,11 @@ std::string whole_partials_offset(std::size_t column_sums, std::size_t k) {
     return k == 0 ? base : fmt::format("{} + {}", base, k);
 }
 
-std::vector<bool> needed_within_rows(const Loops& loops) {
-    KernelNest nest;
-    nest.nodes = loops.nodes;
-    nest.stores = loops.stores;
-    return used_within_rows(nest);
-}
-
 }  // namespace
 
 NestPrinter::NestPrinter(const Loops& loops, const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs, SourceText& out)
-    : ElementPrinter(loops, inputs, outputs, out), within_rows_(needed_within_rows(loops)) {}
+    : ElementPrinter(loops, inputs, outputs, out), within_rows_(used_within_rows(loops)) {}
 
 void NestPrinter::print() {
     if (!loops_.pointwise) {
@@ -77,9 +70,11 @@ bool NestPrinter::depends_on(std::size_t k, std::size_t on) const {
 
 double NestPrinter::weight() const {
     double total = 0;
-    for (const KernelNode& n : loops_.nodes) {
-        if (n.kind != Kind::apply) continue;
-        total += op_def(n.op).elementwise->operations;
+    for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
+        if (node(k).kind != Kind::apply) continue;
+        const std::size_t sum = loops_.short_sums.inside[k];
+        const std::int64_t times = loops_.short_sums.is_inside(k) ? loops_.short_sums.of(sum)->count : 1;
+        total += op_def(node(k).op).elementwise->operations * static_cast<double>(times);
     }
     return total;
 }
@@ -232,12 +227,13 @@ void NestPrinter::print_row(Scope scope) {
     }
     for (const KernelStore& store : loops_.stores) ++uses[store.node];
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-        if (!within_rows_[k] || node(k).level != KernelLevel::row) continue;
+        if (!within_rows_[k] || node(k).level != KernelLevel::row || loops_.short_sums.is_inside(k)) continue;
         if (node(k).kind == Kind::reduce) {
             const std::string name = name_for(k, scope);
             print_row_reduction(k, name, {}, scope);
             scope.names[k] = name;
-        } else if (node(k).kind == Kind::apply && (uses[k] > 1 || used_above(k, KernelLevel::row))) {
+        } else if (node(k).kind == Kind::apply &&
+                   (uses[k] > 1 || used_above(k, KernelLevel::row) || loops_.short_sums.of(k) != nullptr)) {
             define(k, scope);
         } else if (node(k).kind == Kind::load && used_above(k, KernelLevel::row)) {
             define(k, scope);

@@ -52,6 +52,8 @@ struct KernelNode {
     std::string op;                   // apply, reduce
     std::vector<std::size_t> inputs;  // apply, reduce: earlier nodes
     Over over = Over::none;           // reduce
+    std::vector<std::size_t> terms;   // apply that ends a short reduction: all that it joins, in order
+    std::vector<std::int64_t> axes;   // of the operand of that reduction
     // derived
     KernelLevel level = KernelLevel::scalar;
     int pass = 0;         // how many row reductions stand before it, one after another

@@ -178,6 +178,7 @@ KernelNest KernelEvaluation::finish() const {
         moved[k] = nest.nodes.size();
         nest.nodes.push_back(nest_.nodes[k]);
         for (std::size_t& input : nest.nodes.back().inputs) input = moved[input];
+        for (std::size_t& term : nest.nodes.back().terms) term = moved[term];
     }
     for (KernelStore& store : nest.stores) store.node = moved[store.node];
     return nest;
@@ -229,6 +230,7 @@ std::size_t KernelEvaluation::add_unique(KernelNode node) {
     for (auto at = begin; at != end; ++at)
         if (KernelNode& same = nest_.nodes[at->second]; meaning(same) == meaning(node)) {
             if (is_named_after_op(same.name)) same.name = std::move(node.name);
+            if (same.terms.empty()) same.terms = std::move(node.terms), same.axes = std::move(node.axes);
             return at->second;
         }
     const std::size_t id = add(std::move(node));
@@ -380,6 +382,7 @@ std::size_t KernelEvaluation::unrolled(const Op& op, const AffineIndex& body, co
     const std::int64_t count = element_count(extents);
     const Dims strides = dense_strides(extents);
     std::size_t total = 0;
+    std::vector<std::size_t> terms;
     for (std::int64_t k = 0; k < count; ++k) {
         AffineIndex one = body;
         for (std::size_t d = 0, r = 0; d < one.size(); ++d) {
@@ -388,6 +391,7 @@ std::size_t KernelEvaluation::unrolled(const Op& op, const AffineIndex& body, co
             ++r;
         }
         const std::size_t element = node_of(op.operands[0], one);
+        terms.push_back(element);
         if (k == 0) {
             total = element;
             continue;
@@ -395,7 +399,12 @@ std::size_t KernelEvaluation::unrolled(const Op& op, const AffineIndex& body, co
         KernelNode node;
         node.kind = KernelNode::Kind::apply;
         node.dtype = function_.type(op.results[0]).dtype;
-        if (k + 1 == count) node.name = function_.info(op.results[0]).name;
+        if (k + 1 == count) {
+            node.name = function_.info(op.results[0]).name;
+            node.terms = terms;
+            for (std::size_t d = 0; d < reduced.size(); ++d)
+                if (reduced[d]) node.axes.push_back(static_cast<std::int64_t>(d));
+        }
         node.op = op.name == "reduce_sum" ? "add" : "max";
         node.inputs = {total, element};
         total = add_unique(std::move(node));

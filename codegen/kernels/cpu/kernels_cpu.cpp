@@ -35,8 +35,7 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     SourceText body;
     body.indent();
     for (const KernelNest& nest : kernel.nests) {
-        Loops loops = loops_of(kernel, nest, layouts, sizes);
-        loops.double_sums = naive;
+        Loops loops = loops_of(kernel, nest, layouts, sizes, naive);
         if (kernel.nests.size() > 1) {
             body.open("{");
             std::vector<std::string> stored;

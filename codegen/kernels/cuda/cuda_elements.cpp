@@ -33,6 +33,13 @@ bool fits_int(const Loops& loops) {
     bool all = element_count(extents) < greatest_int - past;
     for (std::size_t k = 0; k < loops.nodes.size(); ++k)
         if (loops.nodes[k].kind == Kind::load) all = all && fits(loops.position[k]);
+    for (const auto& [k, sum] : loops.short_sums.by_node) {
+        for (const auto& [load, step] : sum.step) {
+            Affine last = loops.position[load];
+            last.offset += (sum.count - 1) * step;
+            all = all && fits(last);
+        }
+    }
     for (const Affine& a : loops.store_position) all = all && fits(a);
     return all;
 }
@@ -45,7 +52,8 @@ std::string device_spelling(std::string text) {
         replace_all(text, std::string("std::") + function, std::string("math::") + function);
     replace_all(text, "std::numeric_limits<float>::infinity()", "math::infinity()");
     replace_all(text, "std::numeric_limits<float>::quiet_NaN()", "math::quiet_nan()");
-    replace_all(text, "std::numeric_limits<float>::lowest()", "math::lowest<float>()");
+    for (const std::string type : {"float", "std::int32_t", "std::int64_t"})
+        replace_all(text, "std::numeric_limits<" + type + ">::lowest()", "math::lowest<" + type + ">()");
     replace_all(text, "std::numeric_limits<std::int64_t>::min()", "math::lowest<std::int64_t>()");
     replace_all(text, "std::numeric_limits<std::int64_t>::max()", "math::greatest()");
     return text;
@@ -55,6 +63,8 @@ CudaElements::CudaElements(const Loops& loops, const CudaOperands& operands, Sou
     : ElementPrinter(loops, operands.inputs, operands.outputs, out), operands_(operands) {
     scope_.taken.add({"part", "e", "w", "p", "b", "chunk", "total", "totals", "shared", "partials", "block"});
     index_type_ = fits_int(loops) ? "int" : "std::int64_t";
+    term_type_ = index_type_;
+    term_hint_ = unroll;
     vector_ = choose_vector();
 }
 
@@ -66,6 +76,9 @@ std::vector<bool> CudaElements::reachable(const std::vector<std::size_t>& roots)
     for (std::size_t k = loops_.nodes.size(); k-- > 0;) {
         if (!needed[k] || node(k).kind == Kind::reduce) continue;
         for (std::size_t input : node(k).inputs) needed[input] = true;
+        // Those in the loop of a sum stand right before it.
+        for (std::size_t j = k; loops_.short_sums.of(k) != nullptr && j-- > 0 && loops_.short_sums.inside[j] == k;)
+            needed[j] = true;
     }
     return needed;
 }
@@ -186,14 +199,10 @@ void CudaElements::prepend_constants(std::string& body,
     if (!list.empty()) body = fmt::format("constexpr {} {};\n", index_type_, list) + body;
 }
 
-std::string CudaElements::load_text(std::size_t k) const {
-    return access(inputs_[node(k).operand], loops_.position[k]);
-}
-
 void CudaElements::name_leaves(const std::vector<bool>& needed, Scope& scope) const {
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-        if (!needed[k] || scope.names.contains(k)) continue;
-        if (node(k).kind == Kind::load) scope.names[k] = load_text(k);
+        if (!needed[k] || scope.names.contains(k) || loops_.short_sums.is_inside(k)) continue;
+        if (node(k).kind == Kind::load) scope.names[k] = load_text(k, scope);
         // What is computed of indices is so in 64 bits, as everywhere.
         if (node(k).kind == Kind::index && node(k).dtype == DType::i64 && index_type_ == "int")
             scope.names[k] = fmt::format("static_cast<std::int64_t>({})", expression(k, scope).text);
@@ -206,6 +215,14 @@ std::string CudaElements::value_text(std::size_t k, Scope scope) const {
 }
 
 void CudaElements::define_value(std::size_t k, Scope& scope) const {
+    if (const ShortSum* sum = loops_.short_sums.of(k)) {
+        Scope with_leaves = scope;
+        name_leaves(reachable({k}), with_leaves);
+        define_short_sum(k, *sum, with_leaves);
+        scope.names[k] = with_leaves.names.at(k);
+        scope.taken = with_leaves.taken;
+        return;
+    }
     const std::string text = value_text(k, scope);
     const std::string name = name_for(k, scope);
     out_.line(fmt::format("const {} {} = {};", type_name(node(k).dtype), name, text));
@@ -214,8 +231,10 @@ void CudaElements::define_value(std::size_t k, Scope& scope) const {
 
 void CudaElements::define_scalars(const std::vector<bool>& needed, Scope& scope) const {
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
-        if (!needed[k] || node(k).level != KernelLevel::scalar || node(k).finish) continue;
-        if (node(k).kind == Kind::load || (node(k).kind == Kind::apply && used_above(k, KernelLevel::scalar)))
+        if (!needed[k] || node(k).level != KernelLevel::scalar || node(k).finish || loops_.short_sums.is_inside(k))
+            continue;
+        if (node(k).kind == Kind::load || loops_.short_sums.of(k) != nullptr ||
+            (node(k).kind == Kind::apply && used_above(k, KernelLevel::scalar)))
             define_value(k, scope);
     }
 }
@@ -232,6 +251,24 @@ void CudaElements::load_kept(std::size_t k, const Kept& kept) const {
                           : fmt::format("{} = {};", name, access(from, position)));
 }
 
+// What all terms of a short sum read, one vector for each term.
+void CudaElements::hold_terms(std::size_t k, Scope& scope) {
+    held_.erase(k);
+    const std::size_t o = node(k).operand;
+    const ShortSum& sum = *loops_.short_sums.of(loops_.short_sums.inside[k]);
+    const auto size = static_cast<std::int64_t>(size_of(operands_.input_types[o]));
+    const std::int64_t word = std::min<std::int64_t>(16, vector_ * size);
+    if (!is_vector(k) || sum.step.at(k) * size % word != 0) return;
+    const std::string name = scope.taken.unique(inputs_[o] + "_v"), term = UsedNames(scope.taken).unique("r");
+    const Affine& position = loops_.position[k];
+    out_.line(fmt::format("Vec<{}, {}> {}[{}];", type_name(operands_.input_types[o]), vector_, name, sum.count));
+    out_.line(unroll);
+    out_.line(fmt::format("for (int {0} = 0; {0} < {1}; ++{0}) {2}[{0}] = load<{3}>({4} + {0} * {5} + {6});", term,
+                          sum.count, name, vector_, inputs_[o], sum.step.at(k),
+                          sum_text(position, 0, loops_.rank(), position.offset)));
+    held_[k] = name;
+}
+
 void CudaElements::print_elements(const std::vector<Addition>& additions, const std::vector<std::size_t>& stores,
                                   const Kept& kept, Scope scope) {
     std::vector<std::size_t> roots;
@@ -244,7 +281,9 @@ void CudaElements::print_elements(const std::vector<Addition>& additions, const 
         if (!needed[k] || node(k).kind != Kind::load || scope.names.contains(k)) continue;
         const std::size_t o = node(k).operand;
         const Affine& position = loops_.position[k];
-        if (auto at = kept.name.find(k); at != kept.name.end()) {
+        if (loops_.short_sums.is_inside(k)) {
+            hold_terms(k, scope);
+        } else if (auto at = kept.name.find(k); at != kept.name.end()) {
             const std::string name = at->second + (kept.several ? "[part]" : "");
             if (std::find(kept.fresh.begin(), kept.fresh.end(), k) != kept.fresh.end()) load_kept(k, kept);
             scope.names[k] = name + element;

@@ -85,7 +85,7 @@ class CudaElements : public ElementPrinter {
     void print_elements(const std::vector<Addition>& additions, const std::vector<std::size_t>& stores,
                         const Kept& kept, Scope scope);
 
-    std::string load_text(std::size_t k) const;  // one element
+    void hold_terms(std::size_t k, Scope& scope);
     std::string stored_text(std::size_t s, const Scope& scope) const;
 
     const CudaOperands& operands_;

@@ -12,13 +12,6 @@ using Over = KernelNode::Over;
 
 namespace {
 
-std::vector<bool> needed_within_rows(const Loops& loops) {
-    KernelNest nest;
-    nest.nodes = loops.nodes;
-    nest.stores = loops.stores;
-    return used_within_rows(nest);
-}
-
 // Leaves out the indices that nothing names as long as they are there: to the end of their block.
 std::string without_unused(const std::string& text) {
     std::vector<std::string> lines;
@@ -45,7 +38,7 @@ std::string without_unused(const std::string& text) {
 
 CudaNestPrinter::CudaNestPrinter(const Loops& loops, const CudaOperands& operands, const CudaTuning& tuning,
                                  SourceText& out)
-    : CudaElements(loops, operands, out), tuning_(tuning), within_rows_(needed_within_rows(loops)) {}
+    : CudaElements(loops, operands, out), tuning_(tuning), within_rows_(used_within_rows(loops)) {}
 
 std::vector<CudaStage> CudaNestPrinter::print(const std::string& block) {
     block_ = block;

@@ -91,6 +91,7 @@ CudaStage CudaNestPrinter::tiled(std::size_t dim) {
     scope.taken.add({"first", "c_first", "tile_rows", "tile_columns", "line"});
     for (std::size_t k = 0; k < loops_.nodes.size() && tiles.size() < most_tiles; ++k) {
         if (node(k).kind != Kind::load || loops_.position[k].step[dim] != 1) continue;
+        if (loops_.short_sums.is_inside(k)) continue;
         if (std::abs(loops_.position[k].step.back()) < 2) continue;
         tiles.emplace_back(k, scope.taken.unique(inputs_[node(k).operand] + "_tile"));
     }

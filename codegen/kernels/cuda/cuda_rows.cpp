@@ -147,8 +147,9 @@ void CudaNestPrinter::print_row(const RowPlan& plan, const Kept& kept, std::set<
         }
         for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
             if (!within_rows_[k] || node(k).level != KernelLevel::row || node(k).pass != pass) continue;
-            if (scope.names.contains(k)) continue;
-            if ((node(k).kind == Kind::apply && (uses[k] > 1 || used_above(k, KernelLevel::row))) ||
+            if (scope.names.contains(k) || loops_.short_sums.is_inside(k)) continue;
+            if ((node(k).kind == Kind::apply &&
+                 (uses[k] > 1 || used_above(k, KernelLevel::row) || loops_.short_sums.of(k) != nullptr)) ||
                 (node(k).kind == Kind::load && used_above(k, KernelLevel::row)))
                 define_value(k, scope);
         }
@@ -264,8 +265,8 @@ CudaStage CudaNestPrinter::rows() {
     auto of_all_rows = [&](std::size_t k) { return !all.empty() && !moves(loops_.position[k], 0, row_dims()); };
     std::vector<std::size_t> several;
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k)
-        if (node(k).kind == Kind::load && by_column(loops_.position[k]) && (vector() == 1 || is_vector(k)) &&
-            (readers[k] > 1 || (readers[k] > 0 && of_all_rows(k))))
+        if (node(k).kind == Kind::load && !loops_.short_sums.is_inside(k) && by_column(loops_.position[k]) &&
+            (vector() == 1 || is_vector(k)) && (readers[k] > 1 || (readers[k] > 0 && of_all_rows(k))))
             several.push_back(k);
     const RowPlan plan = plan_rows(several.size(), column_sum_number);
 

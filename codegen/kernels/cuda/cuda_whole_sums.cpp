@@ -89,7 +89,10 @@ Loops cut_whole_sums(Loops loops) {
         if (node.kind == Kind::index) touch(node.steps);
         node.finish = node.kind == Kind::reduce;
         node.pass = 0;
-        for (std::size_t input : node.inputs) {
+        std::vector<std::size_t> inputs = node.inputs;
+        for (std::size_t j = 0; j < k; ++j)
+            if (loops.short_sums.inside[j] == k) inputs.push_back(j);
+        for (std::size_t input : inputs) {
             const KernelNode& of = loops.nodes[input];
             row = row || of.level == KernelLevel::row || of.level == KernelLevel::element;
             column = column || of.level == KernelLevel::column || of.level == KernelLevel::element;

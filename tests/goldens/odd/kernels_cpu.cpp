@@ -157,31 +157,15 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, 
 }
 
 // shore_slope_and_basins_1_period_gradients:
-//   dshore_slope += (logarithm1 * shore_slope1 > 0.5 ? -(dtotal1 * sine1) : 0) * logarithm1
-//   dadded = (-((greater ? 0 : -(dtotal1 * sine1)) * (1 / logarithm1)^2) + (greater ? -(dtotal1 * sine1) : 0) *
-//       shore_slope1) / added1 * sign(added_2_1 + quotient1)
+//   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
+//   dadded = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) * shore_slope)
+//       / added * sign(added_2 + quotient)
 //   negated = -ddifference
-//   product = ddifference * cosine1 * basins_1_period
-//   where greater = logarithm1 * shore_slope1 > 0.5
-//   where ddifference = dadded / largest1 * sigmoid1
-//   dbasins_1_period += (-((greater ? 0 : -(dtotal1 * sine1)) * (1 / logarithm1)^2) + (greater ? -(dtotal1 * sine1) :
-//       0) * shore_slope1) / added1 * sign(added_2_1 + quotient1) / largest1 * sigmoid1 * cosine1 * added_2_1 +
-//       (-((greater_2 ? 0 : -(dtotal2 * sine2)) * (1 / logarithm2)^2) + (greater_2 ? -(dtotal2 * sine2) : 0) *
-//       shore_slope2) / added2 * sign(added_2_2 + quotient2) / largest2 * sigmoid2 * cosine2 * added_2_2 +
-//       (-((greater_3 ? 0 : -(dtotal3 * sine3)) * (1 / logarithm3)^2) + (greater_3 ? -(dtotal3 * sine3) : 0) *
-//       shore_slope3) / added3 * sign(added_2_3 + quotient3) / largest3 * sigmoid3 * cosine3 * added_2_3 +
-//       (-((greater_4 ? 0 : -(dtotal4 * sine4)) * (1 / logarithm4)^2) + (greater_4 ? -(dtotal4 * sine4) : 0) *
-//       shore_slope4) / added4 * sign(added_2_4 + quotient4) / largest4 * sigmoid4 * cosine4 * added_2_4 +
-//       (-((greater_5 ? 0 : -(dtotal5 * sine5)) * (1 / logarithm5)^2) + (greater_5 ? -(dtotal5 * sine5) : 0) *
-//       shore_slope5) / added5 * sign(added_2_5 + quotient5) / largest5 * sigmoid5 * cosine5 * added_2_5 +
-//       (-((greater_6 ? 0 : -(dtotal6 * sine6)) * (1 / logarithm6)^2) + (greater_6 ? -(dtotal6 * sine6) : 0) *
-//       shore_slope6) / added6 * sign(added_2_6 + quotient6) / largest6 * sigmoid6 * cosine6 * added_2_6
-//   where greater = logarithm1 * shore_slope1 > 0.5
-//   where greater_2 = logarithm2 * shore_slope2 > 0.5
-//   where greater_3 = logarithm3 * shore_slope3 > 0.5
-//   where greater_4 = logarithm4 * shore_slope4 > 0.5
-//   where greater_5 = logarithm5 * shore_slope5 > 0.5
-//   where greater_6 = logarithm6 * shore_slope6 > 0.5
+//   product = ddifference * cosine * basins_1_period
+//   where greater = logarithm * shore_slope > 0.5
+//   where ddifference = dadded / largest * sigmoid
+//   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
+//       sine) : 0) * shore_slope) / added * sign(added_2 + quotient) / largest * sigmoid * cosine * added_2)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
@@ -253,75 +237,21 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
         // dbasins_1_period
         constexpr std::int64_t n = 10;
         const bool first_micro_step_value = first_micro_step[0];
-        const float dtotal_value = dtotal[0];
-        const float largest_value = largest[0];
-        const float dtotal_value_2 = dtotal[1];
-        const float largest_value_2 = largest[1];
-        const float dtotal_value_3 = dtotal[2];
-        const float largest_value_3 = largest[2];
-        const float dtotal_value_4 = dtotal[3];
-        const float largest_value_4 = largest[3];
-        const float dtotal_value_5 = dtotal[4];
-        const float largest_value_5 = largest[4];
-        const float dtotal_value_6 = dtotal[5];
-        const float largest_value_6 = largest[5];
         parallel_for(n, 4096, [&](std::int64_t begin, std::int64_t end) {
             #pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) {
-                const bool greater = logarithm[i] * shore_slope[i * 6] > 0.5F;
-                const float dchosen = -(dtotal_value * sine[i * 6]);
-                const float inverse = 1.0F / logarithm[i];
-                const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
-                    (greater ? dchosen : 0.0F) * shore_slope[i * 6];
-                const float added_i = added_2[i] + quotient[i];
-                const float ddifference = dlogarithm / added[i] * static_cast<float>((added_i > 0) - (added_i < 0)) /
-                    largest_value * sigmoid[i];
-                const bool greater_2 = logarithm[i + 10] * shore_slope[i * 6 + 1] > 0.5F;
-                const float dchosen_2 = -(dtotal_value_2 * sine[i * 6 + 1]);
-                const float inverse_2 = 1.0F / logarithm[i + 10];
-                const float dlogarithm_2 = -((greater_2 ? 0.0F : dchosen_2) * (inverse_2 * inverse_2)) +
-                    (greater_2 ? dchosen_2 : 0.0F) * shore_slope[i * 6 + 1];
-                const float added_i_2 = added_2[i + 10] + quotient[i + 10];
-                const float ddifference_2 = dlogarithm_2 / added[i + 10] *
-                    static_cast<float>((added_i_2 > 0) - (added_i_2 < 0)) / largest_value_2 * sigmoid[i + 10];
-                const float added_i_3 = ddifference * cosine[i] * added_2[i] + ddifference_2 * cosine[i + 10] *
-                    added_2[i + 10];
-                const bool greater_3 = logarithm[i + 20] * shore_slope[i * 6 + 2] > 0.5F;
-                const float dchosen_3 = -(dtotal_value_3 * sine[i * 6 + 2]);
-                const float inverse_3 = 1.0F / logarithm[i + 20];
-                const float dlogarithm_3 = -((greater_3 ? 0.0F : dchosen_3) * (inverse_3 * inverse_3)) +
-                    (greater_3 ? dchosen_3 : 0.0F) * shore_slope[i * 6 + 2];
-                const float added_i_4 = added_2[i + 20] + quotient[i + 20];
-                const float ddifference_3 = dlogarithm_3 / added[i + 20] *
-                    static_cast<float>((added_i_4 > 0) - (added_i_4 < 0)) / largest_value_3 * sigmoid[i + 20];
-                const bool greater_4 = logarithm[i + 30] * shore_slope[i * 6 + 3] > 0.5F;
-                const float dchosen_4 = -(dtotal_value_4 * sine[i * 6 + 3]);
-                const float inverse_4 = 1.0F / logarithm[i + 30];
-                const float dlogarithm_4 = -((greater_4 ? 0.0F : dchosen_4) * (inverse_4 * inverse_4)) +
-                    (greater_4 ? dchosen_4 : 0.0F) * shore_slope[i * 6 + 3];
-                const float added_i_5 = added_2[i + 30] + quotient[i + 30];
-                const float ddifference_4 = dlogarithm_4 / added[i + 30] *
-                    static_cast<float>((added_i_5 > 0) - (added_i_5 < 0)) / largest_value_4 * sigmoid[i + 30];
-                const float added_i_6 = added_i_3 + ddifference_3 * cosine[i + 20] * added_2[i + 20] + ddifference_4 *
-                    cosine[i + 30] * added_2[i + 30];
-                const bool greater_5 = logarithm[i + 40] * shore_slope[i * 6 + 4] > 0.5F;
-                const float dchosen_5 = -(dtotal_value_5 * sine[i * 6 + 4]);
-                const float inverse_5 = 1.0F / logarithm[i + 40];
-                const float dlogarithm_5 = -((greater_5 ? 0.0F : dchosen_5) * (inverse_5 * inverse_5)) +
-                    (greater_5 ? dchosen_5 : 0.0F) * shore_slope[i * 6 + 4];
-                const float added_i_7 = added_2[i + 40] + quotient[i + 40];
-                const float ddifference_5 = dlogarithm_5 / added[i + 40] *
-                    static_cast<float>((added_i_7 > 0) - (added_i_7 < 0)) / largest_value_5 * sigmoid[i + 40];
-                const bool greater_6 = logarithm[i + 50] * shore_slope[i * 6 + 5] > 0.5F;
-                const float dchosen_6 = -(dtotal_value_6 * sine[i * 6 + 5]);
-                const float inverse_6 = 1.0F / logarithm[i + 50];
-                const float dlogarithm_6 = -((greater_6 ? 0.0F : dchosen_6) * (inverse_6 * inverse_6)) +
-                    (greater_6 ? dchosen_6 : 0.0F) * shore_slope[i * 6 + 5];
-                const float added_i_8 = added_2[i + 50] + quotient[i + 50];
-                const float ddifference_6 = dlogarithm_6 / added[i + 50] *
-                    static_cast<float>((added_i_8 > 0) - (added_i_8 < 0)) / largest_value_6 * sigmoid[i + 50];
-                const float dbasins_1_period_step = added_i_6 + ddifference_5 * cosine[i + 40] * added_2[i + 40] +
-                    ddifference_6 * cosine[i + 50] * added_2[i + 50];
+                float dbasins_1_period_step = 0.0F;
+                for (std::int64_t r = 0; r < 6; ++r) {
+                    const bool greater = logarithm[r * 10 + i] * shore_slope[i * 6 + r] > 0.5F;
+                    const float dchosen = -(dtotal[r] * sine[i * 6 + r]);
+                    const float inverse = 1.0F / logarithm[r * 10 + i];
+                    const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
+                        (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
+                    const float added_i = added_2[r * 10 + i] + quotient[r * 10 + i];
+                    const float ddifference = dlogarithm / added[r * 10 + i] *
+                        static_cast<float>((added_i > 0) - (added_i < 0)) / largest[r] * sigmoid[r * 10 + i];
+                    dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added_2[r * 10 + i];
+                }
                 dbasins_1_period[i] = first_micro_step_value ? dbasins_1_period_step : dbasins_1_period_before[i] +
                     dbasins_1_period_step;
             }
@@ -393,7 +323,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product, const float
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += product1 + product2 + product3 + product4 + product5 + product6
+//   dbasins_0_period += sum over rows(product)
 // Replaces Mul
 void basins_0_period_gradient(float* dbasins_0_period, const float* product, const float* dbasins_0_period_before,
     const bool* first_micro_step, Stream& stream) {
@@ -403,8 +333,10 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* product, con
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            const float dbasins_0_period_step = product[i] + product[i + 10] + product[i + 20] + product[i + 30] +
-                product[i + 40] + product[i + 50];
+            float dbasins_0_period_step = 0.0F;
+            for (std::int64_t r = 0; r < 6; ++r) {
+                dbasins_0_period_step += product[r * 10 + i];
+            }
             dbasins_0_period[i] = first_micro_step_value ? dbasins_0_period_step : dbasins_0_period_before[i] +
                 dbasins_0_period_step;
         }

@@ -222,31 +222,15 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
 }
 
 // shore_slope_and_basins_1_period_gradients:
-//   dshore_slope += (logarithm1 * shore_slope1 > 0.5 ? -(dtotal1 * sine1) : 0) * logarithm1
-//   dadded = (-((greater ? 0 : -(dtotal1 * sine1)) * (1 / logarithm1)^2) + (greater ? -(dtotal1 * sine1) : 0) *
-//       shore_slope1) / added1 * sign(added_2_1 + quotient1)
+//   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
+//   dadded = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) * shore_slope)
+//       / added * sign(added_2 + quotient)
 //   negated = -ddifference
-//   product = ddifference * cosine1 * basins_1_period
-//   where greater = logarithm1 * shore_slope1 > 0.5
-//   where ddifference = dadded / largest1 * sigmoid1
-//   dbasins_1_period += (-((greater ? 0 : -(dtotal1 * sine1)) * (1 / logarithm1)^2) + (greater ? -(dtotal1 * sine1) :
-//       0) * shore_slope1) / added1 * sign(added_2_1 + quotient1) / largest1 * sigmoid1 * cosine1 * added_2_1 +
-//       (-((greater_2 ? 0 : -(dtotal2 * sine2)) * (1 / logarithm2)^2) + (greater_2 ? -(dtotal2 * sine2) : 0) *
-//       shore_slope2) / added2 * sign(added_2_2 + quotient2) / largest2 * sigmoid2 * cosine2 * added_2_2 +
-//       (-((greater_3 ? 0 : -(dtotal3 * sine3)) * (1 / logarithm3)^2) + (greater_3 ? -(dtotal3 * sine3) : 0) *
-//       shore_slope3) / added3 * sign(added_2_3 + quotient3) / largest3 * sigmoid3 * cosine3 * added_2_3 +
-//       (-((greater_4 ? 0 : -(dtotal4 * sine4)) * (1 / logarithm4)^2) + (greater_4 ? -(dtotal4 * sine4) : 0) *
-//       shore_slope4) / added4 * sign(added_2_4 + quotient4) / largest4 * sigmoid4 * cosine4 * added_2_4 +
-//       (-((greater_5 ? 0 : -(dtotal5 * sine5)) * (1 / logarithm5)^2) + (greater_5 ? -(dtotal5 * sine5) : 0) *
-//       shore_slope5) / added5 * sign(added_2_5 + quotient5) / largest5 * sigmoid5 * cosine5 * added_2_5 +
-//       (-((greater_6 ? 0 : -(dtotal6 * sine6)) * (1 / logarithm6)^2) + (greater_6 ? -(dtotal6 * sine6) : 0) *
-//       shore_slope6) / added6 * sign(added_2_6 + quotient6) / largest6 * sigmoid6 * cosine6 * added_2_6
-//   where greater = logarithm1 * shore_slope1 > 0.5
-//   where greater_2 = logarithm2 * shore_slope2 > 0.5
-//   where greater_3 = logarithm3 * shore_slope3 > 0.5
-//   where greater_4 = logarithm4 * shore_slope4 > 0.5
-//   where greater_5 = logarithm5 * shore_slope5 > 0.5
-//   where greater_6 = logarithm6 * shore_slope6 > 0.5
+//   product = ddifference * cosine * basins_1_period
+//   where greater = logarithm * shore_slope > 0.5
+//   where ddifference = dadded / largest * sigmoid
+//   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
+//       sine) : 0) * shore_slope) / added * sign(added_2 + quotient) / largest * sigmoid * cosine * added_2)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
@@ -322,111 +306,41 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
     const bool first_micro_step_value = first_micro_step[0];
-    const float dtotal_value = dtotal[0];
-    const float largest_value = largest[0];
-    const float dtotal_value_2 = dtotal[1];
-    const float largest_value_2 = largest[1];
-    const float dtotal_value_3 = dtotal[2];
-    const float largest_value_3 = largest[2];
-    const float dtotal_value_4 = dtotal[3];
-    const float largest_value_4 = largest[3];
-    const float dtotal_value_5 = dtotal[4];
-    const float largest_value_5 = largest[4];
-    const float dtotal_value_6 = dtotal[5];
-    const float largest_value_6 = largest[5];
-    const auto logarithm_v = load<2>(logarithm + i);
-    const auto added_v = load<2>(added + i);
-    const auto added_2_v = load<2>(added_2 + i);
-    const auto quotient_v = load<2>(quotient + i);
-    const auto sigmoid_v = load<2>(sigmoid + i);
-    const auto cosine_v = load<2>(cosine + i);
-    const auto logarithm_v_2 = load<2>(logarithm + i + 10);
-    const auto added_v_2 = load<2>(added + i + 10);
-    const auto added_2_v_2 = load<2>(added_2 + i + 10);
-    const auto quotient_v_2 = load<2>(quotient + i + 10);
-    const auto sigmoid_v_2 = load<2>(sigmoid + i + 10);
-    const auto cosine_v_2 = load<2>(cosine + i + 10);
-    const auto logarithm_v_3 = load<2>(logarithm + i + 20);
-    const auto added_v_3 = load<2>(added + i + 20);
-    const auto added_2_v_3 = load<2>(added_2 + i + 20);
-    const auto quotient_v_3 = load<2>(quotient + i + 20);
-    const auto sigmoid_v_3 = load<2>(sigmoid + i + 20);
-    const auto cosine_v_3 = load<2>(cosine + i + 20);
-    const auto logarithm_v_4 = load<2>(logarithm + i + 30);
-    const auto added_v_4 = load<2>(added + i + 30);
-    const auto added_2_v_4 = load<2>(added_2 + i + 30);
-    const auto quotient_v_4 = load<2>(quotient + i + 30);
-    const auto sigmoid_v_4 = load<2>(sigmoid + i + 30);
-    const auto cosine_v_4 = load<2>(cosine + i + 30);
-    const auto logarithm_v_5 = load<2>(logarithm + i + 40);
-    const auto added_v_5 = load<2>(added + i + 40);
-    const auto added_2_v_5 = load<2>(added_2 + i + 40);
-    const auto quotient_v_5 = load<2>(quotient + i + 40);
-    const auto sigmoid_v_5 = load<2>(sigmoid + i + 40);
-    const auto cosine_v_5 = load<2>(cosine + i + 40);
-    const auto logarithm_v_6 = load<2>(logarithm + i + 50);
-    const auto added_v_6 = load<2>(added + i + 50);
-    const auto added_2_v_6 = load<2>(added_2 + i + 50);
-    const auto quotient_v_6 = load<2>(quotient + i + 50);
-    const auto sigmoid_v_6 = load<2>(sigmoid + i + 50);
-    const auto cosine_v_6 = load<2>(cosine + i + 50);
+    Vec<float, 2> logarithm_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * 10 + i);
+    Vec<float, 2> added_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * 10 + i);
+    Vec<float, 2> added_2_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) added_2_v[r] = load<2>(added_2 + r * 10 + i);
+    Vec<float, 2> quotient_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) quotient_v[r] = load<2>(quotient + r * 10 + i);
+    Vec<float, 2> sigmoid_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) sigmoid_v[r] = load<2>(sigmoid + r * 10 + i);
+    Vec<float, 2> cosine_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) cosine_v[r] = load<2>(cosine + r * 10 + i);
     const auto dbasins_1_period_before_v = load<2>(dbasins_1_period_before + i);
     Vec<float, 2> dbasins_1_period_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const bool greater = logarithm_v[e] * shore_slope[(i + e) * 6] > 0.5F;
-        const float dchosen = -(dtotal_value * sine[(i + e) * 6]);
-        const float inverse = 1.0F / logarithm_v[e];
-        const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
-            shore_slope[(i + e) * 6];
-        const float added_c = added_2_v[e] + quotient_v[e];
-        const float ddifference = dlogarithm / added_v[e] * static_cast<float>((added_c > 0) - (added_c < 0)) /
-            largest_value * sigmoid_v[e];
-        const bool greater_2 = logarithm_v_2[e] * shore_slope[(i + e) * 6 + 1] > 0.5F;
-        const float dchosen_2 = -(dtotal_value_2 * sine[(i + e) * 6 + 1]);
-        const float inverse_2 = 1.0F / logarithm_v_2[e];
-        const float dlogarithm_2 = -((greater_2 ? 0.0F : dchosen_2) * (inverse_2 * inverse_2)) +
-            (greater_2 ? dchosen_2 : 0.0F) * shore_slope[(i + e) * 6 + 1];
-        const float added_c_2 = added_2_v_2[e] + quotient_v_2[e];
-        const float ddifference_2 = dlogarithm_2 / added_v_2[e] * static_cast<float>((added_c_2 > 0) - (added_c_2 < 0)) /
-            largest_value_2 * sigmoid_v_2[e];
-        const float added_c_3 = ddifference * cosine_v[e] * added_2_v[e] + ddifference_2 * cosine_v_2[e] * added_2_v_2[e];
-        const bool greater_3 = logarithm_v_3[e] * shore_slope[(i + e) * 6 + 2] > 0.5F;
-        const float dchosen_3 = -(dtotal_value_3 * sine[(i + e) * 6 + 2]);
-        const float inverse_3 = 1.0F / logarithm_v_3[e];
-        const float dlogarithm_3 = -((greater_3 ? 0.0F : dchosen_3) * (inverse_3 * inverse_3)) +
-            (greater_3 ? dchosen_3 : 0.0F) * shore_slope[(i + e) * 6 + 2];
-        const float added_c_4 = added_2_v_3[e] + quotient_v_3[e];
-        const float ddifference_3 = dlogarithm_3 / added_v_3[e] * static_cast<float>((added_c_4 > 0) - (added_c_4 < 0)) /
-            largest_value_3 * sigmoid_v_3[e];
-        const bool greater_4 = logarithm_v_4[e] * shore_slope[(i + e) * 6 + 3] > 0.5F;
-        const float dchosen_4 = -(dtotal_value_4 * sine[(i + e) * 6 + 3]);
-        const float inverse_4 = 1.0F / logarithm_v_4[e];
-        const float dlogarithm_4 = -((greater_4 ? 0.0F : dchosen_4) * (inverse_4 * inverse_4)) +
-            (greater_4 ? dchosen_4 : 0.0F) * shore_slope[(i + e) * 6 + 3];
-        const float added_c_5 = added_2_v_4[e] + quotient_v_4[e];
-        const float ddifference_4 = dlogarithm_4 / added_v_4[e] * static_cast<float>((added_c_5 > 0) - (added_c_5 < 0)) /
-            largest_value_4 * sigmoid_v_4[e];
-        const float added_c_6 = added_c_3 + ddifference_3 * cosine_v_3[e] * added_2_v_3[e] + ddifference_4 * cosine_v_4[e] *
-            added_2_v_4[e];
-        const bool greater_5 = logarithm_v_5[e] * shore_slope[(i + e) * 6 + 4] > 0.5F;
-        const float dchosen_5 = -(dtotal_value_5 * sine[(i + e) * 6 + 4]);
-        const float inverse_5 = 1.0F / logarithm_v_5[e];
-        const float dlogarithm_5 = -((greater_5 ? 0.0F : dchosen_5) * (inverse_5 * inverse_5)) +
-            (greater_5 ? dchosen_5 : 0.0F) * shore_slope[(i + e) * 6 + 4];
-        const float added_c_7 = added_2_v_5[e] + quotient_v_5[e];
-        const float ddifference_5 = dlogarithm_5 / added_v_5[e] * static_cast<float>((added_c_7 > 0) - (added_c_7 < 0)) /
-            largest_value_5 * sigmoid_v_5[e];
-        const bool greater_6 = logarithm_v_6[e] * shore_slope[(i + e) * 6 + 5] > 0.5F;
-        const float dchosen_6 = -(dtotal_value_6 * sine[(i + e) * 6 + 5]);
-        const float inverse_6 = 1.0F / logarithm_v_6[e];
-        const float dlogarithm_6 = -((greater_6 ? 0.0F : dchosen_6) * (inverse_6 * inverse_6)) +
-            (greater_6 ? dchosen_6 : 0.0F) * shore_slope[(i + e) * 6 + 5];
-        const float added_c_8 = added_2_v_6[e] + quotient_v_6[e];
-        const float ddifference_6 = dlogarithm_6 / added_v_6[e] * static_cast<float>((added_c_8 > 0) - (added_c_8 < 0)) /
-            largest_value_6 * sigmoid_v_6[e];
-        const float dbasins_1_period_step = added_c_6 + ddifference_5 * cosine_v_5[e] * added_2_v_5[e] + ddifference_6 *
-            cosine_v_6[e] * added_2_v_6[e];
+        float dbasins_1_period_step = 0.0F;
+        THUNDER_UNROLL
+        for (int r = 0; r < 6; ++r) {
+            const bool greater = logarithm_v[r][e] * shore_slope[(i + e) * 6 + r] > 0.5F;
+            const float dchosen = -(dtotal[r] * sine[(i + e) * 6 + r]);
+            const float inverse = 1.0F / logarithm_v[r][e];
+            const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
+                shore_slope[(i + e) * 6 + r];
+            const float added_c = added_2_v[r][e] + quotient_v[r][e];
+            const float ddifference = dlogarithm / added_v[r][e] * static_cast<float>((added_c > 0) - (added_c < 0)) /
+                largest[r] * sigmoid_v[r][e];
+            dbasins_1_period_step += ddifference * cosine_v[r][e] * added_2_v[r][e];
+        }
         dbasins_1_period_v[e] = first_micro_step_value ? dbasins_1_period_step : dbasins_1_period_before_v[e] +
             dbasins_1_period_step;
     }
@@ -526,7 +440,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += product1 + product2 + product3 + product4 + product5 + product6
+//   dbasins_0_period += sum over rows(product)
 // Replaces Mul
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period, Global<const float> product,
@@ -535,18 +449,18 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
     const bool first_micro_step_value = first_micro_step[0];
-    const auto product_v = load<2>(product + i);
-    const auto product_v_2 = load<2>(product + i + 10);
-    const auto product_v_3 = load<2>(product + i + 20);
-    const auto product_v_4 = load<2>(product + i + 30);
-    const auto product_v_5 = load<2>(product + i + 40);
-    const auto product_v_6 = load<2>(product + i + 50);
+    Vec<float, 2> product_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) product_v[r] = load<2>(product + r * 10 + i);
     const auto dbasins_0_period_before_v = load<2>(dbasins_0_period_before + i);
     Vec<float, 2> dbasins_0_period_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const float dbasins_0_period_step = product_v[e] + product_v_2[e] + product_v_3[e] + product_v_4[e] +
-            product_v_5[e] + product_v_6[e];
+        float dbasins_0_period_step = 0.0F;
+        THUNDER_UNROLL
+        for (int r = 0; r < 6; ++r) {
+            dbasins_0_period_step += product_v[r][e];
+        }
         dbasins_0_period_v[e] = first_micro_step_value ? dbasins_0_period_step : dbasins_0_period_before_v[e] +
             dbasins_0_period_step;
     }

@@ -70,7 +70,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // where log_sum_exp = log(sum(exp(total_2 - most))) + most
     add_exp_sum_rows(dtotal, &arenas_.scalars->loss_sum, total_2, &arenas_.scalars->dloss, &arenas_.scalars->loss_sum,
         stream);
-    // the 13 equations stand with the kernel
+    // the 7 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded, negated, product, g_basins_1_period, dtotal, sine,
         logarithm, w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, added_2, added, quotient,
         largest_2, sigmoid, cosine, w_basins_1_period, g_basins_1_period, stream);
@@ -82,7 +82,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, product_2, dadded, quotient, largest_2, total, added, product, largest,
         sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cosine_2, gauge, stream);
-    // g_basins_0_period += product_2_1 + product_2_2 + product_2_3 + product_2_4 + product_2_5 + product_2_6
+    // g_basins_0_period += sum over rows(product_2)
     basins_0_period_gradient(g_basins_0_period, product_2, g_basins_0_period, &arenas_.scalars->first_micro_step,
         stream);
 }
