@@ -18,7 +18,7 @@ bool in_identifier(char c) {
 
 struct Break {
     std::size_t at = 0;  // the next line begins here
-    int cost = 1 << 20;  // open parentheses count first; a comma is better than an operator
+    int cost = 1 << 20;  // open parentheses count first; a comma is better than a choice, and that than an operator
 };
 
 // Where a statement of more than `room` columns is best broken: after a comma or an operator, before the parts of a
@@ -40,8 +40,9 @@ std::size_t break_position(std::string_view text, std::size_t room) {
         const bool comma = text[k - 1] == ',' || text[k - 1] == ';';
         bool breaks = comma;
         for (std::string_view op : operators) breaks = breaks || text.substr(k - op.size(), op.size()) == op;
-        breaks = breaks || text.substr(k, 3) == " ? " || text.substr(k, 3) == " : ";
-        const int cost = 2 * depth + (comma ? 0 : 1);
+        const bool choice = text.substr(k, 3) == " ? " || text.substr(k, 3) == " : ";
+        breaks = breaks || choice;
+        const int cost = 3 * depth + (comma ? 0 : choice ? 1 : 2);
         if (breaks && cost <= best.cost) best = {k + 1, cost};
     }
     return best.at;
@@ -56,8 +57,8 @@ void SourceText::line(std::string_view text) {
     }
     std::string_view rest = text;
     std::size_t indent = margin();
-    while (indent + rest.size() > width && rest.find("//") == std::string_view::npos) {
-        const std::size_t at = break_position(rest, width - indent);
+    while (indent + rest.size() > columns() && rest.find("//") == std::string_view::npos) {
+        const std::size_t at = break_position(rest, columns() - indent);
         if (at == 0) break;
         std::string_view head = rest.substr(0, at);
         while (!head.empty() && head.back() == ' ') head.remove_suffix(1);
@@ -85,21 +86,24 @@ void SourceText::comment(std::string_view text) {
     std::string current = start;
     if (in > 0) start += "    ";
     std::size_t k = 0;
+    bool begins = true;  // the line has no word yet
     while (k < text.size()) {
         std::size_t end = text.find_first_of(" \n", k);
         if (end == std::string_view::npos) end = text.size();
         const std::string_view word = text.substr(k, end - k);
-        if (current.size() + 1 + word.size() > width && current.back() != '/' && current.back() != ' ') {
+        if (current.size() + 1 + word.size() > columns() && !begins) {
             text_ += current + "\n";
             current = start;
         }
         if (!word.empty()) {
             current += ' ';
             current += word;
+            begins = false;
         }
         if (end < text.size() && text[end] == '\n') {
             text_ += current + "\n";
             current = start;
+            begins = true;
         }
         k = end + 1;
     }

@@ -15,6 +15,10 @@ class SourceText {
   public:
     static constexpr std::size_t width = 120;
 
+    // Its lines will be appended so many levels deeper than they are here.
+    explicit SourceText(std::size_t inset = 0) : inset_(inset) {}
+    void clear() { *this = SourceText(inset_); }
+
     // One statement. Where it is too long it goes on in the next line, four columns further in, broken where the fewest
     // parentheses are open.
     void line(std::string_view text);
@@ -33,9 +37,11 @@ class SourceText {
 
   private:
     std::size_t margin() const { return 4 * depth_; }
+    std::size_t columns() const { return width - 4 * inset_; }
 
     std::string text_;
     std::size_t depth_ = 0;
+    std::size_t inset_ = 0;
 };
 
 // Letters, digits and underscores; begins with none of the digits; no keyword of C++ and no macro of the

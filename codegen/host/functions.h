@@ -15,6 +15,9 @@
 
 namespace thunderc {
 
+// Whether the collective is of a unit, of which model.h has a table.
+bool is_of_unit(const Op& op);
+
 class FunctionPrinter {
   public:
     FunctionPrinter(const ProgramLayout& layout, KernelTable& kernels) : layout_(layout), kernels_(kernels) {}
@@ -25,6 +28,8 @@ class FunctionPrinter {
     void print_body(SourceText& out, const Function& body) const;
     // Where the function's tensors lie: constants for model.h.
     void offsets(SourceText& out, const Function& function) const;
+    // The table of units, for model.h.
+    void units(SourceText& out) const;
     // The statements of an entry function, without its braces.
     void print_entry(SourceText& out, const Function& entry) const;
 
@@ -69,6 +74,7 @@ class FunctionPrinter {
     };
     std::vector<AheadRun> ahead_runs(const Frame& inside) const;
     void ahead_of_loop(SourceText& out, const Frame& inside) const;
+    // Gathers a unit, sums its gradients, or this rank's shard of them: where they lie, model.h says.
     void unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const;
     void collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
                             const Op& op) const;

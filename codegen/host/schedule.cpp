@@ -171,26 +171,7 @@ std::string joined(const std::string& a, const std::string& b) {
 // What the text of a collective names beside tensors, for model.h.
 void FunctionPrinter::collective_offsets(std::vector<std::string>& lines, const Function& function, const Op* loop,
                                          const Op& op) const {
-    if (!is_collective(op, Collective::all_reduce) || op.attributes.has("unit")) {
-        const std::string name = identifier(op.attributes.string("name"));
-        const Value flat = is_collective(op, Collective::all_gather) ? op.results[0] : op.operands[0];
-        Value shard = is_collective(op, Collective::all_gather) ? op.operands[0] : op.results[0];
-        const std::int64_t elements = function.type(shard).elements();
-        const Function& outer = loop == nullptr ? function : caller_of(layout_.module(), *loop);
-        if (loop != nullptr) shard = outside_value(function, *loop, shard);
-        auto add = [&](const char* what, const Placement& p) {
-            const std::string line =
-                fmt::format("inline constexpr std::int64_t {0}_{1} = {2}{3};", name, what, p.offset,
-                            loop == nullptr ? "" : fmt::format(", {}_{}_stride = {}", name, what, p.layer_stride));
-            if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
-        };
-        if (!is_collective(op, Collective::all_reduce)) add("unit", function.info(flat).placement);
-        add("shard", outer.info(shard).placement);
-        const std::string line =
-            fmt::format("inline constexpr std::int64_t {}_elements = {};  // of a shard", name, elements);
-        if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
-        return;
-    }
+    if (is_of_unit(op)) return;  // in the table of units
     const CollectiveRanges ranges = collective_ranges(layout_.module(), function, loop, op);
     const std::vector<std::string> names = collective_names(op, ranges);
     const bool strides = ranges.layers_adjoin && layers_of(op) > 0 && ranges.stride != ranges.ranges[0].elements;
@@ -234,7 +215,7 @@ std::string FunctionPrinter::iteration(const Frame& frame, std::int64_t ahead) c
     return ahead == 0 ? "layer" : fmt::format("layer {} {}", reverse ? '-' : '+', ahead);
 }
 
-// "bucket 0: complete; summed under the rest of backward"
+// "bucket 0: complete; their sum over ranks overlaps the rest of backward"
 void FunctionPrinter::reason(SourceText& out, const Op& op) const {
     if (!op.attributes.has("reason")) return;
     std::string what;
@@ -396,45 +377,8 @@ void FunctionPrinter::communication(SourceText& out, const Frame& frame, const O
         }
         return;
     }
-    if (!is_collective(op, Collective::all_reduce) || op.attributes.has("unit"))
-        return unit_call(out, frame, op, stream);
+    if (is_of_unit(op)) return unit_call(out, frame, op, stream);
     all_reduce(out, frame, op, stream);
-}
-
-// A gather or a reduction of a unit, or of this rank's shard of it: where it lies, model.h says.
-void FunctionPrinter::unit_call(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {
-    const std::string name = identifier(op.attributes.string("name"));
-    const bool gather = is_collective(op, Collective::all_gather);
-    auto place = [&](const char* what, Value v, std::int64_t slots) {
-        const Type& type = frame.f.type(v);
-        // A shard in a loop is the caller's, of one layer.
-        const bool outside = frame.loop != nullptr && std::string_view(what) == "shard";
-        const Placement::Arena arena =
-            outside ? frame.outside->f.info(outside_value(frame.f, *frame.loop, v)).placement.arena
-                    : frame.f.info(v).placement.arena;
-        std::string offset = fmt::format("offset::{}_{}", name, what);
-        if (frame.loop != nullptr)
-            offset += fmt::format(
-                " + {} * offset::{}_{}_stride",
-                slots > 0 && slots < loop_count(*frame.loop) ? fmt::format("layer % {}", slots) : "layer", name, what);
-        return at_arena(type.dtype, arena_text(true, arena), offset);
-    };
-    const Value flat = gather ? op.results[0] : op.operands[0];
-    std::string fields;
-    if (is_collective(op, Collective::all_reduce))
-        fields = fmt::format(".buffer = {}", place("shard", op.results[0], 0));
-    else if (gather)
-        fields = fmt::format(".unit = {}, .shard = {}", place("unit", flat, frame.f.info(flat).placement.slots),
-                             place("shard", op.operands[0], 0));
-    else
-        fields = fmt::format(".shard = {}, .unit = {}", place("shard", op.results[0], 0),
-                             place("unit", flat, frame.f.info(flat).placement.slots));
-    fields += fmt::format(", .elements = offset::{}_elements", name);
-    if (is_collective(op, Collective::reduce_scatter)) fields += ", .gradient = gradient";
-    fields +=
-        fmt::format(", .group = Group::{}, .what = \"{}\"{}", op.attributes.string("group"),
-                    op.attributes.string("what"), frame.loop == nullptr ? "" : ", .layer = static_cast<int>(layer)");
-    out.line(fmt::format("{}({{{}}}, {});", op.name, fields, stream));
 }
 
 void FunctionPrinter::all_reduce(SourceText& out, const Frame& frame, const Op& op, const std::string& stream) const {

@@ -174,7 +174,9 @@ class Formula {
             // What an output holds is called by its name in the others.
             std::map<std::size_t, std::string> own;
             for (const KernelStore& store : nest.stores) {
-                if (nest.nodes[store.node].kind == KernelNode::Kind::apply && !own.contains(store.node)) {
+                const KernelNode& stored = nest.nodes[store.node];
+                const bool computed = stored.kind == KernelNode::Kind::apply || stored.kind == KernelNode::Kind::reduce;
+                if (computed && !own.contains(store.node)) {
                     own[store.node] = stores_.name(outputs_[store.output], store.output, store.index);
                 }
             }

@@ -230,6 +230,8 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     out.line("#include <cstddef>");
     out.line("#include <cstdint>");
     out.blank();
+    if (!module.units.empty())
+        out.line("#include \"comm/units.h\"       // Unit: what ranks gather, and sum the gradients of, as one");
     out.line(
         "#include \"device/api.h\"       // linear_forward, attention_forward, ...: the calls that a device provides");
     out.line("#include \"device/stream.h\"    // Stream: where calls run, in order");
@@ -281,6 +283,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         print_accessor(out, s);
         out.blank();
     }
+    printer.units(out);
     out.banner("offsets");
     out.comment(
         "In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in "

@@ -123,7 +123,9 @@ std::string bare_text(const std::string& text) {
 // All of it is run as it is read; a block that is not entered is skipped.
 class Reader {
   public:
-    Reader(const std::string& text, Variables variables) : text_(text), variables_(std::move(variables)) {}
+    // `arenas`: by place of a unit, "unit::layers.whole".
+    Reader(const std::string& text, Variables variables, std::map<std::string, std::string> arenas)
+        : text_(text), variables_(std::move(variables)), arenas_(std::move(arenas)) {}
 
     std::vector<ScheduleStep> run(std::size_t at) {
         block(at, true);
@@ -255,9 +257,32 @@ class Reader {
     void collective_step(const std::smatch& m) {
         ScheduleStep step{ScheduleStep::Kind::collective, m[3], m[1], {}, -1};
         const std::string fields = m[2];
-        static const std::regex place(R"(\.(?:unit|shard|buffer) =\s*at<\w+>\(arenas_\.(\w+),\s*(offset::[^)]*)\))");
-        for (std::sregex_iterator k(fields.begin(), fields.end(), place), none; k != none; ++k)
-            step.places.push_back((*k)[1].str() + "+" + std::to_string(evaluate((*k)[2])));
+        static const std::regex of_unit(R"(arenas_, (unit::\w+)(?:, ([\s\S]*))?)");
+        std::smatch u;
+        if (std::regex_match(fields, u, of_unit)) {
+            // all_gather(arenas_, unit::layers, layer + 1, gather), with the gradient behind the layer of a
+            // reduce_scatter.
+            std::string layer = u[2];
+            if (m[1] == "reduce_scatter") {
+                const std::size_t comma = layer.rfind("gradient");
+                if (comma == std::string::npos) fail("a sum that neither overwrites nor adds: " + fields);
+                layer = layer.substr(0, comma);
+                layer = layer.substr(0, layer.rfind(','));
+            }
+            const std::string name = u[1];
+            const auto add = [&](const std::string& part) {
+                const auto arena = arenas_.find(name + "." + part);
+                if (arena == arenas_.end()) fail("nobody knows the " + part + " of " + name);
+                const std::string& at = arena->first;
+                const std::int64_t number = layer.empty() ? 0 : evaluate(layer), slots = variables_[at + ".slots"];
+                const std::int64_t slot = slots > 0 ? number % slots : number;
+                step.places.push_back(arena->second + "+" +
+                                      std::to_string(variables_[at + ".offset"] + slot * variables_[at + ".stride"]));
+            };
+            if (m[1] == "all_gather") add("whole");
+            add("shard");
+            if (m[1] == "reduce_scatter") add("whole");
+        }
         if (!steps_.empty() && steps_.back().kind == step.kind && steps_.back().what == step.what &&
             steps_.back().stream == step.stream && step.places.empty())
             return;
@@ -266,6 +291,7 @@ class Reader {
 
     const std::string& text_;
     Variables variables_;
+    std::map<std::string, std::string> arenas_;
     std::map<std::string, Lambda> lambdas_;
     std::map<std::string, std::int64_t> records_;
     std::vector<ScheduleStep> steps_;
@@ -293,10 +319,23 @@ std::vector<ScheduleStep> read_schedule(const std::string& text, const std::stri
         for (std::sregex_iterator k(list.begin(), list.end(), number), none; k != none; ++k)
             variables[(scope.empty() ? "" : "offset::") + (*k)[1].str()] = std::stoll((*k)[2]);
     }
+    // Units: "Unit layers{.what = ..., .whole = {.arena = &Arenas::gathered, .offset = 1, .stride = 2}, .shard = ...}".
+    std::map<std::string, std::string> arenas;
+    static const std::regex unit(R"(constexpr thunder::Unit (\w+)\{([^;]*);)"),
+        place(R"(\.(whole|shard) =\s*\{\.arena =\s*&Arenas::(\w+),([^}]*)\})"), field(R"(\.(\w+) =\s*(\d+))");
+    for (std::sregex_iterator u(constants.begin(), constants.end(), unit), none; u != none; ++u) {
+        const std::string fields = (*u)[2];
+        for (std::sregex_iterator p(fields.begin(), fields.end(), place); p != none; ++p) {
+            const std::string name = "unit::" + (*u)[1].str() + "." + (*p)[1].str(), inside = (*p)[3];
+            arenas[name] = (*p)[2];
+            for (std::sregex_iterator k(inside.begin(), inside.end(), field); k != none; ++k)
+                variables[name + "." + (*k)[1].str()] = std::stoll((*k)[2]);
+        }
+    }
     const std::string bare = bare_text(text);
     const std::size_t head = bare.find("void Model::" + function + "(");
     if (head == std::string::npos) fail("there is no " + function);
-    return Reader(bare, std::move(variables)).run(bare.find('{', head));
+    return Reader(bare, std::move(variables), std::move(arenas)).run(bare.find('{', head));
 }
 
 std::string to_string(const std::vector<ScheduleStep>& steps) {

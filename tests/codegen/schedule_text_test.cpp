@@ -150,11 +150,11 @@ INSTANTIATE_TEST_SUITE_P(All, ScheduleText, testing::ValuesIn(all_cases()),
 
 const char* const header = R"(
 inline constexpr std::int64_t L = 3;
-namespace layout::step {
-inline constexpr std::int64_t w_unit = 64, w_unit_stride = 32;
-}
-namespace layout::other {
-inline constexpr std::int64_t w_unit = 7;
+namespace unit {
+inline constexpr thunder::Unit w{.what = "w.{0..2}", .elements = 3, .group = Group::shard, .whole = {.arena = &Arenas::gathered,
+    .offset = 64, .stride = 32, .slots = 2}, .shard = {.arena = &Arenas::parameters, .offset = 8, .stride = 12}};
+inline constexpr thunder::Unit v{.what = "v", .elements = 3, .group = Group::shard,
+    .whole = {.arena = &Arenas::unit_gradients, .offset = 7}, .shard = {.arena = &Arenas::gradients, .offset = 9}};
 }
 )";
 
@@ -163,8 +163,7 @@ TEST(ScheduleReader, RunsWhatIsThere) {
 void Model::step(MicroStep micro_step) {
     // gather.wait(nothing_); is a comment
     const auto gather_w = [&](std::int64_t layer) {
-        all_gather({.unit = at<float>(arenas_.gathered, offset::w_unit + layer % 2 * offset::w_unit_stride),
-            .elements = 3}, gather);
+        all_gather(arenas_, unit::w, layer, gather);
         gather.record(done_[layer % 2]);
     };
     gather_w(0);
@@ -179,13 +178,16 @@ void Model::step(MicroStep micro_step) {
     if (micro_step.last && gradient == Gradient::overwrite) {
         stream.record(ready_);
         reduce.wait(ready_);
+        reduce_scatter(arenas_, unit::v, gradient, reduce);
     }
 })";
     EXPECT_EQ(to_string(read_schedule(text, header, "step", true, true)),
-              "0: gather all_gather gathered+64\n1: gather records\n2: gather all_gather gathered+96\n"
-              "3: gather records\n4: stream waits for 1\n5: stream computes\n6: gather all_gather gathered+64\n"
-              "7: gather records\n8: stream waits for 3\n9: stream computes\n10: stream waits for 7\n"
-              "11: stream computes\n12: stream waits for nothing\n13: stream records\n14: reduce waits for 13\n");
+              "0: gather all_gather gathered+64 parameters+8\n1: gather records\n"
+              "2: gather all_gather gathered+96 parameters+20\n3: gather records\n4: stream waits for 1\n"
+              "5: stream computes\n6: gather all_gather gathered+64 parameters+32\n7: gather records\n"
+              "8: stream waits for 3\n9: stream computes\n10: stream waits for 7\n11: stream computes\n"
+              "12: stream waits for nothing\n13: stream records\n14: reduce waits for 13\n"
+              "15: reduce reduce_scatter gradients+9 unit_gradients+7\n");
     EXPECT_EQ(read_schedule(text, header, "step", true, false).size(), 13U);
     EXPECT_EQ(read_schedule(text, header, "step", false, true).size(), 13U);
 }

@@ -109,7 +109,7 @@ CudaStage CudaNestPrinter::stage(const std::string& suffix, const std::string& s
     shared_.clear();
     result.body = without_unused(head + device_spelling(out_.str()));
     prepend_constants(result.body, constants);
-    out_ = SourceText();
+    out_.clear();
     return result;
 }
 

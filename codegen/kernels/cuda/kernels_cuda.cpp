@@ -173,7 +173,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
         // Names of sizes are 64 bits wide, and so would be what is computed with them.
         loops.input_steps.clear();
         loops.output_steps.clear();
-        SourceText text;
+        SourceText text(together ? 2 : 1);
         CudaNestPrinter printer(loops, operands, tuning, text);
         printer.set_in_place(pairs);
         for (CudaStage& stage : printer.print(together ? "block" : "block_index()")) {

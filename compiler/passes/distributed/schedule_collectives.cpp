@@ -141,10 +141,10 @@ class EarlyBeginnings {
             op.attributes.set("body", loop_body(f_.ops[k]));
             op.attributes.set(
                 "reason",
-                std::string(
-                    behind ? "the loop above is done with its slots: the first layer of the loop below is gathered "
-                             "under what stands between them"
-                           : "the first layer of the loop below is gathered under what stands before it"));
+                std::string(behind
+                                ? "the loop above is done with its slots: gathering the first layer of the loop below "
+                                  "overlaps the computation between them"
+                                : "gathering the first layer of the loop below overlaps the computation before it"));
             report_.done("begin", f_.name, loop_body(op));
             begun[at].push_back(std::move(op));
         }
@@ -220,12 +220,13 @@ std::string gather_reason(const Op& op, std::int64_t layers) {
     const std::int64_t slots = op.attributes.integer("slots", 0);
     if (op.attributes.has("room"))
         return op.attributes.has("behind") ? "where " + op.attributes.string("behind") +
-                                                 " lay, which has been read; under what is computed before it is read"
-                                           : "gathered under what does not read it yet; let go when it has been read";
-    if (slots == 0) return "gathered in the first micro-step of a step, under what does not read it yet";
+                                                 " lay, which has been read; overlaps computation that does not need it"
+                                           : "gathered early: overlaps computation that does not need it; released "
+                                             "when it has been read";
+    if (slots == 0) return "gathered in the first micro-step of a step; overlaps computation that does not need it";
     std::string out = op.operands.back() ? "in the first micro-step of a step" : "";
     if (op.attributes.integer("ahead", 0) > 0)
-        out += fmt::format("{}under the layer that is computed before it", out.empty() ? "" : ", ");
+        out += fmt::format("{}overlaps the layer that is computed before it", out.empty() ? "" : "; ");
     return fmt::format(
         "{}{}{}", out, out.empty() ? "" : "; ",
         slots >= layers ? "each layer has memory of its own"
@@ -249,13 +250,16 @@ std::string sum_reason(const Module& module, const Function& f, std::size_t k) {
         return "this rank's part is summed over the ranks of its copy; now over the copies";
     const std::int64_t layers = op.attributes.integer("layers", 1), all = f.is_loop_body() ? layers_of(module, f) : 0;
     if (f.is_loop_body() && layers < all)
-        return layers > 1
-                   ? fmt::format("the gradients of {} layers are complete; summed under the layers that come next",
-                                 layers)
-                   : "complete with this layer; summed under the layers that come next";
-    if (f.is_loop_body()) return "the gradients of all layers are complete; summed under the rest of backward";
-    return ends_backward(module, f, k) ? "complete, and backward ends with them: nothing is left to run beside the sum"
-                                       : "complete; summed under the rest of backward";
+        return layers > 1 ? fmt::format(
+                                "the gradients of {} layers are complete; their sum over ranks overlaps the layers "
+                                "that come next",
+                                layers)
+                          : "complete with this layer; their sum over ranks overlaps the layers that come next";
+    if (f.is_loop_body())
+        return "the gradients of all layers are complete; their sum over ranks overlaps the rest of backward";
+    return ends_backward(module, f, k)
+               ? "complete, and backward ends with them: nothing is left for their sum over ranks to overlap"
+               : "complete; their sum over ranks overlaps the rest of backward";
 }
 
 void give_reasons(const Module& module, Function& f) {

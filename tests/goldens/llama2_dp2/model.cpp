@@ -88,7 +88,7 @@ void Model::forward_backward(MicroStep micro_step) {
     rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
         stream);
     if (micro_step.last) {
-        // bucket 0: complete; summed under the rest of backward
+        // bucket 0: complete; their sum over ranks overlaps the rest of backward
         stream.record(bucket_0_ready_);
         reduce.wait(bucket_0_ready_);
         all_reduce({.buffer = g_norm, .elements = offset::bucket_0_elements, .group = Group::world,
@@ -105,7 +105,7 @@ void Model::forward_backward(MicroStep micro_step) {
             &arenas_.scalars->first_micro_step, arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
             stream);
         if (micro_step.last && layer == 0) {
-            // bucket 1: the gradients of all layers are complete; summed under the rest of backward
+            // bucket 1: the gradients of all layers are complete; their sum over ranks overlaps the rest of backward
             stream.record(bucket_1_ready_);
             reduce.wait(bucket_1_ready_);
             all_reduce({.buffer = decoder_layer_gradients(arenas_, layer).input_layernorm,
@@ -118,7 +118,7 @@ void Model::forward_backward(MicroStep micro_step) {
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids, .gradient = gradient,
         .rows = B * T, .entries = V, .width = C}, stream);
     if (micro_step.last) {
-        // bucket 2: complete, and backward ends with them: nothing is left to run beside the sum
+        // bucket 2: complete, and backward ends with them: nothing is left for their sum over ranks to overlap
         stream.record(bucket_2_ready_);
         reduce.wait(bucket_2_ready_);
         all_reduce({.buffer = g_embed_tokens, .elements = offset::bucket_2_elements, .group = Group::world,

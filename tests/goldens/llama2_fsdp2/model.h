@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/units.h"       // Unit: what ranks gather, and sum the gradients of, as one
 #include "device/api.h"       // linear_forward, attention_forward, ...: the calls that a device provides
 #include "device/stream.h"    // Stream: where calls run, in order
 #include "train/arenas.h"     // Arenas: the memory, one piece for each class of lifetime
@@ -147,6 +148,34 @@ inline DecoderLayerGradients decoder_layer_gradients(const thunder::Arenas& aren
     };
 }
 
+// ---- units ----------------------------------------------------------------------------------------------------------
+// Parameters that ranks gather as one, and gradients that they sum as one: `elements` is what a rank has of them, its
+// shard; `whole` is all of it. Offsets and strides, from one layer's to the next one's, are in bytes; in `slots` layers
+// take turns.
+namespace unit {
+using thunder::Arenas, thunder::DType, thunder::Group;
+inline constexpr thunder::Unit model_embed_tokens{.what = "model.embed_tokens", .elements = 384, .group = Group::shard,
+    .whole = {.arena = &Arenas::gathered, .offset = 0}, .shard = {.arena = &Arenas::parameters, .offset = 0}};
+inline constexpr thunder::Unit norms{.what = "all vectors", .elements = 96, .group = Group::shard,
+    .whole = {.arena = &Arenas::gathered, .offset = 3072}, .shard = {.arena = &Arenas::parameters, .offset = 1536}};
+inline constexpr thunder::Unit lm_head{.what = "lm_head", .elements = 384, .group = Group::shard,
+    .whole = {.arena = &Arenas::gathered, .offset = 3840}, .shard = {.arena = &Arenas::parameters, .offset = 9600}};
+inline constexpr thunder::Unit layers{.what = "model.layers.{0..1}", .elements = 960, .group = Group::shard,
+    .whole = {.arena = &Arenas::gathered, .offset = 6912, .stride = 7680},
+    .shard = {.arena = &Arenas::parameters, .offset = 1920, .stride = 3840}};
+inline constexpr thunder::Unit lm_head_gradients{.what = "gradients of lm_head", .elements = 384, .group = Group::shard,
+    .whole = {.arena = &Arenas::unit_gradients, .offset = 0}, .shard = {.arena = &Arenas::gradients, .offset = 9600}};
+inline constexpr thunder::Unit layers_gradients{.what = "gradients of model.layers.{0..1}", .elements = 960,
+    .group = Group::shard, .whole = {.arena = &Arenas::unit_gradients, .offset = 6912, .stride = 7680},
+    .shard = {.arena = &Arenas::gradients, .offset = 1920, .stride = 3840}};
+inline constexpr thunder::Unit norms_gradients{.what = "gradients of all vectors", .elements = 96,
+    .group = Group::shard, .whole = {.arena = &Arenas::unit_gradients, .offset = 3072},
+    .shard = {.arena = &Arenas::gradients, .offset = 1536}};
+inline constexpr thunder::Unit model_embed_tokens_gradients{.what = "gradients of model.embed_tokens", .elements = 384,
+    .group = Group::shard, .whole = {.arena = &Arenas::unit_gradients, .offset = 3840},
+    .shard = {.arena = &Arenas::gradients, .offset = 0}};
+}
+
 // ---- offsets --------------------------------------------------------------------------------------------------------
 // In bytes from the start of an arena, or of a layer's scratch: by function, then by the name of the tensor in it.
 namespace layout::forward_backward {
@@ -170,34 +199,10 @@ inline constexpr std::int64_t dlm_head = 0;
 inline constexpr std::int64_t dnorm = 4096;
 inline constexpr std::int64_t dresidual = 6144;
 inline constexpr std::int64_t dembed_tokens = 6144;
-inline constexpr std::int64_t model_embed_tokens_unit = 0;
-inline constexpr std::int64_t model_embed_tokens_shard = 0;
-inline constexpr std::int64_t model_embed_tokens_elements = 384;  // of a shard
-inline constexpr std::int64_t norms_unit = 3072;
-inline constexpr std::int64_t norms_shard = 1536;
-inline constexpr std::int64_t norms_elements = 96;  // of a shard
-inline constexpr std::int64_t lm_head_unit = 3840;
-inline constexpr std::int64_t lm_head_shard = 9600;
-inline constexpr std::int64_t lm_head_elements = 384;  // of a shard
-inline constexpr std::int64_t layers_unit = 6912, layers_unit_stride = 7680;
-inline constexpr std::int64_t layers_shard = 1920, layers_shard_stride = 3840;
-inline constexpr std::int64_t layers_elements = 960;  // of a shard
 inline constexpr std::int64_t decoder_layer_forward_scratch = 0;  // 1536 bytes
 inline constexpr std::int64_t x_slot = 15104, x_slot_stride = 1024;  // (B,T,C)
-inline constexpr std::int64_t lm_head_gradients_unit = 0;
-inline constexpr std::int64_t lm_head_gradients_shard = 9600;
-inline constexpr std::int64_t lm_head_gradients_elements = 384;  // of a shard
 inline constexpr std::int64_t decoder_layer_backward_scratch = 0;  // 6144 bytes
-inline constexpr std::int64_t layers_gradients_unit = 6912, layers_gradients_unit_stride = 7680;
-inline constexpr std::int64_t layers_gradients_shard = 1920, layers_gradients_shard_stride = 3840;
-inline constexpr std::int64_t layers_gradients_elements = 960;  // of a shard
 inline constexpr std::int64_t dy_slot = 6144, dy_slot_stride = 1024;  // (B,T,C)
-inline constexpr std::int64_t norms_gradients_unit = 3072;
-inline constexpr std::int64_t norms_gradients_shard = 1536;
-inline constexpr std::int64_t norms_gradients_elements = 96;  // of a shard
-inline constexpr std::int64_t model_embed_tokens_gradients_unit = 3840;
-inline constexpr std::int64_t model_embed_tokens_gradients_shard = 0;
-inline constexpr std::int64_t model_embed_tokens_gradients_elements = 384;  // of a shard
 }
 namespace layout::loss_weight {
 inline constexpr std::int64_t labels = 128;

@@ -61,36 +61,26 @@ void Model::forward_backward(MicroStep micro_step) {
     stream.record(begin_);
     gather.wait(begin_);
     if (gradient == Gradient::overwrite) {
-        // model.embed_tokens: gathered in the first micro-step of a step, under what does not read it yet
-        all_gather({.unit = at<float>(arenas_.gathered, offset::model_embed_tokens_unit),
-            .shard = at<float>(arenas_.parameters, offset::model_embed_tokens_shard),
-            .elements = offset::model_embed_tokens_elements, .group = Group::shard, .what = "model.embed_tokens"},
-            gather);
+        // model.embed_tokens: gathered in the first micro-step of a step; overlaps computation that does not need it
+        all_gather(arenas_, unit::model_embed_tokens, gather);
     }
     gather.record(model_embed_tokens_done_);
     if (gradient == Gradient::overwrite) {
-        // all vectors: gathered in the first micro-step of a step, under what does not read it yet
-        all_gather({.unit = at<float>(arenas_.gathered, offset::norms_unit),
-            .shard = at<float>(arenas_.parameters, offset::norms_shard), .elements = offset::norms_elements,
-            .group = Group::shard, .what = "all vectors"}, gather);
+        // all vectors: gathered in the first micro-step of a step; overlaps computation that does not need it
+        all_gather(arenas_, unit::norms, gather);
     }
     gather.record(norms_done_);
-    // the first layer of the loop below is gathered under what stands before it
+    // gathering the first layer of the loop below overlaps the computation before it
     const auto gather_layers = [&](std::int64_t layer) {
         if (layer >= 2)
             gather.wait(layers_free_);
-        all_gather({.unit = at<float>(arenas_.gathered, offset::layers_unit + layer % 2 * offset::layers_unit_stride),
-            .shard = at<float>(arenas_.parameters, offset::layers_shard + layer * offset::layers_shard_stride),
-            .elements = offset::layers_elements, .group = Group::shard, .what = "model.layers.{0..4}",
-            .layer = static_cast<int>(layer)}, gather);
+        all_gather(arenas_, unit::layers, layer, gather);
         gather.record(layers_done_[layer % 2]);
     };
     gather_layers(0);
     if (gradient == Gradient::overwrite) {
-        // lm_head: gathered in the first micro-step of a step, under what does not read it yet
-        all_gather({.unit = at<float>(arenas_.gathered, offset::lm_head_unit),
-            .shard = at<float>(arenas_.parameters, offset::lm_head_shard), .elements = offset::lm_head_elements,
-            .group = Group::shard, .what = "lm_head"}, gather);
+        // lm_head: gathered in the first micro-step of a step; overlaps computation that does not need it
+        all_gather(arenas_, unit::lm_head, gather);
     }
     gather.record(lm_head_done_);
     // the next call reads model.embed_tokens
@@ -106,7 +96,7 @@ void Model::forward_backward(MicroStep micro_step) {
         return at<float>(arenas_.saved, offset::x_slot + slot * offset::x_slot_stride);
     };
     for (std::int64_t layer = 0; layer < L; ++layer) {
-        // model.layers.{0..4}: under the layer that is computed before it; into one of 2 slots, free since the layer
+        // model.layers.{0..4}: overlaps the layer that is computed before it; into one of 2 slots, free since the layer
         // that lay there was computed
         if (layer + 1 < L) gather_layers(layer + 1);
         // the call reads this layer's weights
@@ -133,20 +123,15 @@ void Model::forward_backward(MicroStep micro_step) {
     // lm_head: dW = dyᵀ x
     linear_backward_weight({.dweight = g_lm_head, .dy = dlm_head, .x = norm, .gradient = Gradient::overwrite,
         .rows = B * T, .in = C, .out = V}, stream);
-    // gradients of lm_head: complete; summed under the rest of backward
+    // gradients of lm_head: complete; their sum over ranks overlaps the rest of backward
     stream.record(lm_head_gradients_ready_);
     reduce.wait(lm_head_gradients_ready_);
-    reduce_scatter({.shard = at<float>(arenas_.gradients, offset::lm_head_gradients_shard),
-        .unit = at<float>(arenas_.unit_gradients, offset::lm_head_gradients_unit),
-        .elements = offset::lm_head_gradients_elements, .gradient = gradient, .group = Group::shard,
-        .what = "gradients of lm_head"}, reduce);
+    reduce_scatter(arenas_, unit::lm_head_gradients, gradient, reduce);
     reduce.record(lm_head_gradients_done_);
     if (micro_step.last) {
         // gradients of lm_head: this rank's part is summed over the ranks of its copy; now over the copies
         replicate.wait(lm_head_gradients_done_);
-        all_reduce({.buffer = at<float>(arenas_.gradients, offset::lm_head_replicas_shard),
-            .elements = offset::lm_head_replicas_elements, .group = Group::replica, .what = "gradients of lm_head"},
-            replicate);
+        all_reduce(arenas_, unit::lm_head_replicas, replicate);
     }
     // model.norm:
     //   dresidual = rstd * (dnormed - normed * mean(dnormed * normed))
@@ -161,14 +146,11 @@ void Model::forward_backward(MicroStep micro_step) {
     };
     const auto gather_layers_again = [&](std::int64_t layer) {
         gather.wait(layers_free_2_);
-        all_gather({.unit = at<float>(arenas_.gathered, offset::layers_unit + layer % 2 * offset::layers_unit_stride),
-            .shard = at<float>(arenas_.parameters, offset::layers_shard + layer * offset::layers_shard_stride),
-            .elements = offset::layers_elements, .group = Group::shard, .what = "model.layers.{0..4}",
-            .layer = static_cast<int>(layer)}, gather);
+        all_gather(arenas_, unit::layers, layer, gather);
         gather.record(layers_done_2_[layer % 2]);
     };
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
-        // model.layers.{0..4}: under the layer that is computed before it; into one of 2 slots, free since the layer
+        // model.layers.{0..4}: overlaps the layer that is computed before it; into one of 2 slots, free since the layer
         // that lay there was computed
         if (layer >= 1 && layer < L - 1) gather_layers_again(layer - 1);
         if (layer < L - 2) {
@@ -181,62 +163,44 @@ void Model::forward_backward(MicroStep micro_step) {
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer), overwrite,
             arenas_.scratch + offset::decoder_layer_backward_scratch, Gradient::overwrite, stream);
         stream.record(layers_free_2_);
-        // gradients of model.layers.{0..4}: complete with this layer; summed under the layers that come next
+        // gradients of model.layers.{0..4}: complete with this layer; their sum over ranks overlaps the layers that
+        // come next
         stream.record(layers_gradients_ready_);
         reduce.wait(layers_gradients_ready_);
-        reduce_scatter({.shard =
-            at<float>(arenas_.gradients,
-            offset::layers_gradients_shard + layer * offset::layers_gradients_shard_stride),
-            .unit = at<float>(arenas_.unit_gradients,
-            offset::layers_gradients_unit + layer % 2 * offset::layers_gradients_unit_stride),
-            .elements = offset::layers_gradients_elements, .gradient = gradient, .group = Group::shard,
-            .what = "gradients of model.layers.{0..4}", .layer = static_cast<int>(layer)}, reduce);
+        reduce_scatter(arenas_, unit::layers_gradients, layer, gradient, reduce);
         reduce.record(layers_gradients_summed_[layer % 2]);
         reduce.record(layers_gradients_done_);
         if (micro_step.last) {
             // gradients of model.layers.{0..4}: this rank's part is summed over the ranks of its copy; now over the
             // copies
             replicate.wait(layers_gradients_done_);
-            all_reduce({.buffer =
-                at<float>(arenas_.gradients,
-                offset::layers_replicas_shard + layer * offset::layers_replicas_shard_stride),
-                .elements = offset::layers_replicas_elements, .group = Group::replica,
-                .what = "gradients of model.layers.{0..4}", .layer = static_cast<int>(layer)}, replicate);
+            all_reduce(arenas_, unit::layers_replicas, layer, replicate);
         }
     }
 
-    // gradients of all vectors: complete; summed under the rest of backward
+    // gradients of all vectors: complete; their sum over ranks overlaps the rest of backward
     stream.record(norms_gradients_ready_);
     reduce.wait(norms_gradients_ready_);
-    reduce_scatter({.shard = at<float>(arenas_.gradients, offset::norms_gradients_shard),
-        .unit = at<float>(arenas_.unit_gradients, offset::norms_gradients_unit),
-        .elements = offset::norms_gradients_elements, .gradient = gradient, .group = Group::shard,
-        .what = "gradients of all vectors"}, reduce);
+    reduce_scatter(arenas_, unit::norms_gradients, gradient, reduce);
     reduce.record(norms_gradients_done_);
     if (micro_step.last) {
         // gradients of all vectors: this rank's part is summed over the ranks of its copy; now over the copies
         replicate.wait(norms_gradients_done_);
-        all_reduce({.buffer = at<float>(arenas_.gradients, offset::norms_replicas_shard),
-            .elements = offset::norms_replicas_elements, .group = Group::replica, .what = "gradients of all vectors"},
-            replicate);
+        all_reduce(arenas_, unit::norms_replicas, replicate);
     }
     // model.embed_tokens: dW = rows of dy by id
     embedding_backward({.dweight = g_embed_tokens, .dy = dembed_tokens, .ids = input_ids,
         .gradient = Gradient::overwrite, .rows = B * T, .entries = V, .width = C}, stream);
-    // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left to run beside the sum
+    // gradients of model.embed_tokens: complete, and backward ends with them: nothing is left for their sum over ranks
+    // to overlap
     stream.record(model_embed_tokens_gradients_ready_);
     reduce.wait(model_embed_tokens_gradients_ready_);
-    reduce_scatter({.shard = at<float>(arenas_.gradients, offset::model_embed_tokens_gradients_shard),
-        .unit = at<float>(arenas_.unit_gradients, offset::model_embed_tokens_gradients_unit),
-        .elements = offset::model_embed_tokens_gradients_elements, .gradient = gradient, .group = Group::shard,
-        .what = "gradients of model.embed_tokens"}, reduce);
+    reduce_scatter(arenas_, unit::model_embed_tokens_gradients, gradient, reduce);
     reduce.record(model_embed_tokens_gradients_done_);
     if (micro_step.last) {
         // gradients of model.embed_tokens: this rank's part is summed over the ranks of its copy; now over the copies
         replicate.wait(model_embed_tokens_gradients_done_);
-        all_reduce({.buffer = at<float>(arenas_.gradients, offset::model_embed_tokens_replicas_shard),
-            .elements = offset::model_embed_tokens_replicas_elements, .group = Group::replica,
-            .what = "gradients of model.embed_tokens"}, replicate);
+        all_reduce(arenas_, unit::model_embed_tokens_replicas, replicate);
         replicate.record(model_embed_tokens_replicas_done_);
     }
     // scalars->loss_sum = scalars->loss_sum + loss

@@ -18,12 +18,12 @@ using namespace thunder;
 
 // cos_sum_rows:
 //   largest = max(gauge)
-//   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / max(gauge)
-//   largest_2 = largest_3
-//   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_3
+//   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
+//   largest_2 = max(added)
+//   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_2
 //   added_2 = abs(added + quotient) + 1
 //   logarithm = log(added_2)
-//   total = sum((added == largest_3))
+//   total = sum((added == largest_2))
 //   sigmoid = sigmoid(difference_2)
 //   cosine = cos(product)
 //   sigmoid_2 = sigmoid(difference)
@@ -31,7 +31,6 @@ using namespace thunder;
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
 //   where product = added * basins_1_period
 //   where difference_2 = sin(product) - basins_1_level
-//   where largest_3 = max(added)
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
 void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_2, float* logarithm,
     float* total, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
@@ -189,8 +188,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float dproduct = logarithm_row[c * 10] * shore_slope_row[c] > 0.5F
                         ? -(dtotal[c] * sine_row[c]) : 0.0F;
                     const float dshore_slope_step = dproduct * logarithm_row[c * 10];
-                    dshore_slope_row[c] = first_micro_step_value ? dshore_slope_step : dshore_slope_before_row[c] +
-                        dshore_slope_step;
+                    dshore_slope_row[c] = first_micro_step_value ? dshore_slope_step
+                        : dshore_slope_before_row[c] + dshore_slope_step;
                 }
             }
         });
@@ -252,8 +251,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                         static_cast<float>((added_i > 0) - (added_i < 0)) / largest[r] * sigmoid[r * 10 + i];
                     dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added_2[r * 10 + i];
                 }
-                dbasins_1_period[i] = first_micro_step_value ? dbasins_1_period_step : dbasins_1_period_before[i] +
-                    dbasins_1_period_step;
+                dbasins_1_period[i] = first_micro_step_value ? dbasins_1_period_step
+                    : dbasins_1_period_before[i] + dbasins_1_period_step;
             }
         });
     }
@@ -279,8 +278,8 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
 //   product = ddifference * cosine * gauge
-//   where ddifference = (dadded + (added == largest) * (sum(-(dadded * quotient / largest)) / total) + product_2) / largest_2
-//       * sigmoid
+//   where ddifference = (dadded + (added == largest) * (sum(-(dadded * quotient / largest)) / total) + product_2) /
+//       largest_2 * sigmoid
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* product, const float* dadded, const float* quotient,
     const float* largest, const float* total, const float* added, const float* product_2, const float* largest_2,
@@ -337,8 +336,8 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* product, con
             for (std::int64_t r = 0; r < 6; ++r) {
                 dbasins_0_period_step += product[r * 10 + i];
             }
-            dbasins_0_period[i] = first_micro_step_value ? dbasins_0_period_step : dbasins_0_period_before[i] +
-                dbasins_0_period_step;
+            dbasins_0_period[i] = first_micro_step_value ? dbasins_0_period_step
+                : dbasins_0_period_before[i] + dbasins_0_period_step;
         }
     });
 }

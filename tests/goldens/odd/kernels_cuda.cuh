@@ -10,12 +10,12 @@ using namespace thunder;
 
 // cos_sum_rows:
 //   largest = max(gauge)
-//   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / max(gauge)
-//   largest_2 = largest_3
-//   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_3
+//   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
+//   largest_2 = max(added)
+//   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_2
 //   added_2 = abs(added + quotient) + 1
 //   logarithm = log(added_2)
-//   total_2 = sum((added == largest_3))
+//   total_2 = sum((added == largest_2))
 //   sigmoid = sigmoid(difference_2)
 //   cosine = cos(product)
 //   sigmoid_2 = sigmoid(difference)
@@ -23,7 +23,6 @@ using namespace thunder;
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
 //   where product = added * basins_1_period
 //   where difference_2 = sin(product) - basins_1_level
-//   where largest_3 = max(added)
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> largest_2,
@@ -249,7 +248,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
     Vec<float, 2> dshore_slope_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const float dproduct = logarithm[row + (c + e) * 10] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e]) : 0.0F;
+        const float dproduct = logarithm[row + (c + e) * 10] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
+            : 0.0F;
         const float dshore_slope_step = dproduct * logarithm[row + (c + e) * 10];
         dshore_slope_v[e] = first_micro_step_value ? dshore_slope_step : dshore_slope_before_v[e] + dshore_slope_step;
     }
@@ -341,8 +341,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
                 largest[r] * sigmoid_v[r][e];
             dbasins_1_period_step += ddifference * cosine_v[r][e] * added_2_v[r][e];
         }
-        dbasins_1_period_v[e] = first_micro_step_value ? dbasins_1_period_step : dbasins_1_period_before_v[e] +
-            dbasins_1_period_step;
+        dbasins_1_period_v[e] = first_micro_step_value ? dbasins_1_period_step
+            : dbasins_1_period_before_v[e] + dbasins_1_period_step;
     }
     store(dbasins_1_period + i, dbasins_1_period_v);
 }
@@ -376,8 +376,8 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
 //   product = ddifference * cosine * gauge
-//   where ddifference = (dadded + (added == largest) * (sum(-(dadded * quotient / largest)) / total_2) + product_2) / largest_2
-//       * sigmoid
+//   where ddifference = (dadded + (added == largest) * (sum(-(dadded * quotient / largest)) / total_2) + product_2) /
+//       largest_2 * sigmoid
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level, Aliased<float> product,
@@ -461,8 +461,8 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
         for (int r = 0; r < 6; ++r) {
             dbasins_0_period_step += product_v[r][e];
         }
-        dbasins_0_period_v[e] = first_micro_step_value ? dbasins_0_period_step : dbasins_0_period_before_v[e] +
-            dbasins_0_period_step;
+        dbasins_0_period_v[e] = first_micro_step_value ? dbasins_0_period_step
+            : dbasins_0_period_before_v[e] + dbasins_0_period_step;
     }
     store(dbasins_0_period + i, dbasins_0_period_v);
 }

@@ -57,7 +57,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const product = at<float>(arenas_.scratch, offset::product);  // (6,10)
     float* const product_2 = at<float>(arenas_.scratch, offset::product_2);  // (6,10)
 
-    // the 15 equations stand with the kernel
+    // the 14 equations stand with the kernel
     cos_sum_rows(largest, added, largest_2, quotient, added_2, logarithm, total, sigmoid, cosine, sigmoid_2, cosine_2,
         gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
     // total_2 = sum over rows(cos(chosen))
@@ -78,8 +78,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     basins_1_level_gradient(g_basins_1_level, negated, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
     // g_basins_0_level += sum(-ddifference)
     // product_2 = ddifference * cosine_2 * gauge
-    // where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) / largest
-    // * sigmoid_2
+    // where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) /
+    // largest * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, product_2, dadded, quotient, largest_2, total, added, product, largest,
         sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cosine_2, gauge, stream);
     // g_basins_0_period += sum over rows(product_2)
