@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -16,14 +15,10 @@
 #include "codegen/kernels/cuda/kernels_cuda.h"
 #include "codegen/program/model_files.h"
 #include "codegen/program/user_files.h"
-#include "compiler/frontend/frontend.h"
-#include "compiler/ir/print.h"
 #include "compiler/losses/losses.h"
-#include "compiler/passes/recognise/choose_outputs.h"
 #include "compiler/pipeline.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/rules/info.h"
-#include "support/host_memory.h"
 
 namespace thunderc {
 
@@ -445,155 +440,6 @@ void ModelOptions::finish() {
     for (const std::string& pass : disabled) {
         require_pass(*this, pass);
         require_optional(*this, pass);
-    }
-}
-
-namespace {
-
-void print_warnings(const std::vector<PassRun>& runs) {
-    for (const PassRun& run : runs)
-        for (const Note& note : run.report.notes)
-            if (note.kind == Note::Kind::warning)
-                fmt::print(stderr, "warning: {}{}{}{}{}\n", note.what, note.where.empty() ? "" : ", ", note.where,
-                           note.text.empty() ? "" : ": ", note.text);
-}
-
-// All of them where `last` is "", none where it is "import".
-std::vector<Pass> passes_until(std::vector<Pass> passes, const std::string& last) {
-    if (last.empty()) return passes;
-    if (last == "import") return {};
-    const auto at = std::find_if(passes.begin(), passes.end(), [&](const Pass& pass) { return pass.name == last; });
-    check(at != passes.end(), fmt::format("there is no pass {}", last));
-    passes.erase(at + 1, passes.end());
-    return passes;
-}
-
-// As it is parsed back; some 10 MB of text at most for a constant.
-std::string whole_text(const Module& module) {
-    return to_string(module, PrintOptions{.dense_elements = 1 << 20});
-}
-
-// Where a pass fails, what it was given is made once more for the report of the bug: `start` gives the module that the
-// first of the passes had. So nothing has to be kept while all goes well.
-Module run_or_report(Module module, const std::vector<Pass>& passes, std::vector<PassRun>& runs,
-                     const PassOptions& options, const std::function<Module()>& start) {
-    try {
-        return run_passes(std::move(module), passes, runs, options);
-    } catch (PassFailure& failure) {
-        std::vector<Pass> before;
-        for (const Pass& pass : passes) {
-            if (pass.name == failure.pass()) break;
-            before.push_back(pass);
-        }
-        try {
-            std::vector<PassRun> again;
-            failure.before = whole_text(
-                run_passes(start(), before, again, {.disabled = options.disabled, .after = {}, .failing = {}}));
-        } catch (const std::exception&) {  // a report without it is better than none
-        }
-        throw;
-    }
-}
-
-}  // namespace
-
-namespace {
-
-Module imported(const ModelOptions& options, Report& report) {
-    return choose_outputs(import_model(options.model, options.compile, report), options.outputs);
-}
-
-Module imported(const ModelOptions& options) {
-    Report report;
-    return imported(options, report);
-}
-
-}  // namespace
-
-Compiled compile(const ModelOptions& options, const PassOptions& pass_options, const std::string& last_pass) {
-    PassOptions run_options = pass_options;
-    run_options.disabled.insert(options.disabled.begin(), options.disabled.end());
-    run_options.failing = options.fail_in;
-    Compiled out;
-    PassRun import;
-    import.name = "import";
-    const auto begin = std::chrono::steady_clock::now();
-    Module module = imported(options, import.report);
-    import.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    out.runs.push_back(import);
-    if (pass_options.after) pass_options.after(module, import);
-    const std::vector<Pass> passes = passes_until(pipeline(options.compile), last_pass);
-    out.module =
-        run_or_report(std::move(module), passes, out.runs, run_options, [&options] { return imported(options); });
-    print_warnings(out.runs);
-    return out;
-}
-
-void warn_of_memory(const Module& module) {
-    std::int64_t bytes = 0;
-    for (const auto& [arena, size] : module.arena_bytes) bytes += size;
-    const std::uint64_t total = thunder::host_memory().total;
-    if (total == 0 || static_cast<std::uint64_t>(bytes) <= total) return;
-    fmt::print(stderr,
-               "warning: the program takes {} of memory, and this machine has {}: on its CPU it would not start\n",
-               bytes_text(bytes), bytes_text(static_cast<std::int64_t>(total)));
-}
-
-Module compile_reference(const ModelOptions& options, Module module, const std::string& parting, std::int64_t layers) {
-    CompileOptions naive = options.compile;
-    naive.executors = {"reference"};
-    naive.mesh = {};
-    // what the program rounds, the reference does not
-    naive.dtype = naive.master = naive.grad_dtype = naive.optim_dtype = "f32";
-    // A loop's backward pass is checked against that of calls in a row, as long as somebody could read these.
-    constexpr std::int64_t most_in_a_row = 8;
-    naive.roll = naive.roll && layers > most_in_a_row;
-    std::vector<Pass> passes = pipeline(naive);
-    const std::size_t shared = passes_until(passes, parting).size();
-    passes.erase(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(shared));
-    std::vector<PassRun> runs;
-    const PassOptions run_options = {
-        .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
-    return run_or_report(std::move(module), passes, runs, run_options, [&] {
-        std::vector<PassRun> again;
-        return run_passes(imported(options), passes_until(pipeline(options.compile), parting), again, run_options);
-    });
-}
-
-Module compile_until(const ModelOptions& options, const std::string& last_pass) {
-    return compile(options, {}, last_pass).module;
-}
-
-std::optional<Module> compile_with_batch(ModelOptions options, std::int64_t batch, const std::string& last_pass) {
-    options.compile.batch = batch;
-    const PassOptions run_options = {
-        .disabled = {options.disabled.begin(), options.disabled.end()}, .after = {}, .failing = {}};
-    std::vector<PassRun> runs;
-    try {
-        return run_passes(imported(options), passes_until(pipeline(options.compile), last_pass), runs, run_options);
-    } catch (const UserError&) {
-        return std::nullopt;
-    }
-}
-
-std::vector<std::string> pass_names(const ModelOptions& options) {
-    std::vector<std::string> names = {"import"};
-    for (const Pass& pass : pipeline(options.compile)) names.push_back(pass.name);
-    return names;
-}
-
-void as_pass(const ModelOptions& options, const std::string& name, const Module& module,
-             const std::function<void()>& what) {
-    std::vector<PassRun> runs;
-    const Pass pass = {name, [&what](Module m, Report&) {
-                           what();
-                           return m;
-                       }};
-    try {
-        run_passes(module, {pass}, runs, {.disabled = {}, .after = {}, .failing = options.fail_in});
-    } catch (PassFailure& failure) {
-        failure.before = whole_text(module);
-        throw;
     }
 }
 

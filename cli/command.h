@@ -44,6 +44,7 @@ struct ModelOptions {
     std::optional<std::int64_t> dp, fsdp;  // not given: one rank that communicates with nobody
     std::int64_t bucket_mb = 25;
     std::string hsdp;        // RxS
+    bool silent = false;     // what warnings there are has been said before
     bool any_ranks = false;  // of programs of several ranks, however few the options say: of plan --ranks
 
     void add_to(CLI::App& app);
@@ -100,6 +101,9 @@ Module compile_until(const ModelOptions& options, const std::string& last_pass);
 // The same of a model with that many rows in its batch, without a word; none where the graph's batch cannot be bound
 // so.
 std::optional<Module> compile_with_batch(ModelOptions options, std::int64_t batch, const std::string& last_pass);
+// What `compile` gives as far as this pass, without a word, with what the user's functions are to compute in the place
+// of calls of them, wherever a pattern or a body of the model says it.
+Module compile_without_user_functions(ModelOptions options, const std::string& last_pass);
 // "import" and the passes that these options ask for, in order.
 std::vector<std::string> pass_names(const ModelOptions& options);
 // Throws UsageError where ranks get parts of parameters that the optimizer steps as whole matrices.

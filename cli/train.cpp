@@ -4,25 +4,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <set>
-#include <sstream>
 
 #include "cli/command.h"
 #include "cli/output_folder.h"
 #include "cli/reproducer.h"
-#include "cli/version.h"
+#include "cli/training_program.h"
 #include "codegen/program/model_files.h"
-#include "codegen/program/program.h"
 #include "codegen/program/readme.h"
-#include "codegen/program/safetensors.h"
-#include "compiler/analysis/outer_matrices.h"
-#include "compiler/ir/structure.h"
 #include "compiler/losses/losses.h"
-#include "compiler/passes/autodiff/remove_stops.h"
-#include "compiler/passes/precision/lower_precision.h"
-#include "compiler/support/error.h"
-#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -34,15 +23,6 @@ struct TrainOptions {
     bool force = false, diff = false, no_weights = false, quiet = false;
     std::int64_t grad_accum = 1;
 };
-
-// Of the module's loops.
-std::int64_t most_layers(const Module& module) {
-    std::int64_t most = 0;
-    for (const Function& function : module.functions)
-        for (const Op& op : function.ops)
-            if (is_loop(op)) most = std::max(most, loop_count(op));
-    return most;
-}
 
 // What there is now, what was added to the model, and what comes next.
 void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
@@ -65,57 +45,20 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
 int train(TrainOptions o) {
     o.model.finish();
     if (!o.diff) check_output_folder(o.out, o.force);
-    // The reference program, for the program's own tests, is the same up to here.
-    constexpr const char* parting = "simplify_raised";
-    Module raised;
-    DType exported = DType::f32;  // what --dtype auto is; parameters are the step's by the pass compose_step
-    PassOptions passes;
-    passes.after = [&](const Module& module, const PassRun& run) {
-        if (run.name == parting) raised = module;
-        if (run.name == "compose_step") exported = stored_dtype(module);
-    };
-    Compiled compiled = compile(o.model, passes);
-    const bool stops = stops_gradients(raised);
-    std::vector<PaddedRow> padded = padded_rows(raised);
-    const std::optional<TieableWeights> tieable = tieable_weights(raised);
-    std::vector<std::string> outer;
-    if (thunder::find_rule(o.model.compile.optimizer)->steps_matrices()) outer = outer_matrices(raised);
-    const Module reference = compile_reference(o.model, std::move(raised), parting, most_layers(compiled.module));
-    EmitOptions emit;
-    emit.model_name = o.model.model.stem().string();
-    emit.version = version;
-    emit.command = command_text("train", o.model);
-    o.device.set(emit);
-    leave_out_cuda(emit, compiled.module);
-    emit.command += o.device.command_text();
-    if (o.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", o.grad_accum);
-    emit.compile = o.model.compile;
-    if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
-    emit.default_grad_accum = o.grad_accum;
-    emit.stops_gradients = stops;
-    emit.padded_rows = std::move(padded);
-    emit.tieable = tieable;
-    emit.outer_matrices = std::move(outer);
-    std::vector<OutputFile> files;
-    as_pass(o.model, "print_program", compiled.module,
-            [&] { files = print_program(compiled.module, reference, emit); });
-    std::string missing;
-    std::vector<TensorFile> tensors = tensor_files(compiled.module, !o.no_weights, missing);
-    if (std::vector<StoredTensor> constants = stored_constants(reference); !constants.empty())
-        tensors.push_back({"tests/reference/constants.safetensors", std::move(constants)});
-    if (o.diff) return diff_folder(o.out, files, tensors);
+    const TrainingProgram program = training_program(o.model, o.device, o.grad_accum, !o.no_weights);
+    if (o.diff) return diff_folder(o.out, program.files, program.tensors);
     const std::string before = model_of_folder(o.out);
-    write_folder(o.out, files, tensors);
-    if (!before.empty() && before != emit.model_name)
+    write_folder(o.out, program.files, program.tensors);
+    if (!before.empty() && before != program.model_name)
         fmt::print(stderr, "note: {} held a program of {}: it is replaced, and has to be built again\n", o.out.string(),
                    before);
-    if (!missing.empty())
+    if (!program.missing.empty())
         fmt::print(stderr,
                    "note: the weights are not there ({}): the program starts from random ones, or from --init\n",
-                   missing);
+                   program.missing);
     if (std::find(o.device.devices.begin(), o.device.devices.end(), "cpu") != o.device.devices.end())
-        warn_of_memory(compiled.module);
-    if (!o.quiet) print_summary(o.out, compiled);
+        warn_of_memory(program.compiled.module);
+    if (!o.quiet) print_summary(o.out, program.compiled);
     return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // thunderc verify: the loss that a program will compute against its definition, and its gradients against differences
-// of the loss, in fp64.
+// of the loss, in fp64; and functions that the user brings, in a program that calls them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/own_test.h"
+#include "cli/training_program.h"
 #include "compiler/check/gradient_check.h"
 #include "compiler/check/loss_check.h"
 #include "compiler/passes/autodiff/remove_stops.h"
@@ -25,6 +27,8 @@ struct VerifyOptions {
     ModelOptions model;
     GradientCheckOptions check;
     double tolerance = 1e-6;
+    bool no_program = false;             // functions of --user-executor are not run
+    std::vector<std::string> for_cmake;  // of the program that calls them
 };
 
 // All checks of one parameter, or of one direction through all of them.
@@ -59,22 +63,47 @@ Module step_of(const VerifyOptions& o, Module differentiated) {
                         unheard);
 }
 
-// Functions that the user brings, of which nobody says what they compute.
-void refuse_unknown_functions(const Module& module) {
-    const std::vector<const UserFunction*> unknown = user_functions_of(module);
-    if (unknown.empty()) return;
-    const UserFunction& f = *unknown.front();
-    Diagnostic d;
-    d.message = fmt::format("{}, {}: there is no pattern{}, so that there is nothing to evaluate it by", f.file, f.name,
-                            f.pattern.empty() ? "" : " for the attributes that a node of the model has");
-    d.help =
-        "give \"pattern\", a file of text IR that says what it computes; without one the program's own test "
-        "(-DTESTS=ON) holds its gradients against differences";
-    throw UserError(std::move(d));
+// "my.json, snake"
+std::string named(const UserFunction& f) {
+    return fmt::format("{}, {}", f.file, f.name);
 }
 
-int verify_command(VerifyOptions o) {
-    o.model.finish();
+// The functions that the program would call are run in it, beside what they are to compute.
+void verify_functions(VerifyOptions o) {
+    o.model.silent = true;
+    DeviceOptions device;
+    device.devices = {"cpu"};
+    const TrainingProgram program = training_program(o.model, device, 1, false);
+    const std::vector<const UserFunction*> called = user_functions_of(program.compiled.module);
+    if (called.empty()) return;
+    std::string names;
+    for (const UserFunction* f : called) names += (names.empty() ? "" : ", ") + f->name;
+    fmt::print(stderr, "building a program that calls {}, and running its own test\n", names);
+    std::fflush(stderr);
+    fmt::print("\nfunctions: {}, in a program of their own\n{}", names, run_own_test(program, o.for_cmake));
+}
+
+// The functions that nobody says of what they compute: then there is nothing to evaluate.
+bool says_unknown(const VerifyOptions& o, const Module& module) {
+    const std::vector<const UserFunction*> unknown = user_functions_of(module);
+    if (unknown.empty()) return false;
+    const std::string why =
+        fmt::format("{}: there is no pattern{}, so that there is nothing to evaluate it by", named(*unknown.front()),
+                    unknown.front()->pattern.empty() ? "" : " for the attributes that a node of the model has");
+    if (o.no_program) {
+        Diagnostic d;
+        d.message = why;
+        d.help =
+            "give \"pattern\", a file of text IR that says what it computes; without one the program's own test holds "
+            "its gradients against differences: leave --no-program away";
+        throw UserError(std::move(d));
+    }
+    fmt::print("{}: the model is not evaluated in double precision\n", why);
+    return true;
+}
+
+// In fp64, with patterns in the place of the user's functions.
+int verify_model(VerifyOptions o) {
     o.model.compile.calls_user_functions = false;  // what is evaluated is what their patterns say
     if (o.check.directions == 0 && o.check.elements == 0) {
         Diagnostic d;
@@ -89,7 +118,7 @@ int verify_command(VerifyOptions o) {
         if (pass.name == "raise_poles") before_loss = m;
     };
     const Module module = compile(o.model, keep, "differentiate").module;
-    refuse_unknown_functions(module);
+    if (says_unknown(o, module)) return 0;
     const std::vector<Members> arguments = random_arguments(module.main(), o.check.seed);
     const std::vector<Row> rows = rows_of(check_gradients(module, arguments, o.check));
     // What is 0 whatever its rule is has not been compared.
@@ -168,6 +197,13 @@ int verify_command(VerifyOptions o) {
     throw UserError(std::move(d));
 }
 
+int verify_command(VerifyOptions o) {
+    o.model.finish();
+    const int status = verify_model(o);
+    if (status == 0 && !o.no_program && !o.model.user_executors.empty()) verify_functions(o);
+    return status;
+}
+
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
@@ -183,6 +219,10 @@ void add_verify(CLI::App& app, Action& action) {
         "with its definition over the graph's results. Every trainable parameter's gradient is checked\n"
         "at a few random elements, and all of them together along random directions; weights and inputs are random.\n"
         "Exit status 1 where the loss or a gradient is wrong. For a large model choose a small --batch and --seq.\n\n"
+        "With --user-executor the program that calls the functions is built as well, with CMake in a temporary "
+        "folder,\n"
+        "and its own test is run: what the functions compute is held against their patterns, or against the bodies\n"
+        "that the model has for them, and where there is neither their gradients against differences.\n\n"
         "  thunderc verify model.onnx --batch 1 --seq 16");
     o->model.add_to(*sub);
     sub->add_option("--seed", o->check.seed, "of weights, inputs and what is compared")
@@ -197,6 +237,13 @@ void add_verify(CLI::App& app, Action& action) {
     sub->add_option("--tolerance", o->tolerance, "the largest relative error that passes")
         ->check(positive_number())
         ->capture_default_str();
+    sub->add_flag("--no-program", o->no_program,
+                  "evaluate alone: build no program where functions of --user-executor are called");
+    sub->add_option("--cmake", o->for_cmake,
+                    "an argument for CMake, where that program is configured: --cmake=-DTHUNDERC_CPU=x86-64-v3; may be "
+                    "repeated")
+        ->type_name("ARG")
+        ->allow_extra_args(false);
     sub->callback([o, &action] { action = [o] { return verify_command(*o); }; });
 }
 
