@@ -6,14 +6,22 @@
 #include <algorithm>
 
 #include "codegen/host/block_calls.h"
+#include "codegen/host/gradient_flags.h"
 #include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
 
+bool has_flag(const Module& module, const Function& f, const Op& op) {
+    if (!is_kernel_call(op)) return false;
+    const std::vector<bool> flags = gradient_flags(module, f, op);
+    return std::find(flags.begin(), flags.end(), true) != flags.end();
+}
+
 bool reads_step(const Function& f, const Module& module) {
     for (const Op& op : f.ops) {
+        if (has_flag(module, f, op)) return true;
         if (const OpDef& def = op_def(op.name); def.call)
             for (const CallField& field : def.call(op, f).fields)
                 if (is_gradient_flag(field)) return true;
@@ -26,11 +34,17 @@ bool reads_step(const Function& f, const Module& module) {
 
 // Whether a statement of the function names the value: a call that is told to add or to overwrite by `gradient` does
 // not name the flag.
-bool is_named(const Function& f, Value v) {
+bool is_named(const Module& module, const Function& f, Value v) {
     for (const Op& op : f.ops) {
         if (std::find(op.operands.begin(), op.operands.end(), v) == op.operands.end()) continue;
+        if (is_kernel_call(op)) {
+            const std::vector<bool> flags = gradient_flags(module, f, op);
+            for (std::size_t o = 0; o < flags.size(); ++o)
+                if (op.operands[o] == v && !flags[o]) return true;
+            continue;
+        }
         const OpDef& def = op_def(op.name);
-        if (!def.call || is_kernel_call(op)) return true;
+        if (!def.call) return true;
         for (const CallField& field : def.call(op, f).fields)
             if (field.kind == CallField::Kind::operand && op.operands.at(field.index) == v && !is_gradient_flag(field))
                 return true;
@@ -43,10 +57,6 @@ bool uses_constants(const Function& f) {
 }
 
 }  // namespace
-
-bool is_gradient_flag(const CallField& field) {
-    return field.kind == CallField::Kind::operand && field.name == "gradient";
-}
 
 std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body,
                                            std::map<Value, std::string>& expressions) {
@@ -72,8 +82,9 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
         Value v = body.arguments[k];
         const std::string shape = layout.symbols().shape(body, v);
         // All layers write the slots of a value that goes through the loop, also where none reads them.
-        const std::string name = is_named(body, v) ? fmt::format("{} /* {} */", names[v.index], shape)
-                                                   : fmt::format("/* {} {}, not read */", names[v.index], shape);
+        const std::string name = is_named(layout.module(), body, v)
+                                     ? fmt::format("{} /* {} */", names[v.index], shape)
+                                     : fmt::format("/* {} {}, not read */", names[v.index], shape);
         out.push_back({BodyParameter::Kind::carried_in, fmt::format("const {}* {}", cpp_type(body.type(v).dtype), name),
                        k, nullptr});
         expressions[v] = names[v.index];
@@ -107,7 +118,7 @@ std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Fu
     out.insert(out.end(), families.begin(), families.end());
     for (std::size_t k = 0; k < arguments.size(); ++k) {
         Value v = body.arguments[k];
-        if (arguments[k].role != Role::shared || !is_named(body, v)) continue;
+        if (arguments[k].role != Role::shared || !is_named(layout.module(), body, v)) continue;
         out.push_back({BodyParameter::Kind::shared,
                        fmt::format("const {}* {} /* {} */", cpp_type(body.type(v).dtype), names[v.index],
                                    layout.symbols().shape(body, v)),

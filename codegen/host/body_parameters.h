@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "codegen/host/layout.h"
-#include "compiler/ir/op_def.h"
 
 namespace thunderc {
 
@@ -34,9 +33,5 @@ struct BodyParameter {
 // same walk gives the arguments of the call. `expressions` gets what the parameters' values are called in the body.
 std::vector<BodyParameter> body_parameters(const ProgramLayout& layout, const Function& body,
                                            std::map<Value, std::string>& expressions);
-
-// Products add to gradients or overwrite them as the host says: a call's field `gradient` that is an operand is the
-// flag.
-bool is_gradient_flag(const CallField& field);
 
 }  // namespace thunderc

@@ -15,6 +15,7 @@
 #include "codegen/host/collective_ranges.h"
 #include "codegen/host/communication.h"
 #include "codegen/host/function_frame.h"
+#include "codegen/host/gradient_flags.h"
 #include "codegen/host/statements.h"
 #include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
@@ -135,7 +136,14 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
             for (const auto& range : collective_ranges(layout_.module(), f, nullptr, op).ranges)
                 used[range.first.index] = true;
         if (!loop && !is_function_call(op)) {
-            for_each_value_in_text(f, op, [&](Value v) { used[v.index] = true; });
+            std::vector<bool> flags;
+            if (is_kernel_call(op)) flags = gradient_flags(layout_.module(), f, op);
+            const auto is_flag = [&](Value v) {
+                for (std::size_t o = 0; o < flags.size(); ++o)
+                    if (flags[o] && op.operands[o] == v) return true;
+                return false;
+            };
+            for_each_value_in_text(f, op, [&](Value v) { used[v.index] = used[v.index] || !is_flag(v); });
             continue;
         }
         // A loop has its slots and structs, and by name only what all layers share.
@@ -273,6 +281,8 @@ std::string FunctionPrinter::expression(const Frame& frame, Value v) const {
     if (auto at = frame.expressions.find(v); at != frame.expressions.end()) return at->second;
     const Placement& p = frame.f.info(v).placement;
     if (p.arena == Arena::scalars) {
+        // A flag of the host, which no call is given by its place.
+        if (frame.f.type(v).dtype == DType::boolean) return {};
         const std::optional<std::string> name = step_scalar_at(p.offset);
         check(name.has_value(), [&] { return fmt::format("no step scalar lies at {}", p.offset); });
         const bool weight = p.offset >= step_scalars_bytes;
@@ -445,10 +455,13 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
         return out;
     };
     std::vector<PassedArgument> inputs, outputs;
-    for (Value v : op.operands) inputs.push_back(passed(v));
+    const std::vector<bool> flags = gradient_flags(layout_.module(), frame.f, op);
+    for (std::size_t o = 0; o < flags.size(); ++o)
+        inputs.push_back(flags[o] ? PassedArgument{"gradient"} : passed(op.operands[o]));
     for (Value v : op.results) outputs.push_back(passed(v));
     std::string arguments;
-    for (const KernelArgument& a : kernel.arguments) arguments += (a.output ? outputs : inputs).at(a.index).text + ", ";
+    for (const KernelArgument& a : kernel.arguments)
+        arguments += (a.is_flag ? gradient_text(frame, op) : (a.output ? outputs : inputs).at(a.index).text) + ", ";
     // The formula stands with the kernel; here as well, on one line or an equation on each.
     constexpr std::size_t one_line = 90;
     CallFormula formula = call_formula(kernels_, frame.f, op, inputs, outputs);

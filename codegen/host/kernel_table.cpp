@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "codegen/host/gradient_flags.h"
 #include "codegen/kernels/formula.h"
 #include "compiler/ir/structure.h"
 #include "compiler/planned/alignment.h"
@@ -43,7 +44,7 @@ KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) co
         dense = dense && layouts.outputs.back().empty();
     }
     if (dense) layouts = {};
-    return {called_kernel(fused), std::move(layouts)};
+    return {called_kernel(fused), std::move(layouts), gradient_flags(*module_, caller, fused)};
 }
 
 KernelSizes KernelTable::sizes_of(const Function& kernel) const {
@@ -69,10 +70,11 @@ KernelSizes KernelTable::sizes_of(const Function& kernel) const {
 std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
-    const KernelLayouts layouts = key.second;
+    const KernelLayouts layouts = key.layouts;
     for (const auto& [other, k] : known_)
         if (other == key) return k;
     KernelDescription description = describe_kernel(kernel);
+    for (std::size_t o = 0; o < key.flags.size(); ++o) description.inputs[o].is_flag = key.flags[o];
     std::size_t same_name = 0;
     for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
     // What has only the name of its own is no kernel of its own.
@@ -84,7 +86,9 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     if (!is_new) return at->second;
     description.name = kernel.name;
     KernelDescription named = description;
-    if (same_name > 0) named.name += fmt::format("_strided_{}", same_name);
+    if (same_name > 0)
+        named.name +=
+            layouts == KernelLayouts{} ? fmt::format("_{}", same_name + 1) : fmt::format("_strided_{}", same_name);
     PrintedKernel printed = print_kernel_cpu(named, layouts, {}, sizes);
     entries_.push_back({std::move(description), std::move(sizes), layouts, std::move(printed), {}, {}, {}});
     return at->second;
@@ -112,7 +116,7 @@ const KernelTable::Entry& KernelTable::used(const Function& caller, const Op& fu
     const Key key = key_of(caller, fused);
     for (const auto& [other, k] : known_)
         if (other == key) return entries_[k];
-    throw InternalError(fmt::format("the kernel {} was not used yet", key.first));
+    throw InternalError(fmt::format("the kernel {} was not used yet", key.kernel));
 }
 
 const std::vector<std::string>& KernelTable::formula(const Function& caller, const Op& fused) const {

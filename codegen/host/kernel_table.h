@@ -40,7 +40,12 @@ class KernelTable {
         KernelAlignment alignment;               // of the operands, in all the places that use it
         std::vector<std::string> nodes, scopes;  // that it replaces
     };
-    using Key = std::pair<std::string, KernelLayouts>;
+    struct Key {
+        std::string kernel;
+        KernelLayouts layouts;
+        std::vector<bool> flags;  // KernelOperand::is_flag
+        bool operator==(const Key&) const = default;
+    };
     Key key_of(const Function& caller, const Op& fused) const;
     const Entry& used(const Function& caller, const Op& fused) const;
     std::size_t find(const Function& caller, const Op& fused);

@@ -77,6 +77,7 @@ UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::s
                     "std",
                     "thunder",
                     "Stream",
+                    "Gradient",
                     "Timed"});
     // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
     std::size_t rank = 1;
@@ -216,7 +217,9 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
             return {text, text.front() == '-' ? 3 : 4};
         }
         case Kind::index: return index_text(n);
-        case Kind::load: return {load_text(k, scope), 4};
+        case Kind::load:
+            if (is_flag(n)) return {inputs_[n.operand] + " == Gradient::overwrite", 1};
+            return {load_text(k, scope), 4};
         case Kind::reduce: throw InternalError("a reduction is used before it is computed");
         case Kind::apply: break;
     }
@@ -273,6 +276,7 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
                            : n.level == KernelLevel::row ? "_row"
                            : variables_.back() == "i"    ? "_i"
                                                          : "_c";
+    if (is_flag(n)) return scope.taken.unique("overwrite");
     if (n.kind == Kind::load) return scope.taken.unique(n.part.empty() ? inputs_[n.operand] + at : n.part);
     std::string wanted = n.name.empty() ? noun_of_result(n.op) : n.name;
     const bool joins = n.kind == Kind::reduce || loops_.short_sums.of(k) != nullptr;

@@ -58,6 +58,7 @@ class ElementPrinter {
     // So many rows before d's as one of d has: "T * NH".
     std::string rows_within(std::size_t d) const;
     std::string access(const std::string& base, const Affine& a, const std::string& first = {}) const;
+    bool is_flag(const KernelNode& n) const { return n.kind == KernelNode::Kind::load && loops_.is_flag[n.operand]; }
     // In a short sum, the element that the term reads.
     std::string load_text(std::size_t k, const Scope& scope) const;
     ExpressionText expression(std::size_t k, const Scope& scope) const;

@@ -241,6 +241,7 @@ class Formula {
             case KernelNode::Kind::index: return {"index", 4};
             case KernelNode::Kind::load: {
                 const std::string& base = inputs_[node.operand];
+                if (kernel_.inputs[node.operand].is_flag) return {"overwrite", 4};
                 return {reads_whole(*nest_, k) ? base : loads_.name(base, node.operand, node.index), 4};
             }
             case KernelNode::Kind::reduce: {

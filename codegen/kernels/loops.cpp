@@ -59,6 +59,7 @@ Loops loops_of(const KernelDescription& kernel, const KernelNest& nest, const Ke
     loops.sizes = sizes;
     loops.double_sums = double_sums;
     loops.nodes = nest.nodes;
+    for (const KernelOperand& operand : kernel.inputs) loops.is_flag.push_back(operand.is_flag);
     loops.stores = nest.stores;
     std::vector<LoopSize> by_dim = sizes_of(nest, kernel, sizes);
     name_all_steps(loops, kernel, nest, layouts, by_dim);

@@ -17,6 +17,7 @@ struct Loops {
     Dims rows, columns;  // extents, outermost first; columns has at least one
     std::vector<KernelNode> nodes;
     std::vector<Affine> position;  // of loads: the element in memory, over rows and then columns
+    std::vector<bool> is_flag;     // by operand: KernelOperand::is_flag
     std::vector<KernelStore> stores;
     std::vector<Affine> store_position;
     ShortSums short_sums = {};

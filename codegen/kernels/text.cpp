@@ -3,9 +3,34 @@
 
 #include <fmt/format.h>
 
+#include "codegen/kernels/element_printer.h"
 #include "compiler/kernels/costs.h"
 
 namespace thunderc {
+
+KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames used) {
+    KernelParameters out;
+    for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
+        out.outputs.push_back(used.unique(kernel.outputs[r].name));
+        out.arguments.push_back({true, r, out.outputs.back()});
+        out.declarations.push_back(
+            fmt::format("{}* {}", scalar_type(kernel.outputs[r].type.dtype), out.outputs.back()));
+    }
+    std::vector<KernelArgument> flags;
+    for (std::size_t o = 0; o < kernel.inputs.size(); ++o) {
+        const KernelOperand& operand = kernel.inputs[o];
+        out.inputs.push_back(used.unique(operand.is_flag ? "gradient" : operand.name));
+        const KernelArgument argument = {false, o, out.inputs.back(), operand.is_flag};
+        (operand.is_flag ? flags : out.arguments).push_back(argument);
+        if (!operand.is_flag)
+            out.declarations.push_back(fmt::format("const {}* {}", scalar_type(operand.type.dtype), out.inputs.back()));
+    }
+    for (const KernelArgument& flag : flags) {
+        out.arguments.push_back(flag);
+        out.declarations.push_back("Gradient " + flag.name);
+    }
+    return out;
+}
 
 std::string timed_statement(const KernelDescription& kernel) {
     const double flops = work(kernel);

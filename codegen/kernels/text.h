@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/text.h"
 #include "compiler/kernels/description.h"
 
 namespace thunderc {
@@ -21,6 +22,7 @@ struct KernelArgument {
     bool output = false;
     std::size_t index = 0;  // of the result or operand of the `fused` op
     std::string name;       // of the parameter
+    bool is_flag = false;   // a Gradient, not a pointer: KernelOperand::is_flag
 };
 
 struct PrintedKernel {
@@ -30,6 +32,14 @@ struct PrintedKernel {
     std::string definition;                 // with the comment before it
     std::vector<KernelArgument> arguments;  // in the order of the parameters; the stream follows
 };
+
+// What the operands are called, and the parameters: outputs, inputs, then what is no tensor.
+struct KernelParameters {
+    std::vector<std::string> inputs, outputs;
+    std::vector<KernelArgument> arguments;
+    std::vector<std::string> declarations;
+};
+KernelParameters kernel_parameters(const KernelDescription& kernel, UsedNames used);
 
 // "const Timed timed("scale", {.bytes = 64, .flops = 8}, stream);": with what a kernel begins, on every device. What it
 // moves and computes is what `thunderc plan --machine` counts.

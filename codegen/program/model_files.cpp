@@ -365,11 +365,7 @@ std::string print_model_source(const ProgramLayout& layout, const FunctionPrinte
             out.line(fmt::format("Stream& {} = *streams_.communication[{}];  // {}", communication.streams()[k].name, k,
                                  communication.streams()[k].purpose));
         out.line(fmt::format("const Range range({});  // as a GPU's profilers show it", quote(identifier(f.name))));
-        if (step) {
-            out.line(
-                "begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts");
-            out.comment(std::string(seed_comment(loss_form(module).kind)));
-        }
+        if (step) out.comment(std::string(seed_comment(loss_form(module).kind)));
         out.blank();
         printer.print_entry(out, f);
         out.close();

@@ -50,6 +50,16 @@ bool uses_bf16(const KernelTable& kernels) {
     return false;
 }
 
+bool takes_flag(const KernelTable& kernels) {
+    for (const PrintedKernel& kernel : kernels.all())
+        for (const KernelArgument& argument : kernel.arguments)
+            if (argument.is_flag) return true;
+    return false;
+}
+
+constexpr const char* formula_pieces =
+    "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, or overwrites as the Gradient says.\n";
+
 std::string print_kernels_header(const KernelTable& kernels) {
     SourceText out;
     out.comment(
@@ -60,10 +70,11 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.line("#include <cstdint>");
     out.blank();
     out.line("#include \"device/stream.h\"");
-    if (uses_bf16(kernels)) out.line("#include \"device/types.h\"");
+    if (uses_bf16(kernels) || takes_flag(kernels)) out.line("#include \"device/types.h\"");
     out.line("#include \"sizes.h\"");
     out.blank();
     if (uses_bf16(kernels)) out.line("using thunder::bf16;");
+    if (takes_flag(kernels)) out.line("using thunder::Gradient;");
     out.line("using thunder::Stream;");
     for (const PrintedKernel& kernel : kernels.all()) {
         out.blank();
@@ -76,16 +87,12 @@ std::string print_kernels_cpu(const KernelTable& kernels, bool naive) {
     std::string out = "// kernels_cpu.cpp: the model's kernels for CPUs. ";
     out += naive ? "One loop for each primitive, on one thread; sums in double.\n"
                  : "Sums have fixed trees: the same bits on any number of threads.\n";
-    out +=
-        "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first "
-        "micro-step.\n#include \"kernels.h\"\n\n";
+    out += formula_pieces;
+    out += "#include \"kernels.h\"\n\n";
     out += kernels_cpu_prologue(uses_bf16(kernels), naive) + "\nusing namespace thunder;\n";
     for (const PrintedKernel& kernel : kernels.all(naive)) out += "\n" + kernel.definition;
     return out + kernels_cpu_epilogue();
 }
-
-constexpr const char* formula_pieces =
-    "// In formulas x1, x2, ... are pieces of x. \"dw +=\" adds to dw_before, but for a step's first micro-step.\n";
 
 std::string print_kernels_cuda(const std::vector<PrintedCudaKernel>& kernels, const EmitOptions& options) {
     std::string out = fmt::format(

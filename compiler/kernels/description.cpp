@@ -355,8 +355,8 @@ std::string kind_of(const KernelDescription& kernel) {
 KernelDescription derive(const Function& function) {
     KernelDescription kernel;
     kernel.name = function.name;
-    for (Value v : function.arguments) kernel.inputs.push_back({function.info(v).name, function.type(v)});
-    for (Value v : function.results) kernel.outputs.push_back({function.info(v).name, function.type(v)});
+    for (Value v : function.arguments) kernel.inputs.push_back({function.info(v).name, function.type(v), false});
+    for (Value v : function.results) kernel.outputs.push_back({function.info(v).name, function.type(v), false});
     for (const KernelOperand& operand : kernel.outputs) {
         if (!operand.type.is_tensor() || operand.type.elements() == 0)
             throw NotExpressible("a result that is no tensor");

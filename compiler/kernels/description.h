@@ -25,6 +25,8 @@ inline constexpr std::size_t most_kernel_tensors = 128;
 struct KernelOperand {
     std::string name;  // of the argument or result in the kernel function
     Type type;
+    // Whether the step overwrites gradients, which the host knows: printed kernels take a Gradient in its place.
+    bool is_flag = false;
 };
 
 // What a node depends on: nothing, the row, the column, or both.

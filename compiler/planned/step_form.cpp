@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 #include "compiler/support/error.h"
 
@@ -27,10 +28,11 @@ constexpr Field fields[] = {{"learning_rate", 0, DType::f64},
                             {"loss_sum", rule_end + 24, DType::f32},
                             {"grad_norm", rule_end + 28, DType::f32},
                             {"clip_factor", rule_end + 32, DType::f32},
-                            {"first_micro_step", rule_end + 36, DType::boolean},
-                            {"decay_all", rule_end + 37, DType::boolean},
-                            {"last_micro_step", rule_end + 38, DType::boolean},
                             {"rounding", rule_end + 40, DType::i64}};
+// What the host knows, and the text says by other means: the struct has nothing where a plan places them.
+constexpr Field flags[] = {{"first_micro_step", rule_end + 36, DType::boolean},
+                           {"decay_all", rule_end + 37, DType::boolean},
+                           {"last_micro_step", rule_end + 38, DType::boolean}};
 static_assert(rule_end + 48 == step_scalars_bytes);
 
 // Which number of its rule "adamw.beta2" is.
@@ -94,8 +96,9 @@ std::string rule_scalar(std::string_view rule, std::string_view number) {
 }
 
 std::optional<std::int64_t> step_scalar_offset(std::string_view name) {
-    for (const Field& field : fields)
-        if (field.name == name) return field.offset;
+    for (const std::span<const Field> known : {std::span<const Field>(fields), std::span<const Field>(flags)})
+        for (const Field& field : known)
+            if (field.name == name) return field.offset;
     if (const std::optional<std::size_t> number = index_of_number(name))
         return rule_offset + 8 * static_cast<std::int64_t>(*number);
     std::size_t k = 0;
@@ -117,8 +120,9 @@ std::optional<std::string> step_scalar_at(std::int64_t offset) {
 }
 
 DType step_scalar_dtype(std::int64_t offset) {
-    for (const Field& field : fields)
-        if (field.offset == offset) return field.dtype;
+    for (const std::span<const Field> known : {std::span<const Field>(fields), std::span<const Field>(flags)})
+        for (const Field& field : known)
+            if (field.offset == offset) return field.dtype;
     return offset < rule_end ? DType::f64 : DType::f32;  // the rule's numbers, or weights of the loss
 }
 

@@ -24,9 +24,6 @@ namespace thunder {
 
 class Stream;
 
-// Whether a call overwrites a gradient or adds to it.
-enum class Gradient : std::uint8_t { overwrite, add };
-
 // ---- linear: y = x Wᵀ, the weight as the framework keeps it, (out, in) ----------------------------------------------
 
 enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, silu, tanh };

@@ -5,10 +5,6 @@
 
 namespace thunder {
 
-void begin_micro_step(StepScalars* scalars, Gradient gradient, Stream&) {
-    scalars->first_micro_step = gradient == Gradient::overwrite;
-}
-
 void seed_loss(StepScalars* scalars, Stream&) {
     scalars->dloss = 1 / scalars->loss_weight;
 }

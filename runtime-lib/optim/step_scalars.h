@@ -10,7 +10,6 @@
 namespace thunder {
 
 class Stream;
-enum class Gradient : std::uint8_t;
 
 struct StepScalars {
     // written by the host before a step; in double, since 1 - beta of a float has lost what PyTorch's has
@@ -27,10 +26,6 @@ struct StepScalars {
     float grad_norm = 0;    // of all gradients, before clipping
     float clip_factor = 1;  // what the optimizer multiplies gradients with
 
-    // written as the host says
-    bool first_micro_step = true;  // gradients are overwritten, not added to
-    bool decay_all = false;        // weight decay on vectors as well
-    bool last_micro_step = true;   // of this step: with several ranks, gradients are summed over them behind it
     // written by the host before a step
     std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest
 };
@@ -44,8 +39,6 @@ constexpr std::int64_t numbers_of_group(std::int64_t k) {
 
 // The host follows no pointer to StepScalars: it writes and reads copies of them, and asks for what stands here.
 
-// scalars->first_micro_step: whether this micro-step's gradients overwrite what was there.
-void begin_micro_step(StepScalars* scalars, Gradient gradient, Stream& stream);
 // scalars->dloss = 1 / scalars->loss_weight.
 void seed_loss(StepScalars* scalars, Stream& stream);
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "device/types.h"
 #include "optim/segments.h"
 #include "optim/step_scalars.h"
 #include "program/arenas.h"

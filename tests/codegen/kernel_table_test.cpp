@@ -47,5 +47,54 @@ TEST(KernelTable, HasOneKernelForOneText) {
     EXPECT_EQ(all[1].formula, std::vector<std::string>{"q = log(p)"});
 }
 
+// What says whether gradients are overwritten is the step's flag, or true: a Gradient. A model's own bool is a tensor,
+// and so is a flag that is computed with.
+TEST(KernelTable, TakesTheStepsFlagByValue) {
+    const Module module = parse_module(R"(module "m" values
+
+func @main(%d: f32[8] input "d", %g: f32[8] state "grad.w", %first: bool[] scalar "first_micro_step", %own: bool[] input "own") -> (%x, %y, %z, %n) {
+  %always = constant() {value = <bool[] splat 1>} : bool[]
+  %never = constant() {value = <bool[] splat 0>} : bool[]
+  %x = fused(%g, %first, %d) {kernel = "add_up"} : f32[8]
+  %y = fused(%g, %always, %d) {kernel = "add_up"} : f32[8]
+  %z = fused(%g, %own, %d) {kernel = "add_up"} : f32[8]
+  %u = fused(%g, %never, %d) {kernel = "add_up"} : f32[8]
+  %n = fused(%g, %first, %d) {kernel = "computes"} : f32[8]
+}
+
+func @add_up(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "kernel:pointwise" {
+  %s = add(%before, %d) : f32[8]
+  %after = select(%flag, %d, %s) : f32[8]
+}
+
+func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "kernel:pointwise" {
+  %not = not(%flag) : bool[]
+  %s = add(%before, %d) : f32[8]
+  %after = select(%not, %s, %d) : f32[8]
+}
+)");
+    KernelTable table(module);
+    std::vector<std::string> declared;
+    for (const Op& op : module.main().ops)
+        if (op.name == "fused") declared.push_back(table.use(module.main(), op).declaration);
+    const std::string by_value =
+        "void add_up(float* after, const float* before, const float* d, Gradient gradient, Stream& stream);\n";
+    const std::string by_place =
+        "(float* after, const float* before, const bool* flag, const float* d, Stream& stream);\n";
+    ASSERT_EQ(declared.size(), 5U);
+    EXPECT_EQ(declared[0], by_value);
+    EXPECT_EQ(declared[1], by_value);
+    EXPECT_EQ(declared[2], "void add_up_2" + by_place);
+    EXPECT_EQ(declared[3], "void add_up_2" + by_place);
+    EXPECT_EQ(declared[4], "void computes" + by_place);
+    const std::vector<PrintedKernel> all = table.all();
+    ASSERT_EQ(all.size(), 3U);
+    EXPECT_NE(all[0].definition.find("const bool overwrite = gradient == Gradient::overwrite;"), std::string::npos)
+        << all[0].definition;
+    EXPECT_EQ(all[0].formula, std::vector<std::string>{"after += d"});
+    const std::string launcher = table.all_cuda({})[0].launcher;
+    EXPECT_NE(launcher.find("before, d, gradient);"), std::string::npos) << launcher;
+}
+
 }  // namespace kernel_table_test
 }  // namespace thunderc

@@ -226,8 +226,7 @@ class Reader {
                 compute();
                 steps_.push_back({ScheduleStep::Kind::collective, "stream", "all_reduce", {}, -1});
             }
-            // What the trainer's call numbers as 0 stands in every program, whatever is planned.
-            if (m[1] != "begin_micro_step" && text.ends_with("stream)")) compute();
+            if (text.ends_with("stream)")) compute();
         }
     }
 

@@ -281,10 +281,6 @@ TEST_F(BundledOptimizers, GlobalNormAndClipping) {
 
 TEST_F(Bundled, ScalarsOfAStep) {
     ScalarsOnDevice scalars(some_scalars());
-    begin_micro_step(scalars.get(), Gradient::add, stream);
-    EXPECT_FALSE(scalars.get()->first_micro_step);
-    begin_micro_step(scalars.get(), Gradient::overwrite, stream);
-    EXPECT_TRUE(scalars.get()->first_micro_step);
     seed_loss(scalars.get(), stream);
     EXPECT_EQ(scalars.get()->dloss, 0.125F);
 }

@@ -36,7 +36,8 @@ void print(std::ostream& file, const KernelCase& c, bool cpu) {
         std::string gpu_text, cpu_text, gpu_table, cpu_table;
         for (const Function& function : module.functions) {
             if (!function.kind.starts_with("kernel:")) continue;
-            const KernelDescription description = describe_kernel(function);
+            KernelDescription description = describe_kernel(function);
+            for (KernelOperand& operand : description.inputs) operand.is_flag = operand.name == "first_micro_step";
             const KernelLayouts layouts = layouts_of(variant, description);
             const PrintedKernel cpu = print_kernel_cpu(description, layouts);
             const PrintedCudaKernel kernel = print_kernel_cuda(description, layouts, alignment_of(variant, description),

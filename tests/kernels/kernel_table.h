@@ -6,18 +6,22 @@
 #include <string>
 
 #include "device/stream.h"
+#include "device/types.h"
 
 using KernelCall = void (*)(void* const* outputs, void* const* inputs, thunder::Stream& stream);
 
 std::map<std::string, KernelCall>& kernel_table();
 bool list_kernel(const std::string& name, KernelCall call);
 
-// A pointer to whatever type the kernel takes.
+// A pointer to whatever type the kernel takes, or what a flag there says.
 struct AnyPointer {
     void* data;
     template <typename T>
     operator T*() const {  // NOLINT(google-explicit-constructor)
         return static_cast<T*>(data);
+    }
+    operator thunder::Gradient() const {  // NOLINT(google-explicit-constructor): of a flag
+        return *static_cast<const bool*>(data) ? thunder::Gradient::overwrite : thunder::Gradient::add;
     }
 };
 inline AnyPointer to(void* data) {

@@ -17,19 +17,10 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
                                const std::string& replaces, const KernelSizes& sizes, bool naive) {
     PrintedKernel printed;
     printed.name = kernel.name;
-    UsedNames used = kernel_names(kernel, sizes.names);
-    std::vector<std::string> inputs, outputs, parameters;
-    for (std::size_t r = 0; r < kernel.outputs.size(); ++r) {
-        outputs.push_back(used.unique(kernel.outputs[r].name));
-        printed.arguments.push_back({true, r, outputs.back()});
-        parameters.push_back(fmt::format("{}* {}", scalar_type(kernel.outputs[r].type.dtype), outputs.back()));
-    }
-    for (std::size_t o = 0; o < kernel.inputs.size(); ++o) {
-        inputs.push_back(used.unique(kernel.inputs[o].name));
-        printed.arguments.push_back({false, o, inputs.back()});
-        parameters.push_back(fmt::format("const {}* {}", scalar_type(kernel.inputs[o].type.dtype), inputs.back()));
-    }
-    const std::string head = fmt::format("void {}({}", kernel.name, fmt::join(parameters, ", "));
+    const KernelParameters parameters = kernel_parameters(kernel, kernel_names(kernel, sizes.names));
+    const std::vector<std::string>&inputs = parameters.inputs, &outputs = parameters.outputs;
+    printed.arguments = parameters.arguments;
+    const std::string head = fmt::format("void {}({}", kernel.name, fmt::join(parameters.declarations, ", "));
     printed.formula = kernel_formula(kernel, inputs, outputs);
 
     SourceText body;

@@ -202,7 +202,7 @@ void CudaElements::prepend_constants(std::string& body,
 void CudaElements::name_leaves(const std::vector<bool>& needed, Scope& scope) const {
     for (std::size_t k = 0; k < loops_.nodes.size(); ++k) {
         if (!needed[k] || scope.names.contains(k) || loops_.short_sums.is_inside(k)) continue;
-        if (node(k).kind == Kind::load) scope.names[k] = load_text(k, scope);
+        if (node(k).kind == Kind::load && !is_flag(node(k))) scope.names[k] = load_text(k, scope);
         // What is computed of indices is so in 64 bits, as everywhere.
         if (node(k).kind == Kind::index && node(k).dtype == DType::i64 && index_type_ == "int")
             scope.names[k] = fmt::format("static_cast<std::int64_t>({})", expression(k, scope).text);

@@ -16,10 +16,6 @@
 namespace thunderc {
 namespace {
 
-std::string type_name(DType dtype) {
-    return dtype == DType::bf16 ? "bf16" : std::string(scalar_type(dtype));
-}
-
 // What device.h, and the schedules, call by these names.
 UsedNames reserved_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
     UsedNames used = kernel_names(kernel, sizes);
@@ -142,18 +138,11 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
                                     const KernelAlignment& alignment, const CudaTuning& tuning,
                                     const std::string& replaces, const KernelSizes& sizes) {
     CudaOperands operands;
-    UsedNames used = reserved_names(kernel, sizes.names);
-    std::vector<std::string> declared;
-    for (const KernelOperand& operand : kernel.outputs) {
-        operands.outputs.push_back(used.unique(operand.name));
-        operands.output_types.push_back(operand.type.dtype);
-        declared.push_back(fmt::format("{}* {}", type_name(operand.type.dtype), operands.outputs.back()));
-    }
-    for (const KernelOperand& operand : kernel.inputs) {
-        operands.inputs.push_back(used.unique(operand.name));
-        operands.input_types.push_back(operand.type.dtype);
-        declared.push_back(fmt::format("const {}* {}", type_name(operand.type.dtype), operands.inputs.back()));
-    }
+    const KernelParameters parameters = kernel_parameters(kernel, reserved_names(kernel, sizes.names));
+    operands.outputs = parameters.outputs;
+    operands.inputs = parameters.inputs;
+    for (const KernelOperand& operand : kernel.outputs) operands.output_types.push_back(operand.type.dtype);
+    for (const KernelOperand& operand : kernel.inputs) operands.input_types.push_back(operand.type.dtype);
     operands.alignment = alignment;
     if (operands.alignment.inputs.empty()) operands.alignment.inputs.assign(kernel.inputs.size(), 16);
     if (operands.alignment.outputs.empty()) operands.alignment.outputs.assign(kernel.outputs.size(), 16);
@@ -191,16 +180,24 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     for (CudaStage& stage : stages) {
         Kernel one;
         one.name = kernel.name + (stage.suffix.empty() ? "_kernel" : stage.suffix);
-        auto add = [&](const std::string& type, const std::string& name, bool over) {
+        auto add = [&](const std::string& type, const std::string& name) {
             if (!names_identifier(stage.body, name)) return;
-            one.parameters.push_back(fmt::format("{}<{}> {}", over ? "Aliased" : "Global", type, name));
+            one.parameters.push_back(fmt::format("{} {}", type, name));
             one.arguments.push_back(name);
         };
-        for (std::size_t r = 0; r < operands.outputs.size(); ++r)
-            add(type_name(operands.output_types[r]), operands.outputs[r], output_over.contains(r));
-        for (std::size_t o = 0; o < operands.inputs.size(); ++o)
-            add("const " + type_name(operands.input_types[o]), operands.inputs[o], input_under.contains(o));
-        if (stage.partials > 0) add(stage.suffix.empty() ? "float" : "const float", "partials", false);
+        auto add_pointer = [&](std::string_view type, const std::string& name, bool over) {
+            add(fmt::format("{}<{}>", over ? "Aliased" : "Global", type), name);
+        };
+        for (const KernelArgument& a : parameters.arguments) {
+            if (a.is_flag)
+                add("Gradient", a.name);
+            else if (a.output)
+                add_pointer(scalar_type(operands.output_types[a.index]), a.name, output_over.contains(a.index));
+            else
+                add_pointer(fmt::format("const {}", scalar_type(operands.input_types[a.index])), a.name,
+                            input_under.contains(a.index));
+        }
+        if (stage.partials > 0) add_pointer(stage.suffix.empty() ? "float" : "const float", "partials", false);
         one.stage = std::move(stage);
         constexpr std::size_t most_bytes = 4096, pointer = 8;
         check(one.parameters.size() * pointer <= most_bytes,
@@ -230,7 +227,7 @@ PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const Kerne
     }
     std::int64_t partials = 0;
     for (const Kernel& one : kernels) partials = std::max(partials, one.stage.partials);
-    launcher.line(fmt::format("void {}({}, Stream& stream) {{", kernel.name, fmt::join(declared, ", ")));
+    launcher.line(fmt::format("void {}({}, Stream& stream) {{", kernel.name, fmt::join(parameters.declarations, ", ")));
     launcher.indent();
     launcher.append_lines(timed_statement(kernel));
     if (partials > 0)

@@ -195,11 +195,6 @@ void average_parameters(const AverageUpdate& call, Stream& stream) {
     });
 }
 
-void begin_micro_step(StepScalars* scalars, Gradient gradient, Stream& stream) {
-    launch("begin_micro_step", bundled::bundled_begin_micro_step, 1, 32, stream, &scalars->first_micro_step,
-           gradient == Gradient::overwrite);
-}
-
 void seed_loss(StepScalars* scalars, Stream& stream) {
     launch("seed_loss", bundled::bundled_seed_loss, 1, 32, stream, &scalars->dloss, &scalars->loss_weight);
 }

@@ -292,11 +292,6 @@ bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<c
 }
 
 THUNDER_KERNEL(32)
-bundled_begin_micro_step(Global<bool> first_micro_step, bool first) {
-    if (thread_index() == 0) first_micro_step[0] = first;
-}
-
-THUNDER_KERNEL(32)
 bundled_seed_loss(Global<float> dloss, Global<const float> loss_weight) {
     if (thread_index() == 0) dloss[0] = 1.0F / loss_weight[0];
 }

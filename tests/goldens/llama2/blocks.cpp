@@ -63,8 +63,8 @@ void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const f
 
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
-    const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream) {
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g, std::byte* scratch,
+    Gradient gradient, Stream& stream) {
     const Range range("decoder_layer_backward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_backward;
 
@@ -112,7 +112,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   where dnormed = dy * weight
     rms_norm_backward_add(post_attention_layernorm, dresidual, g.post_attention_layernorm, saved.residual,
         saved.post_attention_layernorm_rstd, w.post_attention_layernorm, dpost_attention_layernorm, dy,
-        g.post_attention_layernorm, first_micro_step, stream);
+        g.post_attention_layernorm, gradient, stream);
     // mlp.{gate,up}_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.gate_proj, .dy = dgate_up_proj, .x = post_attention_layernorm,
         .gradient = gradient, .rows = B * T, .in = C, .out = 2 * H}, stream);
@@ -150,7 +150,7 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
     //   where normed = saved.x * saved.input_layernorm_rstd
     //   where dnormed = dinput_layernorm * w.input_layernorm
     rms_norm_backward_add(input_layernorm, dx, g.input_layernorm, saved.x, saved.input_layernorm_rstd,
-        w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, first_micro_step, stream);
+        w.input_layernorm, dinput_layernorm, dresidual, g.input_layernorm, gradient, stream);
     // self_attn.{q,k,v}_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.q_proj, .dy = dqkv_proj, .x = input_layernorm, .gradient = gradient,
         .rows = B * T, .in = C, .out = (NH + 2 * KVH) * HS}, stream);

@@ -1,5 +1,5 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -49,10 +49,10 @@ void rms_norm_forward(float* rstd, float* y, const float* x, const float* weight
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* weight, const float* x,
-    const float* rstd, const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    const float* rstd, const float* dweight_before, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 3329, .flops = 2864}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
@@ -77,7 +77,7 @@ void rms_norm_backward(float* dx, float* dweight, const float* dy, const float* 
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = first_micro_step_value ? sum : dweight_before[column] + sum;
+            dweight[column] = overwrite ? sum : dweight_before[column] + sum;
         });
 }
 
@@ -224,11 +224,10 @@ void swiglu_backward(float* y, float* dgate_up_proj, const float* gate_up_proj, 
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.layers.{0..1}.post_attention_layernorm,
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, const float* rstd, const float* weight,
-    const float* dy, const float* dresidual, const float* dweight_before, const bool* first_micro_step,
-    Stream& stream) {
+    const float* dy, const float* dresidual, const float* dweight_before, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 5377, .flops = 3376}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
@@ -259,7 +258,7 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = first_micro_step_value ? sum : dweight_before[column] + sum;
+            dweight[column] = overwrite ? sum : dweight_before[column] + sum;
         });
 }
 

@@ -209,8 +209,8 @@ using namespace thunder;
 void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
     const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
-    const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream);
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g, std::byte* scratch,
+    Gradient gradient, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {

@@ -8,12 +8,13 @@
 #include "sizes.h"
 
 using thunder::bf16;
+using thunder::Gradient;
 using thunder::Stream;
 
 void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, Stream& stream);
 
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    const float* dweight_before, const bool* first_micro_step, Stream& stream);
+    const float* dweight_before, Gradient gradient, Stream& stream);
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
 
@@ -28,7 +29,7 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
-    const bool* first_micro_step, Stream& stream);
+    Gradient gradient, Stream& stream);
 
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& stream);

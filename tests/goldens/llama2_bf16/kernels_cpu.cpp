@@ -1,5 +1,5 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -51,10 +51,10 @@ void rms_norm_forward(float* rstd, bf16* y, const bf16* x, const float* weight, 
 //   where normed = x * rstd
 // Replaces Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul (model.norm)
 void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* weight, const bf16* x, const float* rstd,
-    const float* dweight_before, const bool* first_micro_step, Stream& stream) {
+    const float* dweight_before, Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward", {.bytes = 1793, .flops = 4144}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
@@ -80,7 +80,7 @@ void rms_norm_backward(bf16* dx, float* dweight, const bf16* dy, const float* we
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = first_micro_step_value ? sum : dweight_before[column] + sum;
+            dweight[column] = overwrite ? sum : dweight_before[column] + sum;
         });
 }
 
@@ -231,10 +231,10 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
 // model.layers.{0..1}.input_layernorm)
 void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, float* dweight, const bf16* x,
     const float* rstd, const float* weight, const bf16* dy, const bf16* dy_2, const float* dweight_before,
-    const bool* first_micro_step, Stream& stream) {
+    Gradient gradient, Stream& stream) {
     const Timed timed("rms_norm_backward_add", {.bytes = 2817, .flops = 5168}, stream);
     constexpr std::int64_t rows = B * T, width = C;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     column_reduction(
         rows, width, stream,
         [&](std::int64_t begin, std::int64_t end, float* partial) {
@@ -267,7 +267,7 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
             }
         },
         [&](std::int64_t column, float sum) {
-            dweight[column] = first_micro_step_value ? sum : dweight_before[column] + sum;
+            dweight[column] = overwrite ? sum : dweight_before[column] + sum;
         });
 }
 

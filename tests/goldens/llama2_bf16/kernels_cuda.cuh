@@ -1,6 +1,6 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -112,7 +112,7 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<bf16> dx, Aliased<const bf1
 
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
-    Global<const bool> first_micro_step, Global<const float> partials) {
+    Gradient gradient, Global<const float> partials) {
     constexpr int total = 16;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -125,8 +125,8 @@ THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<con
     if (warp() != 0 || p >= total) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
-    const bool first_micro_step_value = first_micro_step[0];
-    dweight[p] = first_micro_step_value ? sum : dweight_before[p] + sum;
+    const bool overwrite = gradient == Gradient::overwrite;
+    dweight[p] = overwrite ? sum : dweight_before[p] + sum;
 }
 
 // add_elements:
@@ -371,7 +371,7 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<bf16> post_attention_la
 
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
-    Global<const bool> first_micro_step, Global<const float> partials) {
+    Gradient gradient, Global<const float> partials) {
     constexpr int total = 16;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
@@ -384,8 +384,8 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased
     if (warp() != 0 || p >= total) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
-    const bool first_micro_step_value = first_micro_step[0];
-    dweight[p] = first_micro_step_value ? sum : dweight_before[p] + sum;
+    const bool overwrite = gradient == Gradient::overwrite;
+    dweight[p] = overwrite ? sum : dweight_before[p] + sum;
 }
 
 // rotary_inverse:

@@ -15,7 +15,6 @@ using namespace thunder;
 void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     [[maybe_unused]] Stream& stream = stream_;
     const Range range("forward_backward");  // as a GPU's profilers show it
-    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
 
     namespace offset = layout::forward_backward;
@@ -86,8 +85,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     //   g_norm += sum over rows(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
-        stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, gradient, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
@@ -96,8 +94,8 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_bf16_copies(arenas_, layer),
-            decoder_layer_gradients(arenas_, layer), &arenas_.scalars->first_micro_step,
-            arenas_.scratch + offset::decoder_layer_backward_scratch, gradient, stream);
+            decoder_layer_gradients(arenas_, layer), arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
+            stream);
     }
 
     // model.embed_tokens: dW += rows of dy by id

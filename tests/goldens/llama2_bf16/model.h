@@ -227,8 +227,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
     const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16,
-    const DecoderLayerGradients& g, const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient,
-    Stream& stream);
+    const DecoderLayerGradients& g, std::byte* scratch, Gradient gradient, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {

@@ -18,7 +18,6 @@ void Model::forward_backward(MicroStep micro_step) {
     [[maybe_unused]] Stream& stream = streams_.compute;
     Stream& reduce = *streams_.communication[0];  // gradients are summed over ranks on it
     const Range range("forward_backward");  // as a GPU's profilers show it
-    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
 
     namespace offset = layout::forward_backward;
@@ -85,8 +84,7 @@ void Model::forward_backward(MicroStep micro_step) {
     //   g_norm += sum over rows(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, &arenas_.scalars->first_micro_step,
-        stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, gradient, stream);
     if (micro_step.last) {
         // bucket 0: complete; their sum over ranks overlaps the rest of backward
         stream.record(bucket_0_ready_);
@@ -102,8 +100,7 @@ void Model::forward_backward(MicroStep micro_step) {
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
             decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer),
-            &arenas_.scalars->first_micro_step, arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
-            stream);
+            arenas_.scratch + offset::decoder_layer_backward_scratch, gradient, stream);
         if (micro_step.last && layer == 0) {
             // bucket 1: the gradients of all layers are complete; their sum over ranks overlaps the rest of backward
             stream.record(bucket_1_ready_);

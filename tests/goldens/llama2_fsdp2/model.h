@@ -187,7 +187,6 @@ inline constexpr std::int64_t w_lm_head = 3840;
 inline constexpr std::int64_t g_lm_head = 0;
 inline constexpr std::int64_t g_norm = 3584;
 inline constexpr std::int64_t g_embed_tokens = 3840;
-inline constexpr std::int64_t overwrite = 256;
 inline constexpr std::int64_t embed_tokens = 15104;
 inline constexpr std::int64_t residual = 17152;
 inline constexpr std::int64_t rstd = 5120;
@@ -242,8 +241,8 @@ using namespace thunder;
 void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
     const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
-    const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream);
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g, std::byte* scratch,
+    Gradient gradient, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {

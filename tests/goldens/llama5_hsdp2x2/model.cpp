@@ -21,7 +21,6 @@ void Model::forward_backward(MicroStep micro_step) {
     Stream& reduce = *streams_.communication[1];  // gradients are summed over the ranks that share a copy on it
     Stream& replicate = *streams_.communication[2];  // gradients are summed over ranks on it
     const Range range("forward_backward");  // as a GPU's profilers show it
-    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
 
     namespace offset = layout::forward_backward;
@@ -39,9 +38,6 @@ void Model::forward_backward(MicroStep micro_step) {
     float* const g_lm_head = at<float>(arenas_.unit_gradients, offset::g_lm_head);  // (V,C)
     float* const g_norm = at<float>(arenas_.unit_gradients, offset::g_norm);  // (C)
     float* const g_embed_tokens = at<float>(arenas_.unit_gradients, offset::g_embed_tokens);  // (V,C)
-
-    // tables
-    const bool* const overwrite = at<bool>(arenas_.constants, offset::overwrite);  // scalar
 
     // kept from forward to backward
     float* const embed_tokens = at<float>(arenas_.saved, offset::embed_tokens);  // (B,T,C)
@@ -138,7 +134,7 @@ void Model::forward_backward(MicroStep micro_step) {
     //   g_norm = sum over rows(dnorm * normed)
     //   where dnormed = dnorm * w_norm
     //   where normed = residual * rstd
-    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, overwrite, stream);
+    rms_norm_backward(dresidual, g_norm, dnorm, w_norm, residual, rstd, g_norm, Gradient::overwrite, stream);
 
     // dy (B,T,C), in two slots by turns: slot 0 is dresidual, slot L dembed_tokens
     const auto dy_slot = [this](std::int64_t slot) {
@@ -160,7 +156,7 @@ void Model::forward_backward(MicroStep micro_step) {
         if (layer + 2 < L)
             stream.wait(layers_gradients_summed_[layer % 2]);
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
-            decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer), overwrite,
+            decoder_layer_weights(arenas_, layer), decoder_layer_gradients(arenas_, layer),
             arenas_.scratch + offset::decoder_layer_backward_scratch, Gradient::overwrite, stream);
         stream.record(layers_free_2_);
         // gradients of model.layers.{0..4}: complete with this layer; their sum over ranks overlaps the layers that

@@ -199,7 +199,6 @@ inline constexpr std::int64_t w_lm_head = 4608;
 inline constexpr std::int64_t g_lm_head = 0;
 inline constexpr std::int64_t g_norm = 4352;
 inline constexpr std::int64_t g_embed_tokens = 4608;
-inline constexpr std::int64_t overwrite = 256;
 inline constexpr std::int64_t embed_tokens = 37760;
 inline constexpr std::int64_t residual = 42880;
 inline constexpr std::int64_t rstd = 5120;
@@ -254,8 +253,8 @@ using namespace thunder;
 void decoder_layer_forward(const Arenas& arenas, float* y /* (B,T,C) */, const float* x /* (B,T,C) */,
     const DecoderLayerWeights& w, const DecoderLayerSaved& saved, std::byte* scratch, Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const float* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g,
-    const bool* first_micro_step /* scalar */, std::byte* scratch, Gradient gradient, Stream& stream);
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerGradients& g, std::byte* scratch,
+    Gradient gradient, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
 class Model {

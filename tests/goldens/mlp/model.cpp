@@ -15,7 +15,6 @@ using namespace thunder;
 void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     [[maybe_unused]] Stream& stream = stream_;
     const Range range("forward_backward");  // as a GPU's profilers show it
-    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
     // The trainer has set arenas_.scalars->dloss: 1 / loss_weight, summed over the step's micro-batches.
 
     namespace offset = layout::forward_backward;

@@ -1,5 +1,5 @@
 // kernels_cpu.cpp: the model's kernels for CPUs. Sums have fixed trees: the same bits on any number of threads.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #include "kernels.h"
 
 #include <algorithm>
@@ -168,14 +168,14 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, 
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
-    const float* dshore_slope_before, const bool* first_micro_step, const float* added, const float* added_2,
-    const float* quotient, const float* largest, const float* sigmoid, const float* cosine,
-    const float* basins_1_period, const float* dbasins_1_period_before, Stream& stream) {
+    const float* dshore_slope_before, const float* added, const float* added_2, const float* quotient,
+    const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
+    const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     {
         // dshore_slope
         constexpr std::int64_t rows = 10, width = 6;
-        const bool first_micro_step_value = first_micro_step[0];
+        const bool overwrite = gradient == Gradient::overwrite;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* logarithm_row = logarithm + row;
@@ -188,7 +188,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float dproduct = logarithm_row[c * 10] * shore_slope_row[c] > 0.5F
                         ? -(dtotal[c] * sine_row[c]) : 0.0F;
                     const float dshore_slope_step = dproduct * logarithm_row[c * 10];
-                    dshore_slope_row[c] = first_micro_step_value ? dshore_slope_step
+                    dshore_slope_row[c] = overwrite ? dshore_slope_step
                         : dshore_slope_before_row[c] + dshore_slope_step;
                 }
             }
@@ -235,7 +235,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
     {
         // dbasins_1_period
         constexpr std::int64_t n = 10;
-        const bool first_micro_step_value = first_micro_step[0];
+        const bool overwrite = gradient == Gradient::overwrite;
         parallel_for(n, 4096, [&](std::int64_t begin, std::int64_t end) {
             #pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) {
@@ -251,7 +251,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                         static_cast<float>((added_i > 0) - (added_i < 0)) / largest[r] * sigmoid[r * 10 + i];
                     dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added_2[r * 10 + i];
                 }
-                dbasins_1_period[i] = first_micro_step_value ? dbasins_1_period_step
+                dbasins_1_period[i] = overwrite ? dbasins_1_period_step
                     : dbasins_1_period_before[i] + dbasins_1_period_step;
             }
         });
@@ -262,15 +262,15 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 //   dbasins_1_level += sum(negated)
 // Replaces Sub
 void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const float* dbasins_1_level_before,
-    const bool* first_micro_step, Stream& stream) {
+    Gradient gradient, Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     constexpr std::int64_t rows = 6, width = 10;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* negated_row = negated + row * width;
             const float sum = row_sum<float>(width, [&](std::int64_t c) { return negated_row[c]; });
-            dbasins_1_level[row] = first_micro_step_value ? sum : dbasins_1_level_before[row] + sum;
+            dbasins_1_level[row] = overwrite ? sum : dbasins_1_level_before[row] + sum;
         }
     });
 }
@@ -283,11 +283,11 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* product, const float* dadded, const float* quotient,
     const float* largest, const float* total, const float* added, const float* product_2, const float* largest_2,
-    const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step, const float* cosine,
-    const float* gauge, Stream& stream) {
+    const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
+    Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     constexpr std::int64_t rows = 6, width = 10;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* dadded_row = dadded + row * width;
@@ -309,7 +309,7 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product, const float
                     quotient_row_2 + product_2_row[c];
                 return -(dadded_c / largest_2_row * sigmoid_row[c]);
             });
-            const float dbasins_0_level_2 = first_micro_step_value ? sum_2 : dbasins_0_level_before[row] + sum_2;
+            const float dbasins_0_level_2 = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float dadded_c = dadded_row[c] + static_cast<float>(added_row[c] == largest_row) *
@@ -325,10 +325,10 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product, const float
 //   dbasins_0_period += sum over rows(product)
 // Replaces Mul
 void basins_0_period_gradient(float* dbasins_0_period, const float* product, const float* dbasins_0_period_before,
-    const bool* first_micro_step, Stream& stream) {
+    Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     constexpr std::int64_t n = 10;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
@@ -336,7 +336,7 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* product, con
             for (std::int64_t r = 0; r < 6; ++r) {
                 dbasins_0_period_step += product[r * 10 + i];
             }
-            dbasins_0_period[i] = first_micro_step_value ? dbasins_0_period_step
+            dbasins_0_period[i] = overwrite ? dbasins_0_period_step
                 : dbasins_0_period_before[i] + dbasins_0_period_step;
         }
     });

@@ -31,40 +31,40 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total_2
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
-    const float* dshore_slope_before, const bool* first_micro_step, const float* added, const float* added_2,
-    const float* quotient, const float* largest, const float* sigmoid, const float* cosine,
-    const float* basins_1_period, const float* dbasins_1_period_before, Stream& stream) {
+    const float* dshore_slope_before, const float* added, const float* added_2, const float* quotient,
+    const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
+    const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
-        dshore_slope, dtotal, sine, logarithm, shore_slope, dshore_slope_before, first_micro_step);
+        dshore_slope, dtotal, sine, logarithm, shore_slope, dshore_slope_before, gradient);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
         dadded, negated, product, dtotal, sine, logarithm, shore_slope, added, added_2, quotient, largest, sigmoid,
         cosine, basins_1_period);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_3, 1, 256, stream,
-        dbasins_1_period, dtotal, sine, logarithm, shore_slope, first_micro_step, added, added_2, quotient, largest,
-        sigmoid, cosine, dbasins_1_period_before);
+        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added, added_2, quotient, largest, sigmoid, cosine,
+        dbasins_1_period_before, gradient);
 }
 
 void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const float* dbasins_1_level_before,
-    const bool* first_micro_step, Stream& stream) {
+    Gradient gradient, Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     launch("basins_1_level_gradient", basins_1_level_gradient_kernel, 1, 256, stream, dbasins_1_level, negated,
-        dbasins_1_level_before, first_micro_step);
+        dbasins_1_level_before, gradient);
 }
 
 void basins_0_level_gradient(float* dbasins_0_level, float* product, const float* dadded, const float* quotient,
     const float* largest, const float* total_2, const float* added, const float* product_2, const float* largest_2,
-    const float* sigmoid, const float* dbasins_0_level_before, const bool* first_micro_step, const float* cosine,
-    const float* gauge, Stream& stream) {
+    const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
+    Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level, product, dadded,
-        quotient, largest, total_2, added, product_2, largest_2, sigmoid, dbasins_0_level_before, first_micro_step,
-        cosine, gauge);
+        quotient, largest, total_2, added, product_2, largest_2, sigmoid, dbasins_0_level_before, cosine, gauge,
+        gradient);
 }
 
 void basins_0_period_gradient(float* dbasins_0_period, const float* product, const float* dbasins_0_period_before,
-    const bool* first_micro_step, Stream& stream) {
+    Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period, product,
-        dbasins_0_period_before, first_micro_step);
+        dbasins_0_period_before, gradient);
 }

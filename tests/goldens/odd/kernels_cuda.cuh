@@ -1,6 +1,6 @@
 // kernels_cuda.cuh: the model's kernels for GPUs, device code alone; kernels_cuda.cu launches them. Sums have
 // fixed trees and there are no atomics: the same bits in every run. Grids are cut for sm_90a.
-// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, but for a step's first micro-step.
+// In formulas x1, x2, ... are pieces of x. "dw +=" adds to dw_before, or overwrites as the Gradient says.
 #pragma once
 
 #include "device/cuda/device.h"
@@ -234,13 +234,13 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
     Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope,
-    Aliased<const float> dshore_slope_before, Global<const bool> first_micro_step) {
+    Aliased<const float> dshore_slope_before, Gradient gradient) {
     constexpr int rows = 10, width = 6;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
     const int row = i / (width / 2);
     const int c = i % (width / 2) * 2;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     const auto shore_slope_v = load<2>(shore_slope + row * width + c);
     const auto dtotal_v = load<2>(dtotal + c);
     const auto sine_v = load<2>(sine + row * width + c);
@@ -251,7 +251,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
         const float dproduct = logarithm[row + (c + e) * 10] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
             : 0.0F;
         const float dshore_slope_step = dproduct * logarithm[row + (c + e) * 10];
-        dshore_slope_v[e] = first_micro_step_value ? dshore_slope_step : dshore_slope_before_v[e] + dshore_slope_step;
+        dshore_slope_v[e] = overwrite ? dshore_slope_step : dshore_slope_before_v[e] + dshore_slope_step;
     }
     store(dshore_slope + row * width + c, dshore_slope_v);
 }
@@ -299,13 +299,13 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> dbasins_1_period,
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
-    Global<const float> shore_slope, Global<const bool> first_micro_step, Global<const float> added,
-    Global<const float> added_2, Global<const float> quotient, Global<const float> largest, Global<const float> sigmoid,
-    Global<const float> cosine, Aliased<const float> dbasins_1_period_before) {
+    Global<const float> shore_slope, Global<const float> added, Global<const float> added_2,
+    Global<const float> quotient, Global<const float> largest, Global<const float> sigmoid, Global<const float> cosine,
+    Aliased<const float> dbasins_1_period_before, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     Vec<float, 2> logarithm_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * 10 + i);
@@ -341,7 +341,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
                 largest[r] * sigmoid_v[r][e];
             dbasins_1_period_step += ddifference * cosine_v[r][e] * added_2_v[r][e];
         }
-        dbasins_1_period_v[e] = first_micro_step_value ? dbasins_1_period_step
+        dbasins_1_period_v[e] = overwrite ? dbasins_1_period_step
             : dbasins_1_period_before_v[e] + dbasins_1_period_step;
     }
     store(dbasins_1_period + i, dbasins_1_period_v);
@@ -352,9 +352,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 // Replaces Sub
 // A warp for each row.
 THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level, Global<const float> negated,
-    Aliased<const float> dbasins_1_level_before, Global<const bool> first_micro_step) {
+    Aliased<const float> dbasins_1_level_before, Gradient gradient) {
     constexpr int rows = 6, width = 10;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
@@ -369,7 +369,7 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
     sum = warp_sum(sum);
     warp_barrier();
     if (lane() == 0) {
-        dbasins_1_level[row] = first_micro_step_value ? sum : dbasins_1_level_before[row] + sum;
+        dbasins_1_level[row] = overwrite ? sum : dbasins_1_level_before[row] + sum;
     }
 }
 
@@ -384,9 +384,9 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Aliased<const float> dadded, Aliased<const float> quotient, Aliased<const float> largest,
     Aliased<const float> total_2, Aliased<const float> added, Aliased<const float> product_2,
     Aliased<const float> largest_2, Aliased<const float> sigmoid, Aliased<const float> dbasins_0_level_before,
-    Global<const bool> first_micro_step, Aliased<const float> cosine, Aliased<const float> gauge) {
+    Aliased<const float> cosine, Aliased<const float> gauge, Gradient gradient) {
     constexpr int rows = 6, width = 10;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
@@ -420,7 +420,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
         }
     }
     sum_2 = warp_sum(sum_2);
-    const float dbasins_0_level_2 = first_micro_step_value ? sum_2 : dbasins_0_level_before[row] + sum_2;
+    const float dbasins_0_level_2 = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
     if (c < width) {
         const auto cosine_v = load<2>(cosine + row * width + c);
         const auto gauge_v = load<2>(gauge + row * width + c);
@@ -444,11 +444,11 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 // Replaces Mul
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period, Global<const float> product,
-    Aliased<const float> dbasins_0_period_before, Global<const bool> first_micro_step) {
+    Aliased<const float> dbasins_0_period_before, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
-    const bool first_micro_step_value = first_micro_step[0];
+    const bool overwrite = gradient == Gradient::overwrite;
     Vec<float, 2> product_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) product_v[r] = load<2>(product + r * 10 + i);
@@ -461,7 +461,7 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
         for (int r = 0; r < 6; ++r) {
             dbasins_0_period_step += product_v[r][e];
         }
-        dbasins_0_period_v[e] = first_micro_step_value ? dbasins_0_period_step
+        dbasins_0_period_v[e] = overwrite ? dbasins_0_period_step
             : dbasins_0_period_before_v[e] + dbasins_0_period_step;
     }
     store(dbasins_0_period + i, dbasins_0_period_v);

@@ -15,7 +15,6 @@ using namespace thunder;
 void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     [[maybe_unused]] Stream& stream = stream_;
     const Range range("forward_backward");  // as a GPU's profilers show it
-    begin_micro_step(arenas_.scalars, gradient, stream);  // call 0, before those that LAYOUT counts
     // The trainer has set arenas_.scalars->dloss: 1 / the number of micro-batches in the step.
 
     namespace offset = layout::forward_backward;
@@ -72,19 +71,18 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
         stream);
     // the 7 equations stand with the kernel
     shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded, negated, product, g_basins_1_period, dtotal, sine,
-        logarithm, w_shore_slope, g_shore_slope, &arenas_.scalars->first_micro_step, added_2, added, quotient,
-        largest_2, sigmoid, cosine, w_basins_1_period, g_basins_1_period, stream);
+        logarithm, w_shore_slope, g_shore_slope, added_2, added, quotient, largest_2, sigmoid, cosine,
+        w_basins_1_period, g_basins_1_period, gradient, stream);
     // g_basins_1_level += sum(negated)
-    basins_1_level_gradient(g_basins_1_level, negated, g_basins_1_level, &arenas_.scalars->first_micro_step, stream);
+    basins_1_level_gradient(g_basins_1_level, negated, g_basins_1_level, gradient, stream);
     // g_basins_0_level += sum(-ddifference)
     // product_2 = ddifference * cosine_2 * gauge
     // where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) /
     // largest * sigmoid_2
     basins_0_level_gradient(g_basins_0_level, product_2, dadded, quotient, largest_2, total, added, product, largest,
-        sigmoid_2, g_basins_0_level, &arenas_.scalars->first_micro_step, cosine_2, gauge, stream);
+        sigmoid_2, g_basins_0_level, cosine_2, gauge, gradient, stream);
     // g_basins_0_period += sum over rows(product_2)
-    basins_0_period_gradient(g_basins_0_period, product_2, g_basins_0_period, &arenas_.scalars->first_micro_step,
-        stream);
+    basins_0_period_gradient(g_basins_0_period, product_2, g_basins_0_period, gradient, stream);
 }
 
 void Model::update() {

@@ -101,10 +101,6 @@ TEST(StepScalars, AreWrittenByCalls) {
     Device device(1);
     Stream stream(device);
     StepScalars scalars;
-    begin_micro_step(&scalars, Gradient::add, stream);
-    EXPECT_FALSE(scalars.first_micro_step);
-    begin_micro_step(&scalars, Gradient::overwrite, stream);
-    EXPECT_TRUE(scalars.first_micro_step);
     scalars.loss_weight = 8;
     seed_loss(&scalars, stream);
     EXPECT_EQ(scalars.dloss, 0.125F);
