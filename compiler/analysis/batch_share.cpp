@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 
 namespace thunderc {
@@ -83,38 +84,35 @@ class ShareFinder {
 
     // Some operand is not the same in all micro-batches.
     BatchShare result(const Op& op, std::size_t r) const {
-        const std::string& name = op.name;
+        const OpDef& def = op_def(op.name);
         const Dims& to = dims(op.results[r]);
-        if (name == "cross_entropy") return cross_entropy(op, r);
-        if (name == "cross_entropy_weight") return kind(has_rows(op.operands[0], 0) ? Kind::sum : Kind::other);
-        if (name == "matmul") return matmul(op);
-        if (name == "gather" || name == "embedding") return gather(op);
-        if (name == "gather_nd") return gather_nd(op);
-        // There are as many elements as there are indices.
-        if (name == "gather_elements" && of(op.operands[1]).kind != Kind::rows) return kind(Kind::other);
-        if (name == "reduce_sum" || name == "reduce_mean" || name == "reduce_max" || name == "reduce_min" ||
-            name == "reduce_prod" || name == "log_sum_exp")
-            return reduction(op);
+        if (def.rows.kind == Rows::Kind::summed) return summed(op, r);
+        if (op.name == "matmul") return matmul(op);
+        if (def.lookup) {
+            const Lookup lookup = def.lookup(op.attributes, dims(op.operands[0]), dims(op.operands[1]));
+            const Value data = op.operands[lookup.table], index = op.operands[lookup.index];
+            if (lookup.kind == Lookup::Kind::rows) return gather(data, index, lookup.axis);
+            if (lookup.kind == Lookup::Kind::coordinates) return gather_nd(data, index, lookup);
+            // There are as many elements as there are indices.
+            if (of(index).kind != Kind::rows) return kind(Kind::other);
+        }
+        if (def.reduction) return reduction(op, *def.reduction);
 
         const Value x = first_of_batch(op);
         const BatchShare& share = of(x);
         const bool linear_kind = share.kind == Kind::sum || share.kind == Kind::mean;
-        if (name == "reshape") return reshape(x, to);
-        if (name == "transpose") {
+        if (const std::optional<ViewIndex> view = view_index(main_, op)) {
             if (share.kind != Kind::rows) return share;
-            const Dims permutation = op.attributes.integers("permutation");
-            for (std::size_t d = 0; d < permutation.size(); ++d)
-                if (permutation[d] == static_cast<std::int64_t>(share.axis)) return moved(share, d);
+            if (view->kind == ViewIndex::Kind::regrouped) return reshape(x, to);
+            if (view->kind == ViewIndex::Kind::permuted) return moved(share, view->axes[share.axis].axis);
+            if (view->kind == ViewIndex::Kind::cut)
+                return share.axis == view->cut_axis ? kind(Kind::other) : moved(share, share.axis);
         }
-        if (name == "slice") {
-            if (share.kind != Kind::rows) return share;
-            return axis_of(op, to.size()) == share.axis ? kind(Kind::other) : moved(share, share.axis);
-        }
-        if (name == "pad" && share.kind == Kind::rows) {
+        if (op.name == "pad" && share.kind == Kind::rows) {
             const Dims low = op.attributes.integers("low"), high = op.attributes.integers("high");
             return low[share.axis] == 0 && high[share.axis] == 0 ? moved(share, share.axis) : kind(Kind::other);
         }
-        if (name == "concat" && share.kind == Kind::rows && axis_of(op, to.size()) == share.axis)
+        if (op.name == "concat" && share.kind == Kind::rows && axis_of(op, to.size()) == share.axis)
             return kind(Kind::other);
         if (linear_kind) {
             if (const std::optional<BatchShare> linear = linear_op(op)) return *linear;
@@ -167,6 +165,7 @@ class ShareFinder {
         if (!axis || (!known && (*axis != 0 || *outer != 1))) return kind(Kind::other);
         switch (def.rows.kind) {
             case Rows::Kind::together:
+            case Rows::Kind::summed:
             case Rows::Kind::by_element: break;
             case Rows::Kind::first:
                 if (*axis != 0) return kind(Kind::other);
@@ -193,35 +192,37 @@ class ShareFinder {
     // Ops that keep sums sums and means means.
     std::optional<BatchShare> linear_op(const Op& op) const {
         Kind all = Kind::same;
-        for (Value v : op.operands) {
+        std::vector<std::size_t> differ;  // operands that are not the same in all micro-batches
+        for (std::size_t k = 0; k < op.operands.size(); ++k) {
+            const Value v = op.operands[k];
             if (!v || of(v).kind == Kind::same) continue;
+            differ.push_back(k);
             if (of(v).kind != Kind::sum && of(v).kind != Kind::mean) return std::nullopt;
             if (all != Kind::same && all != of(v).kind) return kind(Kind::other);
             all = of(v).kind;
         }
-        const bool first = of(op.operands[0]).kind != Kind::same;
-        const bool second = op.operands.size() > 1 && of(op.operands[1]).kind != Kind::same;
-        if (op.name == "neg") return kind(all);
+        const OpDef& def = op_def(op.name);
+        const DType from = main_.type(op.operands[0]).dtype, to = main_.type(op.results[0]).dtype;
         // Numbers of integers are added as such: a cast to floats changes none of them.
-        if (op.name == "cast") return kind(is_float(main_.type(op.results[0]).dtype) ? all : Kind::other);
+        if (from != to && !is_float(to)) return kind(Kind::other);
         // Of a mean and what is the same the mean is the whole batch's; of a sum it is added as often as there are
         // micro-batches.
-        if (op.name == "add" || op.name == "sub")
-            return kind((first && second) || all == Kind::mean ? all : Kind::other);
-        if (op.name == "mul") return kind(first && second ? Kind::other : all);
-        if (op.name == "div") return kind(second ? Kind::other : all);
-        if (op.name == "reshape" || op.name == "transpose" || op.name == "slice" || op.name == "broadcast_to")
-            return kind(all);
-        return kind(Kind::other);
+        if (!def.combination.empty())
+            return kind(differ.size() == op.operands.size() || all == Kind::mean ? all : Kind::other);
+        // Quotients of integers are cut off.
+        const bool exact = is_float(to) || def.combines == Reduction::product;
+        const bool linear = exact && differ.size() == 1 &&
+                            std::find(def.linear_in.begin(), def.linear_in.end(), differ[0]) != def.linear_in.end();
+        return kind(linear ? all : Kind::other);
     }
 
-    BatchShare reduction(const Op& op) const {
+    BatchShare reduction(const Op& op, Reduction reduction) const {
         const BatchShare& share = of(op.operands[0]);
         const std::size_t rank = dims(op.operands[0]).size();
         std::vector<bool> reduced(rank);
         for (std::int64_t axis : op.attributes.integers("axes")) reduced[place(axis, rank)] = true;
         const bool keep = dims(op.results[0]).size() == rank;
-        const bool sums = op.name == "reduce_sum", averages = op.name == "reduce_mean";
+        const bool sums = reduction == Reduction::sum, averages = reduction == Reduction::mean;
         if (share.kind != Kind::rows) return kind(sums || averages ? share.kind : Kind::other);
         if (reduced[share.axis]) return kind(sums ? Kind::sum : averages ? Kind::mean : Kind::other);
         std::size_t before = 0;
@@ -234,7 +235,6 @@ class ShareFinder {
     // single run, then several runs. Last, of a batch of one row, what stood behind it and is as it was.
     BatchShare reshape(Value x, const Dims& to) const {
         const BatchShare& share = of(x);
-        if (share.kind != Kind::rows) return share;
         const std::int64_t runs = product(dims(x), share.axis) * share.outer;
         const std::int64_t extent = dims(x)[share.axis] / share.outer;
         BatchShare found = kind(Kind::other);
@@ -252,9 +252,7 @@ class ShareFinder {
         return found;
     }
 
-    BatchShare gather(const Op& op) const {
-        const Value data = op.operands[0], index = op.operands[1];
-        const std::size_t axis = op.name == "gather" ? axis_of(op, dims(data).size()) : 0;
+    BatchShare gather(Value data, Value index, std::size_t axis) const {
         const std::size_t count = dims(index).size();
         if (of(data).kind == Kind::same && of(index).kind == Kind::rows) return moved(of(index), axis + of(index).axis);
         if (of(index).kind != Kind::same || of(data).kind != Kind::rows) return kind(Kind::other);
@@ -264,11 +262,9 @@ class ShareFinder {
 
     // y[b..., c..., ...] = x[b..., index[b..., c..., :], ...]: rows are those of dimensions in step, of the indices, or
     // of the slices that they name.
-    BatchShare gather_nd(const Op& op) const {
-        const Value data = op.operands[0], index = op.operands[1];
-        const auto in_step = static_cast<std::size_t>(op.attributes.integer("batch_dims"));
-        const std::size_t last = dims(index).size() - 1;
-        const std::size_t named = in_step + static_cast<std::size_t>(dims(index)[last]);
+    BatchShare gather_nd(Value data, Value index, const Lookup& lookup) const {
+        const std::size_t in_step = lookup.axis, last = dims(index).size() - 1;
+        const std::size_t named = in_step + static_cast<std::size_t>(lookup.coordinates);
         const BatchShare &x = of(data), &i = of(index);
         if ((x.kind != Kind::same && x.kind != Kind::rows) || (i.kind != Kind::same && i.kind != Kind::rows))
             return kind(Kind::other);
@@ -308,11 +304,16 @@ class ShareFinder {
         return rows_a ? moved(of(a), *at_a) : moved(of(b), *at_b);
     }
 
-    BatchShare cross_entropy(const Op& op, std::size_t r) const {
-        const bool logits = has_rows(op.operands[0], 0), labels = has_rows(op.operands[1], 0);
-        if (!logits || (labels && of(op.operands[0]).outer != of(op.operands[1]).outer)) return kind(Kind::other);
-        const bool mixed = !labels;  // labels that are the same whatever the batch: they tell its rows apart
-        return r == 0 ? BatchShare{Kind::sum, 0, 1, false, mixed} : rows(0, of(op.operands[0]).outer, mixed);
+    // Rows::Kind::summed: a loss, its weight.
+    BatchShare summed(const Op& op, std::size_t r) const {
+        if (!has_rows(op.operands[0], 0)) return kind(Kind::other);
+        const std::int64_t outer = of(op.operands[0]).outer;
+        bool mixed = false;
+        for (Value v : op.operands) {
+            if (v && has_rows(v, 0) && of(v).outer != outer) return kind(Kind::other);
+            mixed = mixed || !v || !has_rows(v, 0);  // labels that are the same whatever the batch tell its rows apart
+        }
+        return r == 0 ? BatchShare{Kind::sum, 0, 1, false, mixed} : rows(0, outer, mixed);
     }
 
     const Function& main_;

@@ -35,15 +35,16 @@ class Reader {
             return "it lets no key be read";
         }
         if (e.kind == ConstExpr::Kind::elementwise) {
-            if (e.op_name == "not") return narrow(*e.operands[0], !holds);
-            if (e.op_name == (holds ? "and" : "or")) {
+            const OpDef& def = op_def(e.op_name);
+            if (def.logic == Logic::negation) return narrow(*e.operands[0], !holds);
+            if (def.logic == (holds ? Logic::conjunction : Logic::disjunction)) {
                 auto why = narrow(*e.operands[0], holds);
                 return why ? why : narrow(*e.operands[1], holds);
             }
-            if (e.op_name == "cast" && e.operands[0]->type.dtype == DType::boolean)
-                return narrow(*e.operands[0], holds);
-            if (e.op_name == "le" || e.op_name == "lt" || e.op_name == "ge" || e.op_name == "gt")
-                return compare(e.op_name, *e.operands[0], *e.operands[1], holds);
+            const bool same_truth = def.combination == Combination{1};  // whatever type it is cast to
+            if (same_truth && e.operands[0]->type.dtype == DType::boolean) return narrow(*e.operands[0], holds);
+            if (def.comparison && is_order(*def.comparison))
+                return compare(holds ? *def.comparison : negated(*def.comparison), *e.operands[0], *e.operands[1]);
         }
         return "its predicate contains " + describe(e);
     }
@@ -80,15 +81,14 @@ class Reader {
         return out;
     }
 
-    std::optional<std::string> compare(std::string op, const ConstExpr& left, const ConstExpr& right, bool holds) {
+    std::optional<std::string> compare(Comparison is, const ConstExpr& left, const ConstExpr& right) {
         std::optional<Linear> a = linear(left), b = linear(right);
         if (!a || !b) return "it compares " + describe(a ? right : left);
         if (!a->positions_only || !b->positions_only) return "it depends on the batch or on the head";
-        if (!holds) op = op == "le" ? "gt" : op == "lt" ? "ge" : op == "ge" ? "lt" : "le";
-        if (op == "gt" || op == "ge") std::swap(a, b);  // a < b or a <= b from here on
+        const bool strict = is == Comparison::lt || is == Comparison::gt;
+        if (is == Comparison::gt || is == Comparison::ge) std::swap(a, b);  // a < b or a <= b from here on
         // (b - a) = c + ct * t + cs * s, and that is > 0 or >= 0.
         double c = b->base - a->base, ct = b->t - a->t, cs = b->s - a->s;
-        const bool strict = op == "lt" || op == "gt";
         if (ct != -cs || cs == 0) return "it compares positions with something else than positions";
         // cs * (s - t) + c > 0; s - t is whole.
         double bound = -c / cs;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/analysis/value_ranges.h"
+#include "compiler/analysis/views.h"
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
@@ -88,7 +89,12 @@ std::optional<ValueColumns> ValueRanges::columns_result(const Op& op) {
     if (op.name == "concat") return columns_of_parts(op);
     const ValueColumns* x = columns_of(op.operands[0]);
     if (x == nullptr) return std::nullopt;
-    if (op.name == "gather") return columns_of_rows(op, *x);
+    if (const LookupRule& rule = op_def(op.name).lookup) {
+        const Lookup lookup =
+            rule(op.attributes, function_->type(op.operands[0]).dims, function_->type(op.operands[1]).dims);
+        if (lookup.kind != Lookup::Kind::rows) return std::nullopt;
+        return columns_of_rows(op, *x, static_cast<std::int64_t>(lookup.axis));
+    }
     return columns_of_view(op, *x);
 }
 
@@ -138,29 +144,23 @@ std::optional<ValueColumns> ValueRanges::columns_by_element(const Op& op) {
 }
 
 std::optional<ValueColumns> ValueRanges::columns_of_view(const Op& op, const ValueColumns& x) const {
+    const std::optional<ViewIndex> view = view_index(*function_, op);
+    if (!view) return std::nullopt;
     const Type &from = function_->type(op.operands[0]), &to = function_->type(op.results[0]);
     const std::int64_t n = size_of(from, x.axis);
     ValueColumns out = x;
-    if (op.name == "reshape") {
+    if (view->kind == ViewIndex::Kind::regrouped) {
         for (out.axis = 0; out.axis < to.rank(); ++out.axis)
             if (size_of(to, out.axis) == n && product(to.dims, out.axis) == product(from.dims, x.axis)) return out;
         return std::nullopt;
     }
-    if (op.name == "transpose") {
-        const Dims order = op.attributes.integers("permutation");
-        out.axis = std::find(order.begin(), order.end(), x.axis) - order.begin();
-        return out;
-    }
-    if (op.name == "broadcast_to") {
-        out.axis += to.rank() - from.rank();
-        return out;
-    }
-    if (op.name != "slice") return std::nullopt;
-    if (*normalize_axis(op.attributes.integer("axis"), from.rank()) != x.axis) return out;
-    const std::int64_t begin = op.attributes.integer("begin"), step = op.attributes.integer("step", 1);
+    const auto& [axis, begin, step] = view->axes[static_cast<std::size_t>(x.axis)];
+    out.axis = static_cast<std::int64_t>(axis);
+    const std::int64_t count = size_of(to, out.axis);
+    if (step == 0 || (begin == 0 && step == 1 && count == n)) return out;
     out.runs.clear();
     if (step == 1) {
-        const std::int64_t end = begin + size_of(to, x.axis);
+        const std::int64_t end = begin + count;
         std::int64_t first = begin;
         for (const ValueColumns::Run& run : x.runs) {
             if (run.end <= first) continue;
@@ -170,15 +170,13 @@ std::optional<ValueColumns> ValueRanges::columns_of_view(const Op& op, const Val
         }
         return out;
     }
-    for (std::int64_t p = 0; p < size_of(to, x.axis); ++p)
-        out.append(p + 1, x.between(begin + p * step, begin + p * step + 1));
+    for (std::int64_t p = 0; p < count; ++p) out.append(p + 1, x.between(begin + p * step, begin + p * step + 1));
     return out;
 }
 
 // Of known ones alone.
-std::optional<ValueColumns> ValueRanges::columns_of_rows(const Op& op, const ValueColumns& x) const {
+std::optional<ValueColumns> ValueRanges::columns_of_rows(const Op& op, const ValueColumns& x, std::int64_t axis) const {
     const Type &from = function_->type(op.operands[0]), &to = function_->type(op.results[0]);
-    const std::int64_t axis = *normalize_axis(op.attributes.integer("axis"), from.rank());
     const std::int64_t index_rank = function_->type(op.operands[1]).rank();
     ValueColumns out = x;
     if (axis != x.axis) {

@@ -12,29 +12,10 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/traits.h"
+#include "compiler/ir/value_set.h"
 
 namespace thunderc {
-
-// A union of few intervals. Bounds are doubles: integers beyond 2^53 are only ever known to be large.
-struct ValueSet {
-    struct Piece {
-        double low = 0, high = 0;  // both inside
-        bool operator==(const Piece&) const = default;
-    };
-    std::vector<Piece> pieces;  // in order, apart from each other; none: of a tensor without elements
-    bool nan = false;           // floating point: some may be no number
-    bool whole = true;          // all are whole numbers
-
-    static ValueSet between(double low, double high) { return {{{low, high}}, false, true}; }
-    static ValueSet any(DType dtype);
-    void add(const ValueSet& other);       // union; intervals that are near each other are joined where there are many
-    void remove(double low, double high);  // of whole numbers: those in [low, high]
-    bool inside(double low, double high) const;
-    bool operator==(const ValueSet&) const = default;
-};
-
-// "0 to 47", "-100, 0 to 47", "any number"
-std::string to_string(const ValueSet& set);
 
 // What a tensor can hold by its position along one axis: runs of positions, in order, that cover the axis. The columns
 // of an input that are looked up in tables of different sizes have sets of their own.
@@ -69,7 +50,8 @@ class ValueRanges {
 
   private:
     ValueSet result(const Op& op) const;
-    ValueSet chosen(const Op& select) const;
+    ValueSet moved(const Op& op, const Moves& moves) const;
+    ValueSet chosen(const Op& op, const Moves& moves) const;
     void restrict(ValueSet& set, Value chosen, Value condition, bool holds) const;
     const Op* definition(Value v) const;
     // By position, where the op's operands are known so (value_columns.cpp).
@@ -77,7 +59,7 @@ class ValueRanges {
     const ValueSet& constant_between(Value v, const ValueColumns& columns, std::int64_t begin, std::int64_t end);
     std::optional<ValueColumns> columns_by_element(const Op& op);
     std::optional<ValueColumns> columns_of_view(const Op& op, const ValueColumns& x) const;
-    std::optional<ValueColumns> columns_of_rows(const Op& op, const ValueColumns& x) const;
+    std::optional<ValueColumns> columns_of_rows(const Op& op, const ValueColumns& x, std::int64_t axis) const;
     std::optional<ValueColumns> columns_of_parts(const Op& op) const;
     Value behind_casts(Value v) const;
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 
 namespace thunderc {
@@ -49,38 +50,35 @@ std::optional<Dims> reshaped_strides(const Dims& strides, const Dims& from, cons
 }  // namespace
 
 bool is_view(const Op& op) {
-    return op.name == "reshape" || op.name == "transpose" || op.name == "slice" || op.name == "broadcast_to";
+    const OpDef* def = find_op(op.name);
+    return def != nullptr && def->view != nullptr;
+}
+
+std::optional<ViewIndex> view_index(const Function& function, const Op& op) {
+    if (!is_view(op)) return std::nullopt;
+    return op_def(op.name).view(op.attributes, function.type(op.operands[0]).dims, function.type(op.results[0]).dims);
 }
 
 std::optional<ViewLayout> view_layout(const Function& function, const Op& op, const ViewLayout& operand) {
+    const std::optional<ViewIndex> view = view_index(function, op);
+    if (!view) return std::nullopt;
     const Dims& from = function.type(op.operands[0]).dims;
     const Dims& to = function.type(op.results[0]).dims;
     ViewLayout layout = operand;
-    if (op.name == "reshape") {
+    if (view->kind == ViewIndex::Kind::regrouped) {
         auto strides = reshaped_strides(operand.strides, from, to);
         if (!strides) return std::nullopt;
         layout.strides = std::move(*strides);
         return layout;
     }
-    if (op.name == "transpose") {
-        const Dims permutation = op.attributes.integers("permutation");
-        for (std::size_t d = 0; d < to.size(); ++d) {
-            layout.strides[d] = operand.strides[static_cast<std::size_t>(permutation[d])];
-        }
-        return layout;
+    if (view->kind == ViewIndex::Kind::repeated && element_count(from) != element_count(to)) return std::nullopt;
+    layout.strides.assign(to.size(), 1);
+    for (std::size_t d = 0; d < from.size(); ++d) {
+        const auto& [axis, begin, step] = view->axes[d];
+        layout.offset += begin * operand.strides[d];
+        layout.strides[axis] = operand.strides[d] * (step == 0 ? 1 : step);  // of one element: it does not count
     }
-    if (op.name == "slice") {
-        const auto axis = static_cast<std::size_t>(
-            *normalize_axis(op.attributes.integer("axis"), static_cast<std::int64_t>(from.size())));
-        layout.offset += op.attributes.integer("begin") * operand.strides[axis];
-        layout.strides[axis] *= op.attributes.integer("step", 1);
-        return layout;
-    }
-    if (op.name == "broadcast_to" && element_count(from) == element_count(to)) {
-        layout.strides.insert(layout.strides.begin(), to.size() - from.size(), 1);
-        return layout;
-    }
-    return std::nullopt;
+    return layout;
 }
 
 ViewLayout dense_layout(const Dims& dims) {

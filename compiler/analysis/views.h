@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/traits.h"
 
 namespace thunderc {
 
@@ -15,8 +16,10 @@ struct ViewLayout {
     bool operator==(const ViewLayout&) const = default;
 };
 
-// reshape, transpose, slice, broadcast_to: ops that move nothing where who reads them can follow strides.
+// An op that moves nothing where who reads it can follow strides: OpDef::view.
 bool is_view(const Op& op);
+// Where its elements are in its operand; none of another op.
+std::optional<ViewIndex> view_index(const Function& function, const Op& op);
 
 // The layout of a view's result in its operand's memory; none where a reshape needs a copy, and for broadcasts, whose
 // elements are not apart.

@@ -12,6 +12,8 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/module.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/ir/traits.h"
+#include "compiler/ir/value_set.h"
 
 namespace thunderc {
 
@@ -54,6 +56,7 @@ struct Rows {
         but_axis,    // along each axis but the attribute `axis`, row by row
         but_last,    // along each axis but the last of a result
         first,       // along the first axis
+        summed,      // along the first axis, that of operand 0; the first result is the sum over them
     };
     Kind kind = Kind::together;
     std::vector<std::size_t> operands = {};  // those that may have rows, the others being parameters; empty: all
@@ -238,6 +241,31 @@ struct OpDef {
 
     Precision precision;
     Rows rows;
+
+    // ---- traits: what analyses and passes ask for (traits.h)
+
+    std::optional<Comparison> comparison;  // of the two operands
+    std::optional<Logic> logic;
+    std::optional<Reduction> reduction;  // along the attribute `axes`
+    std::optional<Reduction> combines;   // it puts two parts of such a reduction together, element by element
+    ViewRule view;                       // where the result's elements are in operand 0
+    std::optional<Moves> moves;
+    LookupRule lookup;
+    std::optional<double> neutral;  // the second operand that leaves the first as it is; where it is commutative, too,
+                                    // the first that leaves the second
+    bool involution = false;        // twice, it gives the operand back
+    Combination combination;        // the result is this one of the operands
+    // Operands of floating point in which the first result is linear, each by itself, the others being what they are.
+    std::vector<std::size_t> linear_in;
+    std::optional<Addend> addend;
+    // Of what a linear layer can apply to its product: what it is called there.
+    std::function<std::string(const Attributes&)> activation;
+    std::vector<ParameterRole> parameter_roles;  // by operand; those behind are for something else
+    // What the first result can be. Nothing is said of booleans, and need not be of `moves`, which give what they take,
+    // or of the largest and the smallest of many. `range_of_types`: the rule asks for no operand's set.
+    RangeRule range;
+    bool range_of_types = false;
+
     bool acts_by_element() const { return elementwise.has_value() || rows.kind == Rows::Kind::by_element; }
 };
 

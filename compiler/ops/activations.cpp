@@ -30,9 +30,12 @@ bool by_tanh(const Attributes& attributes) {
     return attributes.string("approximate", "none") == "tanh";
 }
 
-std::string activation_of(const Op& op) {
-    if (op.name.starts_with("silu")) return "silu";
-    return by_tanh(op.attributes) ? "gelu_tanh" : "gelu";
+std::string silu_activation(const Attributes&) {
+    return "silu";
+}
+
+std::string gelu_activation(const Attributes& attributes) {
+    return by_tanh(attributes) ? "gelu_tanh" : "gelu";
 }
 
 double derivative(const std::string& activation, double x) {
@@ -104,9 +107,11 @@ std::vector<OpDef> activation_pair(OpDef forward, Value (*value)(Builder&, const
                                    Value (*slope)(Builder&, const Op&, Value)) {
     forward.level = OpLevel::composite;
     forward.infer = infer_unary;
-    forward.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> types) {
+    const auto activation = forward.activation;
+    forward.reference = [activation](const Op& op, std::span<const Tensor> x, std::span<const Type> types) {
         Tensor y(types[0]);
-        for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, activation_value(activation_of(op), x[0].at(i)));
+        const std::string name = activation(op.attributes);
+        for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, activation_value(name, x[0].at(i)));
         return std::vector<Tensor>{y};
     };
     forward.decompose = [value](Builder& b, const Op& op) { return std::vector<Value>{value(b, op, op.operands[0])}; };
@@ -121,12 +126,13 @@ std::vector<OpDef> activation_pair(OpDef forward, Value (*value)(Builder&, const
 
     OpDef backward = forward;
     backward.name = companion;
+    backward.activation = nullptr;
     backward.source = "the VJP of " + forward.name;
     backward.infer = [](const InferInput& in) { return infer_same(in, 2, 1); };
-    backward.reference = [](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
+    backward.reference = [activation](const Op& op, std::span<const Tensor> operands, std::span<const Type> types) {
         Tensor dx(types[0]);
-        for (std::int64_t i = 0; i < dx.size(); ++i)
-            dx.set(i, operands[0].at(i) * derivative(activation_of(op), operands[1].at(i)));
+        const std::string name = activation(op.attributes);
+        for (std::int64_t i = 0; i < dx.size(); ++i) dx.set(i, operands[0].at(i) * derivative(name, operands[1].at(i)));
         return std::vector<Tensor>{dx};
     };
     backward.decompose = [slope](Builder& b, const Op& op) {
@@ -253,6 +259,7 @@ Value activation_backward(Builder& b, Value d, Value x, const std::string& activ
 std::vector<OpDef> define_activations() {
     OpDef silu;
     silu.name = "silu";
+    silu.activation = silu_activation;
     silu.summary = "The sigmoid linear unit, element by element.";
     silu.formula = "y = x s, s = sigmoid(x); dx = dy s (1 + x (1 - s))";
     silu.source = "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016; torch.nn.SiLU";
@@ -262,6 +269,7 @@ std::vector<OpDef> define_activations() {
 
     OpDef gelu;
     gelu.name = "gelu";
+    gelu.activation = gelu_activation;
     gelu.summary = "The Gaussian error linear unit, element by element; `approximate` is none or tanh.";
     gelu.formula =
         "y = x (1 + erf(x / sqrt 2)) / 2; dx = dy ((1 + erf(x / sqrt 2)) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)); by tanh: "

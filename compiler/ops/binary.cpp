@@ -151,6 +151,52 @@ std::string_view result_noun(std::string_view name) {
     return name == "or" ? "either" : "one_of_both";
 }
 
+void add_traits(OpDef& def) {
+    const std::string& name = def.name;
+    const auto range = [&](ValueSet (*rule)(const ValueSet&, const ValueSet&, DType)) {
+        def.range = [rule](const RangeInput& in) { return rule(in.operand(0), in.operand(1), in.dtype()); };
+    };
+    if (name == "add") {
+        def.combines = Reduction::sum;
+        def.neutral = 0;
+        def.combination = {1, 1};
+        range(sum_of);
+    } else if (name == "sub") {
+        def.neutral = 0;
+        def.combination = {1, -1};
+        def.range = [](const RangeInput& in) {
+            // As ONNX's own decomposition of a loss makes its zeros.
+            if (in.same && is_integer(in.dtype())) return ValueSet::number(0);
+            return difference_of(in.operand(0), in.operand(1), in.dtype());
+        };
+    } else if (name == "mul") {
+        def.combines = Reduction::product;
+        def.neutral = 1;
+        def.linear_in = {0, 1};
+        range(product_of);
+    } else if (name == "div") {
+        def.neutral = 1;
+        def.linear_in = {0};
+        range(quotient_of);
+    } else if (name == "pow") {
+        def.neutral = 1;
+    } else if (name == "max") {
+        def.combines = Reduction::maximum;
+        def.range = [](const RangeInput& in) { return larger_of(in.operand(0), in.operand(1)); };
+    } else if (name == "min") {
+        def.combines = Reduction::minimum;
+        def.range = [](const RangeInput& in) { return smaller_of(in.operand(0), in.operand(1)); };
+    } else if (name == "and") {
+        def.logic = Logic::conjunction;
+        def.neutral = 1;
+    } else if (name == "or") {
+        def.logic = Logic::disjunction;
+        def.neutral = 0;
+    } else if (name == "xor") {
+        def.neutral = 0;
+    }
+}
+
 std::vector<Type> infer_binary(const InferInput& in, Takes takes) {
     require_operands(in, 2);
     for (std::size_t k = 0; k < 2; ++k) {
@@ -206,6 +252,7 @@ OpDef binary(const BinaryRow& row) {
         return std::vector<Tensor>{apply_elementwise(rule, integer, x, y[0])};
     };
     def.in_place = {{0, 0}, {0, 1}};
+    add_traits(def);
     if (row.takes == Takes::booleans) {
         def.not_differentiable = "its result is boolean";
         def.samples = {{"table", {bool_of({2, 1}, {0, 1}), bool_of({2}, {0, 1})}, {}},
@@ -260,6 +307,7 @@ OpDef mod() {
         Value fix = b.op("and", {b.op("ne", {r, zero}), other_sign});
         return std::vector<Value>{b.op("select", {fix, b.add(r, y), r})};
     };
+    def.range = [](const RangeInput& in) { return remainder_of(in.operand(0), in.operand(1), in.dtype()); };
     def.in_place = {{0, 0}, {0, 1}};
     def.samples = {{"floats", {f32({3, 5}, 2.1, 2.9), f32({5}, 0.8, 0.95)}, {}},
                    {"signs", {f32_of({4}, {7.5, -7.5, 7.5, -7.5}), f32_of({4}, {2, 2, -2, -2})}, {}},

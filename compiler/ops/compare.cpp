@@ -11,6 +11,7 @@ namespace thunderc {
 namespace {
 
 struct CompareRow {
+    Comparison comparison;
     const char* name;
     const char* noun;  // what the result is called in a program
     const char* summary;
@@ -29,12 +30,14 @@ struct CompareRow {
                                                               x) { return static_cast<std::int64_t>(x[0] sign x[1]); }
 
 const CompareRow compare_rows[] = {
-    {"eq", "equal", "Whether two elements are equal.", "Equal", THUNDERC_COMPARE(==), true},
-    {"ne", "differs", "Whether two elements differ.", "Not of Equal", THUNDERC_COMPARE(!=), true},
-    {"lt", "less", "Whether the first element is less.", "Less", THUNDERC_COMPARE(<), false},
-    {"le", "at_most", "Whether the first element is less or equal.", "LessOrEqual", THUNDERC_COMPARE(<=), false},
-    {"gt", "greater", "Whether the first element is greater.", "Greater", THUNDERC_COMPARE(>), false},
-    {"ge", "at_least", "Whether the first element is greater or equal.", "GreaterOrEqual", THUNDERC_COMPARE(>=), false},
+    {Comparison::eq, "eq", "equal", "Whether two elements are equal.", "Equal", THUNDERC_COMPARE(==), true},
+    {Comparison::ne, "ne", "differs", "Whether two elements differ.", "Not of Equal", THUNDERC_COMPARE(!=), true},
+    {Comparison::lt, "lt", "less", "Whether the first element is less.", "Less", THUNDERC_COMPARE(<), false},
+    {Comparison::le, "le", "at_most", "Whether the first element is less or equal.", "LessOrEqual",
+     THUNDERC_COMPARE(<=), false},
+    {Comparison::gt, "gt", "greater", "Whether the first element is greater.", "Greater", THUNDERC_COMPARE(>), false},
+    {Comparison::ge, "ge", "at_least", "Whether the first element is greater or equal.", "GreaterOrEqual",
+     THUNDERC_COMPARE(>=), false},
 };
 #undef THUNDERC_COMPARE
 
@@ -47,6 +50,7 @@ OpDef compare(const CompareRow& row) {
     def.source = fmt::format("ONNX {}", row.onnx);
     def.not_differentiable = "its result is boolean";
     def.commutative = row.commutative;
+    def.comparison = row.comparison;
     def.result_names = {row.noun};
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
@@ -107,6 +111,7 @@ OpDef select() {
         return d;
     };
     def.in_place = {{0, 1}, {0, 2}};
+    def.moves = {.operands = {1, 2}, .chosen = true};
     def.samples = {
         {"same", {bool_of({2, 3}, {1, 0, 0, 1, 1, 0}), f32({2, 3}), f32({2, 3})}, {}},
         {"masked", {bool_of({1, 3}, {1, 0, 1}), f32({2, 3}), f32({})}, {}},
@@ -146,6 +151,8 @@ OpDef cast() {
         return VjpResult{is_float(x.dtype) ? in.b.cast(in.cotangent(), x.dtype) : Value{}};
     };
     def.in_place = {{0, 0}};
+    def.combination = {1};
+    def.range = [](const RangeInput& in) { return converted(in.operand(0), in.types[0].dtype, in.dtype()); };
     def.samples = {{"narrow", {f32({2, 3})}, {{"dtype", DType::bf16}}},
                    {"wide", {f32({})}, {{"dtype", DType::f64}}},
                    {"to_integers", {f32_of({5}, {-1.7, 1.7, 0, 3, -0.2}, false)}, {{"dtype", DType::i64}}},
@@ -232,6 +239,11 @@ OpDef clip() {
         return std::vector<Value>{y};
     };
     def.in_place = {{0, 0}};
+    def.range = [](const RangeInput& in) {
+        ValueSet out = in.operand(0);
+        if (in.has(1)) out = larger_of(out, in.operand(1));
+        return in.has(2) ? smaller_of(out, in.operand(2)) : out;
+    };
     def.samples = {
         {"both", {f32({3, 5}), f32_of({}, {-0.4}), f32_of({}, {0.55})}, {}},
         {"rows", {f32({2, 3}), f32_of({3}, {-0.5, 0.1, 2})}, {}},

@@ -105,6 +105,10 @@ void cross_entropy_fields(RuntimeCall& call, const Op& op, const Dims& logits) {
 OpDef forward() {
     OpDef def;
     def.name = "cross_entropy";
+    def.rows = {.kind = Rows::Kind::summed};
+    def.lookup = [](const Attributes& attributes, const Dims&, const Dims&) {
+        return Lookup{.kind = Lookup::Kind::classes, .axis = 1, .ignored = ignored(attributes)};
+    };
     def.precision = {
         .kind = Precision::Kind::island, .why = "the loss and its log-sum-exp", .low_operands = {0}, .stays = true};
     def.level = OpLevel::composite;
@@ -228,6 +232,7 @@ OpDef backward() {
 OpDef weight() {
     OpDef def;
     def.name = "cross_entropy_weight";
+    def.rows = {.kind = Rows::Kind::summed};
     def.precision = {.kind = Precision::Kind::island, .why = "the weight of the loss", .stays = true};
     def.level = OpLevel::composite;
     def.summary = "How many of the labels (...) are not ignore_index, as a scalar f32.";

@@ -70,6 +70,9 @@ OpDef embedding() {
     };
     def.precision = {.kind = Precision::Kind::product};
     def.recompute = Recompute::cheap;
+    def.moves = {.operands = {0}};
+    def.lookup = [](const Attributes&, const Dims&, const Dims&) { return Lookup{}; };
+    def.linear_in = {0};
     def.samples = {
         {.name = "sequence", .operands = {f32({5, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0})}},
         {.name = "one", .operands = {f32({3, 1}), i64_of({}, {2})}},
@@ -138,6 +141,7 @@ OpDef embedding_backward() {
     def.precision = {.kind = Precision::Kind::product, .gradient = true};
     def.recompute = Recompute::expensive;
     def.in_place = {{0, 2}};
+    def.addend = {.operand = 2, .over_steps = true};
     def.samples = {
         {.name = "sequence",
          .operands = {f32({2, 4, 3}), i64_of({2, 4}, {0, 4, 2, 2, 1, 4, 4, 0})},

@@ -53,6 +53,13 @@ RuntimeCall runtime_call(std::string function, std::size_t values, std::size_t i
 OpDef gather() {
     OpDef def;
     def.name = "gather";
+    def.moves = {.operands = {0}};
+    def.lookup = [](const Attributes& attributes, const Dims& table, const Dims&) {
+        const auto rank = static_cast<std::int64_t>(table.size());
+        return Lookup{.kind = Lookup::Kind::rows,
+                      .axis = static_cast<std::size_t>(*normalize_axis(attributes.integer("axis"), rank))};
+    };
+    def.linear_in = {0};
     def.level = OpLevel::primitive;
     def.summary = "The slices of the first operand along `axis` that the second, of integers of any shape, names.";
     def.formula = "y[…, c…, …] = x[…, index[c…], …]; dx = scatter_add of dy, without rows of `padding_idx`";
@@ -106,6 +113,7 @@ OpDef gather() {
 OpDef scatter_add() {
     OpDef def;
     def.name = "scatter_add";
+    def.linear_in = {1};
     def.precision = {
         .kind = Precision::Kind::island, .why = "a sum of as many terms as rows have one index", .stays = true};
     def.level = OpLevel::primitive;
@@ -177,6 +185,13 @@ OpDef scatter_add() {
 OpDef gather_nd() {
     OpDef def;
     def.name = "gather_nd";
+    def.moves = {.operands = {0}};
+    def.lookup = [](const Attributes& attributes, const Dims&, const Dims& index) {
+        return Lookup{.kind = Lookup::Kind::coordinates,
+                      .axis = static_cast<std::size_t>(attributes.integer("batch_dims", 0)),
+                      .coordinates = index.back()};
+    };
+    def.linear_in = {0};
     def.level = OpLevel::imported;
     def.summary =
         "The slices of the first operand that the rows of the second, of integers, name; the first `batch_dims` "
@@ -261,6 +276,13 @@ OpDef gather_nd() {
 OpDef gather_elements() {
     OpDef def;
     def.name = "gather_elements";
+    def.moves = {.operands = {0}};
+    def.lookup = [](const Attributes& attributes, const Dims& table, const Dims&) {
+        const auto rank = static_cast<std::int64_t>(table.size());
+        return Lookup{.kind = Lookup::Kind::elements,
+                      .axis = static_cast<std::size_t>(*normalize_axis(attributes.integer("axis"), rank))};
+    };
+    def.linear_in = {0};
     def.level = OpLevel::imported;
     def.rows = {.kind = Rows::Kind::but_axis};
     def.summary =
@@ -322,6 +344,12 @@ OpDef gather_elements() {
 OpDef one_hot() {
     OpDef def;
     def.name = "one_hot";
+    def.range = [](const RangeInput& in) {
+        ValueSet out = ValueSet::number(in.attributes.number("on"));
+        out.add(ValueSet::number(in.attributes.number("off")));
+        return is_float(in.dtype()) ? ValueSet::any(in.dtype()) : out;
+    };
+    def.range_of_types = true;
     def.level = OpLevel::imported;
     def.rows = {.kind = Rows::Kind::but_last};
     def.summary =
@@ -373,6 +401,8 @@ OpDef one_hot() {
 OpDef trilu() {
     OpDef def;
     def.name = "trilu";
+    def.moves = {.operands = {0}, .fill = [](const Attributes&) { return 0.0; }};
+    def.linear_in = {0};
     def.level = OpLevel::imported;
     def.summary =
         "The upper (column - row >= k) or lower (column - row <= k) triangle of the last two dimensions; 0 elsewhere.";

@@ -429,6 +429,8 @@ std::vector<OpDef> define_linear() {
     linear.precision = {.kind = Precision::Kind::product};
     linear.recompute = Recompute::expensive;
     linear.in_place = {{0, linear_residual}};
+    linear.addend = {.operand = linear_residual};
+    linear.parameter_roles = {ParameterRole::other, ParameterRole::product, ParameterRole::shift};
     linear.result_names = {"y", "pre_activation"};
     auto activation = [](const char* name, bool keep = false) {
         Attributes a{{"activation", std::string(name)}};
@@ -495,6 +497,7 @@ std::vector<OpDef> define_linear() {
     input.precision = {.kind = Precision::Kind::product, .gradient = true};
     input.recompute = Recompute::expensive;
     input.in_place = {{0, backward_input_residual}};
+    input.addend = {.operand = backward_input_residual};
     input.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({5, 4})}},
         {.name = "residual", .operands = {f32({3, 5}), f32({5, 4}), f32({3, 4})}},
@@ -529,6 +532,7 @@ std::vector<OpDef> define_linear() {
     weight.recompute = Recompute::expensive;
     weight.result_names = {"dw"};
     weight.in_place_from = backward_weight_before;
+    weight.addend = {.operand = backward_weight_before, .over_steps = true};
     weight.samples = {
         {.name = "plain", .operands = {f32({2, 3, 5}), f32({2, 3, 4})}},
         {.name = "bias", .operands = {f32({3, 5}), f32({3, 4})}, .attributes = {{"bias", true}}},

@@ -176,6 +176,8 @@ std::vector<OpDef> define_matmul() {
     def.source = "ONNX MatMul (operands of two or more dimensions)";
     def.precision = {.kind = Precision::Kind::product, .gradient = true};
     def.recompute = Recompute::expensive;
+    def.linear_in = {0, 1};
+    def.parameter_roles = {ParameterRole::other, ParameterRole::product};
     def.infer = [](const InferInput& in) {
         require_operands(in, 2);
         const Type& a = float_operand(in, 0);

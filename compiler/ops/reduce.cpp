@@ -72,7 +72,8 @@ Attributes over(Dims axes, bool keep_dims) {
     return {{"axes", std::move(axes)}, {"keep_dims", keep_dims}};
 }
 
-OpDef reduction(std::string name, OpLevel level, std::string summary, std::string formula, std::string source) {
+OpDef reduction(Reduction kind, std::string name, OpLevel level, std::string summary, std::string formula,
+                std::string source) {
     OpDef def;
     def.name = std::move(name);
     def.level = level;
@@ -85,6 +86,7 @@ OpDef reduction(std::string name, OpLevel level, std::string summary, std::strin
         return std::vector<Type>{
             reduced(x, require_axes(in.attributes.integers("axes"), x), in.attributes.boolean("keep_dims"))};
     };
+    def.reduction = kind;
     def.precision = {.kind = Precision::Kind::island, .why = "a reduction of many terms", .stays = true};
     def.samples = {{"rows", {f32({3, 5})}, over({-1}, true)},
                    {"middle", {f32({2, 3, 4})}, over({1}, false)},
@@ -97,11 +99,25 @@ OpDef reduction(std::string name, OpLevel level, std::string summary, std::strin
     return def;
 }
 
+// Of exactly so many numbers, or of one to so many.
+ValueSet sum_of_up_to(const RangeInput& in, std::int64_t most, bool all) {
+    const ValueSet& x = in.operand(0);
+    if (x.pieces.empty() || !x.whole || x.beyond(exact_integer)) return ValueSet::any(in.dtype());
+    const auto [low, high] = x.hull();
+    const auto count = static_cast<double>(most);
+    if (all) return rounded(ValueSet::between(low * count, high * count), in.dtype());
+    return rounded(ValueSet::between(std::min(low, low * count), std::max(high, high * count)), in.dtype());
+}
+
 OpDef reduce_sum() {
-    OpDef def =
-        reduction("reduce_sum", OpLevel::primitive, "Sum over `axes`.", "y = Σ x; dx = dy, repeated", "ONNX ReduceSum");
+    OpDef def = reduction(Reduction::sum, "reduce_sum", OpLevel::primitive, "Sum over `axes`.",
+                          "y = Σ x; dx = dy, repeated", "ONNX ReduceSum");
     def.smooth = "linear";
     def.result_names = {"total"};
+    def.linear_in = {0};
+    def.range = [](const RangeInput& in) {
+        return sum_of_up_to(in, in.types[0].elements() / in.type.elements(), true);
+    };
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], 0,
                                           [](auto sum, auto value) { return wrapping_sum(sum, value); })};
@@ -134,7 +150,7 @@ VjpResult first_of_maxima(const VjpInput& in, const Type& x, const std::vector<b
 }
 
 OpDef reduce_max() {
-    OpDef def = reduction("reduce_max", OpLevel::primitive, "Maximum over `axes`.",
+    OpDef def = reduction(Reduction::maximum, "reduce_max", OpLevel::primitive, "Maximum over `axes`.",
                           "y = max x; dx = dy / n where x = y, of which there are n, else 0; with `first`, over one "
                           "axis: dx = dy at the first of them, else 0",
                           "ONNX ReduceMax; torch.amax's gradient at ties; with `first` that of torch.max(x, dim)");
@@ -181,7 +197,7 @@ OpDef reduce_max() {
 }
 
 OpDef reduce_min() {
-    OpDef def = reduction("reduce_min", OpLevel::imported, "Minimum over `axes`.",
+    OpDef def = reduction(Reduction::minimum, "reduce_min", OpLevel::imported, "Minimum over `axes`.",
                           "y = min x; dx = dy / n where x = y, of which there are n, else 0; with `first`, over one "
                           "axis: dx = dy at the first of them, else 0",
                           "ONNX ReduceMin; torch.amin's gradient at ties; with `first` that of torch.min(x, dim)");
@@ -206,8 +222,9 @@ OpDef reduce_min() {
 }
 
 OpDef reduce_mean() {
-    OpDef def = reduction("reduce_mean", OpLevel::imported, "Mean over `axes`, of floating point values.",
-                          "y = Σ x / n; dx = dy / n, repeated", "ONNX ReduceMean");
+    OpDef def =
+        reduction(Reduction::mean, "reduce_mean", OpLevel::imported, "Mean over `axes`, of floating point values.",
+                  "y = Σ x / n; dx = dy / n, repeated", "ONNX ReduceMean");
     def.smooth = "linear";
     def.infer = [infer = def.infer](const InferInput& in) {
         require_operands(in, 1);
@@ -220,6 +237,7 @@ OpDef reduce_mean() {
         for (double& value : out.f) value /= static_cast<double>(reduced_count(x[0].type, meant));
         return std::vector<Tensor>{std::move(out)};
     };
+    def.linear_in = {0};
     def.decompose = [](Builder& b, const Op& op) {
         Value x = op.operands[0];
         double count = static_cast<double>(reduced_count(b.type(x), reduced_axes(op, b.type(x))));
@@ -232,8 +250,8 @@ OpDef reduce_mean() {
 
 // Decomposed into products of halves: log2(n) of them, exact for every sign and for zeros, and differentiable.
 OpDef reduce_prod() {
-    OpDef def = reduction("reduce_prod", OpLevel::imported, "Product over `axes`.", "y = Π x; dxᵢ = dy Π of the others",
-                          "ONNX ReduceProd");
+    OpDef def = reduction(Reduction::product, "reduce_prod", OpLevel::imported, "Product over `axes`.",
+                          "y = Π x; dxᵢ = dy Π of the others", "ONNX ReduceProd");
     def.kinks = {"factors of 0"};  // poles of y / x, which is not how it is computed
     def.reference = [](const Op& op, std::span<const Tensor> x, std::span<const Type> y) {
         return std::vector<Tensor>{reduce(x[0], reduced_axes(op, x[0].type), y[0], 1,
@@ -264,6 +282,12 @@ OpDef reduce_prod() {
 OpDef argmax() {
     OpDef def;
     def.name = "argmax";
+    def.range = [](const RangeInput& in) {
+        const Dims& dims = in.types[0].dims;
+        return ValueSet::between(
+            0, static_cast<double>(dims[require_axis(in.attributes.integer("axis"), in.types[0])] - 1));
+    };
+    def.range_of_types = true;
     def.level = OpLevel::imported;
     def.rows = {.kind = Rows::Kind::but_axis};
     def.summary =
@@ -334,6 +358,12 @@ OpDef argmax() {
 OpDef cumsum() {
     OpDef def;
     def.name = "cumsum";
+    def.linear_in = {0};
+    def.range = [](const RangeInput& in) {
+        ValueSet out = sum_of_up_to(in, in.type.dims[require_axis(in.attributes.integer("axis"), in.type)], false);
+        if (in.attributes.boolean("exclusive")) out.add(ValueSet::number(0));
+        return out;
+    };
     def.precision = {.kind = Precision::Kind::island, .why = "a sum of many terms", .stays = true};
     def.level = OpLevel::imported;
     def.rows = {.kind = Rows::Kind::but_axis};

@@ -158,6 +158,7 @@ std::vector<OpDef> define_rms_norm() {
     forward.decompose = decompose_rms_norm;
     forward.precision = {.kind = Precision::Kind::island, .why = "statistics of rows", .low_operands = {0}};
     forward.result_names = {"y", "rstd"};
+    forward.parameter_roles = {ParameterRole::other, ParameterRole::scale};
     forward.operand_names = {"x", "weight"};
     const Attributes eps{{"eps", 1e-5}};
     forward.samples = {

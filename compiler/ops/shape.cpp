@@ -22,6 +22,19 @@ OpDef shape_op(std::string name, std::string summary, std::string formula, std::
     return def;
 }
 
+// Each dimension of the operand where it is in the result, counted from the last.
+std::vector<ViewIndex::Axis> same_axes(const Dims& from, const Dims& to) {
+    std::vector<ViewIndex::Axis> axes(from.size());
+    for (std::size_t d = 0; d < from.size(); ++d) axes[d].axis = d + to.size() - from.size();
+    return axes;
+}
+
+void is_view_by(OpDef& def, ViewRule rule) {
+    def.view = std::move(rule);
+    def.moves = {.operands = {0}};
+    def.linear_in = {0};
+}
+
 OpDef reshape() {
     OpDef def = shape_op("reshape", "The same elements in row-major order, seen with the shape `dims`.",
                          "y = x; dx = dy reshaped to x", "ONNX Reshape", Recompute::view);
@@ -41,6 +54,9 @@ OpDef reshape() {
     };
     def.vjp = [](const VjpInput& in) { return VjpResult{in.b.reshape(in.cotangent(), in.type(in.operand(0)).dims)}; };
     def.in_place = {{0, 0}};
+    is_view_by(def, [](const Attributes&, const Dims&, const Dims&) {
+        return ViewIndex{ViewIndex::Kind::regrouped, {}};
+    });
     def.samples = {{"split", {f32({3, 10})}, {{"dims", Dims{3, 5, 2}}}},
                    {"to_scalar", {f32({1, 1})}, {{"dims", Dims{}}}},
                    {"integers", {i64_of({4}, {1, 2, 3, 4})}, {{"dims", Dims{2, 2}}}}};
@@ -81,6 +97,12 @@ OpDef transpose() {
             inverse[static_cast<std::size_t>(permutation[d])] = static_cast<std::int64_t>(d);
         return VjpResult{in.b.transpose(in.cotangent(), inverse)};
     };
+    is_view_by(def, [](const Attributes& attributes, const Dims& from, const Dims& to) {
+        ViewIndex out{ViewIndex::Kind::permuted, same_axes(from, to)};
+        const Dims permutation = attributes.integers("permutation");
+        for (std::size_t d = 0; d < to.size(); ++d) out.axes[static_cast<std::size_t>(permutation[d])].axis = d;
+        return out;
+    });
     def.samples = {{"rotate", {f32({2, 3, 5})}, {{"permutation", Dims{2, 0, 1}}}},
                    {"heads", {f32({2, 3, 1, 5})}, {{"permutation", Dims{0, 2, 1, 3}}}},
                    {"integers", {i64_of({2, 2}, {1, 2, 3, 4})}, {{"permutation", Dims{1, 0}}}}};
@@ -111,6 +133,11 @@ OpDef broadcast_to() {
         return std::vector<Tensor>{std::move(out)};
     };
     def.vjp = [](const VjpInput& in) { return VjpResult{in.b.sum_to(in.cotangent(), in.type(in.operand(0)).dims)}; };
+    is_view_by(def, [](const Attributes&, const Dims& from, const Dims& to) {
+        ViewIndex out{ViewIndex::Kind::repeated, same_axes(from, to)};
+        for (std::size_t d = 0; d < from.size(); ++d) out.axes[d].step = from[d] == 1 ? 0 : 1;
+        return out;
+    });
     def.samples = {{"rows", {f32({5})}, {{"dims", Dims{3, 5}}}},
                    {"middle", {f32({2, 1, 3})}, {{"dims", Dims{2, 2, 4, 3}}}},
                    {"scalar", {f32({})}, {{"dims", Dims{2, 2}}}},
@@ -174,6 +201,14 @@ OpDef slice() {
         return VjpResult{unslice(in.b, in.cotangent(), axis, in.op.attributes.integer("begin"),
                                  in.op.attributes.integer("step"), x.dims[static_cast<std::size_t>(axis)])};
     };
+    is_view_by(def, [](const Attributes& attributes, const Dims& from, const Dims& to) {
+        ViewIndex out{ViewIndex::Kind::cut, same_axes(from, to)};
+        const auto rank = static_cast<std::int64_t>(from.size());
+        out.cut_axis = static_cast<std::size_t>(*normalize_axis(attributes.integer("axis"), rank));
+        out.axes[out.cut_axis].begin = attributes.integer("begin");
+        out.axes[out.cut_axis].step = attributes.integer("step", 1);
+        return out;
+    });
     auto cut = [](std::int64_t axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
         return Attributes{{"axis", axis}, {"begin", begin}, {"end", end}, {"step", step}};
     };
@@ -231,6 +266,7 @@ OpDef concat() {
         }
         return d;
     };
+    def.moves = Moves{};
     auto axis = [](std::int64_t a) { return Attributes{{"axis", a}}; };
     def.samples = {{"columns", {f32({2, 3}), f32({2, 1}), f32({2, 4})}, axis(-1)},
                    {"rows", {f32({2, 3, 1}), f32({3, 3, 1})}, axis(0)},
@@ -280,6 +316,7 @@ OpDef pad() {
             dx = in.b.slice(dx, static_cast<std::int64_t>(d), low[d], low[d] + dims[d]);
         return VjpResult{dx};
     };
+    def.moves = {.operands = {0}, .fill = [](const Attributes& attributes) { return attributes.number("value"); }};
     auto widths = [](Dims low, Dims high, double value) {
         return Attributes{{"low", std::move(low)}, {"high", std::move(high)}, {"value", value}};
     };

@@ -115,6 +115,7 @@ Value finite_maximum(Builder& b, Value x, const Dims& axes) {
 OpDef log_sum_exp() {
     OpDef def;
     def.name = "log_sum_exp";
+    def.reduction = Reduction::log_sum_exp;
     def.level = OpLevel::imported;
     def.summary = "The logarithm of the sum of exponentials over `axes`, whose dimensions stay as 1.";
     def.formula = "y = log Σ eˣ; dx = dy e^(x - y)";

@@ -24,6 +24,8 @@ std::vector<OpDef> define_stop_gradient() {
     def.decompose = [](Builder&, const Op& op) { return std::vector<Value>{op.operands[0]}; };
     def.rows = {.kind = Rows::Kind::by_element};
     def.in_place = {{0, 0}};
+    def.moves = {.operands = {0}};
+    def.linear_in = {0};
     def.samples = {{"rows", {f32({3, 5})}, {}}, {"scalar", {f32({})}, {}}};
     def.errors = {{{i64_type({2})}, {}, "operand 0 is to be floating point, i64[2] given"},
                   {{f32_type({2}), f32_type({2})}, {}, "1 operand expected, 2 given"}};

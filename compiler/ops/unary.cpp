@@ -139,6 +139,47 @@ std::string_view result_noun(std::string_view name) {
     return name;
 }
 
+// What is whole stays whole where it is rounded; of what is no number floor gives none.
+ValueSet rounded_by(const RangeInput& in, double (*f)(double)) {
+    ValueSet out = mapped(in.operand(0), f);
+    out.whole = true;
+    return out;
+}
+
+void add_traits(OpDef& def) {
+    const std::string& name = def.name;
+    if (name == "neg") {
+        def.involution = true;
+        def.combination = {-1};
+        def.range = [](const RangeInput& in) { return difference_of(ValueSet::number(0), in.operand(0), in.dtype()); };
+    } else if (name == "abs") {
+        def.range = [](const RangeInput& in) {
+            if (in.operand(0).beyond(exact_integer)) return ValueSet::any(in.dtype());
+            return each_piece(in.operand(0), [](ValueSet::Piece p) {
+                const double a = std::abs(p.low), b = std::abs(p.high);
+                return ValueSet::Piece{p.low <= 0 && p.high >= 0 ? 0 : std::min(a, b), std::max(a, b)};
+            });
+        };
+    } else if (name == "sign") {
+        def.range = [](const RangeInput& in) {
+            return is_float(in.dtype()) ? ValueSet::any(in.dtype()) : ValueSet::between(-1, 1);
+        };
+    } else if (name == "tanh") {
+        def.activation = [](const Attributes&) { return std::string("tanh"); };
+    } else if (name == "relu") {
+        def.activation = [](const Attributes&) { return std::string("relu"); };
+        def.range = [](const RangeInput& in) {
+            return mapped(in.operand(0), [](double v) { return std::max(v, 0.0); });
+        };
+    } else if (name == "floor") {
+        def.range = [](const RangeInput& in) { return rounded_by(in, [](double v) { return std::floor(v); }); };
+    } else if (name == "ceil") {
+        def.range = [](const RangeInput& in) { return rounded_by(in, [](double v) { return std::ceil(v); }); };
+    } else if (name == "round") {
+        def.range = [](const RangeInput& in) { return rounded_by(in, [](double v) { return std::nearbyint(v); }); };
+    }
+}
+
 OpDef unary(const UnaryRow& row) {
     OpDef def;
     def.name = row.name;
@@ -164,6 +205,7 @@ OpDef unary(const UnaryRow& row) {
     };
     if (def.name == "sqrt") def.vjp = sqrt_vjp;
     def.in_place = {{0, 0}};
+    add_traits(def);
     def.samples = {{"rows", {f32({3, 5}, row.low, row.high)}, {}}, {"scalar", {f32({}, row.low, row.high)}, {}}};
     if (def.name == "sqrt") def.samples.push_back({"flat", {f32({4}, row.low, row.high)}, {{"flat_at_zero", true}}});
     std::vector<double> special = special_values(row);
@@ -251,6 +293,8 @@ std::vector<OpDef> define_unary() {
 
     defs.push_back(predicate("not", "Logical negation, element by element.", "y = ¬x", "ONNX Not",
                              {[](const double* x) { return x[0] == 0 ? 1.0 : 0.0; }, "!{0}", "not {0}", 3}, false));
+    defs.back().logic = Logic::negation;
+    defs.back().involution = true;
     defs.back().in_place = {{0, 0}};
     defs.back().samples = {{"both", {bool_of({2, 1}, {0, 1})}, {}}};
     defs.back().errors = {{{f32_type({2})}, {}, "operand 0 is to be boolean, f32[2] given"}};
