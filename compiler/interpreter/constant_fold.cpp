@@ -27,10 +27,6 @@ Type with_dims(const Type& type, Dims dims) {
     return Type::tensor(type.dtype, std::move(dims));
 }
 
-bool is_comparison(const std::string& name) {
-    return name == "eq" || name == "ne" || name == "lt" || name == "le" || name == "gt" || name == "ge";
-}
-
 // Affine coefficients of a splat or affine expression.
 struct Affine {
     double base = 0;
@@ -106,16 +102,16 @@ std::optional<std::vector<double>> reshape_steps(const Dims& from, const std::ve
     return out;
 }
 
-Tensor permuted(const Tensor& t, const Dims& permutation) {
+Tensor seen_through(const ViewIndex& view, const Tensor& t, const Dims& dims) {
     const Dims strides = dense_strides(t.type.dims);
-    Dims dims, from_strides;
-    for (std::int64_t p : permutation) {
-        dims.push_back(t.type.dims[static_cast<std::size_t>(p)]);
-        from_strides.push_back(strides[static_cast<std::size_t>(p)]);
+    Dims from_strides(dims.size(), 0);
+    std::int64_t from = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) {
+        from_strides[view.axes[d].axis] = view.axes[d].step * strides[d];
+        from += view.axes[d].begin * strides[d];
     }
     Tensor out(with_dims(t.type, dims));
     Dims index(dims.size(), 0);
-    std::int64_t from = 0;
     for (std::int64_t k = 0; k < out.size(); ++k) {
         if (out.floating())
             out.f[static_cast<std::size_t>(k)] = t.f[static_cast<std::size_t>(from)];
@@ -131,11 +127,15 @@ Tensor permuted(const Tensor& t, const Dims& permutation) {
     return out;
 }
 
+Kind kind_of(const OpDef& elementwise) {
+    return elementwise.moves && elementwise.moves->chosen ? Kind::select : Kind::elementwise;
+}
+
 // An elementwise op of splats, by the op's reference, which is exact for integers; nullptr where it is an integer that
 // no splat can hold, too often to be written out.
 ConstPtr splat_result(const std::string& name, const std::vector<ConstPtr>& operands, const Type& type) {
     ConstExpr one;
-    one.kind = name == "select" ? Kind::select : Kind::elementwise;
+    one.kind = kind_of(op_def(name));
     one.type = with_dims(type, {});
     one.op_name = name;
     for (const ConstPtr& e : operands) one.operands.push_back(ConstExpr::splat(with_dims(e->type, {}), e->value));
@@ -158,21 +158,29 @@ ConstPtr rebuild(const ConstExpr& e, const Dims& dims, View view) {
     return ConstExpr::elementwise(with_dims(e.type, dims), e.op_name, std::move(operands));
 }
 
-ConstPtr slice_constant(const ConstPtr& expr, std::size_t axis, std::int64_t begin, std::int64_t step,
-                        const Dims& dims) {
+ConstPtr view_constant(const ConstPtr& expr, const ViewIndex& view, const Dims& dims) {
+    if (view.kind == ViewIndex::Kind::regrouped) return reshape_constant(expr, dims);
     if (expr->kind == Kind::splat) return ConstExpr::splat(with_dims(expr->type, dims), expr->value);
     if (expr->kind == Kind::affine) {
-        std::vector<double> steps = expr->step;
-        double base = expr->base + steps[axis] * static_cast<double>(begin);
-        steps[axis] *= static_cast<double>(step);
+        std::vector<double> steps(dims.size(), 0);
+        double base = expr->base;
+        for (std::size_t d = 0; d < expr->step.size(); ++d) {
+            const auto& [axis, begin, step] = view.axes[d];
+            base += expr->step[d] * static_cast<double>(begin);
+            steps[axis] = expr->step[d] * static_cast<double>(step);
+        }
         return ConstExpr::affine(with_dims(expr->type, dims), base, std::move(steps));
     }
-    if (expr->kind == Kind::dense) return nullptr;
-    return rebuild(*expr, dims, [&](const ConstPtr& e) { return slice_constant(e, axis, begin, step, dims); });
+    if (expr->kind == Kind::dense) {
+        const std::int64_t count = element_count(dims);
+        if (count > largest_dense_constant && count != expr->data->size()) return nullptr;
+        return ConstExpr::dense(seen_through(view, *expr->data, dims));
+    }
+    return rebuild(*expr, dims, [&](const ConstPtr& e) { return view_constant(e, view, dims); });
 }
 
-// add, sub, mul by a splat, neg and exact casts keep affine expressions affine.
-ConstPtr affine_result(const std::string& name, const std::vector<ConstPtr>& operands, const Type& type) {
+// Sums and products with a splat keep affine expressions affine, as far as the type has them exactly.
+ConstPtr affine_result(const OpDef& def, const std::vector<ConstPtr>& operands, const Type& type) {
     std::vector<Affine> a;
     for (const ConstPtr& e : operands) {
         std::optional<Affine> affine = as_affine(*e);
@@ -180,34 +188,26 @@ ConstPtr affine_result(const std::string& name, const std::vector<ConstPtr>& ope
         a.push_back(std::move(*affine));
     }
     Affine out;
-    auto combine = [&](double ka, double kb) {
-        out.base = ka * a[0].base + kb * a[1].base;
-        for (std::size_t d = 0; d < a[0].step.size(); ++d) out.step.push_back(ka * a[0].step[d] + kb * a[1].step[d]);
+    out.step.assign(type.dims.size(), 0);
+    auto add = [&](const Affine& of, double k) {
+        out.base += k * of.base;
+        for (std::size_t d = 0; d < of.step.size(); ++d) out.step[d] += k * of.step[d];
     };
-    auto scale = [&](const Affine& of, double k) {
-        out.base = k * of.base;
-        for (double s : of.step) out.step.push_back(k * s);
-    };
-    if (name == "add")
-        combine(1, 1);
-    else if (name == "sub")
-        combine(1, -1);
-    else if (name == "neg")
-        scale(a[0], -1);
-    else if (name == "cast")
-        scale(a[0], 1);
-    else if (name == "mul" && operands[1]->kind == Kind::splat)
-        scale(a[0], a[1].base);
-    else if (name == "mul" && operands[0]->kind == Kind::splat)
-        scale(a[1], a[0].base);
-    else
+    if (!def.combination.empty()) {
+        for (std::size_t k = 0; k < a.size(); ++k) add(a[k], def.combination[k]);
+    } else if (def.combines == Reduction::product) {
+        const std::size_t splat = operands[1]->kind == Kind::splat ? 1 : 0;
+        if (operands[splat]->kind != Kind::splat) return nullptr;
+        add(a[1 - splat], a[splat].base);
+    } else {
         return nullptr;
+    }
     if (!exact_in(out, type)) return nullptr;
     return ConstExpr::affine(type, out.base, std::move(out.step));
 }
 
 // A comparison of affine expressions whose answer is the same everywhere.
-std::optional<bool> decided(const std::string& name, const ConstExpr& left, const ConstExpr& right) {
+std::optional<bool> decided(Comparison is, const ConstExpr& left, const ConstExpr& right) {
     std::optional<Affine> a = as_affine(left), b = as_affine(right);
     if (!a || !b || !std::isfinite(a->base) || !std::isfinite(b->base)) return std::nullopt;
     Affine difference{a->base - b->base, {}};
@@ -216,12 +216,15 @@ std::optional<bool> decided(const std::string& name, const ConstExpr& left, cons
     auto answer = [](bool always, bool never) -> std::optional<bool> {
         return always ? std::optional(true) : never ? std::optional(false) : std::nullopt;
     };
-    if (name == "lt") return answer(high < 0, low >= 0);
-    if (name == "le") return answer(high <= 0, low > 0);
-    if (name == "gt") return answer(low > 0, high <= 0);
-    if (name == "ge") return answer(low >= 0, high < 0);
-    if (name == "eq") return answer(low == 0 && high == 0, low > 0 || high < 0);
-    return answer(low > 0 || high < 0, low == 0 && high == 0);
+    switch (is) {
+        case Comparison::lt: return answer(high < 0, low >= 0);
+        case Comparison::le: return answer(high <= 0, low > 0);
+        case Comparison::gt: return answer(low > 0, high <= 0);
+        case Comparison::ge: return answer(low >= 0, high < 0);
+        case Comparison::eq: return answer(low == 0 && high == 0, low > 0 || high < 0);
+        case Comparison::ne: return answer(low > 0 || high < 0, low == 0 && high == 0);
+    }
+    throw InternalError("a comparison of no kind");
 }
 
 ConstPtr boolean_splat(const Type& type, bool value) {
@@ -251,21 +254,24 @@ ConstPtr simplified_select(const ConstPtr& condition, const ConstPtr& then, cons
 ConstPtr simplified_elementwise(const std::string& name, const std::vector<ConstPtr>& e, const Type& type) {
     if (std::all_of(e.begin(), e.end(), [](const ConstPtr& o) { return o->kind == Kind::splat; }))
         return splat_result(name, e, type);
-    if (name == "select") return simplified_select(e[0], e[1], e[2]);
-    if (name == "cast" && e[0]->type == type) return e[0];
-    if (name == "and" || name == "or") {
-        double neutral = name == "and" ? 1 : 0;
+    const OpDef& def = op_def(name);
+    if (kind_of(def) == Kind::select) return simplified_select(e[0], e[1], e[2]);
+    const bool converts = def.combination == Combination{1};
+    if (converts && e[0]->type == type) return e[0];
+    if (def.logic && e.size() == 2) {  // each absorbs what the other leaves
+        const double neutral = *def.neutral;
         for (std::size_t k = 0; k < 2; ++k) {
             if (is_splat(e[k], neutral)) return e[1 - k];
             if (is_splat(e[k], 1 - neutral)) return boolean_splat(type, neutral == 0);
         }
         if (equal(*e[0], *e[1])) return e[0];
     }
-    if (name == "not" && e[0]->kind == Kind::elementwise && e[0]->op_name == "not") return e[0]->operands[0];
-    if (is_comparison(name))
-        if (std::optional<bool> answer = decided(name, *e[0], *e[1])) return boolean_splat(type, *answer);
-    if (ConstPtr affine = affine_result(name, e, type)) return affine;
-    if (name == "cast" && e[0]->type.dtype == DType::boolean && e[0]->kind != Kind::dense)
+    if (def.logic == Logic::negation && e[0]->kind == Kind::elementwise && e[0]->op_name == name)
+        return e[0]->operands[0];
+    if (def.comparison)
+        if (std::optional<bool> answer = decided(*def.comparison, *e[0], *e[1])) return boolean_splat(type, *answer);
+    if (ConstPtr affine = affine_result(def, e, type)) return affine;
+    if (converts && e[0]->type.dtype == DType::boolean && e[0]->kind != Kind::dense)
         return simplified_select(e[0], ConstExpr::splat(type, 1), ConstExpr::splat(type, 0));
     // f(select(c, a, b), k) is select(c, f(a, k), f(b, k)) for splats a, b, k.
     std::size_t selects = 0, splats = 0, at = 0;
@@ -300,19 +306,7 @@ std::optional<double> splat_value(const ConstExpr& e) {
 
 ConstPtr broadcast_constant(const ConstPtr& expr, const Dims& dims) {
     const Dims& from = expr->type.dims;
-    if (from == dims) return expr;
-    if (expr->kind == Kind::splat) return ConstExpr::splat(with_dims(expr->type, dims), expr->value);
-    if (expr->kind == Kind::affine) {
-        std::vector<double> step(dims.size() - from.size(), 0);  // dimensions of one element have step 0 already
-        step.insert(step.end(), expr->step.begin(), expr->step.end());
-        return ConstExpr::affine(with_dims(expr->type, dims), expr->base, std::move(step));
-    }
-    if (expr->kind == Kind::dense) {
-        if (element_count(dims) == expr->data->size()) return reshape_constant(expr, dims);
-        if (element_count(dims) > largest_dense_constant) return nullptr;
-        return ConstExpr::dense(broadcast_tensor(*expr->data, dims));
-    }
-    return rebuild(*expr, dims, [&](const ConstPtr& e) { return broadcast_constant(e, dims); });
+    return from == dims ? expr : view_constant(expr, op_def("broadcast_to").view({}, from, dims), dims);
 }
 
 ConstPtr reshape_constant(const ConstPtr& expr, const Dims& dims) {
@@ -331,16 +325,11 @@ ConstPtr reshape_constant(const ConstPtr& expr, const Dims& dims) {
 }
 
 ConstPtr transpose_constant(const ConstPtr& expr, const Dims& permutation) {
+    const Dims& from = expr->type.dims;
     Dims dims;
-    for (std::int64_t p : permutation) dims.push_back(expr->type.dims[static_cast<std::size_t>(p)]);
-    if (expr->kind == Kind::splat) return ConstExpr::splat(with_dims(expr->type, dims), expr->value);
-    if (expr->kind == Kind::affine) {
-        std::vector<double> step;
-        for (std::int64_t p : permutation) step.push_back(expr->step[static_cast<std::size_t>(p)]);
-        return ConstExpr::affine(with_dims(expr->type, dims), expr->base, std::move(step));
-    }
-    if (expr->kind == Kind::dense) return ConstExpr::dense(permuted(*expr->data, permutation));
-    return rebuild(*expr, dims, [&](const ConstPtr& e) { return transpose_constant(e, permutation); });
+    for (std::int64_t p : permutation) dims.push_back(from[static_cast<std::size_t>(p)]);
+    const Attributes attributes = {{"permutation", permutation}};
+    return view_constant(expr, op_def("transpose").view(attributes, from, dims), dims);
 }
 
 namespace {
@@ -355,14 +344,15 @@ ConstPtr elementwise_of(const std::string& name, std::vector<ConstPtr> operands,
     if (ConstPtr simple = simplified_elementwise(name, operands, type)) return simple;
     const std::int64_t count = element_count(type.dims);
     // Predicates and what they select stay expressions: they are masks, and are read from their form.
-    const bool predicate = type.dtype == DType::boolean || name == "select";
+    const Kind kind = kind_of(op_def(name));
+    const bool predicate = type.dtype == DType::boolean || kind == Kind::select;
     if (count > always_dense && !any_dense && (predicate || count > largest_dense_constant)) {
-        if (name == "select") return ConstExpr::select(operands[0], operands[1], operands[2]);
+        if (kind == Kind::select) return ConstExpr::select(operands[0], operands[1], operands[2]);
         return ConstExpr::elementwise(type, name, std::move(operands));
     }
     if (count > largest_dense_constant) return nullptr;
     ConstExpr expr;
-    expr.kind = name == "select" ? Kind::select : Kind::elementwise;
+    expr.kind = kind;
     expr.type = type;
     expr.op_name = name;
     expr.operands = std::move(operands);
@@ -407,16 +397,11 @@ std::vector<ConstPtr> fold_op(const Op& op, std::span<const ConstPtr> operands, 
     if (def.level == OpLevel::structural || operands.empty()) return {};
     const bool complete = std::all_of(operands.begin(), operands.end(), [](const ConstPtr& e) { return e != nullptr; });
 
-    if (op.name == "reshape") return one(reshape_constant(operands[0], results[0].dims));
-    if (op.name == "broadcast_to") return one(broadcast_constant(operands[0], results[0].dims));
-    if (op.name == "transpose") return one(transpose_constant(operands[0], op.attributes.integers("permutation")));
-    if (op.name == "slice") {
-        auto axis = static_cast<std::size_t>(*normalize_axis(op.attributes.integer("axis"), results[0].rank()));
-        if (ConstPtr e = slice_constant(operands[0], axis, op.attributes.integer("begin"),
-                                        op.attributes.integer("step", 1), results[0].dims))
-            return {e};
+    if (def.view) {
+        const Dims& dims = results[0].dims;
+        return one(view_constant(operands[0], def.view(op.attributes, operands[0]->type.dims, dims), dims));
     }
-    if (complete && results.size() == 1 && (def.elementwise || op.name == "cast" || op.name == "select"))
+    if (complete && results.size() == 1 && def.elementwise)
         return one(elementwise_constant(op.name, {operands.begin(), operands.end()}, results[0]));
     if (op.name == "clip") {
         ConstPtr e = operands[0];

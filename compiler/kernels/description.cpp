@@ -10,6 +10,7 @@
 #include <set>
 
 #include "compiler/analysis/views.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/evaluation.h"
 #include "compiler/support/error.h"
@@ -194,7 +195,7 @@ Space space_of(const Function& function, bool blocks) {
     const std::vector<bool> reduced = reduced_axes(*anchor, rank);
     // Sums in f32 go over the rows in blocks; what has no such partial results is reduced along the columns of each
     // row.
-    const bool partials = blocks && anchor->name == "reduce_sum" && type.dtype == DType::f32;
+    const bool partials = blocks && op_def(anchor->name).reduction == Reduction::sum && type.dtype == DType::f32;
     constexpr std::int64_t elements_of_one_thread = 16384;
     std::vector<std::size_t> rows, columns;
     for (std::size_t d = 0; d < rank; ++d) {

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "compiler/analysis/result_names.h"
+#include "compiler/analysis/views.h"
 #include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -16,10 +17,6 @@
 
 namespace thunderc {
 namespace {
-
-bool is_reduction(const Op& op) {
-    return op.name == "reduce_sum" || op.name == "reduce_max";
-}
 
 constexpr std::int64_t unrolled_elements = 8;
 
@@ -72,6 +69,10 @@ std::size_t axis_of(const Op& op, const Type& type) {
 
 }  // namespace
 
+std::string_view reduction_of(const OpDef& def) {
+    return def.reduction == Reduction::sum ? "sum" : def.reduction == Reduction::maximum ? "max" : "";
+}
+
 std::vector<bool> reduced_axes(const Op& op, std::size_t rank) {
     std::vector<bool> reduced(rank, false);
     for (std::int64_t axis : op.attributes.integers("axes")) {
@@ -81,7 +82,7 @@ std::vector<bool> reduced_axes(const Op& op, std::size_t rank) {
 }
 
 bool has_loop(const Function& function, const Op& op) {
-    return is_reduction(op) && !is_unrolled(function, op);
+    return !reduction_of(op_def(op.name)).empty() && !is_unrolled(function, op);
 }
 
 KernelValues::KernelValues(const Function& of)
@@ -117,10 +118,10 @@ void KernelEvaluation::store(std::size_t output, const AffineIndex& index, Value
 std::string KernelEvaluation::piece_of(Value v, AffineIndex index) const {
     for (std::int32_t at = values_.uses.definition[v.index]; at >= 0; at = values_.uses.definition[v.index]) {
         const Op& op = function_.ops[static_cast<std::size_t>(at)];
-        if (op.name == "reshape" && !function_.type(v).dims.empty()) {
-            const Affine position = linear_index(index, function_.type(v).dims);
+        const std::optional<ViewIndex> view = view_index(function_, op);
+        if (view && view->kind == ViewIndex::Kind::regrouped && !function_.type(v).dims.empty()) {
+            index = operand_index(*view, v, op.operands[0], index);
             v = op.operands[0];
-            index = index_of_linear(position, function_.type(v).dims, nest_.extents);
         } else if (op.name == "concat") {
             const std::size_t axis = axis_of(op, function_.type(v));
             for (Value operand : op.operands) {
@@ -251,33 +252,16 @@ std::size_t KernelEvaluation::evaluate(Value v, const AffineIndex& index) {
     }
     const Op& op = function_.ops[static_cast<std::size_t>(values_.uses.definition[v.index])];
     if (is_constant_op(op)) return constant(*op.attributes.constant("value"), index, function_.info(v).name);
-    if (is_reduction(op)) return reduce(op, index);
-    if (op.name == "reshape") {
-        const Dims& from = function_.type(op.operands[0]).dims;
-        Affine linear = type.dims.empty() ? constant_index(0, rank()) : linear_index(index, type.dims);
-        return node_of(op.operands[0], index_of_linear(linear, from, nest_.extents));
-    }
-    if (op.name == "transpose") {
-        const Dims permutation = op.attributes.integers("permutation");
-        AffineIndex from(index.size());
-        for (std::size_t d = 0; d < index.size(); ++d) from[static_cast<std::size_t>(permutation[d])] = index[d];
-        return node_of(op.operands[0], from);
-    }
-    if (op.name == "broadcast_to") {
-        return node_of(op.operands[0], broadcast_index(index, function_.type(op.operands[0]).dims, rank()));
-    }
-    if (op.name == "slice") {
-        AffineIndex from = index;
-        Affine& a = from[axis_of(op, type)];
-        a = op.attributes.integer("step", 1) * a;
-        a.offset += op.attributes.integer("begin");
-        const std::size_t node = node_of(op.operands[0], from);
-        name_piece(node, function_.info(v).name);
+    const OpDef& def = op_def(op.name);
+    if (!reduction_of(def).empty()) return reduce(op, index);
+    if (def.view) {
+        const ViewIndex view = *view_index(function_, op);
+        const std::size_t node = node_of(op.operands[0], operand_index(view, v, op.operands[0], index));
+        if (view.kind == ViewIndex::Kind::cut) name_piece(node, function_.info(v).name);
         return node;
     }
     if (op.name == "concat") return concat(op, index);
     if (op.name == "pad") return pad(op, index);
-    const OpDef& def = op_def(op.name);
     if (!def.elementwise) throw NotExpressible("the op " + op.name + " has no scalar form");
     KernelNode node;
     node.kind = KernelNode::Kind::apply;
@@ -296,6 +280,21 @@ std::size_t KernelEvaluation::evaluate(Value v, const AffineIndex& index) {
             return wide.inputs[0];
     }
     return add_unique(std::move(node));
+}
+
+AffineIndex KernelEvaluation::operand_index(const ViewIndex& view, Value result, Value operand,
+                                            const AffineIndex& index) const {
+    const Dims &from = function_.type(operand).dims, &to = function_.type(result).dims;
+    if (view.kind == ViewIndex::Kind::regrouped) {
+        const Affine linear = to.empty() ? constant_index(0, rank()) : linear_index(index, to);
+        return index_of_linear(linear, from, nest_.extents);
+    }
+    AffineIndex out;
+    for (const auto& [axis, begin, step] : view.axes) {
+        out.push_back(step == 0 ? constant_index(0, rank()) : step * index[axis]);
+        out.back().offset += begin;
+    }
+    return out;
 }
 
 void KernelEvaluation::require_cut(const Affine& a, std::int64_t boundary) const {
@@ -405,7 +404,7 @@ std::size_t KernelEvaluation::unrolled(const Op& op, const AffineIndex& body, co
             for (std::size_t d = 0; d < reduced.size(); ++d)
                 if (reduced[d]) node.axes.push_back(static_cast<std::int64_t>(d));
         }
-        node.op = op.name == "reduce_sum" ? "add" : "max";
+        node.op = combining_op(*op_def(op.name).reduction);
         node.inputs = {total, element};
         total = add_unique(std::move(node));
     }
@@ -437,7 +436,7 @@ std::size_t KernelEvaluation::reduce(const Op& op, const AffineIndex& index) {
     std::vector<Over> candidates;
     if (!of_columns && count == columns) candidates.push_back(Over::columns);
     // Partial results over blocks of rows are sums in f32.
-    if (op.name == "reduce_sum" && from.dtype == DType::f32) {
+    if (op_def(op.name).reduction == Reduction::sum && from.dtype == DType::f32) {
         if (!of_rows && count == rows) candidates.push_back(Over::rows);
         if (!of_rows && !of_columns && count == rows * columns) candidates.push_back(Over::both);
     }
@@ -458,7 +457,7 @@ std::size_t KernelEvaluation::reduce(const Op& op, const AffineIndex& index) {
             node.kind = KernelNode::Kind::reduce;
             node.dtype = from.dtype;
             node.name = function_.info(op.results[0]).name;
-            node.op = op.name == "reduce_sum" ? "sum" : "max";
+            node.op = reduction_of(op_def(op.name));
             node.inputs = {node_of(op.operands[0], full)};
             node.over = over;
             return add_unique(std::move(node));

@@ -5,15 +5,20 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/kernels/affine.h"
 #include "compiler/kernels/description.h"
 
 namespace thunderc {
+
+// Of those reductions that kernels have: what it is called in them; "" of another op.
+std::string_view reduction_of(const OpDef& def);
 
 // By axis of the operand, of `rank` axes: whether the reduction runs over it.
 std::vector<bool> reduced_axes(const Op& reduction, std::size_t rank);
@@ -68,6 +73,7 @@ class KernelEvaluation {
     std::size_t constant(const ConstExpr& expr, const AffineIndex& index, const std::string& name);
     std::size_t reduce(const Op& op, const AffineIndex& index);
     std::size_t unrolled(const Op& op, const AffineIndex& body, const std::vector<bool>& reduced, const Dims& extents);
+    AffineIndex operand_index(const ViewIndex& view, Value result, Value operand, const AffineIndex& index) const;
     void require_cut(const Affine& a, std::int64_t boundary) const;
 
     using Element = std::pair<Value, AffineIndex>;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/interpreter/constant_fold.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -62,22 +63,22 @@ std::optional<std::vector<std::vector<ViewAtom>>> regroup(const std::vector<std:
 
 std::optional<std::vector<std::vector<ViewAtom>>> step(const Op& op, const std::vector<std::vector<ViewAtom>>& in,
                                                        const Dims& from, const Dims& to) {
-    if (op.name == "reshape") return regroup(in, to);
-    if (op.name == "transpose") {
-        std::vector<std::vector<ViewAtom>> out;
-        for (std::int64_t p : op.attributes.integers("permutation")) out.push_back(in[static_cast<std::size_t>(p)]);
-        return out;
-    }
-    if (op.name == "broadcast_to") {
-        std::vector<std::vector<ViewAtom>> out(to.size() - from.size());
-        out.insert(out.end(), in.begin(), in.end());
-        for (std::size_t d = 0; d < to.size(); ++d) {
-            std::int64_t had = d < to.size() - from.size() ? 1 : from[d - (to.size() - from.size())];
-            if (had == 1 && to[d] != 1) out[d] = {{to[d], 0}};
-        }
-        return out;
-    }
-    return in;  // a product with a scalar
+    const OpDef& def = op_def(op.name);
+    if (!def.view) return in;  // a product with a scalar
+    const ViewIndex view = def.view(op.attributes, from, to);
+    if (view.kind == ViewIndex::Kind::regrouped) return regroup(in, to);
+    std::vector<std::vector<ViewAtom>> out(to.size());
+    for (std::size_t d = 0; d < to.size(); ++d)
+        if (to[d] != 1) out[d] = {{to[d], 0}};  // repeated
+    for (std::size_t d = 0; d < from.size(); ++d)
+        if (const auto& [axis, begin, step] = view.axes[d]; step != 0) out[axis] = in[d];
+    return out;
+}
+
+// A view of all elements.
+bool is_whole_view(const Op& op, const Dims& from, const Dims& to) {
+    const OpDef& def = op_def(op.name);
+    return def.view && def.view(op.attributes, from, to).kind != ViewIndex::Kind::cut;
 }
 
 }  // namespace
@@ -232,7 +233,7 @@ View view_of(const Definitions& definitions, Value v) {
         if (std::optional<Scaled> s = definitions.scaled(at, ignored)) {
             factor = s->by;
             at = s->x;
-        } else if (op->name == "reshape" || op->name == "transpose" || op->name == "broadcast_to") {
+        } else if (is_whole_view(*op, definitions.type(op->operands[0]).dims, definitions.type(at).dims)) {
             at = op->operands[0];
         } else {
             break;

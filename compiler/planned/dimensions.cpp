@@ -7,6 +7,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/ops/collectives.h"
@@ -133,18 +134,18 @@ class Dimensions::Finder {
         }
         const OpDef& def = op_def(op.name);
         if (def.level == OpLevel::primitive && def.elementwise) return elementwise(f, op);
-        if (op.name == "reshape") return reshape(f, op);
+        const std::optional<ViewIndex> view = view_index(f, op);
+        if (view && view->kind == ViewIndex::Kind::regrouped) return reshape(f, op);
         // Flat tensors of several ranks have sizes of their own.
         if (op.attributes.has("group") && !is_collective(op, Collective::all_reduce)) return;
-        if (op.name.starts_with("reduce_")) return reduce(f, op);
-        if (op.name == "transpose") {
-            const Dims permutation = op.attributes.integers("permutation");
-            for (std::size_t d = 0; d < permutation.size(); ++d)
-                unify(at(f, op.results[0], d), at(f, op.operands[0], static_cast<std::size_t>(permutation[d])));
+        if (def.reduction) return reduce(f, op);
+        if (view && view->kind == ViewIndex::Kind::cut) return slice(f, op);
+        if (view && view->kind == ViewIndex::Kind::repeated) return elementwise(f, op);
+        if (view) {
+            for (std::size_t d = 0; d < view->axes.size(); ++d)
+                unify(at(f, op.results[0], view->axes[d].axis), at(f, op.operands[0], d));
             return;
         }
-        if (op.name == "broadcast_to") return elementwise(f, op);
-        if (op.name == "slice") return slice(f, op);
         if (op.name == "concat") return concat(f, op);
         if (op.name == "pad") return unify_all(f, op.operands[0], f, op.results[0]);
         if (def.call) return runtime_call(f, op, def);

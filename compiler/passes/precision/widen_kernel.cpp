@@ -2,13 +2,11 @@
 #include "compiler/passes/precision/widen_kernel.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
-#include <string_view>
 
-#include "compiler/analysis/views.h"
 #include "compiler/ir/builder.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 
 namespace thunderc {
@@ -19,7 +17,7 @@ bool is_bf16(const Function& f, Value v) {
 }
 
 bool moves_only(const Op& op) {
-    return is_constant_op(op) || op.name == "concat" || op.name == "pad" || is_view(op);
+    return is_constant_op(op) || (op_def(op.name).moves && !op_def(op.name).elementwise);
 }
 
 bool casts_bf16(const Function& f, const Op& op) {
@@ -30,8 +28,7 @@ bool casts_bf16(const Function& f, const Op& op) {
 
 // What an ulp more or less may turn round: nothing of its result tells by how much its operands differed.
 bool compares(const Op& op) {
-    constexpr std::string_view names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
-    return std::find(std::begin(names), std::end(names), op.name) != std::end(names);
+    return op_def(op.name).comparison.has_value();
 }
 
 bool contains(const std::vector<Value>& values, Value v) {
@@ -109,7 +106,8 @@ Function widen_kernel(Function kernel) {
                 operands.push_back(here);
             }
             now[v] = b.emit(op.name, operands, attributes, kernel.info(v).name).front();
-            const bool chooses = moves_only(op) || op.name == "reduce_max";  // one of its operand's elements
+            // One of its operand's elements.
+            const bool chooses = moves_only(op) || op_def(op.name).reduction == Reduction::maximum;
             if (chooses ? any_exact : is_bf16(kernel, v)) exact.insert(v);
         }
         const bool leaves = is_bf16(kernel, v) && contains(kernel.results, v);

@@ -175,7 +175,7 @@ class Simplifier {
         if (op.name == "broadcast_to") return shorter_broadcast(op);
         if (op.name == "slice") return shorter_slice(op);
         if (op.name == "concat") return shorter_concat(op);
-        if (op.name == "gather" || op.name == "gather_nd") return shorter_gather(op);
+        if (op_def(op.name).lookup) return shorter_gather(op);
         if (is_member_op(op) || is_family_op(op)) return shorter_family(op);
         if (op.name == "stop_gradient") {  // of what has no gradient, or has lost it already
             const Op* inner = definition(op.operands[0]);
@@ -189,7 +189,7 @@ class Simplifier {
                 return same_type(op, inner->operands[0]);
             return {};
         }
-        if (op.name == "neg" || op.name == "not") {
+        if (op_def(op.name).involution) {
             const Op* inner = definition(op.operands[0], op.name);
             return inner != nullptr ? inner->operands[0] : Value();
         }
@@ -219,14 +219,11 @@ class Simplifier {
 
     // x + 0 and the like, where x has the result's type already.
     Value neutral(const Op& op) const {
-        static const std::unordered_map<std::string, double> right = {{"add", 0}, {"sub", 0}, {"mul", 1}, {"div", 1},
-                                                                      {"and", 1}, {"or", 0},  {"pow", 1}};
-        auto at = right.find(op.name);
-        if (at == right.end()) return {};
-        if (splat(op.operands[1]) == at->second)
+        const OpDef& def = op_def(op.name);
+        if (!def.neutral) return {};
+        if (splat(op.operands[1]) == def.neutral)
             if (Value v = same_type(op, op.operands[0])) return v;
-        bool either = op.name == "add" || op.name == "mul" || op.name == "and" || op.name == "or";
-        if (either && splat(op.operands[0]) == at->second) return same_type(op, op.operands[1]);
+        if (def.commutative && splat(op.operands[0]) == def.neutral) return same_type(op, op.operands[1]);
         return {};
     }
 
@@ -332,17 +329,19 @@ class Simplifier {
 
     // Taking consecutive rows by known indices is a slice; not where one of them is to have no gradient.
     Value shorter_gather(const Op& op) {
-        const Op* known = definition(op.operands[1], "constant");
-        Value data = op.operands[0];
+        const Lookup lookup =
+            op_def(op.name).lookup(op.attributes, type(op.operands[0]).dims, type(op.operands[1]).dims);
+        const bool nd = lookup.kind == Lookup::Kind::coordinates;
+        if ((!nd && lookup.kind != Lookup::Kind::rows) || (nd && lookup.axis != 0)) return {};
+        const Op* known = definition(op.operands[lookup.index], "constant");
+        Value data = op.operands[lookup.table];
         const Dims from = type(data).dims, result = type(op.results[0]).dims;
         if (known == nullptr || element_count(result) == 0) return {};
         const ConstPtr indices = known->attributes.constant("value");
         if (indices->type.elements() > largest_dense_constant) return {};
-        const bool nd = op.name == "gather_nd";
-        if (nd && op.attributes.integer("batch_dims", 0) != 0) return {};
         // Coordinates of one row: the last dimension of the indices for gather_nd.
-        const std::size_t axis = nd ? 0 : axis_of(op, type(data));
-        const std::int64_t coordinates = nd ? indices->type.dims.back() : 1;
+        const std::size_t axis = lookup.axis;
+        const std::int64_t coordinates = lookup.coordinates;
         const std::int64_t rows = indices->type.elements() / coordinates;
         const Tensor values = materialize(*indices);
         for (std::int64_t k = 0; k < values.size(); ++k) {  // what is outside of the data is not for this pass to say
