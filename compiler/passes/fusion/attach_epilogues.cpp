@@ -7,6 +7,7 @@
 #include <array>
 
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/linear.h"
 #include "compiler/passes/fusion/attach_parts.h"
@@ -95,8 +96,8 @@ void attach_bias(Function& f, Report& report) {
 }
 
 std::string activation_of(const Op& op) {
-    if (op.name == "gelu") return op.attributes.string("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu";
-    return op.name == "silu" || op.name == "relu" || op.name == "tanh" ? op.name : "";
+    const OpDef* def = find_op(op.name);  // none of an erased op
+    return def != nullptr && def->activation ? def->activation(op.attributes) : "";
 }
 
 // gelu(linear(…)): the product's activation. Its input is kept where it has other readers.
@@ -131,7 +132,8 @@ void attach_bias_gradient(Function& f, Report& report) {
     Editor e(f);
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(f.ops.size()); ++i) {
         const Op& sum = e.op(i);
-        if (sum.name != "reduce_sum" || sum.attributes.boolean("keep_dims", false)) continue;
+        const OpDef* def = find_op(sum.name);
+        if (def == nullptr || def->reduction != Reduction::sum || sum.attributes.boolean("keep_dims", false)) continue;
         const Value dy = sum.operands[0];
         Dims leading;
         for (std::int64_t d = 0; d + 1 < f.type(dy).rank(); ++d) leading.push_back(d);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/linear.h"
 #include "compiler/passes/fusion/attach_parts.h"
@@ -13,17 +14,25 @@
 namespace thunderc::attach {
 namespace {
 
-// y = x Wᵀ and dx = dy W can add a residual, dW can add to what is before: products that add nothing yet.
-std::size_t residual_index(const Op& op) {
-    return op.name == "linear" ? linear_residual : backward_input_residual;
+// y = x Wᵀ and dx = dy W can add a residual, dW can add to what is before, in this step or in those before it.
+const Addend* addend_of(const Op& op) {
+    const OpDef* def = find_op(op.name);
+    return def != nullptr && def->addend ? &*def->addend : nullptr;
 }
 
+bool sums_over_steps(const Op& op) {
+    const Addend* addend = addend_of(op);
+    return addend != nullptr && addend->over_steps;
+}
+
+// Products that add nothing yet.
 bool adds_residual(const Op& op) {
-    return (op.name == "linear" || op.name == "linear_backward_input") && !has_operand(op, residual_index(op));
+    const Addend* addend = addend_of(op);
+    return addend != nullptr && !addend->over_steps && !has_operand(op, addend->operand);
 }
 
 bool adds_before(const Op& op) {
-    return (op.name == "linear_backward_weight" || op.name == "embedding_backward") && op.operands.size() == 2;
+    return sums_over_steps(op) && op.operands.size() == addend_of(op)->operand;
 }
 
 // The terms of a sum of tensors of one type, left to right, through additions that nothing else reads.
@@ -81,7 +90,7 @@ class Sum {
             const bool stays = &input != &inputs_.back() && !moved && (!total || is_there(total, input.place));
             moved = moved || !stays;
             if (total) {
-                set_operand(input.op, residual_index(input.op), total);
+                set_operand(input.op, addend_of(input.op)->operand, total);
                 report_.done(input.op.name == "linear" ? "residual" : "sum of gradients", where(e_.f, input.op),
                              "added by the product");
             }
@@ -256,9 +265,10 @@ void fold_accumulation(Function& f, Report& report) {
         if (j < 0 || !e.uses.single_user(gradient)) continue;
         // of a chain of products that add to each other, the first one takes what is before
         std::int32_t start = j;
-        while (e.op(start).name == "linear_backward_weight" || e.op(start).name == "embedding_backward") {
-            if (e.op(start).operands.size() != 3) break;
-            const Value added_to = e.op(start).operands[2];
+        while (sums_over_steps(e.op(start))) {
+            const std::size_t before = addend_of(e.op(start))->operand;
+            if (e.op(start).operands.size() != before + 1) break;
+            const Value added_to = e.op(start).operands[before];
             if (!e.uses.single_user(added_to) || e.uses.definition[added_to.index] < 0) break;
             start = e.uses.definition[added_to.index];
         }

@@ -11,6 +11,7 @@
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/kernels/costs.h"
+#include "compiler/kernels/evaluation.h"
 #include "compiler/passes/fusion/claim.h"
 #include "compiler/passes/precision/widen_kernel.h"
 #include "compiler/support/error.h"
@@ -36,8 +37,9 @@ bool is_work(const Op& op, const Function& function) {
         if (!v || !function.type(v).is_tensor()) return false;
     }
     if (function.type(op.results[0]).elements() == 0) return false;
-    return (def.level == OpLevel::primitive && def.elementwise.has_value()) || op.name == "reduce_sum" ||
-           op.name == "reduce_max" || op.name == "concat" || op.name == "pad";
+    // What is moved to places that indices name has a call of its own.
+    const bool moves = def.moves && !def.view && !def.lookup;
+    return def.level == OpLevel::primitive && (def.elementwise || !reduction_of(def).empty() || moves);
 }
 
 }  // namespace

@@ -21,6 +21,11 @@ struct Recomputed {
     std::set<int> ops;  // … by these, in order
 };
 
+bool compares_for_equality(const Op& op) {
+    const std::optional<Comparison> comparison = op_def(op.name).comparison;
+    return comparison && is_equality(*comparison);
+}
+
 class CheapValues {
   public:
     explicit CheapValues(const KernelGroups& groups) : g_(groups), f_(groups.function()), uses_(groups.uses()) {}
@@ -79,7 +84,7 @@ class CheapValues {
         }
         if (ops.size() > most) return false;
         const auto& operands = op(k).operands;
-        if (op(k).name == "eq" &&
+        if (compares_for_equality(op(k)) &&
             !std::all_of(operands.begin(), operands.end(), [&](Value o) { return is_read(o, group, of); }))
             return false;
         return std::all_of(operands.begin(), operands.end(), [&](Value o) { return cheap_ops(o, group, of, ops); });
@@ -93,7 +98,7 @@ class CheapValues {
         for (int user : uses_.users[v.index]) {
             const int of = g_.of(user);
             if (of == KernelGroups::none) return std::nullopt;
-            if (of != group && op(user).name == "eq" && is_float(f_.type(v).dtype)) return std::nullopt;
+            if (of != group && compares_for_equality(op(user)) && is_float(f_.type(v).dtype)) return std::nullopt;
             if (of != group) readers.insert(of);
         }
         if (readers.empty()) return std::nullopt;

@@ -20,7 +20,7 @@ bool leads_on(const Op& op, std::size_t o, const Mask& gradient, const Mask& of_
     if (op.name == "accumulate_gradient") return o == 1;
     if (runs_function(op)) return o < of_arguments.size() && of_arguments[o];
     // A product for each of a batch, of which the gradient is the sum.
-    if (op.name == "reduce_sum") return gradient[op.results[0].index];
+    if (op_def(op.name).reduction == Reduction::sum) return gradient[op.results[0].index];
     const bool structure = is_family_op(op) || is_member_op(op);
     if (!structure &&
         (op_def(op.name).level == OpLevel::structural || op_def(op.name).precision.kind != Precision::Kind::follows))

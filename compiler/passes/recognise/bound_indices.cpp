@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compiler/analysis/value_ranges.h"
+#include "compiler/analysis/views.h"
 #include "compiler/interpreter/constant_value.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -97,25 +98,23 @@ class IndexBounder {
 
     void find_accesses(std::size_t k) {
         const Op& op = f_.ops[k];
-        auto dims = [&] { return f_.type(op.operands[0]).dims; };
-        auto axis = [&] {
-            return static_cast<std::size_t>(
-                *normalize_axis(op.attributes.integer("axis"), f_.type(op.operands[0]).rank()));
-        };
-        if (op.name == "gather" || op.name == "gather_elements")
-            accesses_.push_back({k, 1, op.operands[1], dims()[axis()], {}, true});
-        if (op.name == "embedding") accesses_.push_back({k, 1, op.operands[1], dims()[0], {}, true});
-        if (op.name == "cross_entropy")
-            accesses_.push_back({k, 1, op.operands[1], dims()[1], op.attributes.integer("ignore_index", -100), false});
-        if (op.name == "gather_nd") {
-            const auto batch = static_cast<std::size_t>(op.attributes.integer("batch_dims", 0));
-            const std::int64_t width = f_.type(op.operands[1]).dims.back();
-            for (std::int64_t w = 0; w < width; ++w) {
-                Access& access = accesses_.emplace_back(
-                    Access{k, 1, op.operands[1], dims()[batch + static_cast<std::size_t>(w)], {}, true, w});
-                find_coordinate(access);
-            }
+        const std::optional<Lookup> lookup = lookup_of(op);
+        if (!lookup) return;
+        const Dims& table = f_.type(op.operands[lookup->table]).dims;
+        const Value index = op.operands[lookup->index];
+        const bool several = lookup->kind == Lookup::Kind::coordinates;
+        for (std::int64_t w = 0; w < lookup->coordinates; ++w) {
+            Access& access = accesses_.emplace_back(
+                Access{k, lookup->index, index, table[lookup->axis + static_cast<std::size_t>(w)], lookup->ignored,
+                       lookup->may_count_from_the_end(), several ? w : -1});
+            if (several) find_coordinate(access);
         }
+    }
+
+    std::optional<Lookup> lookup_of(const Op& op) const {
+        const LookupRule& rule = op_def(op.name).lookup;
+        if (!rule) return std::nullopt;
+        return rule(op.attributes, f_.type(op.operands[0]).dims, f_.type(op.operands[1]).dims);
     }
 
     // The value that holds the column of the last dimension, where they were put side by side.
@@ -294,24 +293,30 @@ class IndexBounder {
         std::vector<std::pair<std::int64_t, std::int64_t>> runs;  // from, and behind the last one
     };
     std::optional<Taken> taken_by(const Op& op) const {
-        if (op.operands.empty() || !op.operands[0] || (op.name != "slice" && op.name != "gather")) return std::nullopt;
+        if (const std::optional<ViewIndex> view = view_index(f_, op)) return cut_by(op, *view);
+        const std::optional<Lookup> lookup = lookup_of(op);
+        if (!lookup || lookup->kind != Lookup::Kind::rows) return std::nullopt;
         const Dims& dims = f_.type(op.operands[0]).dims;
-        Taken out{*normalize_axis(op.attributes.integer("axis"), static_cast<std::int64_t>(dims.size())), {}};
-        const auto axis = static_cast<std::size_t>(out.axis);
-        if (op.name == "slice") {
-            const std::int64_t begin = op.attributes.integer("begin"), step = op.attributes.integer("step", 1),
-                               count = f_.type(op.results[0]).dims[axis];
-            if (step == 1) out.runs.emplace_back(begin, begin + count);
-            for (std::int64_t k = 0; step != 1 && k < count; ++k)
-                out.runs.emplace_back(begin + k * step, begin + k * step + 1);
-            return out;
-        }
+        const std::size_t axis = lookup->axis;
+        Taken out{static_cast<std::int64_t>(axis), {}};
         const Op* index = definition(op.operands[1]);
         if (index == nullptr || !is_constant_op(*index)) return std::nullopt;
         for (const std::int64_t row : materialize(*index->attributes.constant("value")).i) {
             const std::int64_t from = row < 0 ? row + dims[axis] : row;
             out.runs.emplace_back(from, from + 1);
         }
+        return out;
+    }
+
+    std::optional<Taken> cut_by(const Op& op, const ViewIndex& view) const {
+        if (view.kind != ViewIndex::Kind::cut) return std::nullopt;
+        const Dims& to = f_.type(op.results[0]).dims;
+        const auto& [axis, begin, step] = view.axes[view.cut_axis];
+        const std::int64_t count = to[axis];
+        Taken out{static_cast<std::int64_t>(view.cut_axis), {}};
+        if (step == 1) out.runs.emplace_back(begin, begin + count);
+        for (std::int64_t k = 0; step != 1 && k < count; ++k)
+            out.runs.emplace_back(begin + k * step, begin + k * step + 1);
         return out;
     }
 
@@ -368,7 +373,8 @@ class IndexBounder {
         for (const Access& a : accesses_)
             if (a.ignored) candidates.push_back(*a.ignored);
         for (const Op& op : f_.ops) {
-            if (op.name != "eq" && op.name != "ne") continue;
+            const std::optional<Comparison> comparison = op_def(op.name).comparison;
+            if (!comparison || !is_equality(*comparison)) continue;
             for (Value v : op.operands) {
                 const Op* known = definition(v);
                 if (known == nullptr || !is_constant_op(*known) || !is_integer(f_.type(v).dtype)) continue;
@@ -470,11 +476,11 @@ class IndexBounder {
             Value& index = operands[first->operand];
             const Type type = b.type(index);
             Value entries = b.scalar(type.dtype, static_cast<double>(first->entries));
-            if (op.name == "gather_nd") {  // one size for each coordinate
+            const Lookup lookup = *lookup_of(op);
+            if (lookup.kind == Lookup::Kind::coordinates) {  // one size for each
                 Tensor sizes(Type::tensor(type.dtype, {type.dims.back()}));
-                const Dims dims = f_.type(op.operands[0]).dims;
-                const auto batch = static_cast<std::size_t>(op.attributes.integer("batch_dims", 0));
-                for (std::size_t w = 0; w < sizes.i.size(); ++w) sizes.i[w] = dims[batch + w];
+                const Dims& dims = f_.type(op.operands[lookup.table]).dims;
+                for (std::size_t w = 0; w < sizes.i.size(); ++w) sizes.i[w] = dims[lookup.axis + w];
                 entries = b.constant(ConstExpr::dense(std::move(sizes)));
             }
             const Value negative = b.op("lt", {index, b.scalar(type.dtype, 0)});

@@ -3,15 +3,17 @@
 
 #include <algorithm>
 
+#include "compiler/ir/op_def.h"
 #include "compiler/passes/recognise/parameter_sites.h"
 
 namespace thunderc {
 namespace {
 
 Role role_of(const Site& site) {
-    if (site.consumer->name == "sub") return Role::shift;  // x - b
-    if (site.consumer->name == "div") return Role::scale;  // x / s
-    return site.role;
+    if (site.role != Role::other) return site.role;
+    const OpDef& def = op_def(site.consumer->name);
+    if (def.combination.size() > 1) return Role::shift;                          // x - b
+    return def.elementwise && !def.linear_in.empty() ? Role::scale : site.role;  // x / s
 }
 
 bool is_vector(const Type& type) {
@@ -19,7 +21,8 @@ bool is_vector(const Type& type) {
 }
 
 bool is_norm(const Op& op) {
-    return op.name == "rms_norm" || op.name == "layer_norm";
+    const std::vector<Role>& roles = op_def(op.name).parameter_roles;
+    return std::find(roles.begin(), roles.end(), Role::scale) != roles.end();
 }
 
 ArgInfo::Init init_of(const std::vector<Site>& sites, const Type& type) {

@@ -7,17 +7,11 @@
 #include <vector>
 
 #include "compiler/ir/module.h"
+#include "compiler/ir/traits.h"
 
 namespace thunderc {
 
-// What a consumer takes an initializer for.
-enum class Role : std::uint8_t {
-    product,  // the right operand of a matrix product
-    table,    // rows looked up by ids
-    scale,    // of a normalisation or a product by elements
-    shift,    // added
-    other,
-};
+using Role = ParameterRole;
 
 // One use of an initializer, behind ops that only rearrange it.
 struct Site {

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/analysis/views.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/passes/raise/raise_embedding.h"
 #include "compiler/passes/raise/raise_gelu.h"
@@ -54,8 +55,8 @@ Module raised_copy(const Module& module, const std::vector<GivenArgument>& given
     return copy;
 }
 
-bool is_view(const std::string& op) {
-    return op == "transpose" || op == "reshape" || op == "cast" || op == "broadcast_to" || op == "slice";
+bool only_rearranges(const Op& op) {
+    return is_view(op) || op.name == "cast";
 }
 
 class RoleReader {
@@ -69,7 +70,7 @@ class RoleReader {
         std::vector<std::vector<StructureSays>> sites(f_.arguments.size());
         std::map<std::size_t, std::string> stopped_at;
         for (const Op& op : f_.ops) {
-            if (is_view(op.name)) continue;
+            if (only_rearranges(op)) continue;
             for (std::size_t k = 0; k < op.operands.size(); ++k)
                 if (std::optional<std::size_t> a = argument_behind(op.operands[k])) {
                     if (passes_no_gradient(op))
@@ -119,14 +120,14 @@ class RoleReader {
 
     const Op* producer_behind_views(Value v) const {
         const Op* op = producer(v);
-        while (op != nullptr && is_view(op->name)) op = producer(op->operands[0]);
+        while (op != nullptr && only_rearranges(*op)) op = producer(op->operands[0]);
         return op;
     }
 
     std::optional<std::size_t> argument_behind(Value v) const {
         if (!v) return std::nullopt;
         while (const Op* op = producer(v)) {
-            if (!is_view(op->name)) return std::nullopt;
+            if (!only_rearranges(*op)) return std::nullopt;
             v = op->operands[0];
         }
         const std::size_t k = argument_.at(v);
@@ -148,7 +149,7 @@ class RoleReader {
                 if (op.name == "linear" && data_[op.operands[0].index]) return false;
                 return turns_into_tables(op.results[0]);
             }
-            if (is_view(op.name)) return turns_into_tables(op.results[0]);
+            if (only_rearranges(op)) return turns_into_tables(op.results[0]);
             if (!through.contains(op.name)) return false;
             for (Value other : op.operands)
                 if (other && other != v && data_[other.index]) return false;

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "compiler/analysis/batch_share.h"
+#include "compiler/analysis/views.h"
 #include "compiler/ir/function_tools.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
 
@@ -25,15 +27,18 @@ class LabelReader {
     void run() {
         std::map<std::size_t, bool> shifted;  // by argument
         for (const Op& op : main_.ops) {
-            if (op.name != "cross_entropy") continue;
-            Value labels = op.operands[1];
+            const LookupRule& rule = op_def(op.name).lookup;
+            if (!rule) continue;
+            const Lookup lookup = rule(op.attributes, main_.type(op.operands[0]).dims, main_.type(op.operands[1]).dims);
+            if (lookup.kind != Lookup::Kind::classes) continue;
+            Value labels = op.operands[lookup.index];
             const Positions positions = follow_labels(labels);
             const auto at = std::find(main_.arguments.begin(), main_.arguments.end(), labels);
             if (!labels || at == main_.arguments.end()) continue;
             const auto k = static_cast<std::size_t>(at - main_.arguments.begin());
             const ArgInfo& info = main_.argument_info[k];
             if (info.kind != ArgInfo::Kind::input || info.source == "tokens") continue;
-            const bool shift = positions.begin > begin_of_logits(op.operands[0], positions.extents);
+            const bool shift = positions.begin > begin_of_logits(op.operands[lookup.table], positions.extents);
             if (shifted.try_emplace(k, shift).first->second != shift) refuse(info.names.front());
         }
         for (const auto& [k, shift] : shifted) main_.argument_info[k].source = shift ? "tokens" : "next_tokens";
@@ -57,7 +62,7 @@ class LabelReader {
     // Of what is chosen or joined, the one operand that is no constant; none where there are several.
     Value only_computed(const Op& op) const {
         Value found;
-        for (std::size_t k = op.name == "select" ? 1 : 0; k < op.operands.size(); ++k) {
+        for (std::size_t k = op_def(op.name).moves->chosen ? 1 : 0; k < op.operands.size(); ++k) {
             const Op* known = definition(op.operands[k]);
             if (known != nullptr && is_constant_op(*known)) continue;
             if (found) return {};
@@ -94,9 +99,10 @@ class LabelReader {
         };
         for (const Op* op = definition(labels); op != nullptr; op = definition(labels)) {
             Value next;
-            if (op->name == "slice") {
+            const std::optional<ViewIndex> view = view_index(main_, *op);
+            if (view && view->kind != ViewIndex::Kind::repeated) {
                 next = op->operands[0];
-                move(next, axis_of(*op), op->attributes.integer("begin"));
+                for (std::size_t d = 0; d < view->axes.size(); ++d) move(next, d, view->axes[d].begin);
             } else if (op->name == "pad") {
                 next = op->operands[0];
                 const Dims low = op->attributes.integers("low");
@@ -109,9 +115,9 @@ class LabelReader {
                     before += main_.type(part).dims[axis_of(*op)];
                 }
                 if (next) move(next, axis_of(*op), -before);
-            } else if (op->name == "select") {
+            } else if (op_def(op->name).moves && op_def(op->name).moves->chosen) {
                 next = only_computed(*op);
-            } else if (op->name == "reshape" || op->name == "cast" || op->name == "transpose") {
+            } else if (op->name == "cast") {
                 next = op->operands[0];
             }
             labels = next;
@@ -131,13 +137,16 @@ class LabelReader {
             Value next = op->operands.empty() ? Value() : op->operands[0];
             if (!next || op->results.size() != 1) break;
             const Dims& from = main_.type(next).dims;
-            if (op->name == "slice") {
-                const std::size_t axis = axis_of(*op);
-                if (axis != classes && !is_batch(next, axis) && extents.contains(from[axis]))
-                    begin += op->attributes.integer("begin");
-            } else if (op->name == "transpose") {
-                classes = static_cast<std::size_t>(op->attributes.integers("permutation")[classes]);
-            } else if (op->name == "reshape") {
+            const std::optional<ViewIndex> view = view_index(main_, *op);
+            if (view && view->kind == ViewIndex::Kind::cut) {
+                for (std::size_t axis = 0; axis < from.size(); ++axis)
+                    if (axis != classes && !is_batch(next, axis) && extents.contains(from[axis]))
+                        begin += view->axes[axis].begin;
+            } else if (view && view->kind == ViewIndex::Kind::permuted) {
+                const auto at = std::find_if(view->axes.begin(), view->axes.end(),
+                                             [&](const ViewIndex::Axis& a) { return a.axis == classes; });
+                classes = static_cast<std::size_t>(at - view->axes.begin());
+            } else if (view && view->kind == ViewIndex::Kind::regrouped) {
                 if (classes + 1 != to.size() || from.empty() || from.back() != to.back()) break;
                 classes = from.size() - 1;
             } else if (op->name == "linear" || op->name == "matmul") {

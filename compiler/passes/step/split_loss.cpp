@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "compiler/analysis/batch_share.h"
+#include "compiler/analysis/views.h"
 #include "compiler/ir/function_tools.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/planned/step_form.h"
@@ -90,10 +92,15 @@ class Splitter {
 
     bool is_real(Value v) const { return is_float(main_.type(v).dtype); }
 
+    // A reshape or a cast.
+    bool keeps_number(const Op& op) const {
+        const std::optional<ViewIndex> view = view_index(main_, op);
+        return op.name == "cast" || (view && view->kind == ViewIndex::Kind::regrouped);
+    }
+
     // Through ops that change nothing of one number.
     Value behind(Value v) const {
-        for (const Op* op = definition(v);
-             op != nullptr && (op->name == "reshape" || op->name == "cast") && is_real(op->operands[0]) == is_real(v);
+        for (const Op* op = definition(v); op != nullptr && keeps_number(*op) && is_real(op->operands[0]) == is_real(v);
              op = definition(v))
             v = op->operands[0];
         return v;
@@ -104,12 +111,18 @@ class Splitter {
         const Op* op = definition(v);
         const auto both = [&] { return is_one(op->operands[0]) && is_one(op->operands[1]); };
         if (op != nullptr && shares_[v.index].kind != Kind::same) {
-            if ((op->name == "add" || op->name == "sub") && both()) {
-                collect(op->operands[0], factors, negative, terms);
-                return collect(op->operands[1], factors, negative != (op->name == "sub"), terms);
+            const OpDef& def = op_def(op->name);
+            const bool ones = std::all_of(op->operands.begin(), op->operands.end(), [&](Value x) {
+                return x && is_one(x) && main_.type(x).dtype == main_.type(v).dtype;
+            });
+            const bool signs = std::all_of(def.combination.begin(), def.combination.end(),
+                                           [](double factor) { return std::abs(factor) == 1; });
+            if (!def.combination.empty() && signs && ones) {
+                for (std::size_t k = 0; k < op->operands.size(); ++k)
+                    collect(op->operands[k], factors, negative != (def.combination[k] < 0), terms);
+                return;
             }
-            if (op->name == "neg") return collect(op->operands[0], factors, !negative, terms);
-            if (op->name == "mul" && both())
+            if (def.combines == Reduction::product && both())
                 for (std::size_t k : {1U, 0U})
                     if (known(op->operands[k])) {
                         factors.push_back({op->operands[k], false});
@@ -119,7 +132,7 @@ class Splitter {
                 factors.push_back({op->operands[1], true});
                 return collect(op->operands[0], factors, negative, terms);
             }
-            const bool sums = op->name == "reduce_sum" || op->name == "reduce_mean";
+            const bool sums = def.reduction == Reduction::sum || def.reduction == Reduction::mean;
             // Of a batch of one row the row is one number too.
             const bool row = sums && shares_[op->operands[0].index].kind == Kind::rows;
             if (sums && !row && is_one(op->operands[0])) return collect(op->operands[0], factors, negative, terms);
@@ -153,8 +166,8 @@ class Splitter {
 
     // A number that is counted as integers is one weight, whatever it is cast to.
     Value behind_weight(Value v) const {
-        for (const Op* op = definition(v); op != nullptr && (op->name == "reshape" || op->name == "cast") &&
-                                           is_weight(op->operands[0]) && is_one(op->operands[0]);
+        for (const Op* op = definition(v);
+             op != nullptr && keeps_number(*op) && is_weight(op->operands[0]) && is_one(op->operands[0]);
              op = definition(v))
             v = op->operands[0];
         return v;
@@ -233,7 +246,9 @@ class Splitter {
         const Value weight = behind_weight(term.factors[at].value);
         term.factors.erase(term.factors.begin() + static_cast<std::ptrdiff_t>(at));
         const Op* op = definition(term.leaf);
-        const bool entropy = op != nullptr && op->name == "cross_entropy" && term.factors.empty();
+        // The one loss that looks up a class for each row.
+        const bool entropy = op != nullptr && op_def(op->name).lookup &&
+                             op_def(op->name).rows.kind == Rows::Kind::summed && term.factors.empty();
         out.mixed = shares_[term.leaf.index].mixed;
         out.text = fmt::format("{} mean{}{}, split into sum and weight", whose(), entropy ? " cross entropy" : "",
                                term.factors.empty() ? "" : " times a factor") +
