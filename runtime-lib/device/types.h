@@ -8,17 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/scalars.h"
+
 namespace thunder {
 
 enum class DType : std::uint8_t { f32, bf16, i64, i32, boolean };
-
-// Whether a call overwrites a gradient or adds to it.
-enum class Gradient : std::uint8_t { overwrite, add };
-
-// A bfloat16 as it lies in memory: the upper half of an IEEE binary32. Arithmetic happens in f32.
-struct bf16 {  // NOLINT(readability-identifier-naming): a scalar type, named like int
-    std::uint16_t bits;
-};
 
 constexpr std::size_t size_of(DType dtype) {
     switch (dtype) {

@@ -185,8 +185,8 @@ TEST_F(Check, TheRuntimesKernelsDoNotSpill) {
 TEST_F(Check, NamesTheFileOfTheRuntimeThatDoesNotCompile) {
     program(healthy);
     fs::create_directories("out/runtime/device/cuda");
-    fs::copy_file(RUNTIME "/device/cuda/device.h", "out/runtime/device/cuda/device.h");
-    fs::copy_file(RUNTIME "/device/cuda/device_math.h", "out/runtime/device/cuda/device_math.h");
+    for (const std::string header : {"device/scalars.h", "device/cuda/device.h", "device/cuda/device_math.h"})
+        fs::copy_file(RUNTIME "/" + header, "out/runtime/" + header);
     write("out/runtime/device/cuda/wrong.cuh", "#include \"device/cuda/nowhere.h\"\n");
     const Ran ran = run("check out");
     EXPECT_EQ(ran.status, 1);

@@ -27,18 +27,12 @@ using int64_t = long;
 using uint64_t = unsigned long;
 using size_t = decltype(sizeof(0));
 }  // namespace std
-namespace thunder {
-struct bf16 {  // as in device/types.h
-    std::uint16_t bits;
-};
-}  // namespace thunder
 #else
 #include <cstdint>
-
-#include "device/types.h"
 #endif
 
 #include "device/cuda/device_math.h"
+#include "device/scalars.h"
 
 // A kernel of so many threads a block: THUNDER_KERNEL(256) scale_kernel(Global<float> y, Global<const float> x) {...}
 // A second number: blocks that must find room on a multiprocessor together. Where a kernel says so, the assembler gives

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels are handed by value or point to, beside the types of C++: NVRTC compiles this too, without any header of
+// the standard library (device/cuda/device.h has its names).
+#pragma once
+
+#include <cstdint>
+
+namespace thunder {
+
+// Whether a call overwrites a gradient or adds to it.
+enum class Gradient : std::uint8_t { overwrite, add };
+
+// A bfloat16 as it lies in memory: the upper half of an IEEE binary32. Arithmetic happens in f32.
+struct bf16 {  // NOLINT(readability-identifier-naming): a scalar type, named like int
+    std::uint16_t bits;
+};
+
+}  // namespace thunder
