@@ -160,9 +160,9 @@ CASES = [
 DECAYS = (0.999, 0.75, 0.25)
 
 
-def lines_of(points):
+def lines_of(points, kept=KEPT):
     lines = []
-    for step, values in zip(KEPT, points):
+    for step, values in zip(kept, points):
         row = f"        {{{step}, {{"
         for k, x in enumerate(values):
             text = repr(x) + (", " if k + 1 < len(values) else "}},")
@@ -202,4 +202,5 @@ def main():
     pathlib.Path(out).write_text("\n".join(lines))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,8 @@ constexpr Field fields[] = {{"learning_rate", 0, DType::f64},
                             {"grad_norm", rule_end + 28, DType::f32},
                             {"clip_factor", rule_end + 32, DType::f32},
                             {"rounding", rule_end + 40, DType::i64}};
-// What the host knows, and the text says by other means: the struct has nothing where a plan places them.
+// What the host knows, and the text says by other means: where a plan places them the struct has loss_scale, which no
+// plan knows of.
 constexpr Field flags[] = {{"first_micro_step", rule_end + 36, DType::boolean},
                            {"decay_all", rule_end + 37, DType::boolean},
                            {"last_micro_step", rule_end + 38, DType::boolean}};

@@ -192,6 +192,12 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
                                                                  {"steps", cat(progress.steps)},
                                                                  {"warmup", cat(progress.warmup)}};
     for (const auto& [name, value] : progress.made_by) metadata.emplace_back(cat(made_by_prefix, name), value);
+    if (progress.skipped > 0) metadata.emplace_back("skipped", cat(progress.skipped));
+    if (progress.loss_scale > 0) {
+        metadata.emplace_back("loss_scale", cat(progress.loss_scale));
+        metadata.emplace_back("loss_scale_good", cat(progress.loss_scale_good));
+    }
+    if (!progress.ema_begun) metadata.emplace_back("ema_begun", "0");
     const bool averaged = average.decay() > 0;
     if (averaged) metadata.emplace_back(average_state, cat(average.decay()));
     std::string path = join_path(folder, name);
@@ -237,6 +243,12 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
         if (name.starts_with(made_by_prefix)) progress.made_by[name.substr(made_by_prefix.size())] = value;
     if (!entry(file, std::string(average_state)).empty())
         progress.ema = number<double>(file, std::string(average_state));
+    if (!entry(file, "skipped").empty()) progress.skipped = number<std::int64_t>(file, "skipped");
+    if (!entry(file, "loss_scale").empty()) {
+        progress.loss_scale = number<double>(file, "loss_scale");
+        progress.loss_scale_good = number<std::int32_t>(file, "loss_scale_good");
+    }
+    progress.ema_begun = entry(file, "ema_begun").empty();
     const bool averaged = progress.ema > 0 && average.decay() > 0;
     const std::vector<HeldTensor> tensors = tensors_of(program, arenas, averaged ? &average : nullptr);
     for (const HeldTensor& tensor : tensors) {
@@ -254,7 +266,7 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
         return t.as.dtype == DType::f32 && file.find(t.as.name)->dtype == stored_name(DType::bf16);
     }));
     for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
-    if (averaged) average.go_on();
+    if (averaged && progress.ema_begun) average.go_on();
     return progress;
 }
 

@@ -35,7 +35,12 @@ struct Progress {
     // What else the steps so far were made by, as text: options by their names, and what is behind --data or --feed.
     // Empty where the checkpoint does not tell.
     std::map<std::string, std::string> made_by{};
-    double ema = 0;           // decay of the average of weights that the checkpoint has; 0: it has none
+    double ema = 0;            // decay of the average of weights that the checkpoint has; 0: it has none
+    std::int64_t skipped = 0;  // of the steps, those that were not taken
+    // Of a dynamic scale of the loss: the next step's, and the steps since it last changed; 0: there is none.
+    double loss_scale = 0;
+    std::int32_t loss_scale_good = 0;
+    bool ema_begun = true;    // a step was taken since the average was a copy of the parameters
     std::size_t rounded = 0;  // frozen parameters that the checkpoint has in bf16 and this program holds in f32
 };
 

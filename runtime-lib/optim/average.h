@@ -18,6 +18,8 @@ struct AverageUpdate {
     Input parameters{};
     float part = 1;  // 1: the parameters themselves
     std::span<const ParameterSegment> segments;
+    // Where it is not null, what it points to is the part, on the device; 0: nothing moves.
+    const float* part_of_step = nullptr;
 };
 void average_parameters(const AverageUpdate& call, Stream& stream);
 

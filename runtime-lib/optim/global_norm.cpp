@@ -2,10 +2,10 @@
 #include "optim/global_norm.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "device/cpu/elements.h"
 #include "device/parallel.h"
+#include "optim/clipping.h"
 #include "optim/describe.h"
 
 namespace thunder {
@@ -51,11 +51,9 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
 }
 
 void set_norm(StepScalars* scalars, double squares) {
-    const double norm = std::sqrt(squares);
-    scalars->grad_norm = static_cast<float>(norm);
-    // a norm that is no number passes on into the factor, and so into the parameters: the step's loss says so
-    const double factor = scalars->max_grad_norm / (norm + 1e-6);
-    scalars->clip_factor = scalars->max_grad_norm > 0 ? static_cast<float>(factor > 1.0 ? 1.0 : factor) : 1.0F;
+    const Clipping clipping = clipping_of(squares, scalars->max_grad_norm, scalars->loss_scale);
+    scalars->grad_norm = clipping.grad_norm;
+    scalars->clip_factor = clipping.clip_factor;
 }
 
 }  // namespace thunder

@@ -16,8 +16,8 @@ class Stream;
 void sum_of_squares(double* sum, const Input& gradients, std::int64_t elements, Stream& stream);
 
 // scalars->grad_norm = sqrt(sum of gradients[i]^2) and scalars->clip_factor = min(1, max_grad_norm / (grad_norm +
-// 1e-6)), as torch's clip_grad_norm_ has it; 1 where max_grad_norm is 0. The gradients are not touched: the optimizer
-// multiplies.
+// 1e-6)), as torch's clip_grad_norm_ has it; 1 where max_grad_norm is 0. Of a loss that was scaled both are of the
+// gradients divided by scalars->loss_scale (clipping.h). The gradients are not touched: the optimizer multiplies.
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream);
 
 // The same, where the sum of the squares is known: on a CPU.

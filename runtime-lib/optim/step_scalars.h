@@ -24,7 +24,9 @@ struct StepScalars {
     float dloss = 0;        // what seeds the backward pass: see Loss in train/program.h
     float loss_sum = 0;     // sum of the weighted losses so far
     float grad_norm = 0;    // of all gradients, before clipping
-    float clip_factor = 1;  // what the optimizer multiplies gradients with
+    // what the optimizer multiplies gradients with; negative: the step is not taken (clipping.h)
+    float clip_factor = 1;
+    float loss_scale = 0;  // that dloss was multiplied with, see loss_scale.h; 0: it was not
 
     // written by the host before a step
     std::uint64_t rounding = 0;  // of parameters in bf16, see rounding.h; 0: to the nearest

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "device/cpu/elements.h"
+#include "optim/clipping.h"
 #include "optim/describe.h"
 #include "optim/global_norm.h"
 #include "optim/matrices.h"
@@ -63,6 +64,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
     (require_dtype(Rule::name, "states", call.states[k], call.states[0].dtype), ...);
     require_dtype(Rule::name, "bf16_copies", call.bf16_copies, DType::bf16);
     const float clip = call.scalars->clip_factor;
+    if (is_skipped(clip)) return;
     walk_segments(
         by_element(call.segments), [&](std::int64_t begin, std::int64_t end, const ParameterSegment& segment) {
             const auto numbers = numbers_of<Rule>(call, segment);

@@ -13,8 +13,8 @@ namespace thunder {
 
 class Stream;
 
-// Each element is stepped by the rule's element(), on clip_factor * gradient. Arenas are f32 or bf16, the states alike;
-// what is computed is f32 and rounded where it is stored.
+// Each element is stepped by the rule's element(), on clip_factor * gradient; none where the factor is negative. Arenas
+// are f32 or bf16, the states alike; what is computed is f32 and rounded where it is stored.
 struct OptimizerUpdate {
     Output parameters{};
     Input gradients{};

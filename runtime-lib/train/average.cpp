@@ -25,16 +25,20 @@ void WeightAverage::allocate(Device& device) {
 }
 
 void WeightAverage::begin(const std::byte* parameters, Stream& stream) {
-    move(parameters, 1, stream);
+    move(parameters, 1, nullptr, stream);
     parts_ = false;
 }
 
 void WeightAverage::update(const std::byte* parameters, Stream& stream) {
-    move(parameters, parts_ ? 1 - decay_ : 1, stream);
+    move(parameters, parts_ ? 1 - decay_ : 1, nullptr, stream);
     parts_ = true;
 }
 
-void WeightAverage::move(const std::byte* parameters, double part, Stream& stream) {
+void WeightAverage::update(const std::byte* parameters, const float* part, Stream& stream) {
+    move(parameters, 1, part, stream);
+}
+
+void WeightAverage::move(const std::byte* parameters, double part, const float* part_of_step, Stream& stream) {
     if (memory_.bytes() == 0) return;
     Input in;
     in.data = parameters;
@@ -42,7 +46,8 @@ void WeightAverage::move(const std::byte* parameters, double part, Stream& strea
     average_parameters({.averages = reinterpret_cast<float*>(memory_.data()),
                         .parameters = in,
                         .part = static_cast<float>(part),
-                        .segments = segments_},
+                        .segments = segments_,
+                        .part_of_step = part_of_step},
                        stream);
 }
 

@@ -35,9 +35,12 @@ class WeightAverage {
     void go_on() { parts_ = true; }
     // A step is done.
     void update(const std::byte* parameters, Stream& stream);
+    // The same where the device knows whether the step was taken: `part` of it, on the device.
+    void update(const std::byte* parameters, const float* part, Stream& stream);
+    bool has_begun() const { return parts_; }
 
   private:
-    void move(const std::byte* parameters, double part, Stream& stream);
+    void move(const std::byte* parameters, double part, const float* part_of_step, Stream& stream);
 
     double decay_;
     DType dtype_ = DType::f32;  // of the parameters

@@ -138,8 +138,9 @@ int group_of(const std::vector<ParameterGroup>& groups, const ParameterSpec& par
     return -1;
 }
 
-std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& o, std::int64_t step) {
-    const auto number = static_cast<double>(step + 1);
+std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& o, std::int64_t step,
+                                                   std::int64_t skipped) {
+    const auto number = static_cast<double>(step + 1 - skipped);
     std::vector<std::vector<double>> all = {
         rule.step_numbers(o.rule, {learning_rate(o, step), o.weight_decay, number})};
     for (const ParameterGroup& group : o.groups) {

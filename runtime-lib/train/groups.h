@@ -25,8 +25,10 @@ std::string groups_text(const std::vector<ParameterGroup>& groups);
 // -1: of none.
 int group_of(const std::vector<ParameterGroup>& groups, const ParameterSpec& parameter);
 
-// The numbers of the rule in a step: those of all parameters, then those of each group.
-std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& options, std::int64_t step);
+// The numbers of the rule in a step: those of all parameters, then those of each group. The learning rate goes by the
+// step, all else by how many were taken: `skipped` of those before it were not.
+std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& options, std::int64_t step,
+                                                   std::int64_t skipped = 0);
 
 // The parts of the parameter arena that the optimizer works on; neighbours of one kind are one part.
 std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Options& options, int rank);

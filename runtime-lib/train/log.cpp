@@ -57,14 +57,23 @@ std::size_t bytes_before(const std::string& path, std::int64_t step) {
     return kept;  // what is behind the last line end was cut short when the run before was killed
 }
 
+// JSON has no number for what is none.
+std::string json_number(double x) {
+    return std::isfinite(x) ? digits("%.9g", x) : "null";
+}
+
 }  // namespace
 
 std::string json_line(const StepReport& report) {
     // Nine digits tell any two floats apart.
-    return cat("{\"step\":", report.step, ",\"loss\":", digits("%.9g", report.loss),
-               ",\"grad_norm\":", digits("%.9g", report.grad_norm), ",\"lr\":", digits("%.9g", report.lr),
+    return cat("{\"step\":", report.step, ",\"loss\":", json_number(report.loss),
+               ",\"grad_norm\":", json_number(report.grad_norm), ",\"lr\":", digits("%.9g", report.lr),
                ",\"tokens\":", report.tokens, ",\"step_ms\":", digits("%.3f", report.ms),
-               ",\"tokens_per_second\":", digits("%.1f", tokens_per_second(report)), "}");
+               ",\"tokens_per_second\":", digits("%.1f", tokens_per_second(report)),
+               report.loss_scale > 0
+                   ? cat(",\"loss_scale\":", digits("%.9g", report.loss_scale), ",\"skipped\":", report.skipped)
+                   : "",
+               "}");
 }
 
 JsonLog::JsonLog(std::string path, std::int64_t first_step) : path_(std::move(path)) {
@@ -123,6 +132,8 @@ void Console::step(const StepReport& report, std::int64_t steps) {
     std::string text = cat("step ", report.step, "/", steps, "  loss ", digits("%.4f", report.loss), "  grad norm ",
                            digits("%.3g", report.grad_norm), "  lr ", digits("%.2e", report.lr), "  ",
                            digits("%.1f", report.ms), " ms  ", short_count(tokens_per_second(report)), " tokens/s");
+    if (report.loss_scale > 0)
+        text += cat("  loss scale ", digits("%.6g", report.loss_scale), report.was_skipped ? ", step skipped" : "");
     if (terminal_) {
         text += cat("  ", duration(static_cast<double>(steps - report.step - 1) * a_step), " left");
         // A line that the terminal breaks could not be written over.

@@ -14,6 +14,10 @@ struct StepReport {
     double loss = 0, grad_norm = 0, lr = 0;
     std::int64_t tokens = 0;  // of this step, all ranks
     double ms = 0;
+    // Where the loss was scaled: by what, whether the step was skipped, and how many were, it included; 0: it was not.
+    double loss_scale = 0;
+    bool was_skipped = false;
+    std::int64_t skipped = 0;
 };
 
 // {"step":0,"loss":5.5451,"grad_norm":1.23,"lr":0.001,"tokens":8192,"step_ms":12.3,"tokens_per_second":665000}

@@ -21,6 +21,7 @@
 #include "support/text.h"
 #include "train/groups.h"
 #include "train/init.h"
+#include "train/loss_scaler.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -124,6 +125,15 @@ double rule_option(rules::Range range, const std::string& value, const Place& pl
     const double number = real(value, place, 0, expected);
     if (number >= 1) place.reject(value, expected);
     return number;
+}
+
+// A power of two multiplies and divides without an error; others are allowed.
+double scale_of_loss(const std::string& value, const Place& place, const std::string& expected) {
+    const double scale = real(value, place, 0, expected, true);
+    if (scale > static_cast<double>(std::numeric_limits<float>::max()) ||
+        scale < static_cast<double>(std::numeric_limits<float>::min()))
+        place.reject(value, expected);
+    return scale;
 }
 
 std::vector<Flag> make_flags(const ProgramSpec& program) {
@@ -236,6 +246,29 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
         "lost",
         flag(&Options::stochastic_rounding));
     add("grad-clip", "X", "largest norm of the gradient; 0: off", number(&Options::grad_clip, not_negative));
+    add("loss-scale", "HOW",
+        "multiply the loss before the backward pass, and divide gradients again: off, a number, or dynamic: begin with "
+        "--loss-scale-start, skip each step whose gradient is not finite and halve the scale, double it after "
+        "--loss-scale-interval steps in a row that were taken",
+        [](Options& o, const std::string& value, const Place& place) {
+            using LossScaling = Options::LossScaling;
+            if (value == "off" || value == "dynamic") {
+                o.loss_scaling = value == "off" ? LossScaling::off : LossScaling::dynamic;
+                return;
+            }
+            o.loss_scale = scale_of_loss(value, place, "dynamic, off, or a number above 0 that a float has");
+            o.loss_scaling = LossScaling::fixed;
+        });
+    add("loss-scale-start", "X", "what --loss-scale dynamic begins with (default: 65536)",
+        [](Options& o, const std::string& value, const Place& place) {
+            o.loss_scale_start = scale_of_loss(value, place, "a number above 0 that a float has");
+        });
+    add("loss-scale-interval", "N", "steps after which --loss-scale dynamic doubles the scale (default: 2000)",
+        [](Options& o, const std::string& value, const Place& place) {
+            const std::string expected = "a whole number from 1 to 1000000000";
+            o.loss_scale_interval = integer(value, place, 1, expected);
+            if (o.loss_scale_interval > 1'000'000'000) place.reject(value, expected);
+        });
     add("grad-accum", "N", "micro-steps of one step", [](Options& o, const std::string& value, const Place& place) {
         const std::string expected = "a whole number from 1 to 1000000";
         o.grad_accum = integer(value, place, 1, expected);
@@ -414,6 +447,10 @@ void check(const Options& o, const ProgramSpec& program) {
                        cat("the parameters are ", list_text(names)));
     }
     check_groups(program, o);
+    if (o.loss_scaling != Options::LossScaling::dynamic && (o.loss_scale_start > 0 || o.loss_scale_interval > 0))
+        fail_usage(cat(o.loss_scale_start > 0 ? "--loss-scale-start" : "--loss-scale-interval",
+                       " is about a dynamic scale of the loss, and --loss-scale is ", loss_scale_text(o)),
+                   "add --loss-scale dynamic, or leave it away");
     if (o.stochastic_rounding && std::none_of(program.parameters.begin(), program.parameters.end(),
                                               [](const auto& p) { return p.trainable && p.dtype == DType::bf16; }))
         fail_usage(
@@ -516,7 +553,8 @@ std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec&
         {"decay", o.decay == Decay::all ? "all" : "matrices"},
         {"group", groups_text(o.groups)},
         {"stochastic-rounding", o.stochastic_rounding ? "given" : "not given"},
-        {"grad-clip", cat(o.grad_clip)}};
+        {"grad-clip", cat(o.grad_clip)},
+        {"loss-scale", loss_scale_text(o)}};
     const std::vector<RuleInfo::Option>& of_rule = rule_of(program).options;
     for (std::size_t k = 0; k < of_rule.size(); ++k) {
         const double value = k < o.rule.size() ? o.rule[k] : of_rule[k].usual;

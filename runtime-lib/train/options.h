@@ -55,7 +55,11 @@ struct Options {
     std::vector<ParameterGroup> groups;  // the first that fits
     bool stochastic_rounding = false;    // of parameters in bf16
     double grad_clip = 1.0;              // 0: off
-    double ema = 0;                      // decay of the average of weights; 0: there is none
+    enum class LossScaling : std::uint8_t { off, fixed, dynamic } loss_scaling = LossScaling::off;
+    double loss_scale = 0;                 // a fixed one
+    double loss_scale_start = 0;           // of a dynamic one; 0: 65536
+    std::int64_t loss_scale_interval = 0;  // 0: 2000
+    double ema = 0;                        // decay of the average of weights; 0: there is none
     std::int64_t grad_accum = 1;
 
     // what is written

@@ -8,6 +8,7 @@
 #include "data/fingerprint.h"
 #include "support/text.h"
 #include "train/groups.h"
+#include "train/loss_scaler.h"
 
 namespace thunder {
 
@@ -69,7 +70,8 @@ void note_options(const Progress& before, const std::map<std::string, std::strin
     for (const auto& [name, value] : now) {
         const auto found = before.made_by.find(name);
         // A run before an option was there did without it; of other things it does not tell.
-        const bool without = value == "given" || (name == "--group" && value != groups_text({}));
+        const bool without = value == "given" || (name == "--group" && value != groups_text({})) ||
+                             (name == "--loss-scale" && value != "off");
         if (found == before.made_by.end() && (before.made_by.empty() || !without)) continue;
         const std::string old = found == before.made_by.end() ? "not given" : found->second;
         if (old == value) continue;
@@ -110,6 +112,7 @@ void begin_progress(Progress& progress, const ProgramSpec& program, const Option
     progress.made_by = made_by(program, options, rows);
     progress.steps = options.steps;
     progress.warmup = options.warmup;
+    if (options.loss_scaling != Options::LossScaling::dynamic) progress.loss_scale = 0;
 }
 
 std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& program, const Options& options,
@@ -121,6 +124,7 @@ std::vector<std::string> resume_progress(Progress& progress, const ProgramSpec& 
     note_schedule(before, options, notes);
     note_batches(before, options, notes);
     note_average(before, options, notes);
+    note_loss_scale(before, options, notes);
     note_options(before, progress.made_by, options, notes);
     return notes;
 }

@@ -34,6 +34,7 @@
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
+#include "train/loss_scaler.h"
 #include "train/memory.h"
 #include "train/resume.h"
 #include "train/schedule.h"
@@ -90,10 +91,6 @@ std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
     return program.arena_bytes[static_cast<std::size_t>(arena)];
 }
 
-std::string not_finite(double number) {
-    return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
-}
-
 // "174144 parameters, of which 2688 train"
 std::string parameter_text(const ProgramSpec& program) {
     std::uint64_t count = 0, trained = 0;
@@ -147,7 +144,8 @@ struct Trainer::State {
           stream(device),
           world(program, *communicator),
           segments(segments_of(program, options, communicator->rank())),
-          average(program, options.ema, segments) {
+          average(program, options.ema, segments),
+          scaler(program, options) {
         world.together([] {});  // other ranks' command lines are in order
         steps_of_ranks.resize(static_cast<std::size_t>(communicator->world()));
         cut = {communicator->world(), communicator->rank(), options.grad_accum, program.batch};
@@ -256,19 +254,16 @@ struct Trainer::State {
         StepReport report;
         report.step = read.step;
         report.loss = static_cast<double>(read.loss_sum) * static_cast<double>(read.dloss);
+        scaler.read(numbers, report, progress);
         report.grad_norm = read.grad_norm;
         report.lr = learning_rate(options, report.step);
         report.tokens = program.tokens * cut.micro_steps * cut.world;
         report.ms = step.ended - since;
-        const std::string help = help_of_no_number(numbers.loss_weights);
-        if (!std::isfinite(report.loss))
-            world.fail_as_one(cat("the loss is ", not_finite(report.loss), " at step ", report.step), help);
-        if (!std::isfinite(report.grad_norm))
-            world.fail_as_one(cat("the gradient's norm is ", not_finite(report.grad_norm), " at step ", report.step,
-                                  ", where the loss is ", digits("%.6g", report.loss)),
-                              help);
+        if (const std::string why = scaler.end_of_run(report); !why.empty())
+            world.fail_as_one(why, help_of_no_number(numbers.loss_weights));
         if (log) log->write(report);
         console.step(report, options.steps);
+        if (const auto warning = scaler.warning(report)) console.line(*warning);
     }
 
     // All that may fail before the first step, which ranks do not need one another for.
@@ -287,6 +282,7 @@ struct Trainer::State {
         allocate();
         const std::uint64_t seed = options.seed;
         start();
+        scaler.begin(scalars(), progress, average, stream);
         make_bf16_copies();
         if (options.seed != seed) source = make_batch_source(program, options, cut);
         console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
@@ -364,7 +360,8 @@ struct Trainer::State {
     }
 
     // Those that train, from an arena that is laid out as theirs and perhaps of another type; and those that do not.
-    void save_parameters(const std::string& path, std::byte* trained, std::optional<DType> dtype, bool frozen) {
+    void save_parameters(const std::string& path, std::byte* trained, std::optional<DType> dtype, bool frozen,
+                         float divided_by = 1) {
         std::vector<HeldTensor> tensors;
         for (const ParameterSpec& parameter : program.parameters) {
             if (!frozen && !parameter.trainable) continue;
@@ -372,7 +369,8 @@ struct Trainer::State {
                                 parameter.trainable ? dtype.value_or(parameter.dtype) : parameter.dtype,
                                 {parameter.shape.begin(), parameter.shape.end()}},
                                &parameter,
-                               parameter.trainable ? trained : arenas.parameters});
+                               parameter.trainable ? trained : arenas.parameters,
+                               divided_by});
         }
         const std::pair<std::string, std::string> metadata[] = {
             {"format", "pt"}};  // what loaders of Hugging Face look for
@@ -414,6 +412,7 @@ struct Trainer::State {
     World world;
     std::vector<ParameterSegment> segments;
     WeightAverage average;  // over these
+    LossScaler scaler;
     std::array<Memory, static_cast<std::size_t>(Arena::count)> memory;
     Memory scalar_memory;
     TrainingArenas arenas;
@@ -497,7 +496,7 @@ bool Trainer::begin_step() {
     StepNumbers numbers(s.program, o);
     StepScalars& scalars = numbers.scalars;
     scalars.learning_rate = learning_rate(o, step);
-    numbers.set_rule(numbers_of_groups(rule_of(s.program), o, step));
+    s.scaler.set_rule(numbers, s.progress, s.reported < step);
     scalars.max_grad_norm = o.grad_clip;
     scalars.seed = o.seed;
     scalars.step = step;
@@ -505,7 +504,7 @@ bool Trainer::begin_step() {
     // Of a mean, set_loss_gradient sets it when the weight is known.
     scalars.dloss = s.program.loss == Loss::average ? 1 / static_cast<float>(s.cut.micro_steps * s.cut.world) : 1;
     numbers.write(in_flight.memory.data());
-    copy(s.scalars(), in_flight.memory.data(), numbers.bytes(), s.stream);
+    copy(s.scalars(), in_flight.memory.data(), numbers.bytes_of_step(), s.stream);
     s.loaded_micro_step = -1;
     return true;
 }
@@ -526,7 +525,7 @@ void Trainer::load_batch(std::int64_t micro_step) {
 
 void Trainer::set_loss_gradient() {
     State& s = *state_;
-    if (s.program.loss == Loss::average) return;  // the step began with it
+    if (s.program.loss == Loss::average) return s.scaler.scale(s.stream);  // the step began with it
     const bool terms = s.program.loss == Loss::terms;
     if (s.communicator->world() > 1) {
         StepNumbers read = s.read_numbers();
@@ -536,20 +535,23 @@ void Trainer::set_loss_gradient() {
         to_device(reinterpret_cast<std::byte*>(on_device), weights.data(), weights.size_bytes(), s.stream);
     }
     if (!terms) seed_loss(s.arenas.scalars, s.stream);
+    s.scaler.scale(s.stream);
 }
 
 void Trainer::gradients_are_ready() {
     State& s = *state_;
     if (s.options.dump_gradients.empty() || s.progress.step != s.first_step) return;
     for (Stream* stream : s.communication) stream->synchronize();
-    s.check_weight(s.read_numbers().scalars);
-    s.save_parameters(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, false);
+    const StepScalars read = s.read_numbers().scalars;
+    s.check_weight(read);
+    s.save_parameters(s.options.dump_gradients, s.arenas.gradients, s.program.gradient_dtype, false,
+                      s.scaler.is_on() ? read.loss_scale : 1);
 }
 
 void Trainer::end_step() {
     State& s = *state_;
     State::StepInFlight& in_flight = s.in_flight(s.progress.step);
-    s.average.update(s.arenas.parameters, s.stream);
+    s.scaler.end_step(s.arenas.parameters, s.average, s.stream);
     const std::size_t bytes = StepNumbers(s.program, s.options).bytes();
     copy(in_flight.memory.data() + bytes, s.scalars(), bytes, s.stream);
     s.stream.record(in_flight.arrived);

@@ -2,8 +2,10 @@
 #include "train/world.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
+#include "optim/rounding.h"
 #include "program/transfer.h"
 #include "support/text.h"
 
@@ -52,11 +54,35 @@ void World::end_together(const std::optional<Error>& failure) const {
 
 // ---- files ---------------------------------------------------------------------------------------------------------
 
+namespace {
+
+void divide(std::span<std::byte> numbers, DType dtype, float by) {
+    for (std::size_t at = 0; at < numbers.size(); at += size_of(dtype)) {
+        std::byte* const number = numbers.data() + at;
+        if (dtype == DType::bf16) {
+            std::uint16_t bits = 0;
+            std::memcpy(&bits, number, sizeof bits);
+            const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U) / by;
+            const auto wide = std::bit_cast<std::uint32_t>(x);
+            bits = rounded_at_random(wide, 0x7FFF + ((wide >> 16U) & 1U));  // to the nearest, ties to even
+            std::memcpy(number, &bits, sizeof bits);
+        } else {
+            float x = 0;
+            std::memcpy(&x, number, sizeof x);
+            x /= by;
+            std::memcpy(number, &x, sizeof x);
+        }
+    }
+}
+
+}  // namespace
+
 void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const {
     const Piece piece = piece_of(program_, *tensor.parameter, rank_);
     const std::size_t width = size_of(tensor.as.dtype);
     from_device(part.data(), tensor.arena + static_cast<std::size_t>(piece.at + first - piece.first) * width,
                 part.size(), stream);
+    if (tensor.divided_by != 1) divide(part, tensor.as.dtype, tensor.divided_by);
 }
 
 void World::save(const std::string& path, std::vector<HeldTensor> tensors,

@@ -32,6 +32,7 @@ struct HeldTensor {
     TensorToWrite as;
     const ParameterSpec* parameter;
     std::byte* arena;
+    float divided_by = 1;  // on the way to a file
 };
 
 class World {

@@ -206,6 +206,43 @@ TEST_F(BundledOptimizers, FollowTheirRules) {
     }
 }
 
+TEST_F(BundledOptimizers, ScaleTheLossAsTorchDoes) {
+    for (const Trajectory& t : scaled_trajectories) {
+        SCOPED_TRACE(t.name);
+        expect_scaled_trajectory_in_f32<OnDevice>(t, stream);
+    }
+    expect_every_rule(scaled_trajectories);
+}
+
+// Squares of these overflow a float, and the gradient is finite: the step is taken. One that is not is found wherever
+// it lies, in whole groups of eight and in what is left.
+TEST_F(BundledOptimizers, FindWhatIsNotFinite) {
+    const auto check = [&]<typename T>(const T&) {
+        StepScalars given = some_scalars();
+        given.loss_scale = 0x1p16F;
+        given.max_grad_norm = 0;
+        const std::vector<T> large = stored<T>(std::vector<float>(16391, 0x1p120F));
+        {
+            ScalarsOnDevice scalars(given);
+            Buffer<T> g("g", large);
+            global_norm(scalars.get(), g.data(), 16391, stream);
+            EXPECT_EQ(scalars.get()->clip_factor, 0x1p-16F);
+            EXPECT_NEAR(scalars.get()->grad_norm, 0x1p104 * std::sqrt(16391.0), 0x1p92);
+        }
+        for (const std::size_t at : {0, 9, 16383, 16384, 16390})
+            for (const float broken : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+                std::vector<T> bad = large;
+                bad[at] = stored<T>(std::vector<float>{broken})[0];
+                ScalarsOnDevice scalars(given);
+                Buffer<T> g("g", bad);
+                global_norm(scalars.get(), g.data(), 16391, stream);
+                EXPECT_LT(scalars.get()->clip_factor, 0) << at;
+            }
+    };
+    check(float());
+    check(bf16());
+}
+
 TEST_F(BundledOptimizers, StepMatricesAsTorchDoes) {
     for (const Trajectory& t : rounded_trajectories) {
         SCOPED_TRACE(t.name);

@@ -9,6 +9,7 @@
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"
 #include "optim/describe.h"
+#include "optim/loss_scale.h"
 #include "optim/matrices.h"
 
 namespace thunder {
@@ -117,7 +118,7 @@ void move_along(const MatrixStep& step, Stream& stream) {
         launch("move", move_of(static_cast<const Rule*>(nullptr), p), blocks_of(step.elements), 256, stream,
                static_cast<decltype(p)>(call.parameters.data), static_cast<bf16*>(call.bf16_copies.data), step.x,
                step.of.begin, step.elements, numbers_of_group(step.of.group), step.of.decay, call.scalars->rule,
-               &call.scalars->rounding, step.of.tensor, step.of.first,
+               &call.scalars->clip_factor, &call.scalars->rounding, step.of.tensor, step.of.first,
                static_cast<float>(Rule::by_shape(rows, columns)), static_cast<float>(Rule::by_size(rows, columns)));
     });
 }
@@ -177,7 +178,7 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
         }
         if (ranks != nullptr) ranks->add(sums, leaves, stream);
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
-               &scalars->max_grad_norm, sums, leaves);
+               &scalars->max_grad_norm, &scalars->loss_scale, sums, leaves);
     });
 }
 
@@ -187,16 +188,29 @@ void average_parameters(const AverageUpdate& call, Stream& stream) {
         require_float("parameters", call.parameters);
         if (call.parameters.dtype == DType::bf16) {
             launch("average", bundled::bundled_average_bf16, pieces.count, 256, stream, call.averages,
-                   static_cast<const bf16*>(call.parameters.data), pieces.numbers, call.part);
+                   static_cast<const bf16*>(call.parameters.data), pieces.numbers, call.part, call.part_of_step);
         } else {
             launch("average", bundled::bundled_average_f32, pieces.count, 256, stream, call.averages,
-                   static_cast<const float*>(call.parameters.data), pieces.numbers, call.part);
+                   static_cast<const float*>(call.parameters.data), pieces.numbers, call.part, call.part_of_step);
         }
     });
 }
 
 void seed_loss(StepScalars* scalars, Stream& stream) {
     launch("seed_loss", bundled::bundled_seed_loss, 1, 32, stream, &scalars->dloss, &scalars->loss_weight);
+}
+
+void scale_loss(const ScaleLoss& call, Stream& stream) {
+    launch("scale_loss", bundled::bundled_scale_loss, 1, 256, stream, &call.scalars->dloss, &call.scalars->loss_scale,
+           call.scalars->rule, &call.scale->scale, &call.scale->last_skipped, call.numbers_after_skip, call.groups,
+           numbers_of_group(1));
+}
+
+void next_loss_scale(const NextLossScale& call, Stream& stream) {
+    LossScale* const of = call.scale;
+    launch("next_loss_scale", bundled::bundled_next_loss_scale, 1, 32, stream, &call.scalars->clip_factor, &of->scale,
+           &of->good, &of->skipped, &of->last_skipped, &of->averages, &of->average_part, call.interval,
+           call.average_part);
 }
 
 }  // namespace thunder

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "device/cuda/kernels/bundled.h"
+#include "optim/clipping.h"
 #include "optim/cuda/piece.h"
 #include "optim/interpolate.h"
 #include "optim/rounding.h"
@@ -94,11 +95,12 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
 template <typename Rule, typename P, typename G, typename S>
 THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t> pieces, Global<const double> rule,
                            Global<const float> clip_factor, Global<const std::uint64_t> of_step) {
+    const float clip = clip_factor[0];
+    if (is_skipped(clip)) return;
     const Piece piece = take_piece(pieces);
     const Rounding rounding{of_step[0], piece.tensor, piece.first - piece.begin};
     auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + piece.numbers);
     Rule::decay_where(piece.decays, numbers);
-    const float clip = clip_factor[0];
     walk_piece(
         piece, [&](std::int64_t i) { step_elements<Rule, 4>(i, to, rounding, clip, numbers); },
         [&](std::int64_t i) { step_elements<Rule, 1>(i, to, rounding, clip, numbers); });
@@ -154,6 +156,10 @@ THUNDER_FUNCTION void direction(Global<float> x, Global<const G> gradients, Glob
                                 Global<const double> rule, Global<const float> clip_factor) {
     const std::int64_t i = element_index();
     if (i >= matrix.elements) return;
+    if (is_skipped(clip_factor[0])) {
+        x[i] = 0;  // for the products, whose result nobody reads
+        return;
+    }
     float m = wide(momentum[matrix.begin + i]);
     x[i] = Rule::direction(clip_factor[0] * wide(gradients[matrix.begin + i]), m, numbers_of<Rule>(rule, matrix));
     momentum[matrix.begin + i] = narrow<S>(m);
@@ -168,24 +174,25 @@ THUNDER_FUNCTION void direction(Global<float> x, Global<const G> gradients, Glob
 
 template <typename Rule, typename P>
 THUNDER_FUNCTION void move(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,
-                           const OfMatrix& matrix, Global<const double> rule, const Rounding& rounding, float shape,
-                           float size) {
+                           const OfMatrix& matrix, Global<const double> rule, Global<const float> clip_factor,
+                           const Rounding& rounding, float shape, float size) {
     const std::int64_t i = element_index();
-    if (i >= matrix.elements) return;
+    if (i >= matrix.elements || is_skipped(clip_factor[0])) return;
     float p = wide(parameters[matrix.begin + i]);
     Rule::move(p, x[i], numbers_of<Rule>(rule, matrix), shape, size);
     const P stored = rounded<P>(p, rounding, matrix.begin + i);
     parameters[matrix.begin + i] = stored;
     if (bf16_copies) bf16_copies[matrix.begin + i] = narrow<bf16>(wide(stored));
 }
-#define BUNDLED_MOVE_OF(name, Rule, P)                                                                              \
-    THUNDER_KERNEL(256)                                                                                             \
-    bundled_##name##_move_##P(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,                \
-                              std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays,         \
-                              Global<const double> rule, Global<const std::uint64_t> of_step, std::uint64_t tensor, \
-                              std::int64_t first, float shape, float size) {                                        \
-        move<Rule, P>(parameters, bf16_copies, x, {begin, elements, numbers, decays}, rule,                         \
-                      {of_step[0], tensor, first - begin}, shape, size);                                            \
+#define BUNDLED_MOVE_OF(name, Rule, P)                                                                       \
+    THUNDER_KERNEL(256)                                                                                      \
+    bundled_##name##_move_##P(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,         \
+                              std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays,  \
+                              Global<const double> rule, Global<const float> clip_factor,                    \
+                              Global<const std::uint64_t> of_step, std::uint64_t tensor, std::int64_t first, \
+                              float shape, float size) {                                                     \
+        move<Rule, P>(parameters, bf16_copies, x, {begin, elements, numbers, decays}, rule, clip_factor,     \
+                      {of_step[0], tensor, first - begin}, shape, size);                                     \
     }
 #define BUNDLED_MATRIX_RULE(name, Rule)                     \
     BUNDLED_DIRECTION_OF(name, Rule, f32_f32, float, float) \
@@ -223,7 +230,9 @@ bundled_scale(Global<float> x, Global<const double> factor, std::int64_t element
 // A part of the way from averages to parameters.
 template <typename P>
 THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces,
-                              float part) {
+                              float part, Global<const float> part_of_step) {
+    if (part_of_step) part = part_of_step[0];
+    if (part == 0) return;
     walk_piece(
         take_piece(pieces),
         [&](std::int64_t i) {
@@ -237,16 +246,17 @@ THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters
 }
 THUNDER_KERNEL(256)
 bundled_average_f32(Global<float> averages, Global<const float> parameters, Global<const std::int64_t> pieces,
-                    float part) {
-    average(averages, parameters, pieces, part);
+                    float part, Global<const float> part_of_step) {
+    average(averages, parameters, pieces, part, part_of_step);
 }
 THUNDER_KERNEL(256)
 bundled_average_bf16(Global<float> averages, Global<const bf16> parameters, Global<const std::int64_t> pieces,
-                     float part) {
-    average(averages, parameters, pieces, part);
+                     float part, Global<const float> part_of_step) {
+    average(averages, parameters, pieces, part, part_of_step);
 }
 
-// Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree.
+// Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree. Squares that
+// a float has not are taken in double, where the sum is finite unless an element is not.
 template <typename G>
 THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, std::int64_t elements) {
     THUNDER_SHARED(double, shared, 8);
@@ -256,6 +266,7 @@ THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, st
     double sum = 0;
     for (std::int64_t i = begin + thread_index() * 8; i < end; i += 256 * 8) {
         float some = 0;
+        const std::int64_t last = i + 8 < end ? i + 8 : end;
         if (i + 8 <= end) {
             const Vec<G, 8> g = load<8>(gradients + i);
             THUNDER_UNROLL
@@ -263,7 +274,13 @@ THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, st
         } else {
             for (std::int64_t k = i; k < end; ++k) some += wide(gradients[k]) * wide(gradients[k]);
         }
-        sum += static_cast<double>(some);
+        double eight = static_cast<double>(some);
+        if (some - some != 0) {
+            eight = 0;
+            for (std::int64_t k = i; k < last; ++k)
+                eight += static_cast<double>(wide(gradients[k])) * static_cast<double>(wide(gradients[k]));
+        }
+        sum += eight;
     }
     sum = block_sum<256>(sum, shared);
     if (thread_index() == 0) sums[block_index()] = sum;
@@ -277,23 +294,52 @@ bundled_squares_bf16(Global<double> sums, Global<const bf16> gradients, std::int
     squares(sums, gradients, elements);
 }
 
-// grad_norm = sqrt(sum of leaves); clip_factor = min(1, max_norm / (grad_norm + 1e-6)), 1 where max_norm is 0.
+// What clipping_of() makes of the sum of leaves.
 THUNDER_KERNEL(512)
 bundled_clip_factor(Global<float> grad_norm, Global<float> clip_factor, Global<const double> max_norm,
-                    Global<const double> sums, std::int64_t leaves) {
+                    Global<const float> loss_scale, Global<const double> sums, std::int64_t leaves) {
     THUNDER_SHARED(double, shared, 16);
     double sum = 0;
     for (std::int64_t i = thread_index(); i < leaves; i += 512) sum += sums[i];
     sum = block_sum<512>(sum, shared);
     if (thread_index() != 0) return;
-    const double norm = sqrt(sum), most = max_norm[0], factor = most / (norm + 1e-6);
-    grad_norm[0] = static_cast<float>(norm);
-    clip_factor[0] = most > 0 ? static_cast<float>(factor > 1.0 ? 1.0 : factor) : 1.0F;
+    const Clipping clipping = clipping_of(sum, max_norm[0], loss_scale[0]);
+    grad_norm[0] = clipping.grad_norm;
+    clip_factor[0] = clipping.clip_factor;
 }
 
 THUNDER_KERNEL(32)
 bundled_seed_loss(Global<float> dloss, Global<const float> loss_weight) {
     if (thread_index() == 0) dloss[0] = 1.0F / loss_weight[0];
+}
+
+// `behind`: where the numbers of groups begin, from those of the run on.
+THUNDER_KERNEL(256)
+bundled_scale_loss(Global<float> dloss, Global<float> loss_scale, Global<double> rule, Global<const float> scale,
+                   Global<const std::int32_t> last_skipped, Global<const double> numbers_after_skip,
+                   std::int64_t groups, std::int64_t behind) {
+    if (thread_index() == 0) {
+        loss_scale[0] = scale[0];
+        dloss[0] *= scale[0];
+    }
+    if (last_skipped[0] == 0) return;
+    for (std::int64_t i = thread_index(); i < (1 + groups) * rules::most_numbers; i += 256)
+        rule[i < rules::most_numbers ? i : behind + i - rules::most_numbers] = numbers_after_skip[i];
+}
+
+THUNDER_KERNEL(32)
+bundled_next_loss_scale(Global<const float> clip_factor, Global<float> scale, Global<std::int32_t> good,
+                        Global<std::int64_t> skipped, Global<std::int32_t> last_skipped, Global<std::int32_t> averages,
+                        Global<float> average_part, std::int64_t interval, float usual_part) {
+    if (thread_index() != 0) return;
+    const bool skips = is_skipped(clip_factor[0]);
+    const Scale next = scale_after({scale[0], good[0]}, skips, interval);
+    scale[0] = next.scale;
+    good[0] = next.good;
+    skipped[0] += skips ? 1 : 0;
+    last_skipped[0] = skips ? 1 : 0;
+    average_part[0] = skips ? 0.0F : averages[0] == 0 ? 1.0F : usual_part;
+    if (!skips) averages[0] = 1;
 }
 
 }  // namespace thunder::bundled

@@ -252,6 +252,67 @@ TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
     }
 }
 
+TEST(LossScale, IsTorchsAroundEachRule) {
+    Device device(2);
+    Stream stream(device);
+    for (const Trajectory& t : scaled_trajectories) {
+        SCOPED_TRACE(t.name);
+        expect_scaled_trajectory_in_f32<OnHost>(t, stream);
+    }
+    expect_every_rule(scaled_trajectories);
+}
+
+// By powers of two, to where floats end; the gradient alone decides whether a step is taken, not what squares are.
+TEST(LossScale, DividesWithoutAnError) {
+    Device device(2);
+    Stream stream(device);
+    for (const double limit : {0.0, 1e-3, 1e3}) {
+        StepScalars plain;
+        plain.max_grad_norm = limit;
+        const std::vector<float> g = random(elements, 3, 0.01F);
+        global_norm(&plain, g.data(), elements, stream);
+        for (const float scale : {0x1p-20F, 0.5F, 1.0F, 0x1p16F, 0x1p100F}) {
+            std::vector<float> scaled;
+            for (const float x : g) scaled.push_back(x * scale);
+            StepScalars s = plain;
+            s.loss_scale = scale;
+            global_norm(&s, scaled.data(), elements, stream);
+            EXPECT_EQ(s.grad_norm, plain.grad_norm) << scale;
+            EXPECT_EQ(s.clip_factor * scale, plain.clip_factor) << scale;
+            for (const float broken : {HUGE_VALF, -HUGE_VALF, std::nanf("")}) {
+                std::vector<float> bad = scaled;
+                bad[static_cast<std::size_t>(elements - 1)] = broken;
+                global_norm(&s, bad.data(), elements, stream);
+                EXPECT_LT(s.clip_factor, 0) << scale;
+            }
+        }
+    }
+    const std::vector<float> largest(1000, std::numeric_limits<float>::max());
+    StepScalars s;
+    s.loss_scale = 0x1p16F;
+    global_norm(&s, largest.data(), 1000, stream);
+    EXPECT_EQ(s.clip_factor, 0x1p-16F);
+}
+
+// Doubling ends where floats do, and a fixed scale stays what it is.
+TEST(LossScale, EndsWhereFloatsDo) {
+    Device device(1);
+    Stream stream(device);
+    LossScale scale;
+    scale.scale = 0x1p127F;
+    StepScalars taken, skipped;
+    skipped.clip_factor = -1;
+    next_loss_scale({&taken, &scale, 1, 1}, stream);
+    EXPECT_EQ(scale.scale, 0x1p127F);
+    EXPECT_EQ(scale.good, 0);
+    next_loss_scale({&skipped, &scale, 0, 1}, stream);
+    EXPECT_EQ(scale.scale, 0x1p127F);
+    EXPECT_EQ(scale.skipped, 1);
+    next_loss_scale({&skipped, &scale, 1, 1}, stream);
+    EXPECT_EQ(scale.scale, 0x1p126F);
+    EXPECT_EQ(scale.skipped, 2);
+}
+
 TEST(Average, IsTorchsOverAHundredSteps) {
     Device device(2);
     Stream stream(device);
