@@ -9,12 +9,10 @@
 
 #include "cli/version.h"
 #include "codegen/program/model_files.h"
-#include "compiler/analysis/outer_matrices.h"
 #include "compiler/ir/structure.h"
 #include "compiler/passes/autodiff/remove_stops.h"
 #include "compiler/passes/precision/lower_precision.h"
 #include "compiler/user_functions/user_functions.h"
-#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 namespace {
@@ -52,7 +50,6 @@ TrainingProgram training_program(const ModelOptions& model, const DeviceOptions&
     emit.stops_gradients = stops_gradients(raised);
     emit.padded_rows = padded_rows(raised);
     emit.tieable = tieable_weights(raised);
-    if (thunder::find_rule(model.compile.optimizer)->steps_matrices()) emit.outer_matrices = outer_matrices(raised);
     const Module reference = compile_reference(model, std::move(raised), parting, most_layers(module));
     emit.model_name = out.model_name = model.model.stem().string();
     emit.version = version;

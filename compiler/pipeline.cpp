@@ -34,6 +34,7 @@
 #include "compiler/passes/recognise/choose_init.h"
 #include "compiler/passes/recognise/freeze_parameters.h"
 #include "compiler/passes/recognise/lift_parameters.h"
+#include "compiler/passes/recognise/mark_outer_matrices.h"
 #include "compiler/passes/simplify/fold_constants.h"
 #include "compiler/passes/simplify/join_pads.h"
 #include "compiler/passes/simplify/simplify.h"
@@ -43,6 +44,7 @@
 #include "compiler/passes/step/sink_accumulation.h"
 #include "compiler/support/error.h"
 #include "compiler/user_functions/user_functions.h"
+#include "runtime-lib/optim/rules/info.h"
 
 namespace thunderc {
 
@@ -152,6 +154,7 @@ std::vector<Pass> training_program(const CompileOptions& o) {
              bound_indices);  // what is left is what a program computes: each index is shown to be inside
     list.add("simplify_raised", simplify);
     list.add("choose_init", choose_init);  // by what the model is, whoever computes it
+    if (thunder::find_rule(o.optimizer)->steps_matrices()) list.require("mark_outer_matrices", mark_outer_matrices);
     if (!user_functions().empty()) add_user_functions(list, o);
     add_layers(list, o);
 

@@ -136,6 +136,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
             const Type& type = f.type(v);
             if (p.view_of || p.arena == Arena::caller || p.arena == Arena::unplaced || p.arena == Arena::scalars)
                 return;
+            if (p.arena == Arena::optimizer && type.member().elements() == 0) return;  // there is no such state of it
             const bool in_unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
             if (in_unit && parameter_of_unit(*module_, f, v).empty()) return;  // the unit itself
             if (p.arena == Arena::scratch) {

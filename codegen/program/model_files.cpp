@@ -248,13 +248,13 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
         out.banner("sizes");
         const bool mixed = layout.mixed_precision();
         const ParameterArenas& parameters = layout.parameter_arenas();
+        const std::string and_states =
+            parameters.states_as_parameters() ? ", gradients and each optimizer state" : " and gradients";
         const std::string part =
             parameters.any_frozen() ? "what trains, which comes first in the parameter arena" : "the parameter arena";
-        out.comment(
-            mixed ? fmt::format("Elements of {}; bf16 copies, gradients and each optimizer state have as many, of "
-                                "their types.",
-                                part)
-                  : fmt::format("Bytes of {}; gradients and each optimizer state are as large.", part));
+        out.comment(mixed ? fmt::format("Elements of {}; bf16 copies{} have as many, of their types.", part, and_states)
+                          : fmt::format("Bytes of {}; gradients{} as large.", part,
+                                        parameters.states_as_parameters() ? " and each optimizer state are" : " are"));
         out.line(fmt::format("inline constexpr std::int64_t {} = {};", layout.trained_constant(),
                              mixed ? parameters.trained() : parameters.trained_bytes()));
     }

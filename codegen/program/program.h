@@ -27,8 +27,7 @@ struct EmitOptions {
     bool stops_gradients = false;  // what the loss does beside its gradient: the program's own test leaves that out
     std::vector<PaddedRow> padded_rows{};  // the same, of these rows alone
     std::optional<TieableWeights> tieable{};
-    std::vector<std::string> outer_matrices{};  // where the optimizer steps those between them as wholes
-    bool cuda = true;                           // kernels for GPUs too
+    bool cuda = true;                                                  // kernels for GPUs too
     std::vector<std::string> architectures = default_architectures();  // of GPUs; grids are cut for the first
 };
 

@@ -166,7 +166,9 @@ class SumsTable {
         const ParameterArenas& arenas = layout_.parameter_arenas();
         const std::int64_t one = arenas.trained_bytes(), all = bytes_of(arena);
         const std::string like = arenas.any_frozen() ? "what trains (the first part of `parameters`)" : "`parameters`";
-        if (layout_.mixed_precision() && all > 0)
+        if (arena == "optimizer" && !arenas.states_as_parameters())
+            line("what there is of each state, parameter by parameter: LAYOUT of model.h has them", all);
+        else if (layout_.mixed_precision() && all > 0)
             line(fmt::format("as many elements as {} for each {}: a parameter's begins at its element", like, what),
                  all);
         else if (all == one)
@@ -485,8 +487,10 @@ std::string memory_table(const ProgramLayout& layout) {
     if (m.arena_bytes.contains("bf16_copies"))
         rows.push_back({"bf16_copies", "parameters once more in bf16, for products"});
     if (layout.trains())
-        rows.push_back({"optimizer", layout.mixed_precision() ? "its state, at the same elements, one after the other"
-                                                              : "its state, at the same offsets, one after the other"});
+        rows.push_back({"optimizer", !parameters.states_as_parameters() ? "its states, one after the other"
+                                     : layout.mixed_precision()
+                                         ? "its state, at the same elements, one after the other"
+                                         : "its state, at the same offsets, one after the other"});
     if (m.arena_bytes.contains("gathered")) {
         rows.front().what = "this rank's pieces of the model's tensors" + first;
         const std::int64_t turns = bytes_in_turns(m), rooms = bytes_of_rooms(m);

@@ -74,7 +74,9 @@ class SpecPrinter {
             padded.push_back(fmt::format("{{{}, {}}},", quote(p.table), p.row));
         array("PaddedRow", "PADDED_ROWS", padded);
         std::vector<std::string> outer;
-        for (const std::string& name : options_.outer_matrices) outer.push_back(quote(name) + ",");
+        for (const ArgInfo& info : layout_.module().main().argument_info)
+            for (const std::string& name : info.names)
+                if (info.outer) outer.push_back(quote(name) + ",");
         array("std::string_view", "OUTER_MATRICES", outer);
         array("UnitSpec", "UNITS", units_);
         array("std::string_view", "STREAMS", streams_);
@@ -123,6 +125,11 @@ class SpecPrinter {
         return fmt::format("{}", fmt::join(fields, ", "));
     }
 
+    bool any_outer() const {
+        const std::vector<ArgInfo>& infos = layout_.module().main().argument_info;
+        return std::any_of(infos.begin(), infos.end(), [](const ArgInfo& info) { return info.outer; });
+    }
+
     void step_fields() {
         const Module& m = layout_.module();
         std::string bytes;
@@ -151,7 +158,7 @@ class SpecPrinter {
         if (const auto& pair = options_.tieable)
             out_.line(fmt::format(".tieable = {{.embedding = {}, .logits = {}}},", quote(pair->embedding),
                                   quote(pair->logits)));
-        if (!options_.outer_matrices.empty()) out_.line(".outer_matrices = OUTER_MATRICES,");
+        if (any_outer()) out_.line(".outer_matrices = OUTER_MATRICES,");
         if (!options_.padded_rows.empty()) out_.line(".padded_rows = PADDED_ROWS,");
         if (!layout_.communication().any()) return;
         out_.line(fmt::format(".mesh = {{.replicas = {}, .shards = {}}},", m.mesh.replicas, m.mesh.shards));

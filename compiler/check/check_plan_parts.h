@@ -45,7 +45,10 @@ struct Binding {
 
 class PlanChecker {
   public:
-    explicit PlanChecker(const Module& module) : module_(module), states_(optimizer_states(module)) {}
+    explicit PlanChecker(const Module& module)
+        : module_(module),
+          states_(optimizer_states(module)),
+          states_as_parameters_(!is_step(module) || rule_of(module).states_as_parameters()) {}
 
     std::vector<std::string> run();
 
@@ -88,6 +91,7 @@ class PlanChecker {
     };
     const Module& module_;
     const std::vector<std::string> states_;  // of the optimizer
+    const bool states_as_parameters_;
     std::vector<Named> named_;
     std::map<std::string, Pairs> kernel_pairs_;
     std::set<std::string> seen_;

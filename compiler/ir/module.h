@@ -110,6 +110,7 @@ struct ArgInfo {
     std::vector<std::string> names;
     std::vector<std::vector<std::string>> aliases;  // for each member: the other names it answers to
     bool trainable = true;
+    bool outer = false;  // no hidden matrix: see compiler/analysis/outer_matrices.h
     enum class Init : std::uint8_t { normal, zeros, ones } init = Init::normal;  // where no weights are given
     std::string note;  // what an exporter folded into it, "" where it is the checkpoint's tensor
     std::vector<std::shared_ptr<const WeightSource>> sources;  // for each member; null: none

@@ -360,6 +360,8 @@ class Parser {
                 info.batched = true;
             else if (accept("frozen"))
                 info.trainable = false;
+            else if (accept("outer"))
+                info.outer = true;
             else if (accept("init")) {
                 expect("=");
                 info.init = accept("ones")     ? ArgInfo::Init::ones

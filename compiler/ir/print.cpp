@@ -67,6 +67,7 @@ std::string argument_info_text(const ArgInfo& info) {
     std::vector<std::string> fields;
     if (info.batched) fields.emplace_back("batched");
     if (!info.trainable) fields.emplace_back("frozen");
+    if (info.outer) fields.emplace_back("outer");
     if (info.init != ArgInfo::Init::normal) fields.push_back(fmt::format("init = {}", name_of(info.init)));
     if (info.entries >= 0) fields.push_back(fmt::format("entries = {}", info.entries));
     if (info.ignore_index != 0) fields.push_back(fmt::format("ignore = {}", info.ignore_index));

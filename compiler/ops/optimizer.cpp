@@ -4,7 +4,8 @@
 // An optimizer's op is made of its rule, in runtime-lib/optim/rules. It takes all tensors at once, in groups of equal
 // length: parameters, gradients, the rule's states; then the rule's numbers, clip_factor and decay_all. Weight decay
 // applies to tensors of two or more dimensions ("matrices"), or to all where `decay_all` says so. A rule that steps
-// matrices as wholes takes all of two dimensions so, and gives as a last result what its call needs of memory.
+// matrices as wholes takes all of two dimensions so, but those that `by_element` excepts, keeps states of its own
+// shapes of them, and gives as a last result what its call needs of memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 #include "compiler/ops/rules.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/matrix_scratch.h"
-#include "runtime-lib/optim/rules/info.h"
+#include "runtime-lib/optim/state_layout.h"
 
 namespace thunderc {
 namespace {
@@ -29,24 +30,45 @@ OptimizerGroups groups_of(const RuleInfo& rule) {
     return {2 + rule.states.size(), rule.numbers.size() + 2};
 }
 
-// Whether a rule may step such a parameter as a whole. Runs may except some.
-bool is_whole(const RuleInfo& rule, const Type& parameter) {
-    return rule.steps_matrices() && parameter.rank() == 2;
+// Which parameters a rule steps as wholes; runs may except some of them. `type_of(t)` is that of parameter t; the
+// attribute has a flag for each member of a family.
+template <typename TypeOf>
+std::vector<bool> wholes_of(const RuleInfo& rule, const Attributes& attributes, std::size_t count,
+                            const TypeOf& type_of) {
+    const Dims by_element = attributes.has("by_element") ? attributes.integers("by_element") : Dims{};
+    std::vector<bool> out;
+    std::size_t member = 0;
+    for (std::size_t t = 0; t < count; ++t) {
+        const Type type = type_of(t);
+        out.push_back(rule.is_matrix(type.dims.size()) && (by_element.empty() || by_element.at(member) == 0));
+        member += static_cast<std::size_t>(type.is_family() ? type.count : 1);
+    }
+    return out;
 }
 
-// What the call needs for the largest of the matrices that it steps as wholes; `type_of(t)` is that of parameter t.
+// What a state of a parameter is like, whose elements are of the type `as`.
+Type state_type(const RuleInfo& rule, std::size_t state, const Type& parameter, bool whole, DType as) {
+    Type out = parameter;
+    out.dtype = as;
+    out.dims = thunder::dims_of_state(rule.shape_of_state(state, whole), parameter.dims);
+    return out;
+}
+
+// What the call needs for the largest of the matrices that it may step as wholes.
 template <typename TypeOf>
 Type scratch_of(const RuleInfo& rule, std::size_t count, const TypeOf& type_of) {
     std::int64_t elements = 0;
     for (std::size_t t = 0; t < count; ++t) {
         const Type type = type_of(t);
-        if (is_whole(rule, type)) elements = std::max(elements, thunder::matrix_scratch(type.dims[0], type.dims[1]));
+        if (rule.is_matrix(type.dims.size()))
+            elements = std::max(elements, thunder::matrix_scratch(type.dims[0], type.dims[1]));
     }
     return Type::tensor(DType::f32, {elements});
 }
 
-// Tensors of a group have the shapes of the parameters; each group has its own type of floating point. The results are
-// parameters and states, in this order, and with `bf16_copies` the parameters once more in bf16.
+// Tensors of a group have the shapes of the parameters, or those that the rule gives to such a state of them; each
+// group has its own type of floating point. The results are parameters and states, in this order, and with
+// `bf16_copies` the parameters once more in bf16.
 std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
     const OptimizerGroups g = groups_of(rule);
     std::vector<std::string> names = {"parameter", "gradient"};
@@ -56,14 +78,20 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
             fmt::format("{} operands given: groups of equal length and {} scalars expected", operands, g.scalars));
     const std::size_t count = g.tensors(operands);
     std::vector<Type> results;
+    const std::vector<bool> wholes =
+        wholes_of(rule, in.attributes, count, [&](std::size_t t) -> const Type& { return in.operand(t); });
     for (std::size_t group = 0; group < g.groups; ++group)
         for (std::size_t t = 0; t < count; ++t) {
             const Type& parameter = in.operand(t);
             const Type& type = in.operand(group * count + t);
+            const DType as = is_float(type.dtype) ? type.dtype : parameter.dtype;
             Type expected = parameter;
-            expected.dtype = is_float(type.dtype) ? type.dtype : parameter.dtype;
-            require(type == expected, fmt::format("{} {} is {}, the parameter is {}", names[group], t, to_string(type),
-                                                  to_string(parameter)));
+            expected.dtype = as;
+            if (group > 1) expected = state_type(rule, group - 2, parameter, wholes[t], as);
+            require(type == expected,
+                    fmt::format("{} {} is {}, {}the parameter is {}", names[group], t, to_string(type),
+                                expected.dims == parameter.dims ? "" : to_string(expected) + " expected: ",
+                                to_string(parameter)));
             if (group != 1) results.push_back(type);
         }
     if (rule.steps_matrices())
@@ -86,7 +114,7 @@ CallField named(std::string name, CallField::Kind kind) {
     return field;
 }
 
-// The runtime's loops work on whole arenas. `state`: which of the states, each as large as all parameters.
+// The runtime's loops work on whole arenas. `state`: which of the states, where each is as large as all parameters.
 CallField whole_arena(std::string name, Placement::Arena arena, DType dtype, std::size_t state = 0) {
     CallField field;
     field.name = std::move(name);
@@ -167,13 +195,16 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
     const bool all = scalars.back().at(0) != 0;
     std::vector<Tensor> out(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(count));
     for (std::size_t t = count; t < (1 + states) * count; ++t) out.push_back(operands[t + count]);
+    const std::vector<bool> wholes =
+        wholes_of(rule, op.attributes, count, [&](std::size_t t) -> const Type& { return out[t].type; });
     for (std::size_t t = 0; t < count; ++t) {
         const bool decayed = decays(op, t, out[t].type, all);
         std::vector<double> state(states + 1);
         if constexpr (rules::steps_matrices<Rule>) {
-            if (is_whole(rule, out[t].type)) {
+            if (wholes[t]) {
                 const std::int64_t rows = out[t].type.dims[0], columns = out[t].type.dims[1];
                 const auto read = [&](const Tensor& x) {
+                    if (x.size() == 0) return Matrix{};
                     return made(rows, columns, [&](auto i, auto j) { return x.at(i * columns + j); });
                 };
                 const auto write = [&](Tensor& x, const Matrix& m) {
@@ -280,6 +311,8 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
     std::vector<Value> out(made * count), scratch;
     if (rule.steps_matrices())  // nobody reads it
         scratch = {b.splat(scratch_of(rule, count, [&](std::size_t t) { return b.type(op.operands[t]); }), 0)};
+    const std::vector<bool> wholes =
+        wholes_of(rule, op.attributes, count, [&](std::size_t t) { return b.type(op.operands[t]); });
     for (std::size_t t = 0; t < count; ++t) {
         auto of_tensor = rules::fields_of<Rule::template Numbers, Expression>(numbers.data());
         Rule::decay_where(Condition{b.type(op.operands[t]).rank() >= 2, decay_all}, of_tensor);
@@ -291,10 +324,9 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
             Expression p = x[0];
             std::vector<Expression> state(x.begin() + 2, x.end());
             const auto kept = rules::fields_of<Rule::template States, Expression&>(state.data());
-            bool whole = false;
+            const bool whole = wholes[t];
             if constexpr (rules::steps_matrices<Rule>) {
                 const Dims& dims = b.type(stored[0]).dims;
-                whole = is_whole(rule, b.type(stored[0]));
                 if (whole)
                     Rule::matrix(p, clip * x[1], kept, of_tensor, static_cast<double>(dims[0]),
                                  static_cast<double>(dims[1]));
@@ -320,7 +352,8 @@ RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
     std::vector<CallField> fields = {whole_arena("parameters", Placement::Arena::parameters, dtype(0)),
                                      whole_arena("gradients", Placement::Arena::gradients, dtype(1))};
     for (std::size_t k = 0; k < rule.states.size(); ++k)
-        fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer, dtype(2 + k), k));
+        fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer, dtype(2 + k),
+                                     rule.states_as_parameters() ? k : 0));
     const bool bf16_copies = op.attributes.boolean("bf16_copies", false);
     if (bf16_copies) fields.push_back(whole_arena("bf16_copies", Placement::Arena::bf16_copies, DType::bf16));
     fields.push_back(named("segments", CallField::Kind::segments));
@@ -373,9 +406,10 @@ OpDef optimizer(const RuleInfo& rule) {
     Sample one{"one matrix", {f32({2, 3}), f32({2, 3})}, {}};
     Sample two{"a vector that decays, and a matrix", {f32({3}), f32({2, 2}), f32({3}), f32({2, 2})}, {}};
     for (std::size_t s = 0; s < rule.states.size(); ++s) {
-        one.operands.push_back(f32({2, 3}, 0, 1));
+        const rules::StateShape of_matrix = rule.shape_of_state(s, rule.is_matrix(2));
+        one.operands.push_back(f32(thunder::dims_of_state(of_matrix, Dims{2, 3}), 0, 1));
         two.operands.push_back(f32({3}, 0, 1));
-        two.operands.push_back(f32({2, 2}, 0, 1));
+        two.operands.push_back(f32(thunder::dims_of_state(of_matrix, Dims{2, 2}), 0, 1));
     }
     for (const SampleOperand& s : sample_scalars(rule, 0)) one.operands.push_back(s);
     for (const SampleOperand& s : sample_scalars(rule, 1)) two.operands.push_back(s);

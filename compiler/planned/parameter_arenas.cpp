@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "compiler/planned/step_form.h"
+
 namespace thunderc {
 
 using Arena = Placement::Arena;
@@ -23,6 +25,7 @@ ParameterArenas::ParameterArenas(const Module& planned) {
             if (arena == Arena::gradients) gradient = size;
             if (arena == Arena::bf16_copies) bf16_copy = size;
         }
+    if (is_step(planned)) states_as_parameters_ = rule_of(planned).states_as_parameters();
     bytes_ = bytes_of(Arena::parameters);
     // A function library that gives no gradients has parameters alone.
     trained_ = gradient > 0 ? bytes_of(Arena::gradients) / gradient : bytes_ / size_;
@@ -37,7 +40,9 @@ std::optional<std::int64_t> ParameterArenas::element(Arena arena, std::int64_t o
             return offset / size;
         case Arena::bf16_copies:
         case Arena::gradients: return offset / size;
-        case Arena::optimizer: return trained_ == 0 ? offset / size : offset / size % trained_;
+        case Arena::optimizer:
+            if (!states_as_parameters_) return std::nullopt;
+            return trained_ == 0 ? offset / size : offset / size % trained_;
         default: return std::nullopt;
     }
 }

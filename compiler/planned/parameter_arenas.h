@@ -17,10 +17,12 @@ class ParameterArenas {
   public:
     explicit ParameterArenas(const Module& planned);
 
-    // Elements of what trains, which gradients and each state have as well.
+    // Elements of what trains, which gradients have as well.
     std::int64_t trained() const { return trained_; }
     // The bytes of these in the parameters' arena.
     std::int64_t trained_bytes() const { return trained_ * size_; }
+    // Whether each state has as many; else the optimizer has states of shapes of their own.
+    bool states_as_parameters() const { return states_as_parameters_; }
     // Whether there is anything behind it.
     bool any_frozen() const { return trained_bytes() < bytes_; }
 
@@ -29,6 +31,7 @@ class ParameterArenas {
     std::optional<std::int64_t> element(Placement::Arena arena, std::int64_t offset, DType dtype) const;
 
   private:
+    bool states_as_parameters_ = true;
     std::int64_t trained_ = 0, beside_ = 0;  // elements: of what trains; up to where there are bf16 copies
     std::int64_t size_ = 4, bytes_ = 0;      // of an element of what trains; of the parameters' arena
 };

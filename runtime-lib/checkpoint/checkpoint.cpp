@@ -45,7 +45,7 @@ bool is_stored_as(const StoredTensor& stored, const HeldTensor& tensor) {
 // What goes into the identity, as text: also what a person sees of it. In the order of names: programs of other worlds
 // list their parameters unit by unit.
 std::string identity_text(const ProgramSpec& program) {
-    std::string text = cat(program.optimizer, " ", optimizer_states(program).size(), "\n");
+    std::string text = cat(program.optimizer, " ", rule_of(program).states.size(), "\n");
     if (program.optimizer_dtype != DType::f32) text += cat("states ", stored_name(program.optimizer_dtype), "\n");
     std::vector<const ParameterSpec*> parameters;
     for (const ParameterSpec& parameter : program.parameters) parameters.push_back(&parameter);
@@ -66,7 +66,7 @@ constexpr std::string_view average_state = "ema";
 
 // Every tensor of a checkpoint with the arena that it lies in; `average`: that of the average of the weights is one.
 std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingArenas& arenas,
-                                   const WeightAverage* average) {
+                                   const OptimizerStates& states, const WeightAverage* average) {
     std::vector<HeldTensor> tensors;
     const auto add = [&](std::string name, const ParameterSpec& parameter, std::byte* arena, DType dtype) {
         tensors.push_back(
@@ -78,9 +78,19 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
         for (const ParameterSpec& parameter : program.parameters)
             if (parameter.trainable) add(state_name(state, parameter.name), parameter, arena, dtype);
     };
-    const std::vector<std::string> states = optimizer_states(program);
-    for (std::size_t i = 0; i < states.size(); ++i)
-        add_state(states[i], arenas.optimizer + i * optimizer_state_bytes(program), program.optimizer_dtype);
+    const RuleInfo& rule = rule_of(program);
+    for (std::size_t k = 0; k < rule.states.size(); ++k)
+        for (const OptimizerStates::OfParameter& of : states.parameters) {
+            const rules::StateShape shape = rule.shape_of_state(k, of.whole);
+            if (shape == rules::StateShape::none) continue;
+            tensors.push_back({{state_name(rule.stored_states[k], of.parameter->name), program.optimizer_dtype,
+                                dims_of_state(program, of, k)},
+                               of.parameter,
+                               arenas.optimizer,
+                               1,
+                               of.further[k],
+                               shape != rules::StateShape::as_parameter});
+        }
     if (average != nullptr) add_state(std::string(average_state), average->arena(), DType::f32);
     return tensors;
 }
@@ -135,6 +145,24 @@ std::string difference(const SafetensorsFile& file, const ProgramSpec& program) 
     return "the same parameters are not all trained in both";
 }
 
+// A run that stepped a matrix as a whole has not the states that one by elements goes on with, nor the other way round.
+void check_kept_states(const SafetensorsFile& file, const ProgramSpec& program, const OptimizerStates& states) {
+    const RuleInfo& rule = rule_of(program);
+    if (rule.states_as_parameters()) return;
+    for (const OptimizerStates::OfParameter& of : states.parameters)
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            if (rule.shape_of_state(k, of.whole) == rules::StateShape::none ||
+                file.find(state_name(rule.stored_states[k], of.parameter->name)) != nullptr)
+                continue;
+            if (rule.shape_of_state(k, !of.whole) != rules::StateShape::none) continue;  // the file is damaged
+            fail(cat(file.path(), " has no ", state_name(rule.stored_states[k], of.parameter->name),
+                     ": the run that wrote it stepped ", of.parameter->name, " as a ",
+                     of.whole ? "tensor of elements" : "whole matrix"),
+                 cat("go on with --", rule.by_element,
+                     " and --group as that run had them, or start from its parameters with --init"));
+        }
+}
+
 }  // namespace
 
 std::uint64_t program_identity(const ProgramSpec& program) {
@@ -143,15 +171,6 @@ std::uint64_t program_identity(const ProgramSpec& program) {
 
 std::string_view compute_type(const ProgramSpec& program) {
     return program.bf16 ? "bf16" : "f32";
-}
-
-std::vector<std::string> optimizer_states(const ProgramSpec& program) {
-    return rule_of(program).stored_states;
-}
-
-std::size_t optimizer_state_bytes(const ProgramSpec& program) {
-    const std::size_t states = optimizer_states(program).size();
-    return states == 0 ? 0 : program.arena_bytes[static_cast<std::size_t>(Arena::optimizer)] / states;
 }
 
 std::vector<std::string> checkpoints_in(const std::string& folder) {
@@ -172,8 +191,8 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 }
 
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const WeightAverage& average, const Progress& progress, const World& world,
-                             Stream& stream) {
+                             const OptimizerStates& states, const WeightAverage& average, const Progress& progress,
+                             const World& world, Stream& stream) {
     if (world.is_first()) make_folders(folder);
     char name[64];
     std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(progress.step));
@@ -201,7 +220,7 @@ std::string write_checkpoint(const std::string& folder, const ProgramSpec& progr
     const bool averaged = average.decay() > 0;
     if (averaged) metadata.emplace_back(average_state, cat(average.decay()));
     std::string path = join_path(folder, name);
-    world.save(path, tensors_of(program, arenas, averaged ? &average : nullptr), metadata, stream);
+    world.save(path, tensors_of(program, arenas, states, averaged ? &average : nullptr), metadata, stream);
     return path;
 }
 
@@ -215,7 +234,7 @@ void prune_checkpoints(const std::string& folder, std::int64_t keep) {
 }
 
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
-                         WeightAverage& average, const World& world, Stream& stream) {
+                         const OptimizerStates& states, WeightAverage& average, const World& world, Stream& stream) {
     const SafetensorsFile file(path);
     if (entry(file, "format") != format)
         fail(cat(path, " is not a checkpoint of a training run"), "weights alone are read with --init");
@@ -250,7 +269,8 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
     }
     progress.ema_begun = entry(file, "ema_begun").empty();
     const bool averaged = progress.ema > 0 && average.decay() > 0;
-    const std::vector<HeldTensor> tensors = tensors_of(program, arenas, averaged ? &average : nullptr);
+    const std::vector<HeldTensor> tensors = tensors_of(program, arenas, states, averaged ? &average : nullptr);
+    check_kept_states(file, program, states);
     for (const HeldTensor& tensor : tensors) {
         const StoredTensor* stored = file.find(tensor.as.name);
         const std::string expected = cat(stored_name(tensor.as.dtype), " ", shape_text(tensor.as.shape));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a folder of files step-00001000.safetensors, each one whole: all parameters under their framework names,
 // those that are frozen as well, so that a run goes on without the file that it began with,
-// optimizer state as optimizer.<state>.<parameter>, the average of the weights that --ema keeps as
-// optimizer.ema.<parameter>, and in the metadata the step, the position in the data, the seed
-// and what program it belongs to. Sharded checkpoints come behind the same functions.
+// optimizer state as optimizer.<state>.<parameter>, of the shape that it has, the average of the weights that --ema
+// keeps as optimizer.ema.<parameter>, and in the metadata the step, the position in the data, the seed and what program
+// it belongs to. Sharded checkpoints come behind the same functions.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 
 #include "train/arenas.h"
 #include "train/program.h"
+#include "train/states.h"
 
 namespace thunder {
 
@@ -52,18 +53,13 @@ std::uint64_t program_identity(const ProgramSpec& program);
 // What products are of: "f32" or "bf16".
 std::string_view compute_type(const ProgramSpec& program);
 
-// The names of the optimizer's states, in the order in which they lie in its arena.
-std::vector<std::string> optimizer_states(const ProgramSpec& program);
-// Bytes from one state to the next in the optimizer arena.
-std::size_t optimizer_state_bytes(const ProgramSpec& program);
-
 // The checkpoints in a folder, the oldest first.
 std::vector<std::string> checkpoints_in(const std::string& folder);
 
 // Writes the next one, atomically, and returns its path. On all ranks, of which the first writes.
 std::string write_checkpoint(const std::string& folder, const ProgramSpec& program, const TrainingArenas& arenas,
-                             const WeightAverage& average, const Progress& progress, const World& world,
-                             Stream& stream);
+                             const OptimizerStates& states, const WeightAverage& average, const Progress& progress,
+                             const World& world, Stream& stream);
 
 // Removes all but the newest `keep`, and what an interrupted writer left.
 void prune_checkpoints(const std::string& folder, std::int64_t keep);
@@ -71,6 +67,6 @@ void prune_checkpoints(const std::string& folder, std::int64_t keep);
 // Reads what this rank holds of one into the arenas, the average of the weights too where both have one. Another
 // program's is refused with what differs; nothing is changed before all was checked.
 Progress read_checkpoint(const std::string& path, const ProgramSpec& program, const TrainingArenas& arenas,
-                         WeightAverage& average, const World& world, Stream& stream);
+                         const OptimizerStates& states, WeightAverage& average, const World& world, Stream& stream);
 
 }  // namespace thunder

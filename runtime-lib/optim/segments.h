@@ -4,11 +4,14 @@
 
 #include <cstdint>
 
+#include "rules/rule.h"  // a neighbour, as in step_scalars.h
+
 namespace thunder {
 
-// Elements [begin, end) of the arena; parameters, gradients and optimizer state lie at the same place in theirs.
-// Segments do not overlap, and are sorted, those that are stepped as whole matrices behind all others. What lies
-// between them (padding) or behind (frozen parameters) is not touched.
+// Elements [begin, end) of the arena; parameters and gradients lie at the same place in theirs, and so do the
+// optimizer's states where these are shaped as the parameters. Segments do not overlap, and are sorted, those that are
+// stepped as whole matrices behind all others. What lies between them (padding) or behind (frozen parameters) is not
+// touched.
 struct ParameterSegment {
     std::int64_t begin = 0, end = 0;
     bool decay = false;  // weight decay applies
@@ -19,6 +22,8 @@ struct ParameterSegment {
     std::int64_t first = 0;
     // Of a matrix that is stepped as a whole (rules/rule.h); 0: element by element.
     std::int64_t rows = 0, columns = 0;
+    // How much further on in its arena each state lies than the parameter in its own: state_layout.h.
+    std::int64_t shift[rules::most_states] = {};
 
     bool is_matrix() const { return rows > 0; }
 };

@@ -74,12 +74,12 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
                 const std::int64_t n = std::min(piece, end - at);
                 float* __restrict p = elements(call.parameters, at, n, buffers[0]);
                 const float* __restrict g = elements(call.gradients, at, n, buffers[1]);
-                float* s[] = {elements(call.states[k], at, n, buffers[2 + k])..., nullptr};
+                float* s[] = {elements(call.states[k], at + segment.shift[k], n, buffers[2 + k])..., nullptr};
 #pragma omp simd
                 for (std::int64_t i = 0; i < n; ++i)
                     Rule::element(p[i], clip * g[i], typename Rule::template States<float&>{s[k][i]...}, numbers);
                 put_back_parameters(call, at, p, n, segment);
-                (put_back(call.states[k], at, s[k], n), ...);
+                (put_back(call.states[k], at + segment.shift[k], s[k], n), ...);
             }
         });
     if constexpr (rules::steps_matrices<Rule>)
@@ -106,11 +106,11 @@ void take_direction(const MatrixStep& step, Stream& stream) {
     walk_matrix(step, [&](std::int64_t at, std::int64_t n, std::int64_t first) {
         float buffers[2][piece_elements];
         const float* __restrict g = elements(call.gradients, at, n, buffers[0]);
-        float* __restrict m = elements(call.states[0], at, n, buffers[1]);
+        float* __restrict m = elements(call.states[0], at + step.of.shift[0], n, buffers[1]);
         float* __restrict x = step.x + first;
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) x[i] = Rule::direction(clip * g[i], m[i], numbers);
-        put_back(call.states[0], at, m, n);
+        put_back(call.states[0], at + step.of.shift[0], m, n);
     });
     sum_of_squares(step.sums, step.x, step.elements, stream);
     const auto factor = static_cast<float>(1 / std::max(std::sqrt(*step.sums), Rule::least_norm));

@@ -14,8 +14,7 @@ namespace thunder {
 
 class Stream;
 
-// The optimizer arena holds the states one after the other, each laid out like the first part of the parameter arena,
-// which is what trains, in the order of the rule's States.
+// The optimizer arena holds the states one after the other, in the order of the rule's States: optim/state_layout.h.
 struct TrainingArenas : Arenas {
     std::byte* optimizer = nullptr;
     StepScalars* scalars = nullptr;

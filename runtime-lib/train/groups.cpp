@@ -10,6 +10,7 @@
 #include "support/philox.h"
 #include "support/text.h"
 #include "train/schedule.h"
+#include "train/states.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -93,10 +94,11 @@ bool decays(const Options& options, int group, const ParameterSpec& parameter) {
     return options.decay == Decay::all || parameter.shape.size() >= 2;
 }
 
-// Of a rule that steps matrices: hidden ones, unless a group or the run says something else.
+}  // namespace
+
 bool is_stepped_whole(const ProgramSpec& program, const Options& options, int group, const ParameterSpec& parameter) {
     const RuleInfo* rule = find_rule(program.optimizer);
-    if (rule == nullptr || !rule->steps_matrices() || parameter.shape.size() != 2) return false;
+    if (rule == nullptr || !rule->is_matrix(parameter.shape.size())) return false;
     if (group >= 0) {
         const auto& numbers = options.groups[static_cast<std::size_t>(group)].numbers;
         if (const auto given = numbers.find(rule->by_element); given != numbers.end()) return given->second == 0;
@@ -106,8 +108,6 @@ bool is_stepped_whole(const ProgramSpec& program, const Options& options, int gr
     return std::find(program.outer_matrices.begin(), program.outer_matrices.end(), parameter.name) ==
            program.outer_matrices.end();
 }
-
-}  // namespace
 
 std::vector<ParameterGroup> parse_groups(const std::string& text, const RuleInfo& rule, const Reject& reject) {
     std::vector<ParameterGroup> groups;
@@ -154,15 +154,22 @@ std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const O
 
 std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Options& options, int rank) {
     std::vector<ParameterSegment> segments;
-    for (const ParameterSpec& parameter : program.parameters) {
-        const Piece piece = piece_of(program, parameter, rank);
-        if (!parameter.trainable || piece.count == 0) continue;
+    const RuleInfo& rule = rule_of(program);
+    for (const OptimizerStates::OfParameter& of : states_of(program, options, rank).parameters) {
+        const ParameterSpec& parameter = *of.parameter;
+        const Piece& piece = of.piece;
+        if (piece.count == 0) continue;
         const int group = group_of(options.groups, parameter);
         segments.push_back({piece.at, piece.at + piece.count, decays(options, group, parameter), group + 1});
-        if (is_stepped_whole(program, options, group, parameter)) {
+        if (of.whole) {
             segments.back().rows = parameter.shape[0];
             segments.back().columns = parameter.shape[1];
         }
+        // The program gives the optimizer each state where its first begins, if they are shaped as the parameters.
+        for (std::size_t k = 0; k < rule.states.size(); ++k)
+            segments.back().shift[k] =
+                of.further[k] -
+                (rule.states_as_parameters() ? static_cast<std::int64_t>(k) * trained_elements(program) : 0);
         if (!options.stochastic_rounding) continue;
         segments.back().tensor = hash_text(parameter.name);
         segments.back().first = piece.first;
@@ -174,7 +181,7 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
     for (const ParameterSegment& s : segments) {
         if (!joined.empty() && joined.back().end == s.begin && joined.back().decay == s.decay &&
             joined.back().group == s.group && joined.back().tensor == s.tensor && !joined.back().is_matrix() &&
-            !s.is_matrix())
+            !s.is_matrix() && std::equal(std::begin(s.shift), std::end(s.shift), joined.back().shift))
             joined.back().end = s.end;
         else
             joined.push_back(s);

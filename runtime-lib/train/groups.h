@@ -25,6 +25,10 @@ std::string groups_text(const std::vector<ParameterGroup>& groups);
 // -1: of none.
 int group_of(const std::vector<ParameterGroup>& groups, const ParameterSpec& parameter);
 
+// Whether a parameter of this group is stepped as a whole matrix: of a rule that does so hidden ones, unless the group
+// or the run says something else.
+bool is_stepped_whole(const ProgramSpec& program, const Options& options, int group, const ParameterSpec& parameter);
+
 // The numbers of the rule in a step: those of all parameters, then those of each group. The learning rate goes by the
 // step, all else by how many were taken: `skipped` of those before it were not.
 std::vector<std::vector<double>> numbers_of_groups(const RuleInfo& rule, const Options& options, std::int64_t step,

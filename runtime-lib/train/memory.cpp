@@ -28,13 +28,12 @@ static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));
 
 }  // namespace
 
-std::string memory_text(const ProgramSpec& program, std::size_t average) {
+std::string memory_text(const ArenaBytes& arenas, std::size_t average) {
     std::size_t sum = average;
     std::string parts;
-    for (std::size_t i = 0; i < program.arena_bytes.size(); ++i) {
-        sum += program.arena_bytes[i];
-        if (program.arena_bytes[i] > 0)
-            parts += cat(parts.empty() ? ": " : ", ", names[i].in_messages, " ", bytes_text(program.arena_bytes[i]));
+    for (std::size_t i = 0; i < arenas.size(); ++i) {
+        sum += arenas[i];
+        if (arenas[i] > 0) parts += cat(parts.empty() ? ": " : ", ", names[i].in_messages, " ", bytes_text(arenas[i]));
     }
     if (average > 0) parts += cat(", average of weights ", bytes_text(average));
     return cat("memory ", bytes_text(sum), parts);

@@ -12,7 +12,7 @@
 namespace thunder {
 
 // The planned arenas, and what this run keeps beside them: "memory 5.2 GB: parameters 0.4 GB, ...".
-std::string memory_text(const ProgramSpec& program, std::size_t average);
+std::string memory_text(const ArenaBytes& arenas, std::size_t average);
 
 // In bytes, of one rank.
 struct MemoryUse {

@@ -27,6 +27,8 @@ enum class Arena : std::uint8_t {
     count
 };
 
+using ArenaBytes = std::array<std::size_t, static_cast<std::size_t>(Arena::count)>;
+
 // A unit of parameters that are sharded together: a flat tensor in which they lie one behind the other, padded to
 // shards of equal length. A rank holds one shard of it; gathered, they are as the model reads them.
 struct UnitSpec {
@@ -68,7 +70,7 @@ struct ProgramSpec {
     std::span<const ParameterSpec> parameters;
     std::span<const ConstantSpec> constants;
     std::span<const InputSpec> inputs;
-    std::array<std::size_t, static_cast<std::size_t>(Arena::count)> arena_bytes;
+    ArenaBytes arena_bytes;
     DType gradient_dtype = DType::f32, optimizer_dtype = DType::f32;  // of the elements of these arenas
     bool bf16 = false;                                                // products read and write bf16
     std::int64_t batch;                                               // rows of one micro-batch of one rank

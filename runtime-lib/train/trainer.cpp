@@ -143,6 +143,7 @@ struct Trainer::State {
           device(device_options(options, *communicator)),
           stream(device),
           world(program, *communicator),
+          states(states_of(program, options, communicator->rank())),
           segments(segments_of(program, options, communicator->rank())),
           average(program, options.ema, segments),
           scaler(program, options) {
@@ -162,8 +163,9 @@ struct Trainer::State {
                                       &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.bf16_copies,
                                       &arenas.gathered,   &arenas.unit_gradients};
         static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
+        const ArenaBytes sizes = arena_sizes();
         for (std::size_t i = 0; i < std::size(places); ++i) {
-            memory[i] = device.allocate(program.arena_bytes[i]);
+            memory[i] = device.allocate(sizes[i]);
             *places[i] = memory[i].data();
         }
         average.allocate(device);
@@ -176,6 +178,13 @@ struct Trainer::State {
         arenas.segments = segments;
         for (Staged& batch : batches) batch.memory = device.allocate_staging(arena_bytes(program, Arena::batch));
         for (StepInFlight& in_flight : in_flights) in_flight.memory = device.allocate_staging(2 * step_bytes);
+    }
+
+    // As the program says, but for what this run keeps of matrices that it steps in another way.
+    ArenaBytes arena_sizes() const {
+        ArenaBytes sizes = program.arena_bytes;
+        sizes[static_cast<std::size_t>(Arena::optimizer)] = states.bytes(program);
+        return sizes;
     }
 
     std::byte* scalars() const { return reinterpret_cast<std::byte*>(arenas.scalars); }
@@ -275,9 +284,9 @@ struct Trainer::State {
                  {options.save, options.save_ema, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
         if (program.bf16 && program.providers.products) console.line(cat("bf16: ", device.describe_bf16()));
-        const std::string plan = memory_text(program, average.bytes());
+        const ArenaBytes sizes = arena_sizes();
+        const std::string plan = memory_text(sizes, average.bytes());
         console.line(plan);
-        const auto& sizes = program.arena_bytes;
         device.check_room(std::accumulate(sizes.begin(), sizes.end(), average.bytes()), plan, less_memory());
         allocate();
         const std::uint64_t seed = options.seed;
@@ -322,7 +331,7 @@ struct Trainer::State {
     // A disk that was full, or a copy that did not end, leaves a file that is damaged: the one before it is named.
     void read_newest_checkpoint() {
         try {
-            progress = read_checkpoint(checkpoints.back(), program, arenas, average, world, stream);
+            progress = read_checkpoint(checkpoints.back(), program, arenas, states, average, world, stream);
         } catch (const DamagedFile& error) {
             if (checkpoints.size() < 2) throw;
             throw Error(error.message(),
@@ -353,7 +362,7 @@ struct Trainer::State {
 
     void save_checkpoint() {
         const std::string path =
-            write_checkpoint(options.checkpoint, program, arenas, average, progress, world, stream);
+            write_checkpoint(options.checkpoint, program, arenas, states, average, progress, world, stream);
         if (world.is_first()) prune_checkpoints(options.checkpoint, options.keep);
         console.line(cat("checkpoint ", path));
         saved_step = progress.step;
@@ -410,6 +419,7 @@ struct Trainer::State {
     std::vector<std::unique_ptr<Stream>> streams;
     std::vector<Stream*> communication;  // these; with --no-overlap the one that computes
     World world;
+    OptimizerStates states;
     std::vector<ParameterSegment> segments;
     WeightAverage average;  // over these
     LossScaler scaler;

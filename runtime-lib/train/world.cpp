@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "optim/rounding.h"
 #include "program/transfer.h"
@@ -77,8 +79,17 @@ void divide(std::span<std::byte> numbers, DType dtype, float by) {
 
 }  // namespace
 
+Piece World::piece_of_tensor(const HeldTensor& tensor, int rank) const {
+    Piece piece = piece_of(program_, *tensor.parameter, rank);
+    piece.at += tensor.further;
+    if (tensor.own_shape)
+        piece.count =
+            std::accumulate(tensor.as.shape.begin(), tensor.as.shape.end(), std::int64_t{1}, std::multiplies<>());
+    return piece;
+}
+
 void World::read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const {
-    const Piece piece = piece_of(program_, *tensor.parameter, rank_);
+    const Piece piece = piece_of_tensor(tensor, rank_);
     const std::size_t width = size_of(tensor.as.dtype);
     from_device(part.data(), tensor.arena + static_cast<std::size_t>(piece.at + first - piece.first) * width,
                 part.size(), stream);
@@ -103,7 +114,7 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
         // The ranks of the first copy, in the order of their shards.
         const int holders = parameter.unit < 0 ? 1 : program_.mesh.shards;
         for (int holder = 0; holder < holders; ++holder) {
-            const Piece piece = piece_of(program_, parameter, holder);
+            const Piece piece = piece_of_tensor(tensor, holder);
             if (!is_first() && rank_ != holder) continue;
             for (std::int64_t done = 0; done < piece.count; done += at_once) {
                 host.resize(static_cast<std::size_t>(std::min(at_once, piece.count - done)) * width);
@@ -119,7 +130,7 @@ void World::save(const std::string& path, std::vector<HeldTensor> tensors,
 
 void World::load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor,
                  Stream& stream) const {
-    const Piece piece = piece_of(program_, *tensor.parameter, rank_);
+    const Piece piece = piece_of_tensor(tensor, rank_);
     const DType dtype = tensor.as.dtype;
     load_elements(file, stored, dtype, static_cast<std::size_t>(piece.first), static_cast<std::size_t>(piece.count),
                   tensor.arena + static_cast<std::size_t>(piece.at) * size_of(dtype), stream);

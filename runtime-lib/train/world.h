@@ -32,7 +32,9 @@ struct HeldTensor {
     TensorToWrite as;
     const ParameterSpec* parameter;
     std::byte* arena;
-    float divided_by = 1;  // on the way to a file
+    float divided_by = 1;      // on the way to a file
+    std::int64_t further = 0;  // on in its arena than the parameter in its own, in elements
+    bool own_shape = false;    // not that of the parameter: then it is no shard's
 };
 
 class World {
@@ -72,6 +74,7 @@ class World {
     void load(const SafetensorsFile& file, const StoredTensor& stored, const HeldTensor& tensor, Stream& stream) const;
 
   private:
+    Piece piece_of_tensor(const HeldTensor& tensor, int rank) const;
     void end_together(const std::optional<Error>& failure) const;
     void read_part(const HeldTensor& tensor, std::int64_t first, std::span<std::byte> part, Stream& stream) const;
 

@@ -8,6 +8,7 @@
 #include "compiler/interpreter/evaluate.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
+#include "runtime-lib/optim/state_layout.h"
 #include "tests/runtime/kernels/trajectories.h"
 
 namespace thunderc {
@@ -56,8 +57,12 @@ TEST_P(Optimizer, GivesTorchsNumbers) {
         SCOPED_TRACE(t.name);
         std::vector<Tensor> p = both(thunder::trajectory_start());
         std::vector<Tensor> states;  // both tensors of one, then those of the next
-        for (std::size_t k = 0; k < 2 * thunder::find_rule(t.rule)->states.size(); ++k)
-            states.emplace_back(p[k % 2].type);
+        const thunder::RuleInfo& rule = *thunder::find_rule(t.rule);
+        for (std::size_t k = 0; k < rule.states.size(); ++k)
+            for (const Tensor& of : p)
+                states.emplace_back(Type::tensor(
+                    DType::f32,
+                    thunder::dims_of_state(rule.shape_of_state(k, rule.is_matrix(of.type.dims.size())), of.type.dims)));
         thunder::expect_trajectory(t, tolerance, [&](int step, const std::vector<double>& gradient) {
             const std::vector<Tensor> g = both(gradient);
             const Tensor norm = run("global_norm", g, {}, decomposed).at(0);

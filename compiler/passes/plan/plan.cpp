@@ -31,30 +31,28 @@ Module plan(Module module, Report& report) {
     const planning::UnitMemory units = planning::lower_collectives(module);
     planning::Shared shared;
     shared.parameters = planning::place_parameters(module);
-    shared.states = optimizer_states(module);
+    if (is_step(module)) shared.states = planning::place_states(module, shared.parameters);
     std::vector<std::string> order;
     for (const Function& f : module.functions)
         if (!f.kind.starts_with("kernel:")) visit(module, f.name, order);
     for (const std::string& name : order) planning::FunctionPlanner(module, *module.find(name), shared).run();
 
     module.phase = Module::Phase::planned;
-    // By arena: the bytes of one element for each of the parameters that train; states lie one behind the other.
-    std::map<std::string, std::int64_t> element_bytes;
+    std::map<std::string, std::int64_t> element_bytes;  // by arena
     for (const Function& f : module.functions)
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
             if (info.kind != ArgInfo::Kind::state) continue;
-            const bool other = is_state(info, gradient_state) || is_state(info, bf16_copy_state);
-            std::int64_t& of_arena = element_bytes[is_state(info, gradient_state) ? "gradients"
-                                                   : other                        ? "bf16_copies"
-                                                                                  : "optimizer"];
-            of_arena = std::max(of_arena, other ? size : size * static_cast<std::int64_t>(shared.states.size()));
+            std::int64_t& of_arena = element_bytes[is_state(info, gradient_state)    ? "gradients"
+                                                   : is_state(info, bf16_copy_state) ? "bf16_copies"
+                                                                                     : "optimizer"];
+            of_arena = std::max(of_arena, size);
         }
     const planning::ParameterPlaces& places = shared.parameters;
     module.arena_bytes = {{"parameters", places.bytes},
                           {"gradients", places.trained * element_bytes["gradients"]},
-                          {"optimizer", places.trained * element_bytes["optimizer"]},
+                          {"optimizer", shared.states.elements * element_bytes["optimizer"]},
                           {"saved", shared.saved_bytes},
                           {"scratch", shared.scratch_bytes},
                           {"constants", shared.constant_bytes},

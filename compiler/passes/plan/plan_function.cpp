@@ -100,18 +100,15 @@ void FunctionPlanner::place_arguments() {
     }
 }
 
-// `before`: how many elements for each of the parameters that train stand before it.
-Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const std::string& name,
-                                           std::int64_t before) const {
+Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const std::string& name) const {
     auto found = shared_.parameters.by_name.find(name);
     check(found != shared_.parameters.by_name.end(), fmt::format("there is no parameter {} to lie beside", name));
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
     const ParameterPlace& place = found->second;
     const bool own = arena == Arena::parameters || (arena == Arena::bf16_copies && place.base == 0);
     check(own || place.trained, fmt::format("{} is frozen: nothing lies beside it", name));
-    const std::int64_t elements = before * shared_.parameters.trained + place.offset;
     const std::int64_t base = arena == Arena::parameters ? place.base : 0;
-    return {arena, base + elements * size, place.layer_stride * size, {}, {}};
+    return {arena, base + place.offset * size, place.layer_stride * size, {}, {}};
 }
 
 // "grad.x", "bf16_copy.x" and, of a state of the optimizer, "momentum.x" name what belongs to the parameter x.
@@ -146,9 +143,10 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
     const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
     if (what == gradient_state) return parameter_place(Arena::gradients, type, parameter);
     if (what == bf16_copy_state) return parameter_place(Arena::bf16_copies, type, parameter);
-    const std::optional<std::size_t> state = state_of_name(shared_.states, name);
-    check(state.has_value(), fmt::format("there is no state {}", name));
-    return parameter_place(Arena::optimizer, type, parameter, static_cast<std::int64_t>(*state));
+    const auto state = shared_.states.by_name.find(name);
+    check(state != shared_.states.by_name.end(), fmt::format("there is no state {}", name));
+    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
+    return {Arena::optimizer, state->second.offset * size, state->second.layer_stride * size, {}, {}};
 }
 
 // Results of entry functions are named like the argument's value that they replace, or like a step scalar; those of

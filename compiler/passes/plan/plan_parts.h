@@ -17,6 +17,7 @@
 #include "compiler/planned/alignment.h"
 #include "compiler/planned/carry_slots.h"
 #include "compiler/planned/parameter_places.h"
+#include "compiler/planned/state_places.h"
 
 namespace thunderc::planning {
 
@@ -38,7 +39,7 @@ std::int64_t assign_offsets(std::vector<Piece>& pieces);
 
 struct Shared {  // by all functions of a module
     ParameterPlaces parameters;
-    std::vector<std::string> states;  // optimizer_states
+    StatePlaces states;
     std::int64_t constant_bytes = 0, saved_bytes = 0, batch_bytes = 0, result_bytes = 0;
     std::vector<std::pair<ConstPtr, std::int64_t>> constants;
     std::map<std::string, std::int64_t> batch;  // by the input's name
@@ -80,7 +81,7 @@ class FunctionPlanner {
 
     // ---- arguments and results ----
     void place_arguments();
-    Placement parameter_place(Arena arena, const Type& type, const std::string& name, std::int64_t before = 0) const;
+    Placement parameter_place(Arena arena, const Type& type, const std::string& name) const;
     Placement entry_argument(const Type& type, const ArgInfo& info);
     Placement state_place(const Type& type, const std::string& name) const;
     void place_results();

@@ -12,7 +12,7 @@
 #include "compiler/ir/function_tools.h"
 #include "compiler/planned/step_form.h"
 #include "compiler/support/error.h"
-#include "runtime-lib/optim/rules/info.h"
+#include "runtime-lib/optim/state_layout.h"
 
 namespace thunderc {
 namespace {
@@ -170,7 +170,24 @@ Function update(const Function& main, const MainResults& results, const thunder:
     };
     group(gradient_state);
     gradients.assign(tensors.end() - static_cast<std::ptrdiff_t>(results.trainable.size()), tensors.end());
-    for (const std::string& state : rule.states) group(state);
+    std::vector<std::int64_t> by_element;  // of each tensor, those of a family one by one
+    bool excepted = false;
+    for (std::size_t k : results.trainable) {
+        const Type& type = main.type(main.arguments[k]);
+        const bool outer = main.argument_info[k].outer;
+        excepted = excepted || outer;
+        by_element.insert(by_element.end(), static_cast<std::size_t>(type.is_family() ? type.count : 1), outer ? 1 : 0);
+    }
+    for (std::size_t state = 0; state < rule.states.size(); ++state) {
+        group(rule.states[state]);
+        for (std::size_t k = 0; k < results.trainable.size(); ++k) {
+            const ArgInfo& info = main.argument_info[results.trainable[k]];
+            Type& type = f.info(tensors[tensors.size() - results.trainable.size() + k]).type;
+            const bool matrix = rule.is_matrix(type.dims.size()) && !info.outer;
+            type.dims = thunder::dims_of_state(rule.shape_of_state(state, matrix), type.dims);
+        }
+    }
+    const Attributes attributes = excepted ? Attributes{{"by_element", by_element}} : Attributes{};
 
     std::vector<Value> operands = tensors;
     for (const std::string& number : rule.numbers)
@@ -182,7 +199,7 @@ Function update(const Function& main, const MainResults& results, const thunder:
     Value norm = b.op("global_norm", gradients, {}, "grad_norm");
     operands.push_back(b.op("clip_factor", {norm, max_norm}, {}, "clip_factor"));
     operands.push_back(decay_all);
-    f.results = b.emit(rule.name, operands, {});
+    f.results = b.emit(rule.name, operands, attributes);
     if (rule.steps_matrices()) {
         f.info(f.results.back()).name = "scratch";  // the call's own
         f.results.pop_back();

@@ -18,9 +18,10 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
     std::vector<std::int64_t> numbers;
     for (const ParameterSegment& s : segments) {
         for (std::int64_t begin = s.begin; begin < s.end; begin += piece_elements)
-            numbers.insert(numbers.end(),
-                           {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0, numbers_of_group(s.group),
-                            static_cast<std::int64_t>(s.tensor), s.first + begin - s.begin});
+            numbers.insert(numbers.end(), {begin, std::min(begin + piece_elements, s.end), s.decay ? 1 : 0,
+                                           numbers_of_group(s.group), static_cast<std::int64_t>(s.tensor),
+                                           s.first + begin - s.begin, s.shift[0], s.shift[1], s.shift[2]});
+        static_assert(rules::most_states == 3);
     }
     return numbers;
 }
@@ -94,7 +95,7 @@ void take_direction(const MatrixStep& step, Stream& stream) {
         with_type("states", stored_as(call.states[0]), [&](auto* s) {
             launch("direction", direction_of(static_cast<const Rule*>(nullptr), g, s), blocks_of(step.elements), 256,
                    stream, step.x, static_cast<decltype(g)>(const_cast<void*>(call.gradients.data)),
-                   static_cast<decltype(s)>(call.states[0].data), step.of.begin, step.elements,
+                   static_cast<decltype(s)>(call.states[0].data) + step.of.shift[0], step.of.begin, step.elements,
                    numbers_of_group(step.of.group), step.of.decay, call.scalars->rule, &call.scalars->clip_factor);
         });
     });

@@ -18,13 +18,18 @@ struct Piece {
     std::int64_t numbers;  // where those of its group begin, behind those of the run
     std::uint64_t tensor;
     std::int64_t first;  // of the tensor's elements
+    std::int64_t shift[rules::most_states];
 };
 // The piece of this block.
 THUNDER_FUNCTION Piece take_piece(Global<const std::int64_t> pieces) {
     const std::int64_t at = std::int64_t{block_index()} * numbers_of_piece;
-    return {
-        pieces[at],    pieces[at + 1], pieces[at + 2] != 0, pieces[at + 3], static_cast<std::uint64_t>(pieces[at + 4]),
-        pieces[at + 5]};
+    return {pieces[at],
+            pieces[at + 1],
+            pieces[at + 2] != 0,
+            pieces[at + 3],
+            static_cast<std::uint64_t>(pieces[at + 4]),
+            pieces[at + 5],
+            {pieces[at + 6], pieces[at + 7], pieces[at + 8]}};
 }
 
 // Calls body(i) for the elements of a piece in groups of 4, aligned to 16 bytes, then one by one.
@@ -93,11 +98,14 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
 }
 
 template <typename Rule, typename P, typename G, typename S>
-THUNDER_FUNCTION void step(const Stepped<P, G, S>& to, Global<const std::int64_t> pieces, Global<const double> rule,
+THUNDER_FUNCTION void step(const Stepped<P, G, S>& arenas, Global<const std::int64_t> pieces, Global<const double> rule,
                            Global<const float> clip_factor, Global<const std::uint64_t> of_step) {
     const float clip = clip_factor[0];
     if (is_skipped(clip)) return;
     const Piece piece = take_piece(pieces);
+    Stepped<P, G, S> to = arenas;
+    THUNDER_UNROLL
+    for (int k = 0; k < rules::states<Rule>; ++k) to.states[k] = arenas.states[k] + piece.shift[k];
     const Rounding rounding{of_step[0], piece.tensor, piece.first - piece.begin};
     auto numbers = rules::fields_of<Rule::template Numbers, float>(rule + piece.numbers);
     Rule::decay_where(piece.decays, numbers);

@@ -2,6 +2,8 @@
 // What the host asks the rules of optimizers, by name: programs of the rule that steps them, the compiler of all.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +16,8 @@ namespace thunder {
 struct RuleInfo {
     std::string name, title, formula, source;
     std::vector<std::string> states, stored_states;
+    // Of the states of a matrix that is stepped as a whole; those of all else are shaped as the parameter.
+    std::vector<rules::StateShape> shapes_of_matrices;
     struct Option : rules::Option {
         std::string name;
     };
@@ -25,6 +29,16 @@ struct RuleInfo {
     std::string by_element;
 
     bool steps_matrices() const { return !by_element.empty(); }
+    // Whether a parameter of these dimensions is a matrix to it. Runs may except some.
+    bool is_matrix(std::size_t dimensions) const { return steps_matrices() && dimensions == 2; }
+    // Whether each state of each parameter is shaped as the parameter: then it lies at the parameter's elements.
+    bool states_as_parameters() const {
+        return std::all_of(shapes_of_matrices.begin(), shapes_of_matrices.end(),
+                           [](rules::StateShape shape) { return shape == rules::StateShape::as_parameter; });
+    }
+    rules::StateShape shape_of_state(std::size_t state, bool matrix) const {
+        return matrix ? shapes_of_matrices[state] : rules::StateShape::as_parameter;
+    }
 
     // The numbers of a step from the options, each in the order of its names.
     std::vector<double> (*step_numbers)(const std::vector<double>& options, const rules::Step& step);
@@ -53,6 +67,7 @@ RuleInfo info_of() {
                   Rule::source,
                   split_names(Rule::names_of_States),
                   split_names(Rule::stored_states),
+                  std::vector<StateShape>(static_cast<std::size_t>(rules::states<Rule>), StateShape::as_parameter),
                   {},
                   split_names(Rule::names_of_Numbers),
                   Rule::usual_weight_decay,
@@ -62,6 +77,9 @@ RuleInfo info_of() {
     const std::vector<std::string> options = split_names(Rule::names_of_Options);
     for (std::size_t k = 0; k < options.size(); ++k) info.options.push_back({{Rule::options[k]}, options[k]});
     if constexpr (steps_matrices<Rule>) info.by_element = Rule::by_element;
+    if constexpr (has_state_shapes<Rule>)
+        std::copy(std::begin(Rule::shapes_of_matrices), std::end(Rule::shapes_of_matrices),
+                  info.shapes_of_matrices.begin());
     info.step_numbers = [](const std::vector<double>& chosen, const Step& step) {
         const auto made = Rule::numbers(fields_of<Rule::template Options, double>(chosen.data()), step);
         const auto* first = reinterpret_cast<const double*>(&made);

@@ -20,6 +20,7 @@ struct Muon : DecoupledDecay {
 
     THUNDER_FIELDS(States, first_moment, second_moment);
     static constexpr const char* stored_states = "m, v";
+    static constexpr StateShape shapes_of_matrices[] = {StateShape::as_parameter, StateShape::none};
 
     static constexpr const char* by_element = "adamw";
     THUNDER_FIELDS(Options, momentum, plain_momentum, match_rms_adamw, adamw, beta1, beta2, eps);

@@ -4,7 +4,8 @@
 // evaluator of the compiler, the options of a program and its checkpoints are made of it. A rule has
 //
 //     name, title, formula, source   what --optimizer calls it, what people call it, what it computes, who says so
-//     States<T>                      what it keeps for each element of a parameter, beside it; zero at the start
+//     States<T>                      what it keeps of a parameter, zero at the start: a number for each element, beside
+//                                    it, unless shapes_of_matrices says something else
 //     stored_states                  what checkpoints call these, in the same order
 //     Options<T>, options            what a run may choose, and what its command line says of each of them
 //     Numbers<T>, numbers()          what is the same for all elements in a step, computed on the host in double
@@ -15,8 +16,8 @@
 //                                    evaluator, and an expression where the compiler writes the update as ops
 //
 // An element needs nothing of others: a rank that has a shard of a parameter steps it with the same shard of its
-// states. A rule that steps some matrices as wholes says besides how, in matrix() and what that is made of (muon.h): it
-// is for ranks that have all of a parameter.
+// states. A rule that steps some matrices as wholes says besides how, in matrix() and what that is made of (muon.h),
+// and in shapes_of_matrices which states it keeps of them: it is for ranks that have all of a parameter.
 //
 // NVRTC compiles this, without any header of the standard library. The compiler includes these files too, by a path of
 // its own: they include one another as neighbours.
@@ -56,6 +57,15 @@ struct Option {
     double usual;  // where it is not given
     Range range;
     const char* help;
+};
+
+// What a state of a parameter is shaped as. Where it lies follows from that: state_layout.h.
+enum class StateShape : unsigned char {
+    as_parameter,
+    rows,     // as the parameter without its last dimension
+    columns,  // as the parameter without the last dimension but one
+    scalar,
+    none,  // there is no such state of it
 };
 
 // What the host knows of a step.
@@ -116,6 +126,11 @@ inline constexpr int states = count<Rule::template States>;
 template <typename Rule>
 inline constexpr bool steps_matrices = requires {
     Rule::by_element;
+};
+// Whether a rule keeps other states of matrices than of what it steps element by element.
+template <typename Rule>
+inline constexpr bool has_state_shapes = requires {
+    Rule::shapes_of_matrices;
 };
 // More than this many have no place in calls and in StepScalars.
 inline constexpr int most_states = 3, most_numbers = 12;

@@ -206,9 +206,23 @@ func @forward_backward(
 }
 func @update(
     %w: 3 x f32[40] parameter "layers.{0..2}.w",
+    %head: f32[16] parameter "head",
+    %grad_w: 3 x f32[40] state "grad.layers.{0..2}.w",
+    %grad_head: f32[16] state "grad.head",
     %m: 3 x f32[40] state "first_moment.layers.{0..2}.w",
+    %m_head: f32[16] state "first_moment.head",
     %v: 3 x f32[40] state "second_moment.layers.{0..2}.w",
-    %last: f32[16] state "second_moment.head") -> () {
+    %last: f32[16] state "second_moment.head",
+    %one_minus_beta1: f32[] scalar "adamw.one_minus_beta1",
+    %beta2: f32[] scalar "adamw.beta2",
+    %one_minus_beta2: f32[] scalar "adamw.one_minus_beta2",
+    %step_size: f32[] scalar "adamw.step_size",
+    %bias_correction2_sqrt: f32[] scalar "adamw.bias_correction2_sqrt",
+    %eps: f32[] scalar "adamw.eps",
+    %kept: f32[] scalar "adamw.kept",
+    %clip_factor: f32[] scalar "clip_factor",
+    %decay_all: bool[] scalar "decay_all") -> (%w_1 "w", %head_1 "head", %m_1 "m", %m_head_1 "m_head", %v_1 "v", %last_1 "last") {
+  %w_1, %head_1, %m_1, %m_head_1, %v_1, %last_1 = adamw(%w, %head, %grad_w, %grad_head, %m, %m_head, %v, %last, %one_minus_beta1, %beta2, %one_minus_beta2, %step_size, %bias_correction2_sqrt, %eps, %kept, %clip_factor, %decay_all) : 3 x f32[40], f32[16], 3 x f32[40], f32[16], 3 x f32[40], f32[16]
 }
 func @layer(%x: f32[16], %still: f32[16], %w: f32[40]) -> (%y) {
   %y = mul(%x, %still) : f32[16]

@@ -5,6 +5,7 @@
 #include "optim/rules/info.h"
 #include "train/groups.h"
 #include "train/schedule.h"
+#include "train/states.h"
 
 namespace thunder {
 namespace options_test {
@@ -430,6 +431,23 @@ TEST(GroupsTest, SegmentsOfMatricesThatAreSteppedWhole) {
     EXPECT_EQ(whole({"--group", "embed:adamw=0"}), (Begins{0, 48}));
     EXPECT_EQ(whole({"--group", "head:adamw=1"}), Begins{});
     EXPECT_EQ(whole({"--adamw"}), Begins{});
+    // Second moments are kept of what is stepped by elements alone: behind the first ones of all, each at the element
+    // of a line of 16 at which its parameter begins.
+    const auto second = [&](const std::vector<std::string>& words) {
+        std::vector<std::string> all = {"--feed", "f"};
+        all.insert(all.end(), words.begin(), words.end());
+        std::vector<std::pair<std::int64_t, std::int64_t>> out;
+        for (const ParameterSegment& s : segments_of(spec, *parse(all, "", spec), 0)) {
+            EXPECT_EQ(s.shift[0], 0);
+            if (!s.is_matrix()) out.emplace_back(s.begin, s.begin + s.shift[1]);
+        }
+        return out;
+    };
+    using Places = std::vector<std::pair<std::int64_t, std::int64_t>>;
+    EXPECT_EQ(second({}), (Places{{0, 64}, {16, 80}, {32, 96}}));
+    EXPECT_EQ(second({"--group", "embed:adamw=0"}), (Places{{16, 64}, {32, 80}}));
+    EXPECT_EQ(second({"--adamw"}), (Places{{0, 64}, {16, 80}, {32, 96}, {48, 112}}));
+    EXPECT_EQ(states_of(spec, *parse({"--feed", "f"}, "", spec), 0).elements, 112);
     EXPECT_EQ(describe_groups(spec, *parse({"--feed", "f"}, "", spec)),
               std::vector<std::string>{"Muon steps 1 matrix; adamw all else, of two or more dimensions embed.weight"});
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/planned/state_places.h"
+
+#include <fmt/format.h>
+
+#include "compiler/planned/step_form.h"
+#include "compiler/support/error.h"
+#include "runtime-lib/optim/state_layout.h"
+
+namespace thunderc::planning {
+
+StatePlaces place_states(const Module& module, const ParameterPlaces& parameters) {
+    const Function& update = *module.find(update_function);
+    const thunder::RuleInfo& rule = rule_of(module);
+    std::vector<thunder::SteppedTensor> tensors;      // each member of a family by itself
+    std::vector<std::pair<std::size_t, bool>> first;  // of each parameter's members; whether there are several
+    std::vector<const ArgInfo*> infos;
+    for (std::size_t k = 0; k < update.arguments.size(); ++k) {
+        const ArgInfo& info = update.argument_info[k];
+        if (info.kind != ArgInfo::Kind::parameter) continue;
+        const Type& type = update.type(update.arguments[k]);
+        const ParameterPlace& place = parameters.by_name.at(info.names.front());
+        first.emplace_back(tensors.size(), type.is_family() && type.count > 1);
+        infos.push_back(&info);
+        for (std::int64_t m = 0; m < (type.is_family() ? type.count : 1); ++m)
+            tensors.push_back(
+                {place.offset + m * place.layer_stride, type.dims, rule.is_matrix(type.dims.size()) && !info.outer});
+    }
+    const thunder::StateLayout layout = thunder::lay_out_states(rule, tensors, parameters.trained);
+    StatePlaces out;
+    out.elements = layout.elements;
+    for (std::size_t p = 0; p < first.size(); ++p)
+        for (std::size_t k = 0; k < rule.states.size(); ++k) {
+            const auto& [at, several] = first[p];
+            const std::int64_t begin = layout.begins[at][k];
+            const std::int64_t stride = several ? layout.begins[at + 1][k] - begin : 0;
+            for (std::size_t m = 0; m < infos[p]->names.size(); ++m)
+                check(layout.begins[at + m][k] == begin + static_cast<std::int64_t>(m) * stride,
+                      fmt::format("layers of the state {} lie at no even distance", rule.states[k]));
+            out.by_name[state_name(rule.states[k], infos[p]->names.front())] = {begin, stride};
+        }
+    return out;
+}
+
+}  // namespace thunderc::planning

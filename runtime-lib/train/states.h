@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run keeps of its parameters for the optimizer, and where: its program says which parameters there are, its
+// options how each is stepped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "optim/state_layout.h"
+#include "train/options.h"
+#include "train/program.h"
+#include "train/world.h"
+
+namespace thunder {
+
+struct OptimizerStates {
+    struct OfParameter {
+        const ParameterSpec* parameter;
+        Piece piece;  // that this rank has; perhaps nothing
+        bool whole;   // stepped as a whole matrix
+        // By state: how much further on in its arena it lies than the parameter in its own.
+        std::array<std::int64_t, rules::most_states> further;
+    };
+    std::vector<OfParameter> parameters;  // those that train, in the order of the program
+    std::int64_t elements = 0;            // of the arena
+
+    std::size_t bytes(const ProgramSpec& program) const {
+        return static_cast<std::size_t>(elements) * size_of(program.optimizer_dtype);
+    }
+};
+OptimizerStates states_of(const ProgramSpec& program, const Options& options, int rank);
+
+// Elements from one state to the next where each is laid out like what trains.
+std::int64_t trained_elements(const ProgramSpec& program);
+
+// The dimensions of a state of a parameter.
+std::vector<std::int64_t> dims_of_state(const ProgramSpec& program, const OptimizerStates::OfParameter& of,
+                                        std::size_t state);
+
+}  // namespace thunder
