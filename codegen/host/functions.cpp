@@ -447,7 +447,6 @@ void FunctionPrinter::runtime_call(SourceText& out, const Frame& frame, const Op
 }
 
 void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op& op) const {
-    const PrintedKernel& kernel = kernels_.use(frame.f, op);
     auto passed = [&](Value v) {
         const Placement& p = frame.f.info(v).placement;
         PassedArgument out = {expression(frame, v)};
@@ -459,6 +458,12 @@ void FunctionPrinter::kernel_call(SourceText& out, const Frame& frame, const Op&
     for (std::size_t o = 0; o < flags.size(); ++o)
         inputs.push_back(flags[o] ? PassedArgument{"gradient"} : passed(op.operands[o]));
     for (Value v : op.results) outputs.push_back(passed(v));
+    const auto texts = [](const std::vector<PassedArgument>& all) {
+        std::vector<std::string> out;
+        for (const PassedArgument& a : all) out.push_back(a.text);
+        return out;
+    };
+    const PrintedKernel& kernel = kernels_.use(frame.f, op, texts(inputs), texts(outputs));
     std::string arguments;
     for (const KernelArgument& a : kernel.arguments)
         arguments += (a.is_flag ? gradient_text(frame, op) : (a.output ? outputs : inputs).at(a.index).text) + ", ";

@@ -7,6 +7,8 @@
 
 #include "codegen/host/gradient_flags.h"
 #include "codegen/kernels/formula.h"
+#include "codegen/text.h"
+#include "compiler/analysis/result_names.h"
 #include "compiler/ir/structure.h"
 #include "compiler/planned/alignment.h"
 #include "compiler/support/error.h"
@@ -28,6 +30,25 @@ std::string replaces(const std::vector<std::string>& nodes, const std::vector<st
     out += fmt::format(" ({}", fmt::join(scopes.begin(), scopes.begin() + shown, ", "));
     if (scopes.size() > most) out += fmt::format(" and {} more places", scopes.size() - most);
     return out + ")";
+}
+
+// Of several tensors that are called alike in the kernel, the numbers that they have where it is called.
+void take_numbers(KernelDescription& kernel, const std::vector<std::string>& inputs,
+                  const std::vector<std::string>& outputs) {
+    std::map<std::string, int, std::less<>> alike;
+    for (const auto* operands : {&kernel.inputs, &kernel.outputs})
+        for (const KernelOperand& operand : *operands) ++alike[std::string(without_number(operand.name))];
+    const auto take = [&](std::vector<KernelOperand>& operands, const std::vector<std::string>& passed) {
+        for (std::size_t k = 0; k < passed.size(); ++k) {
+            std::string_view text = passed[k];
+            text.remove_prefix(text.find_last_of(".>") + 1);  // of saved.total_2
+            const std::string_view stem = without_number(operands[k].name);
+            if (text == identifier(text) && without_number(text) == stem && alike.find(stem)->second > 1)
+                operands[k].name = text;
+        }
+    };
+    take(kernel.inputs, inputs);
+    take(kernel.outputs, outputs);
 }
 
 }  // namespace
@@ -67,7 +88,8 @@ KernelSizes KernelTable::sizes_of(const Function& kernel) const {
     return out;
 }
 
-std::size_t KernelTable::find(const Function& caller, const Op& fused) {
+std::size_t KernelTable::find(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
+                              const std::vector<std::string>& outputs) {
     const Function& kernel = *module_->find(called_kernel(fused));
     Key key = key_of(caller, fused);
     const KernelLayouts layouts = key.layouts;
@@ -85,6 +107,7 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     known_.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;
     description.name = kernel.name;
+    take_numbers(description, inputs, outputs);
     KernelDescription named = description;
     if (same_name > 0)
         named.name +=
@@ -94,8 +117,9 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused) {
     return at->second;
 }
 
-const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused) {
-    Entry& entry = entries_[find(caller, fused)];
+const PrintedKernel& KernelTable::use(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
+                                      const std::vector<std::string>& outputs) {
+    Entry& entry = entries_[find(caller, fused, inputs, outputs)];
     for (const std::string& op : fused.provenance.node_ops) add_once(entry.nodes, op);
     add_once(entry.scopes, fused.provenance.scope);
     align(entry, caller, fused);

@@ -20,8 +20,10 @@ class KernelTable {
     explicit KernelTable(const Module& module, const Symbols* symbols = nullptr)
         : module_(&module), symbols_(symbols) {}
 
-    // Good until the next use.
-    const PrintedKernel& use(const Function& caller, const Op& fused);
+    // `inputs`, `outputs`: what the call hands over, as text. Of several tensors that are called alike, x, x_2, x_3,
+    // the kernel has each by the number that it has where the kernel is called first. Good until the next use.
+    const PrintedKernel& use(const Function& caller, const Op& fused, const std::vector<std::string>& inputs = {},
+                             const std::vector<std::string>& outputs = {});
     // What a kernel that was used computes: equations, in the names of its parameters, or in others.
     const std::vector<std::string>& formula(const Function& caller, const Op& fused) const;
     std::vector<std::string> formula(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
@@ -48,7 +50,8 @@ class KernelTable {
     };
     Key key_of(const Function& caller, const Op& fused) const;
     const Entry& used(const Function& caller, const Op& fused) const;
-    std::size_t find(const Function& caller, const Op& fused);
+    std::size_t find(const Function& caller, const Op& fused, const std::vector<std::string>& inputs,
+                     const std::vector<std::string>& outputs);
     KernelSizes sizes_of(const Function& kernel) const;
     void align(Entry& entry, const Function& caller, const Op& fused) const;
 

@@ -277,11 +277,18 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
                            : variables_.back() == "i"    ? "_i"
                                                          : "_c";
     if (is_flag(n)) return scope.taken.unique("overwrite");
-    if (n.kind == Kind::load) return scope.taken.unique(n.part.empty() ? inputs_[n.operand] + at : n.part);
+    if (!n.part.empty()) return scope.taken.unique(n.part);
+    if (n.kind == Kind::load) return scope.taken.unique(inputs_[n.operand] + at);
+    // What is stored is an element of the tensor that it is stored in; so is what has the tensor's name, of another
+    // type. What nobody named is never called like one.
+    for (const KernelStore& store : loops_.stores)
+        if (store.node == k && store.piece.empty()) return scope.taken.unique(outputs_[store.output] + at);
     std::string wanted = n.name.empty() ? noun_of_result(n.op) : n.name;
     const bool joins = n.kind == Kind::reduce || loops_.short_sums.of(k) != nullptr;
-    if (joins && is_named_after_op(n.name)) wanted = n.op == "max" ? "largest" : "sum";
-    // One element of the tensor of that name.
+    if (is_named_after_op(n.name)) {
+        if (joins) wanted = n.op == "max" ? "largest" : "sum";
+        return scope.taken.unique(wanted);
+    }
     const auto is_tensor = [&](const std::vector<std::string>& names) {
         return std::find(names.begin(), names.end(), wanted) != names.end();
     };
@@ -364,8 +371,8 @@ void ElementPrinter::define_shared(const std::vector<std::size_t>& roots, Scope&
     for (const auto& [k, count] : uses) {  // in the order of definition
         if (scope.names.count(k) != 0) continue;
         const bool root = std::find(roots.begin(), roots.end(), k) != roots.end();
-        if (node(k).kind == Kind::load && !node(k).part.empty() && !root) define(k, scope);
-        if (node(k).kind != Kind::apply) continue;
+        if (!node(k).part.empty() && !root) define(k, scope);
+        if (node(k).kind != Kind::apply || scope.names.count(k) != 0) continue;
         if (count >= 2 || loops_.short_sums.of(k) != nullptr ||
             (!root && (is_named(node(k)) || length(k, scope) > longest)))
             define(k, scope);
@@ -421,7 +428,8 @@ void ElementPrinter::store_elements(const std::vector<std::size_t>& stores, cons
     if (stores.size() > 1) {
         for (std::size_t s : stores) {
             const std::size_t k = loops_.stores[s].node;
-            if (scope.names.count(k) == 0 && node(k).kind != Kind::literal) define(k, scope);
+            const bool converts = node(k).op == "cast" && scope.names.count(node(k).inputs[0]) != 0;
+            if (scope.names.count(k) == 0 && node(k).kind != Kind::literal && !converts) define(k, scope);
         }
     }
     for (std::size_t s = 0; s < column_sums.size(); ++s) {

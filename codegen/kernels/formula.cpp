@@ -72,6 +72,11 @@ class Pieces {
         const bool numbered = !piece.empty() && std::isdigit(static_cast<unsigned char>(piece.back())) != 0;
         if (known.empty() && !numbered) known = piece;
     }
+    // What is stored there is another tensor as it is, and called as that is.
+    void add_copy(std::size_t operand, const AffineIndex& index, const std::string& name) {
+        seen_[operand][key(index)] = name;
+        copies_.insert({operand, key(index)});
+    }
     // Some read all of it: what they read is no piece.
     void add_whole(std::size_t operand) { whole_.insert(operand); }
     // When all are there. `used`: names that stand for something else.
@@ -79,7 +84,8 @@ class Pieces {
         for (const auto& [operand, pieces] : seen_) {
             if (pieces.size() < 2 && !whole_.contains(operand)) continue;
             std::map<std::string, int> count, number;
-            for (const auto& [at, piece] : pieces) ++count[piece];
+            for (const auto& [at, piece] : pieces)
+                if (!copies_.contains({operand, at})) ++count[piece];
             const std::string& base = bases[operand];
             const bool named = !count.contains("") && std::none_of(count.begin(), count.end(), [&](const auto& one) {
                 return used.has(one.first) || used.has(one.first + "1");
@@ -91,7 +97,7 @@ class Pieces {
                 if (!named)
                     label = numbered(base, place);
                 else
-                    label = count[piece] == 1 ? piece : numbered(piece, ++number[piece]);
+                    label = count[piece] > 1 ? numbered(piece, ++number[piece]) : piece;
                 if (named) used.add(label), listed_[operand] += (place == 1 ? "" : ", ") + label;
             }
         }
@@ -118,6 +124,7 @@ class Pieces {
         labels_;  // by operand and where the piece begins
     std::map<std::size_t, std::string> listed_;
     std::set<std::size_t> whole_;
+    std::set<std::pair<std::size_t, Offsets>> copies_;
 };
 
 // Formulas do not speak of the types in which things are stored: casts from and to bf16 are left out.
@@ -157,7 +164,12 @@ class Formula {
                 else
                     loads_.add(node.operand, node.index, node.piece);
             }
-            for (const KernelStore& store : nest.stores) stores_.add(store.output, store.index, store.piece);
+            for (const KernelStore& store : nest.stores) {
+                if (nest.nodes[store.node].kind == KernelNode::Kind::load && reads_whole(nest, store.node))
+                    stores_.add_copy(store.output, store.index, inputs[nest.nodes[store.node].operand]);
+                else
+                    stores_.add(store.output, store.index, store.piece);
+            }
         }
         used_.add(inputs);
         used_.add(outputs);
@@ -215,8 +227,8 @@ class Formula {
                     const std::string body = expression(gradient.value_or(store.node)).text;
                     named_[store.node] = name;
                     out.push_back(fmt::format("{} {}= {}", name, gradient ? "+" : "", body));
-                } else {
-                    out.push_back(fmt::format("{} = {}", name, expression(store.node).text));
+                } else if (const std::string value = expression(store.node).text; value != name) {
+                    out.push_back(fmt::format("{} = {}", name, value));
                 }
             }
             for (const std::string& definition : definitions)  // nests may need the same

@@ -44,4 +44,9 @@ bool is_named_after_op(const std::string& name) {
     return name.empty() || number || names_op(name) || (name.starts_with("d") && names_op(name.substr(1)));
 }
 
+std::string_view without_number(std::string_view name) {
+    const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+    return digits < name.size() && digits > 1 && name[digits - 1] == '_' ? name.substr(0, digits - 1) : name;
+}
+
 }  // namespace thunderc

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace thunderc {
 
@@ -13,5 +14,8 @@ std::string noun_of_result(const std::string& name);
 // Whether the name says no more than which op gave the value, or of which op's result it is the cotangent: "mul",
 // "product", "dproduct", or a number; but not "normed", which somebody called it.
 bool is_named_after_op(const std::string& name);
+
+// "total" of "total_2": of several that are called alike.
+std::string_view without_number(std::string_view name);
 
 }  // namespace thunderc

@@ -50,7 +50,7 @@ struct KernelNode {
     std::size_t operand = 0;          // load
     AffineIndex index;                // load
     std::string piece;                // load of a slice: what the slice of the operand is called, "k_proj"
-    std::string part;                 // what the slice of that is called that is read, "x1"
+    std::string part;                 // load, or a cast of one: what the slice of that is called that is read, "x1"
     std::string op;                   // apply, reduce
     std::vector<std::size_t> inputs;  // apply, reduce: earlier nodes
     Over over = Over::none;           // reduce

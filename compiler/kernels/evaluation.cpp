@@ -116,11 +116,14 @@ void KernelEvaluation::store(std::size_t output, const AffineIndex& index, Value
 }
 
 std::string KernelEvaluation::piece_of(Value v, AffineIndex index) const {
+    bool is_piece = false;
     for (std::int32_t at = values_.uses.definition[v.index]; at >= 0; at = values_.uses.definition[v.index]) {
         const Op& op = function_.ops[static_cast<std::size_t>(at)];
         const std::optional<ViewIndex> view = view_index(function_, op);
         if (view && view->kind == ViewIndex::Kind::regrouped && !function_.type(v).dims.empty()) {
             index = operand_index(*view, v, op.operands[0], index);
+            v = op.operands[0];
+        } else if (op.name == "cast") {
             v = op.operands[0];
         } else if (op.name == "concat") {
             const std::size_t axis = axis_of(op, function_.type(v));
@@ -130,18 +133,23 @@ std::string KernelEvaluation::piece_of(Value v, AffineIndex index) const {
                 if (min_of(index[axis], nest_.extents) < extent) break;
                 index[axis].offset -= extent;
             }
-            if (const std::string& name = function_.info(v).name; !is_named_after_op(name)) return name;
+            is_piece = true;
         } else {
             break;
         }
+        // dq_proj_1 is another value of what is called dq_proj.
+        const std::string name(without_number(function_.info(v).name));
+        if (is_piece && !is_named_after_op(name)) return name;
     }
     return {};
 }
 
 void KernelEvaluation::name_piece(std::size_t load, const std::string& name) {
     KernelNode& node = nest_.nodes[load];
-    if (node.kind != KernelNode::Kind::load || is_named_after_op(name) || name == node.name) return;
-    if (node.piece.empty()) node.piece = name;
+    // What is cast before it is sliced is named as what is sliced before it is cast.
+    KernelNode& source = node.op == "cast" ? nest_.nodes[node.inputs[0]] : node;
+    if (source.kind != KernelNode::Kind::load || is_named_after_op(name) || name == source.name) return;
+    if (source.piece.empty()) source.piece = name;
     node.part = name;
 }
 

@@ -96,5 +96,68 @@ func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "ker
     EXPECT_NE(launcher.find("before, d, gradient);"), std::string::npos) << launcher;
 }
 
+// Of several that are called alike, each has the number that it has where the kernel is called; what has another name
+// there, and what is the only one, keeps its own.
+TEST(KernelTable, NumbersTensorsAsTheCallDoes) {
+    const Module module = parse_module(R"(module "m" values
+
+func @main(%a: f32[8], %b: f32[8], %scale: f32[8]) -> (%x) {
+  %x = fused(%a, %b, %scale) {kernel = "ratio"} : f32[8]
+}
+
+func @ratio(%total: f32[8], %total_1: f32[8], %scale: f32[8]) -> (%x) kind "kernel:pointwise" {
+  %d = div(%total, %total_1) : f32[8]
+  %x = mul(%d, %scale) : f32[8]
+}
+)");
+    const auto declared = [&](const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+        KernelTable table(module);
+        return table.use(module.main(), module.main().ops[0], inputs, outputs).declaration;
+    };
+    EXPECT_EQ(declared({"saved.total_2", "total", "scale_2"}, {"x_4"}),
+              "void ratio(float* x, const float* total_2, const float* total, const float* scale, Stream& stream);\n");
+    EXPECT_EQ(
+        declared({"total_3", "w.scale", "total_2 + 8"}, {"x"}),
+        "void ratio(float* x, const float* total_3, const float* total_1, const float* scale, Stream& stream);\n");
+}
+
+// Halves that are computed and a tensor that is copied, side by side: what each is called in its definition, without
+// the number of its value; the copy needs no equation. In bf16 it reads as in f32.
+TEST(KernelTable, PiecesAreCalledByWhatTheyAre) {
+    for (const std::string dtype : {"f32", "bf16"}) {
+        const std::string cast = dtype == "f32" ? "" : "  %wide = cast(%x) : f32[2,8]\n";
+        const std::string x = dtype == "f32" ? "x" : "wide";
+        const Module module =
+            parse_module(R"(module "m" values
+
+func @main(%a: )" + dtype +
+                         R"([2,8], %b: )" + dtype + R"([2,3]) -> (%y) {
+  %y = fused(%a, %b) {kernel = "halves"} : )" +
+                         dtype + R"([2,11]
+}
+
+func @halves(%x: )" + dtype +
+                         R"([2,8], %dv: )" + dtype + R"([2,3]) -> (%y) kind "kernel:pointwise" {
+)" + cast + "  %gate = slice(%" +
+                         x + R"() {axis = 1, begin = 0, end = 4, step = 1} : f32[2,4]
+  %up = slice(%)" + x + R"() {axis = 1, begin = 4, end = 8, step = 1} : f32[2,4]
+  %dgate_1 = mul(%gate, %gate) : f32[2,4]
+  %dup_2 = mul(%gate, %up) : f32[2,4]
+)" +
+                         (dtype == "f32"
+                              ? "  %y = concat(%dgate_1, %dup_2, %dv) {axis = 1} : f32[2,11]\n"
+                              : "  %cast = cast(%dgate_1) : bf16[2,4]\n  %cast_1 = cast(%dup_2) : bf16[2,4]\n"
+                                "  %y = concat(%cast, %cast_1, %dv) {axis = 1} : bf16[2,11]\n") +
+                         "}\n");
+        KernelTable table(module);
+        table.use(module.main(), module.main().ops[0]);
+        const PrintedKernel printed = table.all()[0];
+        EXPECT_EQ(printed.formula, (std::vector<std::string>{"dgate = gate^2", "dup = gate * up", "where gate, up = x",
+                                                             "where y = dgate, dup, dv"}))
+            << printed.definition;
+        EXPECT_EQ(printed.definition.find("x_c"), std::string::npos) << printed.definition;
+    }
+}
+
 }  // namespace kernel_table_test
 }  // namespace thunderc

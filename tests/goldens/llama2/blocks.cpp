@@ -134,11 +134,11 @@ void decoder_layer_backward(const Arenas& arenas, float* dx /* (B,T,C) */, const
         .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
         .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
-    //   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
-    //   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
-    //   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
-    //   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
-    //   dqkv_proj5 = dv_proj
+    //   dq_proj1 = dq1 * cos1 + dq2 * sin2
+    //   dq_proj2 = dq2 * cos2 - dq1 * sin1
+    //   dk_proj1 = dk1 * cos1 + dk2 * sin2
+    //   dk_proj2 = dk2 * cos2 - dk1 * sin1
+    //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
     rotary_inverse(dqkv_proj, dk, sin, cos, dq, dv_proj, stream);
     // self_attn.{q,k,v}_proj: dx = dy W
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w.q_proj, .rows = B * T, .in = C,

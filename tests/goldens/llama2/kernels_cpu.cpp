@@ -263,11 +263,11 @@ void rms_norm_backward_add(float* y, float* dx, float* dweight, const float* x, 
 }
 
 // rotary_inverse:
-//   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
-//   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
-//   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
-//   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
-//   dqkv_proj5 = dv_proj
+//   dq_proj1 = dq1 * cos1 + dq2 * sin2
+//   dq_proj2 = dq2 * cos2 - dq1 * sin1
+//   dk_proj1 = dk1 * cos1 + dk2 * sin2
+//   dk_proj2 = dk2 * cos2 - dk1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(float* dqkv_proj, const float* dk, const float* sin, const float* cos, const float* dq,
     const float* dv_proj, Stream& stream) {

@@ -37,10 +37,11 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     linear_forward({.y = saved.qkv_proj, .x = input_layernorm, .weight = w16.q_proj, .rows = B * T, .in = C,
         .out = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
-    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
-    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
-    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
-    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
+    //   q1 = q_proj1 * cos1 - q_proj2 * sin1
+    //   q2 = q_proj2 * cos2 + q_proj1 * sin2
+    //   k1 = k_proj1 * cos1 - k_proj2 * sin1
+    //   k2 = k_proj2 * cos2 + k_proj1 * sin2
+    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: causal attention; keeps the log-sum-exp of each row of scores
     attention_forward({.out = saved.sdpa, .lse = saved.sdpa_lse, .q = q, .k = k, .v = saved.qkv_proj + (NH + KVH) * HS,
@@ -57,7 +58,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
     // mlp.{gate,up}_proj: y = x Wᵀ for 2 weights that lie side by side
     linear_forward({.y = saved.gate_up_proj, .x = post_attention_layernorm, .weight = w16.gate_proj, .rows = B * T,
         .in = C, .out = 2 * H}, stream);
-    // mlp: swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
+    // mlp: swiglu = gate * sigmoid(gate) * up; where gate, up = saved.gate_up_proj
     swiglu_forward(swiglu, saved.gate_up_proj, stream);
     // mlp.down_proj: y = x Wᵀ + residual
     linear_forward({.y = y, .x = swiglu, .weight = w16.down_proj, .residual = saved.residual, .rows = B * T, .in = H,
@@ -95,10 +96,11 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     // mlp.down_proj: dx = dy W
     linear_backward_input({.dx = dswiglu, .dy = dy, .weight = w16.down_proj, .rows = B * T, .in = H, .out = C}, stream);
     // mlp:
-    //   swiglu = saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1) * saved.gate_up_proj2
-    //   dgate_up_proj1 = dswiglu * saved.gate_up_proj2 * (sigmoid(saved.gate_up_proj1) * (saved.gate_up_proj1 * (1 -
-    //       sigmoid(saved.gate_up_proj1)) + 1))
-    //   dgate_up_proj2 = dswiglu * (saved.gate_up_proj1 * sigmoid(saved.gate_up_proj1))
+    //   swiglu = gate * sigmoid(gate) * up
+    //   dgate = dswiglu * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
+    //   dup = dswiglu * (gate * sigmoid(gate))
+    //   where gate, up = saved.gate_up_proj
+    //   where dgate_up_proj = dgate, dup
     swiglu_backward(swiglu, dgate_up_proj, saved.gate_up_proj, dswiglu, stream);
     // mlp.down_proj: dW += dyᵀ x
     linear_backward_weight({.dweight = g.down_proj, .dy = dy, .x = swiglu, .gradient = gradient, .rows = B * T, .in = H,
@@ -125,21 +127,22 @@ void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const 
     linear_backward_weight({.dweight = g.o_proj, .dy = dresidual, .x = saved.sdpa, .gradient = gradient, .rows = B * T,
         .in = NH * HS, .out = C}, stream);
     // self_attn:
-    //   q1 = saved.qkv_proj1 * cos1 - saved.qkv_proj2 * sin1
-    //   q2 = saved.qkv_proj2 * cos2 + saved.qkv_proj1 * sin2
-    //   k1 = saved.qkv_proj3 * cos1 - saved.qkv_proj4 * sin1
-    //   k2 = saved.qkv_proj4 * cos2 + saved.qkv_proj3 * sin2
+    //   q1 = q_proj1 * cos1 - q_proj2 * sin1
+    //   q2 = q_proj2 * cos2 + q_proj1 * sin2
+    //   k1 = k_proj1 * cos1 - k_proj2 * sin1
+    //   k2 = k_proj2 * cos2 + k_proj1 * sin2
+    //   where q_proj1, q_proj2, k_proj1, k_proj2 = saved.qkv_proj
     rotary(q, k, saved.qkv_proj, sin, cos, stream);
     // self_attn: dq, dk, dv of causal attention
     attention_backward({.dq = dq, .dk = dk, .dv = dv_proj, .dout = dsdpa, .q = q, .k = k,
         .v = saved.qkv_proj + (NH + KVH) * HS, .out = saved.sdpa, .lse = saved.sdpa_lse, .causal = true, .scale = 0.5F,
         .B = B, .T = T, .S = T, .NH = NH, .KVH = KVH, .HS = HS, .ld_v = (NH + 2 * KVH) * HS}, stream);
     // self_attn:
-    //   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
-    //   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
-    //   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
-    //   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
-    //   dqkv_proj5 = dv_proj
+    //   dq_proj1 = dq1 * cos1 + dq2 * sin2
+    //   dq_proj2 = dq2 * cos2 - dq1 * sin1
+    //   dk_proj1 = dk1 * cos1 + dk2 * sin2
+    //   dk_proj2 = dk2 * cos2 - dk1 * sin1
+    //   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
     rotary_inverse(dqkv_proj, dk, sin, cos, dq, dv_proj, stream);
     // self_attn.{q,k,v}_proj: dx = dy W
     linear_backward_input({.dx = dinput_layernorm, .dy = dqkv_proj, .weight = w16.q_proj, .rows = B * T, .in = C,

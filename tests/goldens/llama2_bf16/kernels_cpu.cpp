@@ -105,10 +105,11 @@ void cross_entropy_weight(float* loss_weight_after, const std::int64_t* labels, 
 }
 
 // rotary:
-//   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
-//   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-//   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
-//   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+//   q1 = q_proj1 * cos1 - q_proj2 * sin1
+//   q2 = q_proj2 * cos2 + q_proj1 * sin2
+//   k1 = k_proj1 * cos1 - k_proj2 * sin1
+//   k2 = k_proj2 * cos2 + k_proj1 * sin2
+//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const float* cos, Stream& stream) {
     const Timed timed("rotary", {.bytes = 1792, .flops = 1920}, stream);
@@ -126,14 +127,12 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
                 bf16* q_row = q + b * T * NH * HS + t * NH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float qkv_proj_c = to_float(qkv_proj_row[c]);
-                    const float qkv_proj_c_2 = to_float(qkv_proj_row[c + HS / 2]);
-                    const float y1 = qkv_proj_c * cos_row[c] - qkv_proj_c_2 * sin_row[c];
-                    const float y2 = qkv_proj_c_2 * cos_row[c + HS / 2] + qkv_proj_c * sin_row[c + HS / 2];
-                    const bf16 q_c = to_bf16(y1);
-                    const bf16 q_c_2 = to_bf16(y2);
-                    q_row[c] = q_c;
-                    q_row[c + HS / 2] = q_c_2;
+                    const float x1 = to_float(qkv_proj_row[c]);
+                    const float x2 = to_float(qkv_proj_row[c + HS / 2]);
+                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
+                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
+                    q_row[c] = to_bf16(y1);
+                    q_row[c + HS / 2] = to_bf16(y2);
                 }
             }
         });
@@ -152,14 +151,12 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
                 bf16* k_row = k + b * T * KVH * HS + t * KVH * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float qkv_proj_c = to_float(qkv_proj_row[c + NH * HS]);
-                    const float qkv_proj_c_2 = to_float(qkv_proj_row[c + NH * HS + HS / 2]);
-                    const float y1 = qkv_proj_c * cos_row[c] - qkv_proj_c_2 * sin_row[c];
-                    const float y2 = qkv_proj_c_2 * cos_row[c + HS / 2] + qkv_proj_c * sin_row[c + HS / 2];
-                    const bf16 k_c = to_bf16(y1);
-                    const bf16 k_c_2 = to_bf16(y2);
-                    k_row[c] = k_c;
-                    k_row[c + HS / 2] = k_c_2;
+                    const float x1 = to_float(qkv_proj_row[c + NH * HS]);
+                    const float x2 = to_float(qkv_proj_row[c + NH * HS + HS / 2]);
+                    const float y1 = x1 * cos_row[c] - x2 * sin_row[c];
+                    const float y2 = x2 * cos_row[c + HS / 2] + x1 * sin_row[c + HS / 2];
+                    k_row[c] = to_bf16(y1);
+                    k_row[c + HS / 2] = to_bf16(y2);
                 }
             }
         });
@@ -167,7 +164,8 @@ void rotary(bf16* q, bf16* k, const bf16* qkv_proj, const float* sin, const floa
 }
 
 // swiglu_forward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+//   y = gate * sigmoid(gate) * up
+//   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
     const Timed timed("swiglu_forward", {.bytes = 2304, .flops = 6528}, stream);
@@ -178,18 +176,20 @@ void swiglu_forward(bf16* y, const bf16* gate_up_proj, Stream& stream) {
             bf16* y_row = y + row * width;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float gate_up_proj_c = to_float(gate_up_proj_row[c]);
-                y_row[c] = to_bf16(gate_up_proj_c * vec_math::sigmoid(gate_up_proj_c) *
-                    to_float(gate_up_proj_row[c + H]));
+                const float gate = to_float(gate_up_proj_row[c]);
+                const float up = to_float(gate_up_proj_row[c + H]);
+                y_row[c] = to_bf16(gate * vec_math::sigmoid(gate) * up);
             }
         }
     });
 }
 
 // swiglu_backward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
-//   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
-//   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+//   y = gate * sigmoid(gate) * up
+//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
+//   dup = dy * (gate * sigmoid(gate))
+//   where gate, up = gate_up_proj
+//   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, const bf16* dy, Stream& stream) {
     const Timed timed("swiglu_backward", {.bytes = 4608, .flops = 10368}, stream);
@@ -202,20 +202,18 @@ void swiglu_backward(bf16* y, bf16* dgate_up_proj, const bf16* gate_up_proj, con
             bf16* dgate_up_proj_row = dgate_up_proj + row * 2 * H;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float gate_up_proj_c = to_float(gate_up_proj_row[c]);
-                const float sigmoid = vec_math::sigmoid(gate_up_proj_c);
-                const float silu = gate_up_proj_c * sigmoid;
-                const float gate_up_proj_c_2 = to_float(gate_up_proj_row[c + H]);
+                const float gate = to_float(gate_up_proj_row[c]);
+                const float sigmoid = vec_math::sigmoid(gate);
+                const float silu = gate * sigmoid;
+                const float up = to_float(gate_up_proj_row[c + H]);
                 const float dswiglu = to_float(dy_row[c]);
-                const float slope = sigmoid * (gate_up_proj_c * (1.0F - sigmoid) + 1.0F);
-                const float dgate = dswiglu * gate_up_proj_c_2 * slope;
+                const float slope = sigmoid * (gate * (1.0F - sigmoid) + 1.0F);
+                const float dgate = dswiglu * up * slope;
                 const float dup = dswiglu * silu;
-                const bf16 y_c = to_bf16(silu * gate_up_proj_c_2);
-                const bf16 dgate_up_proj_c = to_bf16(dgate);
-                const bf16 dgate_up_proj_c_2 = to_bf16(dup);
+                const bf16 y_c = to_bf16(silu * up);
                 y_row[c] = y_c;
-                dgate_up_proj_row[c] = dgate_up_proj_c;
-                dgate_up_proj_row[c + H] = dgate_up_proj_c_2;
+                dgate_up_proj_row[c] = to_bf16(dgate);
+                dgate_up_proj_row[c + H] = to_bf16(dup);
             }
         }
     });
@@ -258,11 +256,9 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
                     const float dpost_attention_layernorm = to_float(dy_row[c]);
                     const float dnormed = dpost_attention_layernorm * weight[c];
                     const float dresidual_c = to_float(dy_2_row[c]) + rstd_row * (dnormed - normed * mean_dot);
-                    const bf16 post_attention_layernorm_c_2 = to_bf16(post_attention_layernorm_c);
-                    const bf16 dresidual_c_2 = to_bf16(dresidual_c);
                     partial[c] += dpost_attention_layernorm * normed;
-                    post_attention_layernorm_row[c] = post_attention_layernorm_c_2;
-                    dresidual_row[c] = dresidual_c_2;
+                    post_attention_layernorm_row[c] = to_bf16(post_attention_layernorm_c);
+                    dresidual_row[c] = to_bf16(dresidual_c);
                 }
             }
         },
@@ -272,11 +268,11 @@ void rms_norm_backward_add(bf16* post_attention_layernorm, bf16* dresidual, floa
 }
 
 // rotary_inverse:
-//   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
-//   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
-//   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
-//   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
-//   dqkv_proj5 = dv_proj
+//   dq_proj1 = dq1 * cos1 + dq2 * sin2
+//   dq_proj2 = dq2 * cos2 - dq1 * sin1
+//   dk_proj1 = dk1 * cos1 + dk2 * sin2
+//   dk_proj2 = dk2 * cos2 - dk1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const float* cos, const bf16* dq,
     const bf16* dv_proj, Stream& stream) {
@@ -295,14 +291,12 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
                 bf16* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dq_c = to_float(dq_row[c]);
-                    const float dq_c_2 = to_float(dq_row[c + HS / 2]);
-                    const float y1 = dq_c * cos_row[c] + dq_c_2 * sin_row[c + HS / 2];
-                    const float y2 = dq_c_2 * cos_row[c + HS / 2] - dq_c * sin_row[c];
-                    const bf16 dqkv_proj_c = to_bf16(y1);
-                    const bf16 dqkv_proj_c_2 = to_bf16(y2);
-                    dqkv_proj_row[c] = dqkv_proj_c;
-                    dqkv_proj_row[c + HS / 2] = dqkv_proj_c_2;
+                    const float x1 = to_float(dq_row[c]);
+                    const float x2 = to_float(dq_row[c + HS / 2]);
+                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
+                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
+                    dqkv_proj_row[c] = to_bf16(y1);
+                    dqkv_proj_row[c + HS / 2] = to_bf16(y2);
                 }
             }
         });
@@ -321,14 +315,12 @@ void rotary_inverse(bf16* dqkv_proj, const bf16* dk, const float* sin, const flo
                 bf16* dqkv_proj_row = dqkv_proj + b * T * (NH + 2 * KVH) * HS + t * (NH + 2 * KVH) * HS + h * HS;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dk_c = to_float(dk_row[c]);
-                    const float dk_c_2 = to_float(dk_row[c + HS / 2]);
-                    const float y1 = dk_c * cos_row[c] + dk_c_2 * sin_row[c + HS / 2];
-                    const float y2 = dk_c_2 * cos_row[c + HS / 2] - dk_c * sin_row[c];
-                    const bf16 dqkv_proj_c = to_bf16(y1);
-                    const bf16 dqkv_proj_c_2 = to_bf16(y2);
-                    dqkv_proj_row[c + NH * HS] = dqkv_proj_c;
-                    dqkv_proj_row[c + NH * HS + HS / 2] = dqkv_proj_c_2;
+                    const float x1 = to_float(dk_row[c]);
+                    const float x2 = to_float(dk_row[c + HS / 2]);
+                    const float y1 = x1 * cos_row[c] + x2 * sin_row[c + HS / 2];
+                    const float y2 = x2 * cos_row[c + HS / 2] - x1 * sin_row[c];
+                    dqkv_proj_row[c + NH * HS] = to_bf16(y1);
+                    dqkv_proj_row[c + NH * HS + HS / 2] = to_bf16(y2);
                 }
             }
         });

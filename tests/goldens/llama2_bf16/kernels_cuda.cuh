@@ -164,10 +164,11 @@ THUNDER_KERNEL(32) cross_entropy_weight_kernel(Aliased<float> loss_weight_after,
 }
 
 // rotary:
-//   q1 = qkv_proj1 * cos1 - qkv_proj2 * sin1
-//   q2 = qkv_proj2 * cos2 + qkv_proj1 * sin2
-//   k1 = qkv_proj3 * cos1 - qkv_proj4 * sin1
-//   k2 = qkv_proj4 * cos2 + qkv_proj3 * sin2
+//   q1 = q_proj1 * cos1 - q_proj2 * sin1
+//   q2 = q_proj2 * cos2 + q_proj1 * sin2
+//   k1 = k_proj1 * cos1 - k_proj2 * sin1
+//   k2 = k_proj2 * cos2 + k_proj1 * sin2
+//   where q_proj1, q_proj2, k_proj1, k_proj2 = qkv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const bf16> qkv_proj, Global<const float> sin,
@@ -193,10 +194,10 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         Vec<bf16, 2> q_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float qkv_proj_c = to_float(qkv_proj_v[e]);
-            const float qkv_proj_c_2 = to_float(qkv_proj_v_2[e]);
-            const float y1 = qkv_proj_c * cos_v[e] - qkv_proj_c_2 * sin_v[e];
-            const float y2 = qkv_proj_c_2 * cos_v_2[e] + qkv_proj_c * sin_v_2[e];
+            const float x1 = to_float(qkv_proj_v[e]);
+            const float x2 = to_float(qkv_proj_v_2[e]);
+            const float y1 = x1 * cos_v[e] - x2 * sin_v[e];
+            const float y2 = x2 * cos_v_2[e] + x1 * sin_v_2[e];
             q_v[e] = to_bf16(y1);
             q_v_2[e] = to_bf16(y2);
         }
@@ -225,10 +226,10 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
         Vec<bf16, 2> k_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float qkv_proj_c = to_float(qkv_proj_v[e]);
-            const float qkv_proj_c_2 = to_float(qkv_proj_v_2[e]);
-            const float y1 = qkv_proj_c * cos_v[e] - qkv_proj_c_2 * sin_v[e];
-            const float y2 = qkv_proj_c_2 * cos_v_2[e] + qkv_proj_c * sin_v_2[e];
+            const float x1 = to_float(qkv_proj_v[e]);
+            const float x2 = to_float(qkv_proj_v_2[e]);
+            const float y1 = x1 * cos_v[e] - x2 * sin_v[e];
+            const float y2 = x2 * cos_v_2[e] + x1 * sin_v_2[e];
             k_v[e] = to_bf16(y1);
             k_v_2[e] = to_bf16(y2);
         }
@@ -238,7 +239,8 @@ THUNDER_KERNEL(256) rotary_kernel(Global<bf16> q, Global<bf16> k, Global<const b
 }
 
 // swiglu_forward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
+//   y = gate * sigmoid(gate) * up
+//   where gate, up = gate_up_proj
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gate_up_proj) {
@@ -252,16 +254,19 @@ THUNDER_KERNEL(256) swiglu_forward_kernel(Global<bf16> y, Global<const bf16> gat
     Vec<bf16, 8> y_v;
     THUNDER_UNROLL
     for (int e = 0; e < 8; ++e) {
-        const float gate_up_proj_c = to_float(gate_up_proj_v[e]);
-        y_v[e] = to_bf16(gate_up_proj_c * math::sigmoid(gate_up_proj_c) * to_float(gate_up_proj_v_2[e]));
+        const float gate = to_float(gate_up_proj_v[e]);
+        const float up = to_float(gate_up_proj_v_2[e]);
+        y_v[e] = to_bf16(gate * math::sigmoid(gate) * up);
     }
     store(y + row * width + c, y_v);
 }
 
 // swiglu_backward:
-//   y = gate_up_proj1 * sigmoid(gate_up_proj1) * gate_up_proj2
-//   dgate_up_proj1 = dy * gate_up_proj2 * (sigmoid(gate_up_proj1) * (gate_up_proj1 * (1 - sigmoid(gate_up_proj1)) + 1))
-//   dgate_up_proj2 = dy * (gate_up_proj1 * sigmoid(gate_up_proj1))
+//   y = gate * sigmoid(gate) * up
+//   dgate = dy * up * (sigmoid(gate) * (gate * (1 - sigmoid(gate)) + 1))
+//   dup = dy * (gate * sigmoid(gate))
+//   where gate, up = gate_up_proj
+//   where dgate_up_proj = dgate, dup
 // Replaces Sigmoid, Mul (model.layers.{0..1}.mlp)
 // A thread for each 8 elements.
 THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_up_proj,
@@ -279,15 +284,15 @@ THUNDER_KERNEL(256) swiglu_backward_kernel(Aliased<bf16> y, Aliased<bf16> dgate_
     Vec<bf16, 8> dgate_up_proj_v_2;
     THUNDER_UNROLL
     for (int e = 0; e < 8; ++e) {
-        const float gate_up_proj_c = to_float(gate_up_proj_v[e]);
-        const float sigmoid = math::sigmoid(gate_up_proj_c);
-        const float silu = gate_up_proj_c * sigmoid;
-        const float gate_up_proj_c_2 = to_float(gate_up_proj_v_2[e]);
+        const float gate = to_float(gate_up_proj_v[e]);
+        const float sigmoid = math::sigmoid(gate);
+        const float silu = gate * sigmoid;
+        const float up = to_float(gate_up_proj_v_2[e]);
         const float dswiglu = to_float(dy_v[e]);
-        const float slope = sigmoid * (gate_up_proj_c * (1.0F - sigmoid) + 1.0F);
-        const float dgate = dswiglu * gate_up_proj_c_2 * slope;
+        const float slope = sigmoid * (gate * (1.0F - sigmoid) + 1.0F);
+        const float dgate = dswiglu * up * slope;
         const float dup = dswiglu * silu;
-        y_v[e] = to_bf16(silu * gate_up_proj_c_2);
+        y_v[e] = to_bf16(silu * up);
         dgate_up_proj_v[e] = to_bf16(dgate);
         dgate_up_proj_v_2[e] = to_bf16(dup);
     }
@@ -389,11 +394,11 @@ THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased
 }
 
 // rotary_inverse:
-//   dqkv_proj1 = dq1 * cos1 + dq2 * sin2
-//   dqkv_proj2 = dq2 * cos2 - dq1 * sin1
-//   dqkv_proj3 = dk1 * cos1 + dk2 * sin2
-//   dqkv_proj4 = dk2 * cos2 - dk1 * sin1
-//   dqkv_proj5 = dv_proj
+//   dq_proj1 = dq1 * cos1 + dq2 * sin2
+//   dq_proj2 = dq2 * cos2 - dq1 * sin1
+//   dk_proj1 = dk1 * cos1 + dk2 * sin2
+//   dk_proj2 = dk2 * cos2 - dk1 * sin1
+//   where dqkv_proj = dq_proj1, dq_proj2, dk_proj1, dk_proj2, dv_proj
 // Replaces Mul, Slice, Neg, Concat, Add (model.layers.{0..1}.self_attn)
 // Blocks of their own for each part: a thread for each 2 elements; a thread for each 8 elements.
 THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const bf16> dk, Global<const float> sin,
@@ -419,10 +424,10 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         Vec<bf16, 2> dqkv_proj_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dq_c = to_float(dq_v[e]);
-            const float dq_c_2 = to_float(dq_v_2[e]);
-            const float y1 = dq_c * cos_v[e] + dq_c_2 * sin_v[e];
-            const float y2 = dq_c_2 * cos_v_2[e] - dq_c * sin_v_2[e];
+            const float x1 = to_float(dq_v[e]);
+            const float x2 = to_float(dq_v_2[e]);
+            const float y1 = x1 * cos_v[e] + x2 * sin_v[e];
+            const float y2 = x2 * cos_v_2[e] - x1 * sin_v_2[e];
             dqkv_proj_v[e] = to_bf16(y1);
             dqkv_proj_v_2[e] = to_bf16(y2);
         }
@@ -451,10 +456,10 @@ THUNDER_KERNEL(256) rotary_inverse_kernel(Global<bf16> dqkv_proj, Global<const b
         Vec<bf16, 2> dqkv_proj_v_2;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dk_c = to_float(dk_v[e]);
-            const float dk_c_2 = to_float(dk_v_2[e]);
-            const float y1 = dk_c * cos_v[e] + dk_c_2 * sin_v[e];
-            const float y2 = dk_c_2 * cos_v_2[e] - dk_c * sin_v_2[e];
+            const float x1 = to_float(dk_v[e]);
+            const float x2 = to_float(dk_v_2[e]);
+            const float y1 = x1 * cos_v[e] + x2 * sin_v[e];
+            const float y2 = x2 * cos_v_2[e] - x1 * sin_v_2[e];
             dqkv_proj_v[e] = to_bf16(y1);
             dqkv_proj_v_2[e] = to_bf16(y2);
         }

@@ -22,15 +22,15 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, 
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
-    const float* dshore_slope_before, const float* added, const float* added_2, const float* quotient,
+    const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
     const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
     const float* dbasins_1_period_before, Gradient gradient, Stream& stream);
 
 void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const float* dbasins_1_level_before,
     Gradient gradient, Stream& stream);
 
-void basins_0_level_gradient(float* dbasins_0_level, float* product, const float* dadded, const float* quotient,
-    const float* largest, const float* total, const float* added, const float* product_2, const float* largest_2,
+void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
+    const float* largest_2, const float* total, const float* added, const float* product, const float* largest,
     const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
     Gradient gradient, Stream& stream);
 

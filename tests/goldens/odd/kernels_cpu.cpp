@@ -54,17 +54,17 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
                 return gauge_row[c];
             });
             const float basins_1_level_row = basins_1_level[row];
-            const float largest_row_2 = row_max<float>(width, [&](std::int64_t c) {
+            const float largest_2_row = row_max<float>(width, [&](std::int64_t c) {
                 const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
                 const float softplus = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
                 return gauge_row[c] + softplus / largest_row;
             });
-            const float sum = row_sum<float>(width, [&](std::int64_t c) {
+            const float total_row = row_sum<float>(width, [&](std::int64_t c) {
                 const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
                 const float softplus = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
-                return static_cast<float>(gauge_row[c] + softplus / largest_row == largest_row_2);
+                return static_cast<float>(gauge_row[c] + softplus / largest_row == largest_2_row);
             });
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
@@ -77,25 +77,25 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
                 const float difference_2 = vec_math::sin(product_2) - basins_1_level_row;
                 const float softplus_2 = std::max<float>(difference_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
-                const float quotient_c = softplus_2 / largest_row_2;
-                const float added_c_2 = vec_math::abs(added_c + quotient_c) + 1.0F;
-                const float logarithm_c = vec_math::log(added_c_2);
+                const float quotient_c = softplus_2 / largest_2_row;
+                const float added_2_c = vec_math::abs(added_c + quotient_c) + 1.0F;
+                const float logarithm_c = vec_math::log(added_2_c);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
                 const float cosine_c = vec_math::cos(product_2);
-                const float sigmoid_c_2 = vec_math::sigmoid(difference);
-                const float cosine_c_2 = vec_math::cos(product);
+                const float sigmoid_2_c = vec_math::sigmoid(difference);
+                const float cosine_2_c = vec_math::cos(product);
                 added_row[c] = added_c;
                 quotient_row[c] = quotient_c;
-                added_2_row[c] = added_c_2;
+                added_2_row[c] = added_2_c;
                 logarithm_row[c] = logarithm_c;
                 sigmoid_row[c] = sigmoid_c;
                 cosine_row[c] = cosine_c;
-                sigmoid_2_row[c] = sigmoid_c_2;
-                cosine_2_row[c] = cosine_c_2;
+                sigmoid_2_row[c] = sigmoid_2_c;
+                cosine_2_row[c] = cosine_2_c;
             }
             largest[row] = largest_row;
-            largest_2[row] = largest_row_2;
-            total[row] = sum;
+            largest_2[row] = largest_2_row;
+            total[row] = total_row;
         }
     });
 }
@@ -158,17 +158,17 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, 
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
 //   dadded = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) * shore_slope)
-//       / added * sign(added_2 + quotient)
+//       / added_2 * sign(added + quotient)
 //   negated = -ddifference
 //   product = ddifference * cosine * basins_1_period
 //   where greater = logarithm * shore_slope > 0.5
 //   where ddifference = dadded / largest * sigmoid
 //   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added * sign(added_2 + quotient) / largest * sigmoid * cosine * added_2)
+//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
-    const float* dshore_slope_before, const float* added, const float* added_2, const float* quotient,
+    const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
     const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
     const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
@@ -202,8 +202,8 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 const float* logarithm_row = logarithm + row * width;
                 const float* shore_slope_row = shore_slope + row;
                 const float* sine_row = sine + row;
-                const float* added_row = added + row * width;
                 const float* added_2_row = added_2 + row * width;
+                const float* added_row = added + row * width;
                 const float* quotient_row = quotient + row * width;
                 const float* sigmoid_row = sigmoid + row * width;
                 const float* cosine_row = cosine + row * width;
@@ -219,9 +219,9 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float inverse = 1.0F / logarithm_row[c];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope_row[c * 6];
-                    const float added_c = added_2_row[c] + quotient_row[c];
-                    const float dadded_c = dlogarithm / added_row[c] *
-                        static_cast<float>((added_c > 0) - (added_c < 0));
+                    const float added_3 = added_row[c] + quotient_row[c];
+                    const float dadded_c = dlogarithm / added_2_row[c] *
+                        static_cast<float>((added_3 > 0) - (added_3 < 0));
                     const float ddifference = dadded_c / largest_row * sigmoid_row[c];
                     const float negated_c = -ddifference;
                     const float product_c = ddifference * cosine_row[c] * basins_1_period[c];
@@ -246,10 +246,10 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float inverse = 1.0F / logarithm[r * 10 + i];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
-                    const float added_i = added_2[r * 10 + i] + quotient[r * 10 + i];
-                    const float ddifference = dlogarithm / added[r * 10 + i] *
-                        static_cast<float>((added_i > 0) - (added_i < 0)) / largest[r] * sigmoid[r * 10 + i];
-                    dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added_2[r * 10 + i];
+                    const float added_3 = added[r * 10 + i] + quotient[r * 10 + i];
+                    const float ddifference = dlogarithm / added_2[r * 10 + i] *
+                        static_cast<float>((added_3 > 0) - (added_3 < 0)) / largest[r] * sigmoid[r * 10 + i];
+                    dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added[r * 10 + i];
                 }
                 dbasins_1_period[i] = overwrite ? dbasins_1_period_step
                     : dbasins_1_period_before[i] + dbasins_1_period_step;
@@ -277,12 +277,12 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const
 
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
-//   product = ddifference * cosine * gauge
-//   where ddifference = (dadded + (added == largest) * (sum(-(dadded * quotient / largest)) / total) + product_2) /
-//       largest_2 * sigmoid
+//   product_2 = ddifference * cosine * gauge
+//   where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) /
+//       largest * sigmoid
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
-void basins_0_level_gradient(float* dbasins_0_level, float* product, const float* dadded, const float* quotient,
-    const float* largest, const float* total, const float* added, const float* product_2, const float* largest_2,
+void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
+    const float* largest_2, const float* total, const float* added, const float* product, const float* largest,
     const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
     Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
@@ -293,30 +293,30 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product, const float
             const float* dadded_row = dadded + row * width;
             const float* added_row = added + row * width;
             const float* quotient_row = quotient + row * width;
-            const float* product_2_row = product_2 + row * width;
+            const float* product_row = product + row * width;
             const float* sigmoid_row = sigmoid + row * width;
             const float* cosine_row = cosine + row * width;
             const float* gauge_row = gauge + row * width;
-            float* product_row = product + row * width;
-            const float largest_row = largest[row];
-            const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return -(dadded_row[c] * quotient_row[c] / largest_row);
-            });
-            const float quotient_row_2 = sum / total[row];
+            float* product_2_row = product_2 + row * width;
             const float largest_2_row = largest_2[row];
-            const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
-                const float dadded_c = dadded_row[c] + static_cast<float>(added_row[c] == largest_row) *
-                    quotient_row_2 + product_2_row[c];
-                return -(dadded_c / largest_2_row * sigmoid_row[c]);
+            const float sum = row_sum<float>(width, [&](std::int64_t c) {
+                return -(dadded_row[c] * quotient_row[c] / largest_2_row);
             });
-            const float dbasins_0_level_2 = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
+            const float quotient_2 = sum / total[row];
+            const float largest_row = largest[row];
+            const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
+                const float dadded_2 = dadded_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_2 +
+                    product_row[c];
+                return -(dadded_2 / largest_row * sigmoid_row[c]);
+            });
+            const float dbasins_0_level_row = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float dadded_c = dadded_row[c] + static_cast<float>(added_row[c] == largest_row) *
-                    quotient_row_2 + product_2_row[c];
-                product_row[c] = dadded_c / largest_2_row * sigmoid_row[c] * cosine_row[c] * gauge_row[c];
+                const float dadded_2 = dadded_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_2 +
+                    product_row[c];
+                product_2_row[c] = dadded_2 / largest_row * sigmoid_row[c] * cosine_row[c] * gauge_row[c];
             }
-            dbasins_0_level[row] = dbasins_0_level_2;
+            dbasins_0_level[row] = dbasins_0_level_row;
         }
     });
 }

@@ -47,7 +47,7 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
         }
     }
     largest_row = warp_max(largest_row);
-    float largest_row_2 = -math::infinity();
+    float largest_2_row = -math::infinity();
     if (c < width) {
         basins_0_period_v = load<2>(basins_0_period + c);
         THUNDER_UNROLL
@@ -55,21 +55,21 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
             const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_row;
             const float softplus = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            largest_row_2 = math::max<float>(largest_row_2, gauge_v[e] + softplus / largest_row);
+            largest_2_row = math::max<float>(largest_2_row, gauge_v[e] + softplus / largest_row);
         }
     }
-    largest_row_2 = warp_max(largest_row_2);
-    float sum = 0.0F;
+    largest_2_row = warp_max(largest_2_row);
+    float total_2_row = 0.0F;
     if (c < width) {
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             const float difference = math::sin(gauge_v[e] * basins_0_period_v[e]) - basins_0_level_row;
             const float softplus = math::max<float>(difference, 0) +
                 math::log(math::exp(-math::abs(difference)) + 1.0F);
-            sum += static_cast<float>(gauge_v[e] + softplus / largest_row == largest_row_2);
+            total_2_row += static_cast<float>(gauge_v[e] + softplus / largest_row == largest_2_row);
         }
     }
-    sum = warp_sum(sum);
+    total_2_row = warp_sum(total_2_row);
     if (c < width) {
         const auto basins_1_period_v = load<2>(basins_1_period + c);
         Vec<float, 2> added_v;
@@ -91,12 +91,12 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
             const float difference_2 = math::sin(product_2) - basins_1_level_row;
             const float softplus_2 = math::max<float>(difference_2, 0) +
                 math::log(math::exp(-math::abs(difference_2)) + 1.0F);
-            const float quotient_c = softplus_2 / largest_row_2;
-            const float added_c_2 = math::abs(added_c + quotient_c) + 1.0F;
+            const float quotient_c = softplus_2 / largest_2_row;
+            const float added_2_c = math::abs(added_c + quotient_c) + 1.0F;
             added_v[e] = added_c;
             quotient_v[e] = quotient_c;
-            added_2_v[e] = added_c_2;
-            logarithm_v[e] = math::log(added_c_2);
+            added_2_v[e] = added_2_c;
+            logarithm_v[e] = math::log(added_2_c);
             sigmoid_v[e] = math::sigmoid(difference_2);
             cosine_v[e] = math::cos(product_2);
             sigmoid_2_v[e] = math::sigmoid(difference);
@@ -114,8 +114,8 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
     warp_barrier();
     if (lane() == 0) {
         largest[row] = largest_row;
-        largest_2[row] = largest_row_2;
-        total_2[row] = sum;
+        largest_2[row] = largest_2_row;
+        total_2[row] = total_2_row;
     }
 }
 
@@ -223,13 +223,13 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
 //   dadded = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) * shore_slope)
-//       / added * sign(added_2 + quotient)
+//       / added_2 * sign(added + quotient)
 //   negated = -ddifference
 //   product = ddifference * cosine * basins_1_period
 //   where greater = logarithm * shore_slope > 0.5
 //   where ddifference = dadded / largest * sigmoid
 //   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added * sign(added_2 + quotient) / largest * sigmoid * cosine * added_2)
+//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
@@ -259,7 +259,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> dadded, Global<float> negated,
     Global<float> product, Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
-    Global<const float> shore_slope, Global<const float> added, Global<const float> added_2,
+    Global<const float> shore_slope, Global<const float> added_2, Global<const float> added,
     Global<const float> quotient, Global<const float> largest, Global<const float> sigmoid, Global<const float> cosine,
     Aliased<const float> basins_1_period) {
     constexpr int rows = 6, width = 10;
@@ -268,8 +268,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
     const int row = i / (width / 2);
     const int c = i % (width / 2) * 2;
     const auto logarithm_v = load<2>(logarithm + row * width + c);
-    const auto added_v = load<2>(added + row * width + c);
     const auto added_2_v = load<2>(added_2 + row * width + c);
+    const auto added_v = load<2>(added + row * width + c);
     const auto quotient_v = load<2>(quotient + row * width + c);
     const auto sigmoid_v = load<2>(sigmoid + row * width + c);
     const auto cosine_v = load<2>(cosine + row * width + c);
@@ -284,8 +284,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
         const float inverse = 1.0F / logarithm_v[e];
         const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
             shore_slope[row + (c + e) * 6];
-        const float added_c = added_2_v[e] + quotient_v[e];
-        const float dadded_c = dlogarithm / added_v[e] * static_cast<float>((added_c > 0) - (added_c < 0));
+        const float added_3 = added_v[e] + quotient_v[e];
+        const float dadded_c = dlogarithm / added_2_v[e] * static_cast<float>((added_3 > 0) - (added_3 < 0));
         const float ddifference = dadded_c / largest[row] * sigmoid_v[e];
         dadded_v[e] = dadded_c;
         negated_v[e] = -ddifference;
@@ -299,7 +299,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> dbasins_1_period,
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
-    Global<const float> shore_slope, Global<const float> added, Global<const float> added_2,
+    Global<const float> shore_slope, Global<const float> added_2, Global<const float> added,
     Global<const float> quotient, Global<const float> largest, Global<const float> sigmoid, Global<const float> cosine,
     Aliased<const float> dbasins_1_period_before, Gradient gradient) {
     constexpr int n = 10;
@@ -309,12 +309,12 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Vec<float, 2> logarithm_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * 10 + i);
-    Vec<float, 2> added_v[6];
-    THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * 10 + i);
     Vec<float, 2> added_2_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) added_2_v[r] = load<2>(added_2 + r * 10 + i);
+    Vec<float, 2> added_v[6];
+    THUNDER_UNROLL
+    for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * 10 + i);
     Vec<float, 2> quotient_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) quotient_v[r] = load<2>(quotient + r * 10 + i);
@@ -336,10 +336,10 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
             const float inverse = 1.0F / logarithm_v[r][e];
             const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
                 shore_slope[(i + e) * 6 + r];
-            const float added_c = added_2_v[r][e] + quotient_v[r][e];
-            const float ddifference = dlogarithm / added_v[r][e] * static_cast<float>((added_c > 0) - (added_c < 0)) /
+            const float added_3 = added_v[r][e] + quotient_v[r][e];
+            const float ddifference = dlogarithm / added_2_v[r][e] * static_cast<float>((added_3 > 0) - (added_3 < 0)) /
                 largest[r] * sigmoid_v[r][e];
-            dbasins_1_period_step += ddifference * cosine_v[r][e] * added_2_v[r][e];
+            dbasins_1_period_step += ddifference * cosine_v[r][e] * added_v[r][e];
         }
         dbasins_1_period_v[e] = overwrite ? dbasins_1_period_step
             : dbasins_1_period_before_v[e] + dbasins_1_period_step;
@@ -375,15 +375,15 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
 
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
-//   product = ddifference * cosine * gauge
-//   where ddifference = (dadded + (added == largest) * (sum(-(dadded * quotient / largest)) / total_2) + product_2) /
-//       largest_2 * sigmoid
+//   product_2 = ddifference * cosine * gauge
+//   where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total_2) + product) /
+//       largest * sigmoid
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
-THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level, Aliased<float> product,
-    Aliased<const float> dadded, Aliased<const float> quotient, Aliased<const float> largest,
-    Aliased<const float> total_2, Aliased<const float> added, Aliased<const float> product_2,
-    Aliased<const float> largest_2, Aliased<const float> sigmoid, Aliased<const float> dbasins_0_level_before,
+THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level, Aliased<float> product_2,
+    Aliased<const float> dadded, Aliased<const float> quotient, Aliased<const float> largest_2,
+    Aliased<const float> total_2, Aliased<const float> added, Aliased<const float> product,
+    Aliased<const float> largest, Aliased<const float> sigmoid, Aliased<const float> dbasins_0_level_before,
     Aliased<const float> cosine, Aliased<const float> gauge, Gradient gradient) {
     constexpr int rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -392,50 +392,50 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     if (row >= rows) return;
     Vec<float, 2> dadded_v;
     Vec<float, 2> added_v;
-    Vec<float, 2> product_2_v;
+    Vec<float, 2> product_v;
     Vec<float, 2> sigmoid_v;
-    const float largest_row = largest[row];
     const float largest_2_row = largest_2[row];
+    const float largest_row = largest[row];
     float sum = 0.0F;
     if (c < width) {
         dadded_v = load<2>(dadded + row * width + c);
         const auto quotient_v = load<2>(quotient + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += -(dadded_v[e] * quotient_v[e] / largest_row);
+            sum += -(dadded_v[e] * quotient_v[e] / largest_2_row);
         }
     }
     sum = warp_sum(sum);
-    const float quotient_row = sum / total_2[row];
+    const float quotient_2 = sum / total_2[row];
     float sum_2 = 0.0F;
     if (c < width) {
         added_v = load<2>(added + row * width + c);
-        product_2_v = load<2>(product_2 + row * width + c);
+        product_v = load<2>(product + row * width + c);
         sigmoid_v = load<2>(sigmoid + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded_c = dadded_v[e] + static_cast<float>(added_v[e] == largest_row) * quotient_row +
-                product_2_v[e];
-            sum_2 += -(dadded_c / largest_2_row * sigmoid_v[e]);
+            const float dadded_2 = dadded_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_2 +
+                product_v[e];
+            sum_2 += -(dadded_2 / largest_row * sigmoid_v[e]);
         }
     }
     sum_2 = warp_sum(sum_2);
-    const float dbasins_0_level_2 = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
+    const float dbasins_0_level_row = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
     if (c < width) {
         const auto cosine_v = load<2>(cosine + row * width + c);
         const auto gauge_v = load<2>(gauge + row * width + c);
-        Vec<float, 2> product_v;
+        Vec<float, 2> product_2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded_c = dadded_v[e] + static_cast<float>(added_v[e] == largest_row) * quotient_row +
-                product_2_v[e];
-            product_v[e] = dadded_c / largest_2_row * sigmoid_v[e] * cosine_v[e] * gauge_v[e];
+            const float dadded_2 = dadded_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_2 +
+                product_v[e];
+            product_2_v[e] = dadded_2 / largest_row * sigmoid_v[e] * cosine_v[e] * gauge_v[e];
         }
-        store(product + row * width + c, product_v);
+        store(product_2 + row * width + c, product_2_v);
     }
     warp_barrier();
     if (lane() == 0) {
-        dbasins_0_level[row] = dbasins_0_level_2;
+        dbasins_0_level[row] = dbasins_0_level_row;
     }
 }
 
