@@ -127,7 +127,7 @@ void note_loss_scale(const Progress& before, const Options& options, std::vector
         notes.push_back(cat("note: the checkpoint has no scale of the loss: that of --loss-scale dynamic begins with ",
                             digits("%.9g", first_loss_scale(options))));
     } else if (!dynamic && before.loss_scale > 0) {
-        notes.push_back(cat("note: the checkpoint's steps scaled the loss, the next one's with ",
+        notes.push_back(cat("note: the checkpoint's steps scaled the loss, the next one's by ",
                             digits("%.9g", before.loss_scale), ": without --loss-scale dynamic that ends here"));
     }
 }

@@ -86,6 +86,32 @@ TEST_F(TrainingTest, EveryShardingIsOneRank) {
     }
 }
 
+// All ranks skip the same steps, and learn of a step after they began the next: bit by bit the same ranks' run without
+// them, and a power of two changes nothing.
+TEST_F(TrainingTest, RanksSkipStepsAsOne) {
+    write_feed("feed.safetensors", 1, 4);
+    const std::string same =
+        "--feed feed.safetensors --lr 0.05 --warmup 0 --schedule constant --seed 3 --init-std 8 "
+        "--ema 0.9 --quiet --grad-clip 50 ";
+    for (const Sharding& sharding : shardings) {
+        SCOPED_TRACE(sharding.program);
+        const auto run_it = [&](const std::string& more) {
+            expect_success(run_ranks(sharding.ranks, sharding.program, same + more));
+        };
+        run_it(
+            "--steps 20 --loss-scale dynamic --loss-scale-start 1.7014118346046923e38 --loss-scale-interval 3 "
+            "--log run.jsonl --save a --save-ema a.ema");
+        const int skipped = read_log("run.jsonl").back()["skipped"];
+        EXPECT_GT(skipped, 6);
+        EXPECT_LT(skipped, 14);
+        run_it(cat("--steps ", 20 - skipped, " --save b --save-ema b.ema"));
+        EXPECT_TRUE(read_file(path("a")) == read_file(path("b")));
+        EXPECT_TRUE(read_file(path("a.ema")) == read_file(path("b.ema")));
+        run_it(cat("--steps ", 20 - skipped, " --loss-scale 65536 --save b --save-ema b.ema"));
+        EXPECT_TRUE(read_file(path("a")) == read_file(path("b")));
+    }
+}
+
 TEST_F(TrainingTest, DrawsTheSameParametersOnEveryWorld) {
     write_feed("feed.safetensors", 1, 4);
     expect_success(run("words_train", flags + "--steps 0 --save one.safetensors"));
