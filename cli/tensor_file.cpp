@@ -25,12 +25,10 @@ Tensor decode(const thunder::StoredTensor& stored, DType dtype) {
     Tensor out(Type::tensor(dtype, stored.shape));
     switch (dtype) {
         case DType::f64: std::memcpy(out.f.data(), stored.bytes.data(), stored.bytes.size()); break;
-        case DType::f32:
-        case DType::f16:
-        case DType::bf16: read<float>(stored, thunder::DType::f32, out.f); break;
         case DType::i64:
         case DType::i32: read<std::int64_t>(stored, thunder::DType::i64, out.i); break;
         case DType::boolean: read<std::uint8_t>(stored, thunder::DType::boolean, out.i); break;
+        default: read<float>(stored, thunder::DType::f32, out.f); break;
     }
     return out;
 }
@@ -38,10 +36,12 @@ Tensor decode(const thunder::StoredTensor& stored, DType dtype) {
 }  // namespace
 
 std::map<std::string, Tensor> read_safetensors(const std::filesystem::path& path) {
-    static const std::map<std::string, DType> known = {
-        {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16},      {"BF16", DType::bf16},
-        {"I64", DType::i64}, {"I32", DType::i32}, {"BOOL", DType::boolean}, {"U32", DType::i64},
-        {"I16", DType::i32}, {"U16", DType::i32}, {"I8", DType::i32},       {"U8", DType::i32}};
+    static const std::map<std::string, DType> known = [] {
+        std::map<std::string, DType> all = {
+            {"U32", DType::i64}, {"I16", DType::i32}, {"U16", DType::i32}, {"I8", DType::i32}, {"U8", DType::i32}};
+        for (const DTypeRow& row : all_dtypes()) all.emplace(row.stored, row.dtype);
+        return all;
+    }();
     std::map<std::string, Tensor> out;
     const bool there = std::filesystem::is_regular_file(path);
     with_runtime_errors(there ? "the file is damaged, or was not written as safetensors" : "check the name of the file",

@@ -63,16 +63,9 @@ std::string pick(const std::vector<std::string>& candidates, UsedNames& used) {
 }  // namespace
 
 std::string_view cpp_type(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "float";
-        case DType::bf16: return "bf16";
-        case DType::i64: return "std::int64_t";
-        case DType::i32: return "std::int32_t";
-        case DType::boolean: return "bool";
-        case DType::f64:
-        case DType::f16: break;
-    }
-    throw InternalError(fmt::format("no program computes in {}", name_of(dtype)));
+    const std::string_view type = row_of(dtype).cpp;
+    check(!type.empty() && dtype != DType::f64, fmt::format("no program computes in {}", name_of(dtype)));
+    return type;
 }
 
 std::string snake_case(const std::string& camel) {
@@ -114,15 +107,15 @@ ProgramLayout::ProgramLayout(const Module& module)
     find_structs();
 }
 
-bool ProgramLayout::mixed_precision() const {
+DType ProgramLayout::compute_dtype() const {
     for (const Function& f : module_->functions)
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo::Kind kind = f.argument_info[k].kind;
             if ((kind == ArgInfo::Kind::parameter || kind == ArgInfo::Kind::state) &&
-                f.type(f.arguments[k]).dtype == DType::bf16)
-                return true;
+                is_narrow(f.type(f.arguments[k]).dtype))
+                return f.type(f.arguments[k]).dtype;
         }
-    return false;
+    return DType::f32;
 }
 
 std::string ProgramLayout::trained_constant() const {

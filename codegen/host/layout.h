@@ -64,7 +64,9 @@ class ProgramLayout {
     // Whether it is a training program; else a function library.
     bool trains() const { return is_step(*module_); }
     // Whether parameters, gradients and states are of more than one type, or none of f32.
-    bool mixed_precision() const;
+    bool mixed_precision() const { return is_narrow(compute_dtype()); }
+    // What products read and give: f32, or the narrow type of the others.
+    DType compute_dtype() const;
     DType gradient_dtype() const;
     const std::vector<LayerStruct>& structs() const { return structs_; }
     // How gradients, states and bf16 copies lie beside the parameters.

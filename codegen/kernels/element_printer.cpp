@@ -32,16 +32,9 @@ std::string literal_text(double value, DType dtype) {
 }  // namespace
 
 std::string_view scalar_type(DType dtype) {
-    switch (dtype) {
-        case DType::f64: return "double";
-        case DType::f32: return "float";
-        case DType::i64: return "std::int64_t";
-        case DType::i32: return "std::int32_t";
-        case DType::boolean: return "bool";
-        case DType::bf16: return "bf16";
-        case DType::f16: break;
-    }
-    throw InternalError(fmt::format("kernels do not compute in {}", name_of(dtype)));
+    const std::string_view type = row_of(dtype).cpp;
+    check(!type.empty(), fmt::format("kernels do not compute in {}", name_of(dtype)));
+    return type;
 }
 
 UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
@@ -71,14 +64,14 @@ UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::s
                     "parallel_rows",
                     "column_reduction",
                     "to_float",
-                    "to_bf16",
-                    "bf16",
                     "vec_math",
                     "std",
                     "thunder",
                     "Stream",
                     "Gradient",
                     "Timed"});
+    for (const DTypeRow& row : all_dtypes())
+        if (is_narrow(row.dtype)) used.add({fmt::format("to_{}", row.name), std::string(row.name)});
     // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
     std::size_t rank = 1;
     for (const KernelNest& nest : kernel.nests) rank = std::max(rank, nest.extents.size());
@@ -229,13 +222,13 @@ ExpressionText ElementPrinter::expression(std::size_t k, const Scope& scope) con
     for (std::size_t input : n.inputs) operands.push_back(expression(input, scope));
     if (is_mean(n)) operands[1] = {"width", 4};
     if (n.op == "cast") {
-        // Of a bf16 its float is cast, and only a float becomes one.
+        // Of a narrow number its float is cast, and only a float becomes one.
         ExpressionText& from = operands[0];
         DType dtype = node(n.inputs[0]).dtype;
-        if (dtype == DType::bf16) from = {fmt::format("to_float({})", from.text), 4}, dtype = DType::f32;
-        if (n.dtype == DType::bf16) {
+        if (is_narrow(dtype)) from = {fmt::format("to_float({})", from.text), 4}, dtype = DType::f32;
+        if (is_narrow(n.dtype)) {
             if (dtype != DType::f32) from = {fmt::format("static_cast<float>({})", from.text), 4};
-            return {fmt::format("to_bf16({})", from.text), 4};
+            return {fmt::format("to_{}({})", scalar_type(n.dtype), from.text), 4};
         }
         if (n.dtype == dtype) return from;
         if (is_float(dtype) && is_integer(n.dtype))  // static_cast has no result for what does not fit

@@ -127,7 +127,7 @@ class Pieces {
     std::set<std::pair<std::size_t, Offsets>> copies_;
 };
 
-// Formulas do not speak of the types in which things are stored: casts from and to bf16 are left out.
+// Formulas do not speak of the types in which things are stored: casts from and to narrow types are left out.
 KernelDescription without_rounding(KernelDescription kernel) {
     for (KernelNest& nest : kernel.nests) {
         std::vector<std::size_t> stands_for(nest.nodes.size());
@@ -136,7 +136,7 @@ KernelDescription without_rounding(KernelDescription kernel) {
             for (std::size_t& input : node.inputs) input = stands_for[input];
             for (std::size_t& term : node.terms) term = stands_for[term];
             const bool rounds = node.kind == KernelNode::Kind::apply && node.op == "cast" &&
-                                (node.dtype == DType::bf16 || nest.nodes[node.inputs[0]].dtype == DType::bf16);
+                                (is_narrow(node.dtype) || is_narrow(nest.nodes[node.inputs[0]].dtype));
             stands_for[k] = rounds ? node.inputs[0] : k;
         }
         for (KernelStore& store : nest.stores) store.node = stands_for[store.node];

@@ -260,7 +260,7 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     }
     out.blank();
     if (layout.mixed_precision()) {
-        out.line("using thunder::bf16;");
+        out.line(fmt::format("using thunder::{};", name_of(layout.compute_dtype())));
         out.blank();
     }
     out.comment("The tensor at a byte offset of an arena.");

@@ -44,10 +44,19 @@ std::string print_blocks(const ProgramLayout& layout, const FunctionPrinter& pri
     return out.str();
 }
 
-bool uses_bf16(const KernelTable& kernels) {
-    for (const PrintedKernel& kernel : kernels.all())
-        if (kernel.declaration.find("bf16* ") != std::string::npos) return true;
-    return false;
+// The narrow types of what kernels read and store.
+std::vector<DType> narrow_types(const KernelTable& kernels) {
+    std::vector<DType> out;
+    const std::vector<PrintedKernel> all = kernels.all();
+    for (DType dtype : narrow_dtypes()) {
+        const auto takes = [pointer = fmt::format("{}* ", row_of(dtype).cpp)](const PrintedKernel& kernel) {
+            const std::string& text = kernel.declaration;
+            const std::size_t at = text.find(pointer);
+            return at != std::string::npos && at > 0 && (text[at - 1] == ' ' || text[at - 1] == '(');
+        };
+        if (std::any_of(all.begin(), all.end(), takes)) out.push_back(dtype);
+    }
+    return out;
 }
 
 bool takes_flag(const KernelTable& kernels) {
@@ -70,10 +79,11 @@ std::string print_kernels_header(const KernelTable& kernels) {
     out.line("#include <cstdint>");
     out.blank();
     out.line("#include \"device/stream.h\"");
-    if (uses_bf16(kernels) || takes_flag(kernels)) out.line("#include \"device/types.h\"");
+    const std::vector<DType> narrow = narrow_types(kernels);
+    if (!narrow.empty() || takes_flag(kernels)) out.line("#include \"device/types.h\"");
     out.line("#include \"sizes.h\"");
     out.blank();
-    if (uses_bf16(kernels)) out.line("using thunder::bf16;");
+    for (DType dtype : narrow) out.line(fmt::format("using thunder::{};", name_of(dtype)));
     if (takes_flag(kernels)) out.line("using thunder::Gradient;");
     out.line("using thunder::Stream;");
     for (const PrintedKernel& kernel : kernels.all()) {
@@ -89,7 +99,7 @@ std::string print_kernels_cpu(const KernelTable& kernels, bool naive) {
                  : "Sums have fixed trees: the same bits on any number of threads.\n";
     out += formula_pieces;
     out += "#include \"kernels.h\"\n\n";
-    out += kernels_cpu_prologue(uses_bf16(kernels), naive) + "\nusing namespace thunder;\n";
+    out += kernels_cpu_prologue(narrow_types(kernels), naive) + "\nusing namespace thunder;\n";
     for (const PrintedKernel& kernel : kernels.all(naive)) out += "\n" + kernel.definition;
     return out + kernels_cpu_epilogue();
 }

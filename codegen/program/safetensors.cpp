@@ -14,24 +14,10 @@
 #include "compiler/ir/print.h"
 #include "compiler/ir/structure.h"
 #include "compiler/support/error.h"
-#include "compiler/support/half.h"
 #include "compiler/support/interrupt.h"
 
 namespace thunderc {
 namespace {
-
-std::string_view stored_name(DType dtype) {
-    switch (dtype) {
-        case DType::f64: return "F64";
-        case DType::f32: return "F32";
-        case DType::f16: return "F16";
-        case DType::bf16: return "BF16";
-        case DType::i64: return "I64";
-        case DType::i32: return "I32";
-        case DType::boolean: return "BOOL";
-    }
-    throw InternalError("a dtype without a name in safetensors");
-}
 
 template <typename T>
 void append(std::vector<std::byte>& out, T value) {
@@ -71,7 +57,7 @@ std::vector<std::byte> to_f32(std::vector<std::byte> stored, DType dtype) {
         } else {
             std::uint16_t h = 0;
             std::memcpy(&h, stored.data() + k * 2, 2);
-            value = dtype == DType::bf16 ? bf16_value(h) : f16_value(h);
+            value = static_cast<float>(half_value(dtype, h));
         }
         std::memcpy(out.data() + k * 4, &value, 4);
     }
@@ -113,7 +99,7 @@ std::string header_of(const std::vector<StoredTensor>& tensors) {
     std::size_t offset = 0;
     for (const StoredTensor& t : tensors) {
         header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                              header.size() > 1 ? "," : "", quote(t.name), stored_name(t.type.dtype),
+                              header.size() > 1 ? "," : "", quote(t.name), row_of(t.type.dtype).stored,
                               to_string(t.type.dims), offset, offset + t.type.bytes());
         offset += t.type.bytes();
     }

@@ -62,7 +62,7 @@ bool sines_of_positions(const Tensor& t) {
     if (dims.size() < 2 || dims[dims.size() - 2] < least_positions) return false;
     // An f32 angle of position 1e5 is off by 1e5 / 2^24, under one in a hundred; bf16 rounds a cosine to 2^-8, four
     // times in a recurrence. What is learned fulfils no such equation to one in thirty.
-    const double tolerance = t.type.dtype == DType::bf16 ? 0.03 : 0.01;
+    const double tolerance = std::max(0.01, 8 * rounding_of(t.type.dtype));
     const std::int64_t rows = dims[dims.size() - 2], columns = dims.back();
     std::size_t oscillating = 0;
     for (std::int64_t begin = 0; begin < t.size(); begin += rows * columns)
@@ -110,16 +110,15 @@ Tensor read_tensor(const WeightSource& source, const std::string& name) {
     const std::vector<std::byte> bytes = source.read();
     Tensor out(source.type);
     for (std::size_t k = 0; k < out.f.size(); ++k) {
-        float value = 0;
-        if (source.type.dtype == DType::bf16) {
+        if (source.type.bytes() == 2 * out.f.size()) {
             std::uint16_t half = 0;
             std::memcpy(&half, bytes.data() + 2 * k, 2);
-            const std::uint32_t bits = static_cast<std::uint32_t>(half) << 16;
-            std::memcpy(&value, &bits, 4);
+            out.f[k] = half_value(source.type.dtype, half);
         } else {
+            float value = 0;
             std::memcpy(&value, bytes.data() + 4 * k, 4);
+            out.f[k] = static_cast<double>(value);
         }
-        out.f[k] = static_cast<double>(value);
     }
     return out;
 }

@@ -2,6 +2,9 @@
 #include "compiler/executors/executor.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ranges>
 
 #include "compiler/ops/plain_call.h"
 #include "compiler/support/error.h"
@@ -43,8 +46,10 @@ std::optional<std::string> not_of_the_api(const Op& op, const Function& function
         for (Value v : *values) {
             if (!v) continue;
             const DType dtype = function.type(v).dtype;
-            if (dtype == DType::f64 || dtype == DType::f16)
-                return fmt::format("{} operands: the runtime API's calls are of f32 and bf16", name_of(dtype));
+            if (is_float(dtype) && !row_of(dtype).of_products)
+                return fmt::format(
+                    "{} operands: the runtime API's calls are of {}", name_of(dtype),
+                    fmt::join(product_dtypes() | std::views::transform([](DType of) { return name_of(of); }), " and "));
         }
     return std::nullopt;
 }

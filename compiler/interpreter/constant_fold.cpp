@@ -59,14 +59,10 @@ bool exact_in(const Affine& a, const Type& type) {
     if (!all_integers(a)) return false;
     auto [low, high] = range(a, type.dims);
     double largest = std::max(std::abs(low), std::abs(high));
-    switch (type.dtype) {
-        case DType::f32: return largest <= 0x1p24;
-        case DType::f16: return largest <= 0x1p11;
-        case DType::bf16: return largest <= 0x1p8;
-        case DType::i32: return largest < 0x1p31;
-        case DType::boolean: return false;
-        default: return largest <= 0x1p53;
-    }
+    if (type.dtype == DType::boolean) return false;
+    // Computed in double. Integers end before 2^digits.
+    const double digits = std::min(row_of(type.dtype).digits, row_of(DType::f64).digits), end = std::exp2(digits);
+    return is_integer(type.dtype) && digits < row_of(DType::f64).digits ? largest < end : largest <= end;
 }
 
 // The steps of the same elements in another shape, as a view has strides; nullopt where a copy would be needed.

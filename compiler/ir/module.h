@@ -99,7 +99,7 @@ struct WeightSource {
     bool transposed = false;  // the two dimensions of the stored data are swapped against the parameter
     std::function<std::vector<std::byte>()> read;  // the stored bytes, dense; empty where there are none to be read
     std::string missing;                           // why there are none: the external file's name
-    bool bf16 = false;                             // the file has them in bf16
+    DType stored = DType::f32;                     // how the file has them, of floating point
 };
 
 struct ArgInfo {

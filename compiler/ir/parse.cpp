@@ -252,8 +252,8 @@ class Parser {
             }
             return integers;
         }
-        for (std::string_view name : {"f64", "f32", "f16", "bf16", "i64", "i32", "bool"})
-            if (accept(name)) return *parse_dtype(name);
+        for (const DTypeRow& row : all_dtypes())
+            if (accept(row.name)) return row.dtype;
         std::string token = number_token();
         char* end = nullptr;
         if (token.find_first_of(".ein") == std::string::npos) {

@@ -4,54 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
 namespace thunderc {
-namespace {
-
-struct DTypeRow {
-    DType dtype;
-    std::string_view name;
-    std::size_t size;
-};
-
-constexpr std::array<DTypeRow, 7> rows = {{{DType::f64, "f64", 8},
-                                           {DType::f32, "f32", 4},
-                                           {DType::f16, "f16", 2},
-                                           {DType::bf16, "bf16", 2},
-                                           {DType::i64, "i64", 8},
-                                           {DType::i32, "i32", 4},
-                                           {DType::boolean, "bool", 1}}};
-
-const DTypeRow& row_of(DType dtype) {
-    return rows.at(static_cast<std::size_t>(dtype));
-}
-
-}  // namespace
-
-std::string_view name_of(DType dtype) {
-    return row_of(dtype).name;
-}
-
-std::optional<DType> parse_dtype(std::string_view name) {
-    for (const DTypeRow& row : rows)
-        if (row.name == name) return row.dtype;
-    return std::nullopt;
-}
-
-std::size_t size_of(DType dtype) {
-    return row_of(dtype).size;
-}
-
-bool is_float(DType dtype) {
-    return dtype <= DType::bf16;
-}
-
-bool is_integer(DType dtype) {
-    return dtype == DType::i64 || dtype == DType::i32;
-}
 
 std::int64_t element_count(const Dims& dims) {
     std::int64_t count = 1;

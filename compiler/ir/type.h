@@ -7,18 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "compiler/ir/dtype.h"
+
 namespace thunderc {
-
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, boolean };
-
-std::string_view name_of(DType dtype);  // "f32", "bool"
-std::optional<DType> parse_dtype(std::string_view name);
-std::size_t size_of(DType dtype);  // bytes of one element
-bool is_float(DType dtype);
-bool is_integer(DType dtype);  // i64, i32; a boolean is neither
 
 using Dims = std::vector<std::int64_t>;
 

@@ -280,11 +280,11 @@ std::size_t KernelEvaluation::evaluate(Value v, const AffineIndex& index) {
         if (!operand) throw NotExpressible("an elementwise op with an absent operand");
         node.inputs.push_back(node_of(operand, broadcast_index(index, function_.type(operand).dims, rank())));
     }
-    // bf16 that was widened and is rounded again has not changed.
-    if (op.name == "cast" && type.dtype == DType::bf16) {
+    // What was widened and is rounded again has not changed.
+    if (op.name == "cast" && is_narrow(type.dtype)) {
         const KernelNode& wide = nest_.nodes[node.inputs[0]];
         if (wide.kind == KernelNode::Kind::apply && wide.op == "cast" &&
-            nest_.nodes[wide.inputs[0]].dtype == DType::bf16)
+            nest_.nodes[wide.inputs[0]].dtype == type.dtype)
             return wide.inputs[0];
     }
     return add_unique(std::move(node));

@@ -13,16 +13,6 @@
 namespace thunderc {
 namespace {
 
-// Rounds to `bits` of significand (the hidden one included) with exponents from `emin`; past `largest` it is infinite.
-double round_float(double value, int bits, int emin, double largest) {
-    if (value == 0 || !std::isfinite(value)) return value;
-    int exponent = 0;
-    std::frexp(value, &exponent);  // value = m 2^exponent, 1/2 <= |m| < 1
-    int quantum = std::max(exponent - 1, emin) - (bits - 1);
-    double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
-    return std::abs(rounded) > largest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
-}
-
 template <typename T>
 void copy_runs(const std::vector<T>& from, std::int64_t from_offset, const Dims& from_strides, std::vector<T>& to,
                std::int64_t to_offset, const Dims& to_strides, const Dims& dims) {
@@ -98,18 +88,14 @@ std::int64_t checked_index(std::int64_t index, std::int64_t entries) {
 }
 
 double convert(double value, DType dtype) {
+    if (is_float(dtype)) return rounded_to(dtype, value);
     switch (dtype) {
-        case DType::f64: return value;
-        case DType::f32: return static_cast<float>(value);
-        case DType::f16: return round_float(value, 11, -14, 65504.0);
-        case DType::bf16: return round_float(value, 8, -126, 0x1.fep127);
         case DType::i64: return std::trunc(value);
         case DType::i32:
             if (!(std::abs(value) < 0x1p63)) return value;
             return static_cast<std::int32_t>(static_cast<std::int64_t>(value));
-        case DType::boolean: return value != 0 ? 1 : 0;
+        default: return value != 0 ? 1 : 0;
     }
-    return value;
 }
 
 void wrap_integers(Tensor& tensor) {

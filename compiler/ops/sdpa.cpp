@@ -292,7 +292,7 @@ std::string describe(const Shape& n) {
 
 std::string gpu_provider(const Shape& n, DType dtype, bool padding) {
     std::string reason;
-    if (dtype != DType::bf16)
+    if (!is_narrow(dtype))
         reason = fmt::format("cuDNN's takes no {}", name_of(dtype));
     else if (padding)
         reason = "cuDNN's has no mask of single positions";

@@ -16,7 +16,6 @@
 #include "compiler/ops/dense.h"
 #include "compiler/ops/user_ops.h"
 #include "compiler/planned/step_form.h"
-#include "compiler/support/half.h"
 #include "compiler/support/lazy_check.h"
 
 namespace thunderc {
@@ -50,11 +49,8 @@ void for_storing(DType dtype, const Tensor& t, const Each& each) {
         case DType::i32: return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::int32_t>(t.i[k])); });
         case DType::boolean:
             return each([&](std::byte* at, std::size_t k) { put(at, static_cast<std::uint8_t>(t.i[k] != 0)); });
-        case DType::bf16:
-            return each([&](std::byte* at, std::size_t k) {
-                put(at, bf16_bits(static_cast<float>(convert(t.f[k], DType::bf16))));
-            });
-        case DType::f16: break;
+        case DType::f16:
+        case DType::bf16: return each([&](std::byte* at, std::size_t k) { put(at, half_bits(dtype, t.f[k])); });
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }
@@ -69,11 +65,10 @@ void for_loading(DType dtype, Tensor& t, const Each& each) {
         case DType::i32: return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::int32_t>(at); });
         case DType::boolean:
             return each([&](const std::byte* at, std::size_t k) { t.i[k] = take<std::uint8_t>(at) == 1 ? 1 : 0; });
+        case DType::f16:
         case DType::bf16:
-            return each([&](const std::byte* at, std::size_t k) {
-                t.f[k] = static_cast<double>(bf16_value(take<std::uint16_t>(at)));
-            });
-        case DType::f16: break;
+            return each(
+                [&](const std::byte* at, std::size_t k) { t.f[k] = half_value(dtype, take<std::uint16_t>(at)); });
     }
     throw InternalError(fmt::format("no planned program holds {}", name_of(dtype)));
 }
@@ -224,9 +219,9 @@ void PlannedExecution::step(std::size_t k) {
         const Function* kernel = module_.find(called_kernel(op));
         check(kernel != nullptr, "a kernel that is not there");
         const std::vector<Tensor> given = operands(k);
-        // what a kernel stores in bf16 it reads in bf16
+        // what a kernel stores in a narrow type it reads in that type
         const bool rounds = std::any_of(kernel->values.begin(), kernel->values.end(),
-                                        [](const ValueInfo& info) { return info.type.dtype == DType::bf16; });
+                                        [](const ValueInfo& info) { return is_narrow(info.type.dtype); });
         results = evaluate(module_, *kernel, std::span<const Tensor>(given), {.round_to_dtype = rounds, .observe = {}});
     } else {
         std::vector<Type> types;

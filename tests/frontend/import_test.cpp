@@ -231,7 +231,7 @@ TEST(Import, AGraphInBfloat16IsOneOfF32) {
     EXPECT_EQ(report.notes[0].where, "the input x");
     EXPECT_EQ(report.notes[0].kind, Note::Kind::done);
     EXPECT_EQ(report.notes[0].text, "is bfloat16: so are products, and the parameters once more in float32");
-    EXPECT_TRUE(module.main().argument_info[1].sources.front()->bf16);
+    EXPECT_EQ(module.main().argument_info[1].sources.front()->stored, DType::bf16);
     for (const ValueInfo& value : module.main().values) EXPECT_EQ(value.type.dtype, DType::f32);
     const ArgInfo& bias = module.main().argument_info[1];
     EXPECT_EQ(bias.sources.front()->type, Type::tensor(DType::f32, {3}));

@@ -439,8 +439,7 @@ std::string identifier_of(std::string text) {
 }
 
 bool runs_on_cpu(const Type& type) {
-    return type.is_tensor() && type.elements() > 0 && type.dtype != DType::f64 && type.dtype != DType::f16 &&
-           type.dtype != DType::bf16;
+    return type.is_tensor() && type.elements() > 0 && type.dtype != DType::f64 && !is_narrow(type.dtype);
 }
 
 std::optional<KernelCase> sample_case(const OpDef& def, const Sample& sample) {

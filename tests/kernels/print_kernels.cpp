@@ -49,7 +49,7 @@ int run(int argc, char** argv) {
     std::vector<std::ofstream> out;
     for (int k = 1; k < argc; ++k) {
         out.emplace_back(argv[k]);
-        out.back() << kernels_cpu_prologue(true, k == 1)
+        out.back() << kernels_cpu_prologue(narrow_dtypes(), k == 1)
                    << "#include \"kernel_table.h\"\n\nusing namespace thunder;\n\n";
     }
     for (const KernelCase& c : naive_cases()) print(out[0], c, "naive");

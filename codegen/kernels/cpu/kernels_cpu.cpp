@@ -53,9 +53,11 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
     return printed;
 }
 
-std::string kernels_cpu_prologue(bool bf16, bool naive) {
+std::string kernels_cpu_prologue(std::span<const DType> narrow, bool naive) {
     std::string text = "#include <algorithm>\n#include <cmath>\n#include <cstdint>\n#include <limits>\n\n";
-    if (bf16) text += "#include \"device/cpu/bf16.h\"           // to_float, to_bf16\n";
+    for (DType dtype : narrow)
+        text += fmt::format("{:<39}// to_float, to_{}\n", fmt::format("#include \"device/cpu/{}.h\"", name_of(dtype)),
+                            name_of(dtype));
     if (naive)
         return text +
                R"(#include "device/cpu/reference_kernels.h"  // functions of libm, sums in double, loops of one thread

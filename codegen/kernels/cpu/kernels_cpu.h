@@ -9,6 +9,7 @@
 // So a kernel gives the same bits on any number of threads.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayo
 
 // What stands before the kernels in kernels_cpu.cpp: includes and names of namespaces. `naive`: those of a naive
 // program have loops, sums and functions of their own, under the same names.
-std::string kernels_cpu_prologue(bool bf16 = false, bool naive = false);
+// `narrow`: the types of narrow numbers that they read or store.
+std::string kernels_cpu_prologue(std::span<const DType> narrow = {}, bool naive = false);
 std::string kernels_cpu_epilogue();
 
 }  // namespace thunderc

@@ -87,7 +87,7 @@ std::vector<bool> CudaElements::reachable(const std::vector<std::size_t>& roots)
 
 // Descriptions widen and narrow bf16 by casts of their own.
 std::string CudaElements::type_name(DType dtype) {
-    return dtype == DType::bf16 ? "bf16" : std::string(scalar_type(dtype));
+    return std::string(scalar_type(dtype));
 }
 
 // ---- vectors ----

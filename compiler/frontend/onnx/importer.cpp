@@ -146,17 +146,16 @@ DType Importer::dtype(std::int32_t data_type, const std::string& what) {
         d.help = "export the model in float32";
         throw UserError(std::move(d));
     }
-    if (computed_in_f32(data_type) && !warned_f32_) {
+    const std::optional<DType> stored = stored_float(data_type);
+    if (stored && *stored != *dtype && !warned_f32_) {
         warned_f32_ = true;
-        const char* stored = data_type == onnx::TensorProto::DOUBLE     ? "float64"
-                             : data_type == onnx::TensorProto::BFLOAT16 ? "bfloat16"
-                                                                        : "float16";
-        const bool bf16 = data_type == onnx::TensorProto::BFLOAT16 && options_.transform == Transform::train &&
-                          options_.dtype != "f32";
-        if (bf16)
-            report_.done("precision", what, "is bfloat16: so are products, and the parameters once more in float32");
+        const DTypeRow& row = row_of(*stored);
+        const bool as_stored = options_.dtype == "auto" ? row.as_exported : options_.dtype == row.name;
+        if (as_stored && options_.transform == Transform::train)
+            report_.done("precision", what,
+                         fmt::format("is {}: so are products, and the parameters once more in float32", row.torch));
         else
-            report_.warning("precision", what, fmt::format("is {}: computed in float32", stored));
+            report_.warning("precision", what, fmt::format("is {}: computed in float32", row.torch));
     }
     return *dtype;
 }

@@ -3,6 +3,7 @@
 #include <onnx/defs/schema.h>
 
 #include "compiler/frontend/onnx/importer.h"
+#include "compiler/support/error.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -11,15 +12,10 @@ onnx::TypeProto type_proto(const std::optional<Type>& type) {
     onnx::TypeProto out;
     if (!type) return out;
     auto* tensor = out.mutable_tensor_type();
-    switch (type->dtype) {
-        case DType::f64:
-        case DType::f32: tensor->set_elem_type(onnx::TensorProto::FLOAT); break;
-        case DType::f16: tensor->set_elem_type(onnx::TensorProto::FLOAT16); break;
-        case DType::bf16: tensor->set_elem_type(onnx::TensorProto::BFLOAT16); break;
-        case DType::i64: tensor->set_elem_type(onnx::TensorProto::INT64); break;
-        case DType::i32: tensor->set_elem_type(onnx::TensorProto::INT32); break;
-        case DType::boolean: tensor->set_elem_type(onnx::TensorProto::BOOL); break;
-    }
+    const DType dtype = type->dtype == DType::f64 ? DType::f32 : type->dtype;  // no graph's, but of the reference's
+    auto element = onnx::TensorProto::UNDEFINED;
+    check(onnx::TensorProto::DataType_Parse(std::string(row_of(dtype).onnx), &element), "no type of ONNX's");
+    tensor->set_elem_type(element);
     for (std::int64_t dim : type->dims) tensor->mutable_shape()->add_dim()->set_dim_value(dim);
     return out;
 }

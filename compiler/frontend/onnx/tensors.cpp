@@ -11,7 +11,6 @@
 #include <system_error>
 
 #include "compiler/support/error.h"
-#include "compiler/support/half.h"
 
 namespace thunderc::onnx_frontend {
 namespace {
@@ -100,15 +99,10 @@ double raw_float(std::int32_t data_type, const std::byte* at) {
             std::memcpy(&v, at, 8);
             return v;
         }
-        case TensorProto::FLOAT16: {
-            std::uint16_t v;
-            std::memcpy(&v, at, 2);
-            return f16_value(v);
-        }
         default: {
             std::uint16_t v;
             std::memcpy(&v, at, 2);
-            return bf16_value(v);
+            return half_value(*stored_float(data_type), v);
         }
     }
 }
@@ -154,16 +148,16 @@ Tensor from_fields(const TensorProto& tensor, Type type) {
         switch (tensor.data_type()) {
             case TensorProto::FLOAT: out.f[at] = static_cast<double>(tensor.float_data(k)); break;
             case TensorProto::DOUBLE: out.f[at] = tensor.double_data(k); break;
-            case TensorProto::FLOAT16:
-                out.f[at] = static_cast<double>(f16_value(static_cast<std::uint16_t>(tensor.int32_data(k))));
-                break;
-            case TensorProto::BFLOAT16:
-                out.f[at] = static_cast<double>(bf16_value(static_cast<std::uint16_t>(tensor.int32_data(k))));
-                break;
             case TensorProto::INT64: out.i[at] = tensor.int64_data(k); break;
             case TensorProto::UINT64:
             case TensorProto::UINT32: out.i[at] = static_cast<std::int64_t>(tensor.uint64_data(k)); break;
-            default: out.i[at] = tensor.int32_data(k); break;
+            default:
+                if (out.floating())
+                    out.f[at] =
+                        half_value(*stored_float(tensor.data_type()), static_cast<std::uint16_t>(tensor.int32_data(k)));
+                else
+                    out.i[at] = tensor.int32_data(k);
+                break;
         }
     }
     return out;
@@ -220,15 +214,12 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& folder, const Ten
 }  // namespace
 
 std::size_t stored_size(std::int32_t data_type) {
+    if (const std::optional<DType> dtype = stored_float(data_type)) return size_of(*dtype);
     switch (data_type) {
-        case TensorProto::DOUBLE:
         case TensorProto::INT64:
         case TensorProto::UINT64: return 8;
-        case TensorProto::FLOAT:
         case TensorProto::INT32:
         case TensorProto::UINT32: return 4;
-        case TensorProto::FLOAT16:
-        case TensorProto::BFLOAT16:
         case TensorProto::INT16:
         case TensorProto::UINT16: return 2;
         default: return 1;
@@ -236,11 +227,8 @@ std::size_t stored_size(std::int32_t data_type) {
 }
 
 std::optional<DType> dtype_of(std::int32_t data_type) {
+    if (stored_float(data_type)) return DType::f32;
     switch (data_type) {
-        case TensorProto::FLOAT:
-        case TensorProto::FLOAT16:
-        case TensorProto::BFLOAT16:
-        case TensorProto::DOUBLE: return DType::f32;
         case TensorProto::INT64:
         case TensorProto::UINT64:
         case TensorProto::UINT32: return DType::i64;
@@ -254,8 +242,12 @@ std::optional<DType> dtype_of(std::int32_t data_type) {
     }
 }
 
-bool computed_in_f32(std::int32_t data_type) {
-    return data_type == TensorProto::FLOAT16 || data_type == TensorProto::BFLOAT16 || data_type == TensorProto::DOUBLE;
+std::optional<DType> stored_float(std::int32_t data_type) {
+    if (!TensorProto::DataType_IsValid(data_type)) return std::nullopt;
+    const std::string& name = TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type));
+    for (const DTypeRow& row : all_dtypes())
+        if (is_float(row.dtype) && row.onnx == name) return row.dtype;
+    return std::nullopt;
 }
 
 std::string data_type_name(std::int32_t data_type) {
@@ -280,7 +272,7 @@ Tensor TensorReader::tensor(const TensorProto& tensor) const {
 std::shared_ptr<const WeightSource> TensorReader::source(const TensorProto& tensor) const {
     auto source = std::make_shared<WeightSource>();
     source->type = type(tensor);
-    source->bf16 = tensor.data_type() == TensorProto::BFLOAT16;
+    source->stored = stored_float(tensor.data_type()).value_or(source->type.dtype);
     if (is_external(tensor)) {
         const std::string location = external(tensor).location;
         auto known = exists_.find(location);

@@ -18,9 +18,9 @@ namespace thunderc::onnx_frontend {
 // What an element type becomes: f16, bf16 and f64 are computed in f32, small integers widened. nullopt: no type of ours
 // (strings, complex).
 std::optional<DType> dtype_of(std::int32_t data_type);
-std::size_t stored_size(std::int32_t data_type);     // bytes of an element in raw data, where dtype_of knows the type
-bool computed_in_f32(std::int32_t data_type);        // f16, bf16, f64: a change that the user is warned of
-std::string data_type_name(std::int32_t data_type);  // ONNX's own name: "FLOAT16"
+std::size_t stored_size(std::int32_t data_type);  // bytes of an element in raw data, where dtype_of knows the type
+std::optional<DType> stored_float(std::int32_t data_type);  // what the file holds, of floating point; read as f32
+std::string data_type_name(std::int32_t data_type);         // ONNX's own name: "FLOAT16"
 
 // Reads tensors of one model. Copies share the model, so sources outlive the import.
 class TensorReader {

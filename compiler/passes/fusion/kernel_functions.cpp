@@ -48,10 +48,10 @@ std::string scope_leaf(const std::string& scope) {
     return {};
 }
 
-// To or from bf16, which says nothing of what a kernel computes.
+// To or from a narrow type, which says nothing of what a kernel computes.
 bool is_rounding(const Function& kernel, const Op& op) {
     return kernel.ops.size() > 1 && op.name == "cast" &&
-           (is_widening(kernel, op) || kernel.type(op.results[0]).dtype == DType::bf16);
+           (is_widening(kernel, op) || is_narrow(kernel.type(op.results[0]).dtype));
 }
 
 // The ops that say most about a kernel: a reduction, what is costly, what comes last.
@@ -88,11 +88,11 @@ std::string what_of(const std::string& kind) {
 class Roles {
   public:
     explicit Roles(const Extracted& kernel) {
-        // What is stored in bf16 has the role of what is computed with.
+        // What is stored in a narrow type has the role of what is computed with.
         for (const Op& op : kernel.function.ops) {
             if (is_widening(kernel.function, op))
                 outside_[op.results[0]] = op.operands[0];
-            else if (op.name == "cast" && kernel.function.type(op.results[0]).dtype == DType::bf16)
+            else if (op.name == "cast" && is_narrow(kernel.function.type(op.results[0]).dtype))
                 outside_[op.operands[0]] = op.results[0];
         }
         for (const Op& op : kernel.function.ops) {
@@ -150,7 +150,7 @@ class Roles {
         holders_[role].insert(v);
     }
 
-    std::map<Value, Value> outside_;  // what is stored in bf16 that a value is cast from or to
+    std::map<Value, Value> outside_;  // what is stored in a narrow type that a value is cast from or to
     std::map<Value, std::set<std::string>> roles_;
     std::map<std::string, std::set<Value>> holders_;
     std::vector<Accumulation> accumulations_;

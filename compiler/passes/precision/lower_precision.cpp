@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "compiler/ir/builder.h"
@@ -240,16 +241,16 @@ void expect_nothing_of_bf16(const PrecisionOptions& options) {
 }  // namespace
 
 DType stored_dtype(const Module& module) {
-    bool any = false, all = true;
+    std::optional<DType> stored;
     for (const ArgInfo& info : module.main().argument_info) {
         if (info.kind != ArgInfo::Kind::parameter) continue;
         for (const auto& source : info.sources) {
             if (source == nullptr || !is_float(source->type.dtype)) continue;
-            any = true;
-            all = all && source->bf16;
+            if (stored && *stored != source->stored) return DType::f32;
+            stored = source->stored;
         }
     }
-    return any && all ? DType::bf16 : DType::f32;
+    return stored && row_of(*stored).as_exported ? *stored : DType::f32;
 }
 
 Module lower_precision(Module module, const PrecisionOptions& options, Report& report) {

@@ -42,7 +42,7 @@
 namespace thunderc {
 
 struct PrecisionOptions {
-    DType compute = DType::f32;   // f32 or bf16
+    DType compute = DType::f32;   // of products
     bool master = true;           // parameters in f32, with bf16 copies; else in `compute`
     DType gradient = DType::f32;  // of parameters
     DType optimizer = DType::f32;
@@ -50,7 +50,8 @@ struct PrecisionOptions {
     bool compute_given = false;  // by who compiles, rather than the export's; for messages
 };
 
-// The type of the export: bf16 where all its parameters of floating point are stored in it, else f32.
+// The type of the export: that in which all its parameters of floating point are stored, where programs compute in it
+// without being asked to; else f32.
 DType stored_dtype(const Module& module);
 
 Module lower_precision(Module module, const PrecisionOptions& options, Report& report);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <optional>
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
@@ -12,18 +12,18 @@
 namespace thunderc {
 namespace {
 
-bool is_bf16(const Function& f, Value v) {
-    return v && f.type(v).dtype == DType::bf16;
+bool is_low(const Function& f, Value v) {
+    return v && is_narrow(f.type(v).dtype);
 }
 
 bool moves_only(const Op& op) {
     return is_constant_op(op) || (op_def(op.name).moves && !op_def(op.name).elementwise);
 }
 
-bool casts_bf16(const Function& f, const Op& op) {
+bool rounds_or_widens(const Function& f, const Op& op) {
     const Value from = op.operands[0], to = op.results[0];
-    return (is_bf16(f, from) && f.type(to).dtype == DType::f32) ||
-           (is_bf16(f, to) && f.type(from).dtype == DType::f32) || (is_bf16(f, from) && is_bf16(f, to));
+    return (is_low(f, from) && f.type(to).dtype == DType::f32) || (is_low(f, to) && f.type(from).dtype == DType::f32) ||
+           (is_low(f, from) && f.type(to).dtype == f.type(from).dtype);
 }
 
 // What an ulp more or less may turn round: nothing of its result tells by how much its operands differed.
@@ -38,12 +38,12 @@ bool contains(const std::vector<Value>& values, Value v) {
 }  // namespace
 
 bool is_widening(const Function& function, const Op& op) {
-    return op.name == "cast" && is_bf16(function, op.operands[0]) && function.type(op.results[0]).dtype == DType::f32;
+    return op.name == "cast" && is_low(function, op.operands[0]) && function.type(op.results[0]).dtype == DType::f32;
 }
 
 Function widen_kernel(Function kernel) {
     const bool any = std::any_of(kernel.values.begin(), kernel.values.end(),
-                                 [](const ValueInfo& info) { return info.type.dtype == DType::bf16; });
+                                 [](const ValueInfo& info) { return is_narrow(info.type.dtype); });
     if (!any || std::all_of(kernel.ops.begin(), kernel.ops.end(), moves_only)) return kernel;
     Function out;
     out.name = kernel.name;
@@ -55,7 +55,7 @@ Function widen_kernel(Function kernel) {
         out.arguments.push_back(now[v]);
     }
     for (Value v : kernel.arguments) {
-        if (!is_bf16(kernel, v)) continue;
+        if (!is_low(kernel, v)) continue;
         now[v] = b.cast(now[v], DType::f32);
         out.info(now[v]).name = kernel.info(v).name;
     }
@@ -69,11 +69,11 @@ Function widen_kernel(Function kernel) {
     std::map<Value, std::size_t> readers;
     for (const Op& op : kernel.ops)
         for (Value v : op.operands) ++readers[v];
-    // Values whose type, or that of what they were cast from, promises a rounding that `now` has not.
-    std::set<Value> exact;
-    std::map<Value, Value> edges;  // by value that leaves the kernel in bf16: what leaves it
-    auto round = [&](Value v, const std::string& name) {
-        const Value rounded = b.cast(v, DType::bf16);
+    // Values whose type, or that of what they were cast from, promises a rounding that `now` has not: to which type.
+    std::map<Value, DType> exact;
+    std::map<Value, Value> edges;  // by value that leaves the kernel in a narrow type: what leaves it
+    auto round = [&](Value v, DType dtype, const std::string& name) {
+        const Value rounded = b.cast(v, dtype);
         out.info(rounded).name = name;
         return rounded;
     };
@@ -84,35 +84,40 @@ Function widen_kernel(Function kernel) {
     };
     for (const Op& op : kernel.ops) {
         const Value v = op.results[0];
-        const bool any_exact =
-            std::any_of(op.operands.begin(), op.operands.end(), [&](Value o) { return o && exact.contains(o); });
-        if (op.name == "cast" && casts_bf16(kernel, op)) {
+        std::optional<DType> promised;  // of what is read
+        for (Value o : op.operands)
+            if (const auto at = exact.find(o); at != exact.end() && !promised) promised = at->second;
+        if (op.name == "cast" && rounds_or_widens(kernel, op)) {
             now[v] = now.at(op.operands[0]);
             if (is_widening(kernel, op)) keep_role(op, now.at(op.operands[0]));
-            if (is_bf16(kernel, v) || any_exact) exact.insert(v);
+            if (is_low(kernel, v)) promised = kernel.type(v).dtype;
+            if (promised) exact.emplace(v, *promised);
         } else {
             Attributes attributes = op.attributes;
-            if (is_constant_op(op) && is_bf16(kernel, v)) {
+            if (is_constant_op(op) && is_low(kernel, v)) {
                 ConstExpr expr = *attributes.constant("value");
                 expr.type.dtype = DType::f32;
                 attributes.set("value", std::make_shared<const ConstExpr>(expr));
             }
-            if (op.name == "cast" && is_bf16(kernel, v)) attributes.set("dtype", DType::f32);
+            if (op.name == "cast" && is_low(kernel, v)) attributes.set("dtype", DType::f32);
             b.set_provenance(op.provenance);
             std::vector<Value> operands;
             for (Value o : op.operands) {
                 Value here = o ? now.at(o) : Value{};
-                if (o && compares(op) && exact.contains(o)) here = widen(round(here, kernel.info(o).name));
+                if (const auto at = exact.find(o); compares(op) && at != exact.end())
+                    here = widen(round(here, at->second, kernel.info(o).name));
                 operands.push_back(here);
             }
             now[v] = b.emit(op.name, operands, attributes, kernel.info(v).name).front();
             // One of its operand's elements.
             const bool chooses = moves_only(op) || op_def(op.name).reduction == Reduction::maximum;
-            if (chooses ? any_exact : is_bf16(kernel, v)) exact.insert(v);
+            if (!chooses) promised.reset();
+            if (!chooses && is_low(kernel, v)) promised = kernel.type(v).dtype;
+            if (promised) exact.emplace(v, *promised);
         }
-        const bool leaves = is_bf16(kernel, v) && contains(kernel.results, v);
+        const bool leaves = is_low(kernel, v) && contains(kernel.results, v);
         if (!leaves || readers[v] == 0) continue;
-        edges[v] = round(now[v], kernel.info(v).name);
+        edges[v] = round(now[v], kernel.type(v).dtype, kernel.info(v).name);
         if (op.name == "cast") keep_role(op, edges[v]);
         now[v] = widen(edges[v]);
         exact.erase(v);
@@ -120,11 +125,12 @@ Function widen_kernel(Function kernel) {
     b.set_provenance({});
     for (Value v : kernel.results) {
         Value made = now.at(v);
-        if (is_bf16(kernel, v)) {
+        if (is_low(kernel, v)) {
             if (!edges.contains(v)) {
-                edges[v] = round(made, kernel.info(v).name);
+                edges[v] = round(made, kernel.type(v).dtype, kernel.info(v).name);
                 for (const Op& op : kernel.ops)
-                    if (op.name == "cast" && op.results[0] == v && casts_bf16(kernel, op)) keep_role(op, edges[v]);
+                    if (op.name == "cast" && op.results[0] == v && rounds_or_widens(kernel, op))
+                        keep_role(op, edges[v]);
             }
             made = edges[v];
         }

@@ -14,10 +14,10 @@
 namespace thunderc {
 namespace {
 
-// Exporters write constants as f32, and sometimes as products of f32 or as bf16 (8 bits).
+// Exporters write constants as f32, and sometimes as products of f32, or in a narrow type, of which bf16 has the fewest
+// digits.
 bool about(double value, double expected, DType dtype) {
-    return std::abs(value - expected) <=
-           (dtype == DType::bf16 || dtype == DType::f16 ? 0x1p-8 : 1e-5) * std::abs(expected);
+    return std::abs(value - expected) <= (is_narrow(dtype) ? rounding_of(DType::bf16) : 1e-5) * std::abs(expected);
 }
 
 // The y of y + 1.

@@ -81,13 +81,6 @@ bool is_identity(const Dims& permutation) {
     return true;
 }
 
-bool lossless(DType from, DType to) {
-    if (to == DType::f64) return is_float(from) || from == DType::i32 || from == DType::boolean;
-    if (to == DType::f32) return from == DType::f16 || from == DType::bf16 || from == DType::boolean;
-    if (to == DType::i64) return from == DType::i32 || from == DType::boolean;
-    return from == DType::boolean;
-}
-
 class Simplifier {
   public:
     // `rows`: what is known of a batch's rows stays known.
@@ -185,7 +178,7 @@ class Simplifier {
         if (op.name == "cast") {
             if (Value v = same_type(op, op.operands[0])) return v;
             const Op* inner = definition(op.operands[0], "cast");
-            if (inner != nullptr && lossless(type(inner->operands[0]).dtype, type(inner->results[0]).dtype))
+            if (inner != nullptr && holds(type(inner->results[0]).dtype, type(inner->operands[0]).dtype))
                 return same_type(op, inner->operands[0]);
             return {};
         }

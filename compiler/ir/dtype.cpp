@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/dtype.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "compiler/support/error.h"
+
+namespace thunderc {
+namespace {
+
+using Kind = DTypeRow::Kind;
+
+// In the order of the enumerators.
+constexpr std::array<DTypeRow, 7> rows = {{
+    {DType::f64, "f64", 8, Kind::floating, "double", "F64", "DOUBLE", "float64", 53, -1022,
+     std::numeric_limits<double>::max(), DType::f64, false, false},
+    {DType::f32, "f32", 4, Kind::floating, "float", "F32", "FLOAT", "float32", 24, -126,
+     std::numeric_limits<float>::max(), DType::f32, true, true},
+    {DType::f16, "f16", 2, Kind::floating, "", "F16", "FLOAT16", "float16", 11, -14, 65504, DType::f32, false, false},
+    {DType::bf16, "bf16", 2, Kind::floating, "bf16", "BF16", "BFLOAT16", "bfloat16", 8, -126, 0x1.fep127, DType::f32,
+     true, true},
+    {DType::i64, "i64", 8, Kind::integer, "std::int64_t", "I64", "INT64", "int64", 63, 0, 0, DType::i64, false, false},
+    {DType::i32, "i32", 4, Kind::integer, "std::int32_t", "I32", "INT32", "int32", 31, 0, 0, DType::i32, false, false},
+    {DType::boolean, "bool", 1, Kind::boolean, "bool", "BOOL", "BOOL", "bool", 1, 0, 0, DType::boolean, false, false},
+}};
+
+constexpr bool in_order() {
+    for (std::size_t k = 0; k < rows.size(); ++k)
+        if (rows[k].dtype != static_cast<DType>(k)) return false;
+    return true;
+}
+static_assert(in_order(), "a row is found by its enumerator");
+
+// Of a type of 16 bits, as of f32: the exponent's field is above that of the fraction, and what it adds to the exponent
+// is 1 - least_exponent. Moved up until the fractions lie alike, a number is an f32 that is smaller by the difference
+// of what is added, subnormal ones included.
+int places_below_f32(const DTypeRow& row) {
+    return row_of(DType::f32).digits - row.digits;
+}
+float below_f32(const DTypeRow& row) {
+    return std::ldexp(1.0F, row.least_exponent - row_of(DType::f32).least_exponent);
+}
+constexpr std::uint32_t f32_infinity = 0x7f800000;
+
+template <typename Predicate>
+std::vector<DType> those(const Predicate& predicate) {
+    std::vector<DType> out;
+    for (const DTypeRow& row : rows)
+        if (predicate(row)) out.push_back(row.dtype);
+    return out;
+}
+
+void require_half(const DTypeRow& row) {
+    check(row.kind == Kind::floating && row.size == 2, "the bits of a type that has not 16");
+}
+
+}  // namespace
+
+const DTypeRow& row_of(DType dtype) {
+    return rows.at(static_cast<std::size_t>(dtype));
+}
+
+std::span<const DTypeRow> all_dtypes() {
+    return rows;
+}
+
+std::string_view name_of(DType dtype) {
+    return row_of(dtype).name;
+}
+
+std::optional<DType> parse_dtype(std::string_view name) {
+    for (const DTypeRow& row : rows)
+        if (row.name == name) return row.dtype;
+    return std::nullopt;
+}
+
+std::size_t size_of(DType dtype) {
+    return row_of(dtype).size;
+}
+
+bool is_float(DType dtype) {
+    return row_of(dtype).kind == Kind::floating;
+}
+
+bool is_integer(DType dtype) {
+    return row_of(dtype).kind == Kind::integer;
+}
+
+bool is_narrow(DType dtype) {
+    return row_of(dtype).computes_in != dtype;
+}
+
+bool holds(DType to, DType from) {
+    const DTypeRow &wide = row_of(to), &narrow = row_of(from);
+    if (narrow.digits > wide.digits) return false;
+    if (narrow.kind != Kind::floating) return wide.kind != Kind::boolean || narrow.kind == Kind::boolean;
+    return wide.kind == Kind::floating && narrow.least_exponent >= wide.least_exponent &&
+           narrow.largest <= wide.largest;
+}
+
+double rounding_of(DType dtype) {
+    return std::ldexp(1.0, -row_of(dtype).digits);
+}
+
+double rounded_to(DType dtype, double value) {
+    if (dtype == DType::f64) return value;
+    if (dtype == DType::f32) return static_cast<float>(value);
+    const DTypeRow& row = row_of(dtype);
+    if (value == 0 || !std::isfinite(value)) return value;
+    int exponent = 0;
+    std::frexp(value, &exponent);  // value = m 2^exponent, 1/2 <= |m| < 1
+    const int quantum = std::max(exponent - 1, row.least_exponent) - (row.digits - 1);
+    const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
+    return std::abs(rounded) > row.largest ? std::copysign(std::numeric_limits<double>::infinity(), value) : rounded;
+}
+
+std::uint16_t half_bits(DType dtype, double value) {
+    const DTypeRow& row = row_of(dtype);
+    require_half(row);
+    const auto rounded = static_cast<float>(rounded_to(dtype, value));
+    const auto whole = std::bit_cast<std::uint32_t>(std::isfinite(rounded) ? rounded / below_f32(row) : rounded);
+    const std::uint32_t magnitude = (whole & 0x7fffffff) >> places_below_f32(row);
+    // The exponent's field of what is infinite, or no number, is all ones.
+    constexpr std::uint32_t largest = 0x7fff;
+    return static_cast<std::uint16_t>((whole >> 16 & 0x8000) | (magnitude & largest));
+}
+
+double half_value(DType dtype, std::uint16_t bits) {
+    const DTypeRow& row = row_of(dtype);
+    require_half(row);
+    const int up = places_below_f32(row);
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+    const std::uint32_t infinity = (f32_infinity >> up) & 0x7fff;  // all ones in the exponent's field, which is shorter
+    if (magnitude >= infinity) return std::bit_cast<float>(sign | f32_infinity | (magnitude << up));
+    const float value = std::bit_cast<float>(magnitude << up) * below_f32(row);
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
+}
+
+std::span<const DType> narrow_dtypes() {
+    static const std::vector<DType> all =
+        those([](const DTypeRow& row) { return is_narrow(row.dtype) && !row.cpp.empty(); });
+    return all;
+}
+
+std::span<const DType> product_dtypes() {
+    static const std::vector<DType> all = those([](const DTypeRow& row) { return row.of_products; });
+    return all;
+}
+
+}  // namespace thunderc
