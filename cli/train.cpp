@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -21,8 +23,23 @@ struct TrainOptions {
     DeviceOptions device;
     std::filesystem::path out;
     bool force = false, diff = false, no_weights = false, quiet = false;
-    std::int64_t grad_accum = 1;
+    RunDefaults defaults;
 };
+
+// As the program's own --loss-scale takes it.
+CLI::Validator is_loss_scale() {
+    return CLI::Validator(
+        [](std::string& text) -> std::string {
+            if (text == "off" || text == "dynamic") return {};
+            float scale = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+            const bool whole = error == std::errc() && end == text.data() + text.size();
+            if (whole && std::isnormal(scale) && scale > 0) return {};
+            return fmt::format("{} is not off, dynamic or a number above 0 that a float has",
+                               text.empty() ? "an empty text" : text);
+        },
+        "");
+}
 
 // What there is now, what was added to the model, and what comes next.
 void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
@@ -45,7 +62,7 @@ void print_summary(const std::filesystem::path& out, const Compiled& compiled) {
 int train(TrainOptions o) {
     o.model.finish();
     if (!o.diff) check_output_folder(o.out, o.force);
-    const TrainingProgram program = training_program(o.model, o.device, o.grad_accum, !o.no_weights);
+    const TrainingProgram program = training_program(o.model, o.device, o.defaults, !o.no_weights);
     if (o.diff) return diff_folder(o.out, program.files, program.tensors);
     const std::string before = model_of_folder(o.out);
     write_folder(o.out, program.files, program.tensors);
@@ -84,8 +101,13 @@ void add_train(CLI::App& app, Action& action) {
         ->required()
         ->check(not_empty())
         ->type_name("DIR");
-    sub->add_option("--grad-accum", o->grad_accum, "the program's default number of micro-steps in a step")
+    sub->add_option("--grad-accum", o->defaults.grad_accum, "the program's default number of micro-steps in a step")
         ->check(between(1, 1'000'000))
+        ->capture_default_str();
+    sub->add_option("--loss-scale", o->defaults.loss_scale,
+                    "the program's default scale of the loss: off, dynamic (as torch.amp.GradScaler's), or a number")
+        ->check(is_loss_scale())
+        ->type_name("off|dynamic|N")
         ->capture_default_str();
     sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");

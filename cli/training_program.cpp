@@ -31,7 +31,7 @@ std::int64_t most_layers(const Module& module) {
 
 }  // namespace
 
-TrainingProgram training_program(const ModelOptions& model, const DeviceOptions& device, std::int64_t grad_accum,
+TrainingProgram training_program(const ModelOptions& model, const DeviceOptions& device, const RunDefaults& defaults,
                                  bool weights) {
     TrainingProgram out;
     Module raised;
@@ -57,10 +57,12 @@ TrainingProgram training_program(const ModelOptions& model, const DeviceOptions&
     device.set(emit);
     leave_out_cuda(emit, module);
     emit.command += device.command_text();
-    if (grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", grad_accum);
+    if (defaults.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", defaults.grad_accum);
+    if (defaults.loss_scale != "off") emit.command += fmt::format(" --loss-scale {}", defaults.loss_scale);
     emit.compile = model.compile;
     if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
-    emit.default_grad_accum = grad_accum;
+    emit.default_grad_accum = defaults.grad_accum;
+    emit.default_loss_scale = defaults.loss_scale;
     as_pass(model, "print_program", module, [&] { out.files = print_program(module, reference, emit); });
     out.tensors = tensor_files(module, weights, out.missing);
     if (std::vector<StoredTensor> constants = stored_constants(reference); !constants.empty())

@@ -19,9 +19,15 @@ struct TrainingProgram {
     std::string missing;  // the file that the weights would have come from, where it is not there
 };
 
+// What a run of the program does unless it is told otherwise.
+struct RunDefaults {
+    std::int64_t grad_accum = 1;
+    std::string loss_scale = "off";
+};
+
 // Compiles the model, with warnings on stderr, and prints the program and the reference program of its own tests.
 // `weights`: the export's are among the tensors, where they are there.
-TrainingProgram training_program(const ModelOptions& model, const DeviceOptions& device, std::int64_t grad_accum,
+TrainingProgram training_program(const ModelOptions& model, const DeviceOptions& device, const RunDefaults& defaults,
                                  bool weights);
 
 }  // namespace thunderc

@@ -73,7 +73,7 @@ void verify_functions(VerifyOptions o) {
     o.model.silent = true;
     DeviceOptions device;
     device.devices = {"cpu"};
-    const TrainingProgram program = training_program(o.model, device, 1, false);
+    const TrainingProgram program = training_program(o.model, device, {}, false);
     const std::vector<const UserFunction*> called = user_functions_of(program.compiled.module);
     if (called.empty()) return;
     std::string names;

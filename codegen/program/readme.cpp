@@ -615,9 +615,11 @@ std::string print_train_json(const EmitOptions& options) {
         "{{\n  \"thunderc\": {},\n  \"model\": {},\n  \"command\": {},\n  \"optimizer\": {},\n  \"recompute\": {},{}\n "
         " "
         "\"executors\": [{}],\n{},\n"
-        "  \"defaults\": {{}}\n}}\n",
+        "  \"defaults\": {{{}}}\n}}\n",
         quote(options.version), quote(options.model_name), quote(options.command), quote(options.compile.optimizer),
-        quote(options.compile.recompute), precision, executor_list(options), device_lists(options));
+        quote(options.compile.recompute), precision, executor_list(options), device_lists(options),
+        options.default_loss_scale == "off" ? ""
+                                            : fmt::format("\"loss-scale\": {}", quote(options.default_loss_scale)));
 }
 
 }  // namespace thunderc
