@@ -123,9 +123,10 @@ void add_emission(PassList& list, const CompileOptions& o) {
     const bool naive = reference_only(o);
     if (!naive) list.add("attach_epilogues", attach_epilogues);
     // The optimizer works on whole arenas in any program: what it does to them is not what a naive program is compared
-    // for.
+    // for, and nothing else does it, whatever the list of executors says.
     std::vector<std::string> executors = o.executors;
-    if (naive) executors.insert(executors.begin(), "optimizer");
+    if (std::find(executors.begin(), executors.end(), "optimizer") == executors.end())
+        executors.insert(executors.begin(), "optimizer");
     list.require("claim", [executors](Module m, Report& r) { return claim(std::move(m), executors, r); });
     list.add("simplify_claimed", simplify);
     list.require("fuse", [naive](Module m, Report& r) { return fuse(std::move(m), FuseOptions{!naive}, r); });

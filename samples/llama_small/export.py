@@ -6,7 +6,8 @@
     samples/llama_small/export.py
 
 Tokens are bytes, so that any text can be trained on. The weights lie in a file beside the graph, which is thrown away: a program
-trains from random ones. Stack traces that the exporter writes into nodes are dropped; scopes and classes stay.
+trains from random ones. optimize=False leaves the graph as the model's author wrote it; of what the exporter writes beside it, stays what
+thunderc asks for: scopes, classes, which call a node comes from, the parameters' names.
 """
 import os
 import tempfile
@@ -16,7 +17,9 @@ import torch
 import transformers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy")
+CALL = "pkg.torch.onnx.fx_node"
+KEPT = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy", CALL)
+SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 
 
 class Logits(torch.nn.Module):
@@ -37,14 +40,22 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         batch, seq = torch.export.Dim("batch", min=1), torch.export.Dim("seq", min=2, max=512)
-        torch.onnx.export(model, (torch.zeros(2, 16, dtype=torch.int64),), path, dynamo=True, external_data=True,
+        torch.onnx.export(model, (torch.zeros(2, 16, dtype=torch.int64),), path, dynamo=True, optimize=False, external_data=True,
                           input_names=["input_ids"], output_names=["logits"], dynamic_shapes=({0: batch, 1: seq},))
         graph = onnx.load(path, load_external_data=False)
     for node in graph.graph.node:
-        kept = [p for p in node.metadata_props if p.key in KEPT]
+        kept = [(p.key, p.value) for p in node.metadata_props if p.key in KEPT]
         del node.metadata_props[:]
-        node.metadata_props.extend(kept)
-    del graph.metadata_props[:]
+        for key, value in kept:
+            if key != CALL or "%p_" in value or "%b_" in value:  # calls that read a parameter or a buffer
+                node.metadata_props.add(key=key, value=value)
+    for value in graph.graph.value_info:
+        del value.metadata_props[:]
+    signature = [p.value for p in graph.graph.metadata_props if p.key == SIGNATURE]
+    for metadata in (graph.metadata_props, graph.graph.metadata_props):
+        del metadata[:]
+    for value in signature:
+        graph.graph.metadata_props.add(key=SIGNATURE, value=value)
     onnx.save(graph, os.path.join(HERE, "model.onnx"))
 
 

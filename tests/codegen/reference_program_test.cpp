@@ -96,6 +96,20 @@ TEST(ReferenceProgram, IncludesNothingThatItJudges) {
     }
 }
 
+// Parameters are stepped whoever computes the rest: every choice of executors, in bf16 as well, gives a program.
+TEST(ReferenceProgram, EveryChoiceOfExecutorsGivesAProgram) {
+    const std::vector<Executor>& executors = all_executors();
+    for (const char* model : {"llama2/noopt.logits.onnx", "odd/tides.loss.onnx"})
+        for (unsigned chosen = 1; chosen < 1U << executors.size(); ++chosen) {
+            CompileOptions options;
+            options.executors.clear();
+            for (std::size_t k = 0; k < executors.size(); ++k)
+                if ((chosen >> k & 1U) != 0) options.executors.push_back(executors[k].name);
+            EXPECT_NO_THROW(compiled(model, options))
+                << model << " by " << fmt::format("{}", fmt::join(options.executors, ","));
+        }
+}
+
 // What a program's specification says of who has its products and its attention, for the first line of a run, is what
 // the text calls: of programs, of their reference programs, of a program whose linear layers are the library's and
 // whose attention is decomposed, and of one without a product.

@@ -173,6 +173,17 @@ TEST_F(Commands, TrainSaysWhatItWrote) {
     EXPECT_EQ(run("train --diff " + model + " -o 'my out'").err, "");
 }
 
+// The first thing that a newcomer sees: no warning, and no word but these.
+TEST_F(Commands, TheSampleOfTheQuickstartIsTakenWithoutAWarning) {
+    const std::string model = fixtures + "/../../samples/llama_small/model.onnx";
+    const Ran ran = run("train " + model + " --batch 8 --seq 128 -o out");
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_EQ(ran.err.substr(0, ran.err.find(" (")), "note: the weights are not there");
+    const std::string behind = ran.err.substr(ran.err.find('\n') + 1);
+    EXPECT_TRUE(behind.starts_with("out: 791680 parameters in 39 tensors, ")) << ran.err;
+    EXPECT_EQ(std::count(behind.begin(), behind.end(), '\n'), 3) << ran.err;
+}
+
 TEST_F(Commands, TrainJsonSaysTypesHoweverTheyWereAskedFor) {
     const auto types = [&](const std::string& flags) {
         fs::remove_all("typed");
