@@ -99,7 +99,7 @@ TEST(ReferenceProgram, IncludesNothingThatItJudges) {
 // Parameters are stepped whoever computes the rest: every choice of executors, in bf16 as well, gives a program.
 TEST(ReferenceProgram, EveryChoiceOfExecutorsGivesAProgram) {
     const std::vector<Executor>& executors = all_executors();
-    for (const char* model : {"llama2/noopt.logits.onnx", "odd/tides.loss.onnx"})
+    for (const char* model : {"mlp/dynamo.logits.onnx", "odd/tides.loss.onnx"})
         for (unsigned chosen = 1; chosen < 1U << executors.size(); ++chosen) {
             CompileOptions options;
             options.executors.clear();
