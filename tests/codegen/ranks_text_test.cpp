@@ -29,6 +29,7 @@ Files printed(const std::string& model, const CompileOptions& options) {
 struct Model {
     const char *name, *file;
     const char *dtype = "f32", *recompute = "none";
+    friend void PrintTo(const Model& x, std::ostream* out) { *out << x.name; }
 };
 
 class BlocksAndKernels : public testing::TestWithParam<Model> {

@@ -21,6 +21,7 @@ struct Cut {
     std::int64_t replicas, shards, micro_steps;
 
     std::int64_t parts() const { return replicas * shards * micro_steps; }
+    friend void PrintTo(const Cut& x, std::ostream* out) { *out << x.name; }
 };
 
 constexpr Cut cuts[] = {{"alone", 1, 1, 1},      {"accum3", 1, 1, 3}, {"dp2", 2, 1, 1},

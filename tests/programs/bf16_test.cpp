@@ -22,6 +22,7 @@ double root_mean_square(const std::vector<double>& v) {
 
 struct Case {
     const char *name, *graph, *options;
+    friend void PrintTo(const Case& x, std::ostream* out) { *out << x.name; }
 };
 
 class Bf16 : public testing::TestWithParam<Case> {};

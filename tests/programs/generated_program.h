@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ enum class Cpu : std::uint8_t { native, x86_64_v3 };
 // Whether this machine can run it.
 bool runs(Cpu cpu);
 std::string name_of(Cpu cpu);
+inline void PrintTo(Cpu cpu, std::ostream* out) {
+    *out << name_of(cpu);
+}
 
 class GeneratedProgram {
   public:

@@ -78,6 +78,7 @@ TEST(Difference, IsWhatNoRenamingMakesEqual) {
 
 struct Pair {
     const char *name, *model, *named, *nameless;
+    friend void PrintTo(const Pair& x, std::ostream* out) { *out << x.name; }
 };
 
 class Nameless : public testing::TestWithParam<Pair> {};

@@ -16,6 +16,7 @@ namespace partly_trained_test {
 
 struct Part {
     const char *name, *options, *frozen, *constant;  // what the options match
+    friend void PrintTo(const Part& x, std::ostream* out) { *out << x.name; }
 };
 
 class PartlyTrained : public testing::TestWithParam<Part> {};

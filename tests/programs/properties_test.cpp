@@ -43,6 +43,7 @@ TEST(Resume, IsTheUninterruptedRun) {
 struct Own {
     const char *name, *model, *graph, *options;
     Cpu cpu;
+    friend void PrintTo(const Own& x, std::ostream* out) { *out << x.name; }
 };
 class OwnTests : public testing::TestWithParam<Own> {};
 
@@ -76,6 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
 // the run itself timed it, which leaves first calls out.
 struct Line {
     const char *name, *model, *graph, *options, *call;
+    friend void PrintTo(const Line& x, std::ostream* out) { *out << x.name; }
 };
 class FirstLine : public testing::TestWithParam<Line> {};
 
@@ -115,6 +117,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 
 struct Written {
     const char *graph, *command;
+    friend void PrintTo(const Written& x, std::ostream* out) { *out << x.graph << " " << x.command; }
 };
 class Text : public testing::TestWithParam<Written> {};
 
