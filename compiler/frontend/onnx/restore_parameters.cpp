@@ -268,9 +268,11 @@ class Restorer {
             const std::string& name = tensor.name();
             const auto evaluated = out_.evaluated.find(name);
             const bool looked_up = evaluated != out_.evaluated.end() && evaluated->second == "embedding";
+            // The exporter calls a weight that it transposed "val", too: without the numbers nothing says which it is.
+            const std::string_view named = without_count(name);
+            const bool transposed = is_rearrangement(named) || (named == "val" && multiplied.contains(name));
             if (tensor.dims_size() >= 2 && made_by_exporter(tensor, traced_) && !out_.standing_in.contains(name) &&
-                !out_.constants.contains(name) &&
-                (looked_up || (evaluated == out_.evaluated.end() && is_rearrangement(without_count(name)))))
+                !out_.constants.contains(name) && (looked_up || (evaluated == out_.evaluated.end() && transposed)))
                 out_.unexplained.push_back(name);
         }
         // Of parameters that are all there nothing else was made, where a constant that is not there explains the rest.
