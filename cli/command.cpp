@@ -177,17 +177,22 @@ void ModelOptions::add_to(CLI::App& app) {
     app.add_option("--optimizer", compile.optimizer, "what steps the parameters: " + titles)
         ->check(one_of(optimizers))
         ->capture_default_str();
+    std::vector<std::string> dtypes;
+    for (const DType dtype : product_dtypes()) dtypes.emplace_back(name_of(dtype));
+    std::vector<std::string> with_auto = dtypes;
+    with_auto.insert(with_auto.begin(), "auto");
     app.add_option("--dtype", compile.dtype, "of products and activations; auto: bf16 for an export in bf16, else f32")
-        ->check(one_of({"auto", "f32", "bf16"}))
+        ->check(one_of(with_auto))
         ->capture_default_str();
-    app.add_option("--master", compile.master, "with bf16: parameters that the optimizer steps; none: in bf16 as well")
+    app.add_option("--master", compile.master,
+                   "with bf16: parameters that the optimizer steps; none: in that type as well")
         ->check(one_of({"f32", "none"}))
         ->capture_default_str();
     app.add_option("--grad-dtype", compile.grad_dtype, "with bf16: gradients of parameters")
-        ->check(one_of({"f32", "bf16"}))
+        ->check(one_of(dtypes))
         ->capture_default_str();
     app.add_option("--optim-dtype", compile.optim_dtype, "with bf16: the optimizer's states")
-        ->check(one_of({"f32", "bf16"}))
+        ->check(one_of(dtypes))
         ->capture_default_str();
 }
 

@@ -108,7 +108,7 @@ RankEstimate on_ranks(const Planned& planned, std::string mode, std::int64_t mic
     out.step = simulate_step(module, machine, {.micro_steps = micro_steps});
     out.tokens = micro_steps * estimate.tokens;
     out.model_flops = static_cast<double>(micro_steps) * estimate.full_model_flops;
-    out.peak_flops = estimate.bf16() ? machine.bf16_flops : machine.f32_flops;
+    out.peak_flops = estimate.narrow() ? machine.bf16_flops : machine.f32_flops;
     return out;
 }
 

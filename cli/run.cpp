@@ -136,7 +136,7 @@ int run_planned(const RunOptions& o) {
         for (const ShardUnit::Tensor& t : unit.tensors)
             for (std::size_t m = 0; m < t.info.names.size(); ++m)
                 parameter(t.info, Type::tensor(DType::f32, t.dims), m);
-    make_bf16_copies(ranks);
+    make_narrow_copies(ranks);
     const PlannedStep step = planned_gradients(ranks, {std::vector<MicroBatch>(ranks.size(), batch)});
     std::vector<std::pair<std::string, Tensor>> out = {{"loss", Tensor::scalar(DType::f32, step.loss)}};
     for (const std::string& name : trained) out.emplace_back("d" + name, ranks.get("grad." + name));

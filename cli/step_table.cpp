@@ -15,13 +15,13 @@ double StepEstimate::seconds(const Reach& reach) const {
     return sum;
 }
 
-bool StepEstimate::bf16() const {
+bool StepEstimate::narrow() const {
     return std::any_of(kernels.begin(), kernels.end(),
-                       [](const KernelCost& k) { return k.flops > 0 && k.products == DType::bf16; });
+                       [](const KernelCost& k) { return k.flops > 0 && is_narrow(k.products); });
 }
 
 double StepEstimate::share_of_peak(const Reach& reach, double flops) const {
-    return flops / seconds(reach) / (bf16() ? machine->bf16_flops : machine->f32_flops);
+    return flops / seconds(reach) / (narrow() ? machine->bf16_flops : machine->f32_flops);
 }
 
 namespace {

@@ -26,7 +26,7 @@ struct StepEstimate {
     double model_flops = 0, full_model_flops = 0;
 
     double seconds(const Reach& reach) const;
-    bool bf16() const;  // whether products are in bf16
+    bool narrow() const;  // whether products are of a narrow type
     double share_of_peak(const Reach& reach, double flops) const;
 };
 

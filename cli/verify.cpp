@@ -145,8 +145,8 @@ int verify_model(VerifyOptions o) {
         fmt::print("loss: {}, over {} micro-batch{}: error {:.1e}, {:.8e} by the step, {:.8e} by definition{}\n\n",
                    loss.what, loss.micro_batches, loss.micro_batches == 1 ? "" : "es", loss.error, loss.actual,
                    loss.expected, loss_ok ? "" : "  wrong");
-    if (o.model.compile.dtype == "bf16")
-        fmt::print("all is compared in fp64: what --dtype bf16 rounds has no part in it\n\n");
+    if (const auto dtype = parse_dtype(o.model.compile.dtype); dtype && is_narrow(*dtype))
+        fmt::print("all is compared in fp64: what --dtype {} rounds has no part in it\n\n", name_of(*dtype));
     std::size_t width = 9, failed = 0;
     for (const Row& row : rows) width = std::max(width, row.name.size());
     fmt::print("{:<{}}  {:>9}  {:>9}  {:>15}  {:>15}\n", "gradient", width, "compared", "error", "by gradients",

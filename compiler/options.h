@@ -37,15 +37,15 @@ struct CompileOptions {
     // Whether functions that users bring are called; else the program has what their patterns or the model's own bodies
     // say, where there is one.
     bool calls_user_functions = true;
-    std::string dtype = "auto";  // of products: auto (that of the export), f32, bf16
+    std::string dtype = "auto";  // of products: auto (that of the export), or a name
     // several ranks
     Mesh mesh;
     std::int64_t bucket_bytes = 25 << 20;  // gradients that copies of the model sum together
     std::string reshard = "forward";       // never, forward, always
     bool roll = true;                      // --no-roll keeps every layer
-    // with bf16
+    // with products of a narrow type
     std::string master = "f32";                           // f32, none
-    std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, bf16
+    std::string grad_dtype = "f32", optim_dtype = "f32";  // f32, or that of products
 };
 
 }  // namespace thunderc

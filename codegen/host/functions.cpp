@@ -35,7 +35,7 @@ const char* title_of(Arena arena, bool entry, bool trains) {
         case Arena::batch: return trains ? "the micro-batch" : "inputs";
         case Arena::results: return "results";
         case Arena::parameters: return "parameters";
-        case Arena::bf16_copies: return "parameters in bf16";
+        case Arena::narrow_copies: return "parameters in the type of products";
         case Arena::gathered: return "parameters, gathered";
         case Arena::unit_gradients: return "their gradients, of this rank alone";
         case Arena::gradients: return "their gradients";
@@ -158,16 +158,16 @@ std::vector<FunctionPrinter::Local> FunctionPrinter::local_tensors(const Frame& 
         for (Value v : op.results) written[v.index] = true;
     std::set<std::string> declared;
     std::vector<Local> out;
-    constexpr Arena order[] = {Arena::batch,       Arena::results,        Arena::gathered,  Arena::parameters,
-                               Arena::bf16_copies, Arena::unit_gradients, Arena::gradients, Arena::optimizer,
-                               Arena::constants,   Arena::saved,          Arena::scratch};
+    constexpr Arena order[] = {Arena::batch,         Arena::results,        Arena::gathered,  Arena::parameters,
+                               Arena::narrow_copies, Arena::unit_gradients, Arena::gradients, Arena::optimizer,
+                               Arena::constants,     Arena::saved,          Arena::scratch};
     for (Arena arena : order) {
         auto one = [&](Value v) {
             const Placement& p = f.info(v).placement;
             if (!used[v.index] || p.arena != arena || f.type(v).is_family() || frame.expressions.contains(v)) return;
             Local local{v,
                         arena == Arena::batch || arena == Arena::constants || arena == Arena::gathered ||
-                            ((arena == Arena::parameters || arena == Arena::bf16_copies) && !written[v.index]),
+                            ((arena == Arena::parameters || arena == Arena::narrow_copies) && !written[v.index]),
                         false};
             local.view = p.view_of && declared.contains(frame.names[p.view_of.index]);
             if (declared.insert(frame.names[v.index]).second)

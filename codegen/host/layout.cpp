@@ -19,7 +19,7 @@ namespace thunderc {
 namespace {
 
 // Parameters in 16 bits: a layer's are w16.…, others w16_….
-constexpr const char* bf16_copies_variable = "w16";
+constexpr const char* narrow_copies_variable = "w16";
 
 using Arena = Placement::Arena;
 
@@ -189,7 +189,7 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
             const std::string state = pattern.substr(0, dot);
             std::vector<std::string> candidates = leaf_candidates(pattern.substr(dot + 1));
             for (std::string& c : candidates)
-                c = (state == "grad" ? "g" : state == "bf16_copy" ? bf16_copies_variable : state) + "_" + c + shard;
+                c = (state == "grad" ? "g" : state == "narrow_copy" ? narrow_copies_variable : state) + "_" + c + shard;
             out[v.index] = pick(candidates, used);
         } else {
             give(v, function.info(v).name);
@@ -210,9 +210,9 @@ const std::vector<std::string>& ProgramLayout::names(const Function& function) c
         const Placement& p = function.info(v).placement;
         if (is_unpack(op)) {
             std::vector<std::string> candidates = leaf_candidates(parameter_of_unit(*module_, function, v));
-            const std::string kind = p.arena != Arena::gathered                         ? "g"
-                                     : gathered_from_bf16_copies(*module_, function, v) ? bf16_copies_variable
-                                                                                        : "w";
+            const std::string kind = p.arena != Arena::gathered                           ? "g"
+                                     : gathered_from_narrow_copies(*module_, function, v) ? narrow_copies_variable
+                                                                                          : "w";
             for (std::string& c : candidates) c = kind + "_" + c;
             in_units.insert_or_assign({p.arena, p.offset}, pick(candidates, used));  // by turns in one place
         }
@@ -259,12 +259,12 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
         switch (place.arena) {
             case Arena::parameters:
             case Arena::gathered:
-                suffix = gathered_from_bf16_copies(*module_, function_of, v) ? "bf16_copies" : "weights";
-                variable = suffix == "weights" ? "w" : bf16_copies_variable;
+                suffix = gathered_from_narrow_copies(*module_, function_of, v) ? "narrow_copies" : "weights";
+                variable = suffix == "weights" ? "w" : narrow_copies_variable;
                 break;
-            case Arena::bf16_copies:
-                suffix = "bf16_copies";
-                variable = bf16_copies_variable;
+            case Arena::narrow_copies:
+                suffix = "narrow_copies";
+                variable = narrow_copies_variable;
                 break;
             case Arena::gradients:
             case Arena::unit_gradients:
@@ -301,8 +301,8 @@ void ProgramLayout::add_struct(const Function& caller, const Op& loop) {
                 caller.info(caller.arguments[a]).placement == caller.info(v).placement)
                 what = name_pattern(caller.argument_info[a].names);
         if (caller.info(v).placement.arena == Arena::gradients && what.starts_with("grad.")) what = what.substr(5);
-        if (caller.info(v).placement.arena == Arena::bf16_copies && what.starts_with("bf16_copy."))
-            what = what.substr(bf16_copy_state.size() + 1);
+        if (caller.info(v).placement.arena == Arena::narrow_copies && what.starts_with("narrow_copy."))
+            what = what.substr(narrow_copy_state.size() + 1);
         return what;
     };
     const BlockCall call = block_call(*module_, block.name);

@@ -69,7 +69,7 @@ class ProgramLayout {
     DType compute_dtype() const;
     DType gradient_dtype() const;
     const std::vector<LayerStruct>& structs() const { return structs_; }
-    // How gradients, states and bf16 copies lie beside the parameters.
+    // How gradients, states and narrow copies lie beside the parameters.
     const ParameterArenas& parameter_arenas() const { return arenas_; }
     // The constant of model.h that says how much of the parameters' arena trains: in elements where precision is mixed,
     // else in bytes.

@@ -81,11 +81,11 @@ std::string lifetime_of(Arena arena, bool trains) {
 
 // Bf16 copies that a function other than the optimizer's takes. The others are written with them, since the arena has
 // the parameters' elements.
-std::set<std::string> read_bf16_copies(const Module& module) {
+std::set<std::string> read_narrow_copies(const Module& module) {
     std::set<std::string> names;
     for (const Function& f : module.functions)
         for (const ArgInfo& info : f.argument_info)
-            if (f.name != update_function && is_state(info, bf16_copy_state)) names.insert(info.names.front());
+            if (f.name != update_function && is_state(info, narrow_copy_state)) names.insert(info.names.front());
     return names;
 }
 
@@ -120,7 +120,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                             lifetime_of(field.arena, trains()), ""});
         }
     const std::map<std::string, std::set<std::int64_t>> bases = scratch_bases(*module_);
-    const std::set<std::string> bf16_copies_read = read_bf16_copies(*module_);
+    const std::set<std::string> narrow_copies_read = read_narrow_copies(*module_);
     for (const Function& f : module_->functions) {
         if (f.kind.starts_with("kernel:") || !bases.contains(f.name)) continue;
         const Lifetimes span(f);
@@ -151,7 +151,7 @@ std::vector<LayoutRow> ProgramLayout::rows() const {
                             type.is_family() ? type.count : 1, p.offset, p.layer_stride, lifetime_of(p.arena, trains()),
                             ""});
             // units of several ranks have names of their own
-            if (p.arena == Arena::bf16_copies && module_->units.empty() && !bf16_copies_read.contains(state))
+            if (p.arena == Arena::narrow_copies && module_->units.empty() && !narrow_copies_read.contains(state))
                 rows.back().lifetime += "; not read";
         };
         for (std::size_t k = 0; k < f.arguments.size(); ++k)

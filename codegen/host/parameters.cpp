@@ -78,7 +78,7 @@ static const Op* unpacks(const Function& function, Value v) {
     return out;
 }
 
-bool gathered_from_bf16_copies(const Module& planned, const Function& function, Value v) {
+bool gathered_from_narrow_copies(const Module& planned, const Function& function, Value v) {
     const Placement& place = function.info(v).placement;
     if (place.arena != Arena::gathered) return false;
     const Op* piece = unpacks(function, v);
@@ -93,7 +93,7 @@ bool gathered_from_bf16_copies(const Module& planned, const Function& function, 
                 shard = outside_value(function, loop, shard);
                 f = &caller;
             }
-        return f->info(shard).placement.arena == Arena::bf16_copies;
+        return f->info(shard).placement.arena == Arena::narrow_copies;
     }
     return false;
 }

@@ -33,7 +33,7 @@ std::vector<ModelUnit> model_units(const Module& planned);
 // The parameter that a value of a sharded program is, or whose gradient it is, where that lies in a unit: "" for
 // others. "model.layers.{0..4}.mlp.up_proj.weight"
 std::string parameter_of_unit(const Module& planned, const Function& function, Value v);
-// Whether the value lies in a unit that was gathered from bf16 copies: parameters in bf16.
-bool gathered_from_bf16_copies(const Module& planned, const Function& function, Value v);
+// Whether the value lies in a unit that was gathered from narrow copies: parameters in bf16.
+bool gathered_from_narrow_copies(const Module& planned, const Function& function, Value v);
 
 }  // namespace thunderc

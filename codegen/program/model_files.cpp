@@ -29,10 +29,11 @@ std::string layout_table(const ProgramLayout& layout) {
         "`lifetime` says when its bytes hold it: in the arena `scratch` from one call to another in the text of a "
         "function in blocks.cpp or model.cpp, whose calls are counted from 1, a loop over layers as one call" +
         std::string(layout.communication().any() ? ", collectives and events of streams as none" : "") +
-        (layout.module().arena_bytes.contains("bf16_copies")
-             ? ". A bf16 copy that is \"not read\" is there because the "
-               "optimizer writes one for each parameter: who reads "
-               "that, reads it in `parameters`"
+        (layout.module().arena_bytes.contains("narrow_copies")
+             ? ". A " + std::string(name_of(layout.compute_dtype())) + " copy" +
+                   " that is \"not read\" is there because the "
+                   "optimizer writes one for each parameter: who reads "
+                   "that, reads it in `parameters`"
              : "") +
         ". `shares` names tensors that have some of the same bytes at other times, those of the same function without "
         "its name and first.");
@@ -181,12 +182,13 @@ std::string gradient_convention() {
 
 std::string precision_convention(const ProgramLayout& layout) {
     return fmt::format(
-        "A kernel computes in f32 whatever it reads, and rounds once what it stores as bf16; products of bf16 add up "
-        "in f32. Gradients of parameters are {}. {}README.md says why.",
-        name_of(layout.gradient_dtype()),
-        layout.module().arena_bytes.contains("bf16_copies")
-            ? "Parameters are f32, `w.`; products read their bf16 copies, `w16.`, which the optimizer writes with "
-              "them. "
+        "A kernel computes in f32 whatever it reads, and rounds once what it stores as {0}; products of {0} add up "
+        "in f32. Gradients of parameters are {1}. {2}README.md says why.",
+        name_of(layout.compute_dtype()), name_of(layout.gradient_dtype()),
+        layout.module().arena_bytes.contains("narrow_copies")
+            ? fmt::format("Parameters are f32, `w.`; products read their {} copies, `w16.`, which the optimizer writes "
+                          "with them. ",
+                          name_of(layout.compute_dtype()))
             : "");
 }
 
@@ -252,7 +254,8 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
             parameters.states_as_parameters() ? ", gradients and each optimizer state" : " and gradients";
         const std::string part =
             parameters.any_frozen() ? "what trains, which comes first in the parameter arena" : "the parameter arena";
-        out.comment(mixed ? fmt::format("Elements of {}; bf16 copies{} have as many, of their types.", part, and_states)
+        out.comment(mixed ? fmt::format("Elements of {}; {} copies{} have as many, of their types.", part,
+                                        name_of(layout.compute_dtype()), and_states)
                           : fmt::format("Bytes of {}; gradients{} as large.", part,
                                         parameters.states_as_parameters() ? " and each optimizer state are" : " are"));
         out.line(fmt::format("inline constexpr std::int64_t {} = {};", layout.trained_constant(),
@@ -272,9 +275,11 @@ std::string print_model_header(const ProgramLayout& layout, const FunctionPrinte
     for (const LayerStruct& s : layout.structs()) {
         out.banner(s.name);
         out.comment(fmt::format("{}{} layers{}", s.scope.empty() ? "" : s.scope + ": ", s.layers,
-                                s.arena == Arena::bf16_copies
-                                    ? ". Parameters once more in bf16, as products read them: `w16.` in blocks.cpp"
-                                    : ""));
+                                s.arena == Arena::narrow_copies
+                                    ? fmt::format(". Parameters once more in {}, as products read them: `w16.` in "
+                                                  "blocks.cpp",
+                                                  name_of(layout.compute_dtype()))
+                                    : std::string()));
         out.open(fmt::format("struct {} {{", s.name));
         for (const LayerField& field : s.fields)
             out.line(fmt::format("{}* {};  // {}{}", cpp_type(field.type.dtype), field.name, field.shape,

@@ -47,7 +47,8 @@ class SumsTable {
         tensors("parameters");
         if (bytes_of("gathered") > 0) units("gathered", "parameters");
         if (layout_.trains() || bytes_of("gradients") > 0) like_parameters("gradients", "gradient");
-        if (bytes_of("bf16_copies") > 0) like_parameters("bf16_copies", "bf16 copy");
+        if (bytes_of("narrow_copies") > 0)
+            like_parameters("narrow_copies", std::string(name_of(layout_.compute_dtype())) + " copy");
         if (layout_.trains()) like_parameters("optimizer", "state");
         if (bytes_of("unit_gradients") > 0) units("unit_gradients", "gradients");
         tensors("saved");
@@ -398,46 +399,53 @@ std::string tests_text() {
            "still the old one: `-DREFERENCE=OFF`. Kernels may use the sizes below by their names.\n\n";
 }
 
-// What a program in bf16 computes in which type, and why.
+// What a program with products of a narrow type computes in which type, and why.
 std::string precision_text(const ProgramLayout& layout, const CompileOptions& c) {
-    const bool bf16_copies = layout.module().arena_bytes.contains("bf16_copies");
-    std::string out =
-        "## Precision\n\nProducts read and give bf16; `LAYOUT` has the type of each tensor, `kernels.h` of each "
-        "argument. A kernel computes in f32 whatever\nit reads, and rounds what it stores as bf16 once, to nearest, "
+    const bool narrow_copies = layout.module().arena_bytes.contains("narrow_copies");
+    const DTypeRow& row = row_of(layout.compute_dtype());
+    const std::string type(row.name), article = fmt::format("a {}", type);
+    std::string out = fmt::format(
+        "## Precision\n\nProducts read and give {0}; `LAYOUT` has the type of each tensor, `kernels.h` of each "
+        "argument. A kernel computes in f32 whatever\nit reads, and rounds what it stores as {0} once, to nearest, "
         "ties to even.\n\n"
         "| what | type | why |\n|---|---|---|\n"
-        "| linear layers, attention, embedding tables, and gradients of activations | bf16, sums in f32 | what they "
+        "| linear layers, attention, embedding tables, and gradients of activations | {0}, sums in f32 | what they "
         "cost is bytes and products |\n"
-        "| activations, and what is kept for the backward pass | bf16, but for the next row | half the memory |\n"
+        "| activations, and what is kept for the backward pass | {0}, but for the next row | half the memory |\n"
         "| statistics of norms, log-sum-exp, softmax, cross entropy, the loss, reductions | f32 | sums of many terms, "
         "or differences of near ones |\n"
         "| rotary tables, products of positions and frequencies | f32 | an angle of a late position has no digit left "
-        "of its turn in bf16 |\n";
+        "of its turn in {0} |\n",
+        type);
     out += fmt::format("| gradients of parameters | {0}, `--grad-dtype {0}` | {1} |\n", c.grad_dtype,
                        c.grad_dtype == "f32" ? "sums over micro-steps; products give them unrounded"
                                              : "half the memory; each micro-step's sum is rounded");
     out += fmt::format("| parameters that the optimizer steps, and files | {}, `--master {}` | {} |\n",
-                       c.master == "none" ? "bf16" : "f32", c.master,
+                       c.master == "none" ? type : "f32", c.master,
                        c.master == "none" ? "less memory; an update below half a unit in the last place is lost"
-                                          : "an update is often less than half a unit in the last place of a bf16");
-    if (bf16_copies)
-        out +=
-            "| bf16 copies: what products read of these | bf16: `w16.`, and `w16_` in `model.cpp` | the optimizer "
+                                          : "an update is often less than half a unit in the last place of " + article);
+    if (narrow_copies)
+        out += fmt::format(
+            "| {0} copies: what products read of these | {0}: `w16.`, and `w16_` in `model.cpp` | the optimizer "
             "writes them "
-            "with the parameters; what no product reads, as a norm's weight, is read in f32: `w.`, `w_` |\n";
+            "with the parameters; what no product reads, as a norm's weight, is read in f32: `w.`, `w_` |\n",
+            type);
     const std::vector<ModelParameter> parameters = model_parameters(layout.module());
     if (c.master != "none" && std::any_of(parameters.begin(), parameters.end(), [](const ModelParameter& p) {
-            return !p.info->trainable && p.type.dtype == DType::bf16;
+            return !p.info->trainable && is_narrow(p.type.dtype);
         }))
-        out +=
-            "| frozen parameters that products alone read, in files as well | bf16 | no update needs more digits than "
-            "products read |\n";
+        out += fmt::format(
+            "| frozen parameters that products alone read, in files as well | {} | no update needs more digits than "
+            "products read |\n",
+            type);
     out += fmt::format("| the optimizer's states | {0}, `--optim-dtype {0}` | {1} |\n", c.optim_dtype,
-                       c.optim_dtype == "f32" ? "a step changes a state by less than half a unit of a bf16"
+                       c.optim_dtype == "f32" ? "a step changes a state by less than half a unit of " + article
                                               : "half the memory; small changes of a state are lost");
     return out +
-           "\nOn a CPU the program says at its start how it multiplies bf16; `THUNDER_BF16=native|emulated` in the "
-           "environment decides otherwise.\n\n";
+           fmt::format(
+               "\nOn a CPU the program says at its start how it multiplies {}; `THUNDER_{}=native|emulated` in the "
+               "environment decides otherwise.\n\n",
+               type, row.stored);
 }
 
 }  // namespace
@@ -484,8 +492,9 @@ std::string memory_table(const ProgramLayout& layout) {
     std::vector<Row> rows = {{"parameters", "the model's tensors" + first}};
     if (m.arena_bytes.at("gradients") > 0)
         rows.push_back({"gradients", layout.mixed_precision() ? "at the same elements" : "at the same offsets"});
-    if (m.arena_bytes.contains("bf16_copies"))
-        rows.push_back({"bf16_copies", "parameters once more in bf16, for products"});
+    if (m.arena_bytes.contains("narrow_copies"))
+        rows.push_back({"narrow_copies",
+                        fmt::format("parameters once more in {}, for products", name_of(layout.compute_dtype()))});
     if (layout.trains())
         rows.push_back({"optimizer", !parameters.states_as_parameters() ? "its states, one after the other"
                                      : layout.mixed_precision()
@@ -559,7 +568,7 @@ std::string print_readme(const ProgramLayout& layout, const EmitOptions& options
     for (const Symbol& s : layout.symbols().all()) out += fmt::format("| {} | {} | {} |\n", s.name, s.value, s.meaning);
     if (!layout.symbols().all().empty()) out += "\n";
     if (layout.trains()) out += feed_text(layout);
-    if (layout.trains() && options.compile.dtype == "bf16") out += precision_text(layout, options.compile);
+    if (layout.trains() && is_narrow(layout.compute_dtype())) out += precision_text(layout, options.compile);
     if (layout.trains()) out += tests_text();
     out +=
         fmt::format("## Memory\n\nAll of it is taken at the start; libraries may take workspace in the first {}.\n\n{}",

@@ -95,14 +95,14 @@ class SpecPrinter {
     }
 
   private:
-    // Of the gradients, or of the optimizer's states: those that are neither gradients nor bf16 copies.
+    // Of the gradients, or of the optimizer's states: those that are neither gradients nor narrow copies.
     DType state_dtype(const std::string& prefix) const {
         const Function& f = *layout_.module().find(update_function);
         for (std::size_t k = 0; k < f.argument_info.size(); ++k) {
             const ArgInfo& info = f.argument_info[k];
             if (info.kind != ArgInfo::Kind::state) continue;
             const std::string& name = info.names.front();
-            const bool other = name.starts_with("grad.") || name.starts_with("bf16_copy.");
+            const bool other = name.starts_with("grad.") || name.starts_with("narrow_copy.");
             if (prefix.empty() ? !other : name.starts_with(prefix)) return f.type(f.arguments[k]).dtype;
         }
         return DType::f32;
@@ -136,14 +136,14 @@ class SpecPrinter {
         for (const char* arena : {"parameters", "gradients", "optimizer", "saved", "scratch", "constants", "batch"})
             bytes += (bytes.empty() ? "" : ", ") + std::to_string(m.arena_bytes.at(arena));
         for (const auto& [arena, behind] :
-             {std::pair{"bf16_copies", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
+             {std::pair{"narrow_copies", !m.units.empty()}, {"gathered", false}, {"unit_gradients", false}})
             if (const auto at = m.arena_bytes.find(arena); at != m.arena_bytes.end() || behind)
                 bytes += ", " + std::to_string(at == m.arena_bytes.end() ? 0 : at->second);
         out_.line(fmt::format(".arena_bytes = {{{}}},", bytes));
         if (layout_.mixed_precision()) {
             out_.line(fmt::format(".gradient_dtype = DType::{},", name_of(state_dtype("grad."))));
             out_.line(fmt::format(".optimizer_dtype = DType::{},", name_of(state_dtype(""))));
-            out_.line(".bf16 = true,");
+            out_.line(fmt::format(".compute = DType::{},", name_of(layout_.compute_dtype())));
         }
         out_.line(fmt::format(".batch = {},", batch_));
         out_.line(fmt::format(".tokens = {},", step_tokens(m.main())));

@@ -91,7 +91,7 @@ void PlanChecker::compare_named() {
 void PlanChecker::compare_with_parameters() {
     for (const Named& state : named_) {
         const Arena arena = state.region.arena;
-        if (arena != Arena::gradients && arena != Arena::optimizer && arena != Arena::bf16_copies) continue;
+        if (arena != Arena::gradients && arena != Arena::optimizer && arena != Arena::narrow_copies) continue;
         if (arena == Arena::optimizer && !states_as_parameters_) continue;
         const std::string parameter = state.name.substr(state.name.find('.') + 1);
         const auto of = std::find_if(named_.begin(), named_.end(), [&](const Named& n) {
@@ -118,7 +118,7 @@ void PlanChecker::compare_constants() {
 }
 
 void PlanChecker::report_unaligned() {
-    // Gradients, bf16 copies and optimizer state lie like the parameters that they belong to: at the same element of
+    // Gradients, narrow copies and optimizer state lie like the parameters that they belong to: at the same element of
     // their arenas, of which the optimizer's has as many as it has states, one behind the other.
     const auto beside = [this](std::int64_t element, Arena arena) {
         for (const std::int64_t size : {2, 4})
@@ -129,7 +129,7 @@ void PlanChecker::report_unaligned() {
     for (const auto& [region, size, where] : unaligned) {
         bool follows = followers.contains({region.arena, region.offset});
         const bool of_parameter = region.arena == Arena::gradients || region.arena == Arena::optimizer ||
-                                  region.arena == Arena::parameters || region.arena == Arena::bf16_copies;
+                                  region.arena == Arena::parameters || region.arena == Arena::narrow_copies;
         std::vector<std::int64_t> elements;
         if (of_parameter && region.offset % size == 0) elements.push_back(region.offset / size);
         const std::int64_t behind = region.offset - (state_bytes() > 0 ? region.offset % state_bytes() : 0);
@@ -138,7 +138,7 @@ void PlanChecker::report_unaligned() {
         // States of shapes of their own: vectors of four may be read of them.
         if (region.arena == Arena::optimizer && !states_as_parameters_) follows = region.offset % (4 * size) == 0;
         for (const std::int64_t element : elements)
-            for (const Arena of : {Arena::parameters, Arena::bf16_copies}) follows = follows || beside(element, of);
+            for (const Arena of : {Arena::parameters, Arena::narrow_copies}) follows = follows || beside(element, of);
         if (!follows) violation(fmt::format("{} ({}) is not aligned to {} bytes", where, text(region), alignment));
     }
 }

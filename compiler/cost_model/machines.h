@@ -21,7 +21,7 @@ struct Link {
     double attained() const { return bytes * reach; }
 };
 
-// Peaks of the data sheet, dense, per second, of one rank.
+// Peaks of the data sheet, dense, per second, of one rank. Products of any narrow type have the rate of bf16.
 struct Machine {
     std::string_view name, title;
     double bytes = 0, bf16_flops = 0, f32_flops = 0;

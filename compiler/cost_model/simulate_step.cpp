@@ -303,8 +303,7 @@ class Works {
         double bytes = 0;  // of the whole tensors: what is summed, or what is there afterwards
         double sent = 0;   // the same, as they pass
         const auto add = [&](const PlannedAccess& a) {
-            const bool widened =
-                machine_.sums_pass_in_f32 && kind != Collective::all_gather && a.type.dtype == DType::bf16;
+            const bool widened = machine_.sums_pass_in_f32 && kind != Collective::all_gather && is_narrow(a.type.dtype);
             bytes += static_cast<double>(a.bytes());
             sent += static_cast<double>(a.bytes()) * (widened ? 2 : 1);
         };

@@ -172,7 +172,7 @@ double moving(const KernelCost& k, const Machine& m, double reach) {
 }
 
 double computing(const KernelCost& k, const Machine& m, double reach) {
-    return k.flops / ((k.products == DType::bf16 ? m.bf16_flops : m.f32_flops) * reach) + k.operations / m.f32_flops;
+    return k.flops / ((is_narrow(k.products) ? m.bf16_flops : m.f32_flops) * reach) + k.operations / m.f32_flops;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ std::optional<std::string> not_of_the_api(const Op& op, const Function& function
             if (is_float(dtype) && !row_of(dtype).of_products)
                 return fmt::format(
                     "{} operands: the runtime API's calls are of {}", name_of(dtype),
-                    fmt::join(product_dtypes() | std::views::transform([](DType of) { return name_of(of); }), " and "));
+                    fmt::join(product_dtypes() | std::views::transform([](DType of) { return name_of(of); }), ", "));
         }
     return std::nullopt;
 }

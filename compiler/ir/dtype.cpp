@@ -103,6 +103,10 @@ bool holds(DType to, DType from) {
            narrow.largest <= wide.largest;
 }
 
+bool covers(DType dtype, DType of) {
+    return row_of(dtype).least_exponent <= row_of(of).least_exponent;
+}
+
 double rounding_of(DType dtype) {
     return std::ldexp(1.0, -row_of(dtype).digits);
 }

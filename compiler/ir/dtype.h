@@ -49,6 +49,9 @@ bool is_integer(DType dtype);  // i64, i32; a boolean is neither
 bool is_narrow(DType dtype);
 // Whether every number of `from` is one of `to`.
 bool holds(DType to, DType from);
+// Whether a type of floating point has about the range of another one, whatever its digits: numbers of `of` neither
+// overflow in it nor vanish.
+bool covers(DType dtype, DType of);
 // How far a number may be rounded, of its size: half a unit in the last place. Of floating point.
 double rounding_of(DType dtype);
 // A number between two of this type goes to the nearer one, ties to even; past the largest it is infinite. Of floating

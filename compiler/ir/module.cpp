@@ -23,7 +23,7 @@ constexpr std::array<std::pair<Placement::Arena, std::string_view>, 14> arena_na
      {Placement::Arena::results, "results"},
      {Placement::Arena::scalars, "scalars"},
      {Placement::Arena::caller, "caller"},
-     {Placement::Arena::bf16_copies, "bf16_copies"},
+     {Placement::Arena::narrow_copies, "narrow_copies"},
      {Placement::Arena::gathered, "gathered"},
      {Placement::Arena::unit_gradients, "unit_gradients"}}};
 

@@ -66,7 +66,7 @@ struct Placement {
         results,  // what a function library gives beside the gradients of parameters
         scalars,
         caller,          // an argument or result of a called function: whoever calls places it
-        bf16_copies,     // parameters once more in bf16, as products read them
+        narrow_copies,   // parameters once more in bf16, as products read them
         gathered,        // the units of a sharded model, each whole
         unit_gradients,  // their gradients before they are summed over ranks, each whole
     };
@@ -140,7 +140,7 @@ std::string_view name_of(ArgInfo::Init init);
 
 // What belongs to a parameter is a state with the names "<prefix>.<parameter>". Prefixes that are more than a word of
 // the optimizer's: the gradient, and the copy in bf16 that products read.
-inline constexpr std::string_view gradient_state = "grad", bf16_copy_state = "bf16_copy";
+inline constexpr std::string_view gradient_state = "grad", narrow_copy_state = "narrow_copy";
 std::string state_name(std::string_view prefix, std::string_view parameter);
 // Whether it is a state with this prefix.
 bool is_state(const ArgInfo& info, std::string_view prefix);

@@ -31,16 +31,16 @@ enum class Recompute : std::uint8_t {
     expensive,  // a matrix product or more: saved unless the whole block is recomputed
 };
 
-// What lower_precision makes of an op in a program of bf16.
+// What lower_precision makes of an op where products are of a narrow type.
 struct Precision {
     enum class Kind : std::uint8_t {
-        follows,  // bf16 where an operand is: what it computes is computed in f32 and rounded where it is stored
-        product,  // reads and writes bf16, adds up in f32
+        follows,  // narrow where an operand is: what it computes is computed in f32 and rounded where it is stored
+        product,  // reads and writes the narrow type, adds up in f32
         island,   // f32, whatever it reads
     };
     Kind kind = Kind::follows;
     std::string why = {};  // of an island: what it would lose in bf16
-    // Operands that a product reads in bf16 (empty: all of floating point), or that an island takes as bf16 and f32
+    // Operands that a product reads narrow (empty: all of floating point), or that an island takes narrow and in f32
     // alike, with a rule that rounds its results itself (empty: it reads and gives f32).
     std::vector<std::size_t> low_operands = {};
     bool stays = false;     // of an island: the result is left in f32, as a sum is
@@ -180,8 +180,8 @@ struct ShapeErrorSample {
 // ---- the definition -------------------------------------------------------------------------------------------------
 
 // How the operands of an optimizer are ordered: groups of equal length (parameters, gradients, a group for each state),
-// then scalars. Its results are the parameters and the states, and with the attribute `bf16_copies` the parameters once
-// more in bf16.
+// then scalars. Its results are the parameters and the states, and with the attribute `narrow_copies` the parameters
+// once more in bf16.
 struct OptimizerGroups {
     std::size_t groups = 0, scalars = 0;
 
@@ -217,7 +217,7 @@ struct OpDef {
     std::vector<std::pair<std::size_t, std::size_t>> in_place;
     // Of what has any number of results: result r, whichever it is, may be written over operand `in_place_from` + r.
     std::optional<std::size_t> in_place_from;
-    // Of what steps parameters alone: each result but a bf16 copy may be written over its operand.
+    // Of what steps parameters alone: each result but a narrow copy may be written over its operand.
     std::function<OptimizerGroups(const Attributes&)> optimizer;
     // Of what ranks give each other: the kind, and whether this is the op that begins one (before plan), which an
     // `await` ends, or the whole of it on a stream (after plan).

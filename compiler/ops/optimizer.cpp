@@ -68,7 +68,7 @@ Type scratch_of(const RuleInfo& rule, std::size_t count, const TypeOf& type_of) 
 
 // Tensors of a group have the shapes of the parameters, or those that the rule gives to such a state of them; each
 // group has its own type of floating point. The results are parameters and states, in this order, and with
-// `bf16_copies` the parameters once more in bf16.
+// `narrow_copies` the parameters once more in bf16.
 std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
     const OptimizerGroups g = groups_of(rule);
     std::vector<std::string> names = {"parameter", "gradient"};
@@ -96,9 +96,9 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
         }
     if (rule.steps_matrices())
         results.push_back(scratch_of(rule, count, [&](std::size_t t) -> const Type& { return in.operand(t); }));
-    for (std::size_t t = 0; t < count && in.attributes.boolean("bf16_copies", false); ++t) {
+    for (std::size_t t = 0; t < count && in.attributes.has("narrow_copies"); ++t) {
         results.push_back(in.operand(t));
-        results.back().dtype = DType::bf16;
+        results.back().dtype = in.attributes.dtype("narrow_copies");
     }
     std::vector<std::string> scalars = rule.numbers;
     scalars.emplace_back("clip_factor");
@@ -125,13 +125,13 @@ CallField whole_arena(std::string name, Placement::Arena arena, DType dtype, std
     return field;
 }
 
-// The elements of a parameter as the bf16 copy has them.
-Tensor bf16_copy_of(const Tensor& parameter) {
+// The elements of a parameter as the narrow copy has them.
+Tensor narrow_copy_of(const Tensor& parameter, DType dtype) {
     Type type = parameter.type;
-    type.dtype = DType::bf16;
-    Tensor bf16_copy(type);
-    for (std::int64_t k = 0; k < bf16_copy.size(); ++k) bf16_copy.set(k, convert(parameter.at(k), DType::bf16));
-    return bf16_copy;
+    type.dtype = dtype;
+    Tensor narrow_copy(type);
+    for (std::int64_t k = 0; k < narrow_copy.size(); ++k) narrow_copy.set(k, convert(parameter.at(k), dtype));
+    return narrow_copy;
 }
 
 // Weight decay takes matrices. What is flat does not show whether it holds matrices: `matrices` says it, for each
@@ -231,8 +231,8 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
         }
     }
     if (rule.steps_matrices()) out.emplace_back(types[(1 + states) * count]);
-    for (std::size_t t = 0; t < count && op.attributes.boolean("bf16_copies", false); ++t)
-        out.push_back(bf16_copy_of(out[t]));
+    for (std::size_t t = 0; t < count && op.attributes.has("narrow_copies"); ++t)
+        out.push_back(narrow_copy_of(out[t], op.attributes.dtype("narrow_copies")));
     return out;
 }
 
@@ -306,8 +306,8 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
     std::vector<Expression> numbers;
     for (std::size_t k = 0; k < rule.numbers.size(); ++k) numbers.emplace_back(b, scalars[k]);
     const Expression clip(b, scalars[rule.numbers.size()]), decay_all(b, scalars.back());
-    const bool bf16_copies = op.attributes.boolean("bf16_copies", false);
-    const std::size_t made = 1 + states + (bf16_copies ? 1 : 0);
+    const bool narrow_copies = op.attributes.has("narrow_copies");
+    const std::size_t made = 1 + states + (narrow_copies ? 1 : 0);
     std::vector<Value> out(made * count), scratch;
     if (rule.steps_matrices())  // nobody reads it
         scratch = {b.splat(scratch_of(rule, count, [&](std::size_t t) { return b.type(op.operands[t]); }), 0)};
@@ -335,7 +335,7 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
             std::vector<Value> results = {b.cast(p.value, b.type(stored[0]).dtype)};
             for (std::size_t s = 0; s < states; ++s)
                 results.push_back(b.cast(state[s].value, b.type(stored[2 + s]).dtype));
-            if (bf16_copies) results.push_back(b.cast(p.value, DType::bf16));
+            if (narrow_copies) results.push_back(b.cast(p.value, op.attributes.dtype("narrow_copies")));
             return results;
         });
         for (std::size_t r = 0; r < made; ++r) out[r * count + t] = updated[r];
@@ -354,15 +354,18 @@ RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
     for (std::size_t k = 0; k < rule.states.size(); ++k)
         fields.push_back(whole_arena(fmt::format("states[{}]", k), Placement::Arena::optimizer, dtype(2 + k),
                                      rule.states_as_parameters() ? k : 0));
-    const bool bf16_copies = op.attributes.boolean("bf16_copies", false);
-    if (bf16_copies) fields.push_back(whole_arena("bf16_copies", Placement::Arena::bf16_copies, DType::bf16));
+    const bool narrow_copies = op.attributes.has("narrow_copies");
+    if (narrow_copies)
+        fields.push_back(
+            whole_arena("narrow_copies", Placement::Arena::narrow_copies, op.attributes.dtype("narrow_copies")));
     fields.push_back(named("segments", CallField::Kind::segments));
     fields.push_back(named("scalars", CallField::Kind::scalars));
     if (rule.steps_matrices()) fields.push_back(result_field("scratch", (1 + rule.states.size()) * count));
-    std::string comment =
-        fmt::format("{} on all parameters{}, {}", rule.title, bf16_copies ? " and their bf16 copies" : "",
-                    rule.steps_matrices() ? "hidden matrices by products, all else in one pass over memory"
-                                          : "in one pass over memory");
+    std::string comment = fmt::format(
+        "{} on all parameters{}, {}", rule.title,
+        narrow_copies ? fmt::format(" and their {} copies", name_of(op.attributes.dtype("narrow_copies"))) : "",
+        rule.steps_matrices() ? "hidden matrices by products, all else in one pass over memory"
+                              : "in one pass over memory");
     if (!rule.states.empty()) comment += fmt::format("; states: {}", fmt::join(rule.states, ", "));
     return {rule.name, fields, comment, "optim/update.h", "one pass over all parameters"};
 }

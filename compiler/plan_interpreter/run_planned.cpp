@@ -231,8 +231,8 @@ void clear_states(PlannedProgram& program) {
         if (state_of_name(states, name)) program.set(name, Tensor(program.type(name)));
 }
 
-void make_bf16_copies(PlannedProgram& program) {
-    constexpr std::string_view prefix = "bf16_copy.";
+void make_narrow_copies(PlannedProgram& program) {
+    constexpr std::string_view prefix = "narrow_copy.";
     for (const std::string& name : program.names())
         if (name.starts_with(prefix)) program.set(name, program.get(name.substr(prefix.size())));
 }

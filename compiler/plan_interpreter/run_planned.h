@@ -110,7 +110,7 @@ std::vector<std::pair<std::string, double>> step_scalars(const Module& composed,
                                                          std::int64_t step);
 // Sets every optimizer state to zero.
 void clear_states(PlannedProgram& program);
-// bf16 copies of the parameters, as the trainer makes them before the first step; nothing where there are none.
-void make_bf16_copies(PlannedProgram& program);
+// narrow copies of the parameters, as the trainer makes them before the first step; nothing where there are none.
+void make_narrow_copies(PlannedProgram& program);
 
 }  // namespace thunderc

@@ -388,8 +388,8 @@ void clear_states(PlannedRanks& ranks) {
     for (std::size_t r = 0; r < ranks.size(); ++r) clear_states(ranks.rank(r));
 }
 
-void make_bf16_copies(PlannedRanks& ranks) {
-    for (std::size_t r = 0; r < ranks.size(); ++r) make_bf16_copies(ranks.rank(r));
+void make_narrow_copies(PlannedRanks& ranks) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) make_narrow_copies(ranks.rank(r));
 }
 
 }  // namespace thunderc

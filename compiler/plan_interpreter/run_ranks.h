@@ -69,6 +69,6 @@ PlannedStep planned_gradients(PlannedRanks& ranks, const RankBatches& batches,
 PlannedStep planned_step(PlannedRanks& ranks, const RankBatches& batches, const PlannedOptimizer& optimizer,
                          std::int64_t step, std::optional<std::uint64_t> seed = std::nullopt);
 void clear_states(PlannedRanks& ranks);
-void make_bf16_copies(PlannedRanks& ranks);
+void make_narrow_copies(PlannedRanks& ranks);
 
 }  // namespace thunderc

@@ -93,7 +93,7 @@ class Dimensions::Finder {
                 const Value v{k};
                 const bool own = p.arena == Arena::batch || p.arena == Arena::results;
                 const bool parameter = p.arena == Arena::parameters || p.arena == Arena::gradients ||
-                                       p.arena == Arena::optimizer || p.arena == Arena::bf16_copies;
+                                       p.arena == Arena::optimizer || p.arena == Arena::narrow_copies;
                 // Of a sharded model, the tensors that lie in units.
                 const bool unit = p.arena == Arena::gathered || p.arena == Arena::unit_gradients;
                 if (unit) {

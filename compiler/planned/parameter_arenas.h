@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the arenas of parameters, gradients, optimizer states and bf16 copies lie to one another in a planned module.
+// How the arenas of parameters, gradients, optimizer states and narrow copies lie to one another in a planned module.
 //
-// What trains comes first in the parameters' arena, and has gradients, states and bf16 copies at the same elements of
-// their arenas; of these, gradients and states end there. Frozen parameters that have a bf16 copy come next, at the
+// What trains comes first in the parameters' arena, and has gradients, states and narrow copies at the same elements of
+// their arenas; of these, gradients and states end there. Frozen parameters that have a narrow copy come next, at the
 // same elements of both arenas; behind them lies what is frozen and has nothing beside it, each in its own type.
 #pragma once
 
@@ -32,7 +32,7 @@ class ParameterArenas {
 
   private:
     bool states_as_parameters_ = true;
-    std::int64_t trained_ = 0, beside_ = 0;  // elements: of what trains; up to where there are bf16 copies
+    std::int64_t trained_ = 0, beside_ = 0;  // elements: of what trains; up to where there are narrow copies
     std::int64_t size_ = 4, bytes_ = 0;      // of an element of what trains; of the parameters' arena
 };
 

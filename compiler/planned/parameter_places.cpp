@@ -15,10 +15,10 @@
 namespace thunderc::planning {
 namespace {
 
-// Parts of the parameters' arena, in this order. What is frozen and has no bf16 copy lies type by type, the widest
+// Parts of the parameters' arena, in this order. What is frozen and has no narrow copy lies type by type, the widest
 // first.
 struct Part {
-    enum class Kind : std::uint8_t { trained, with_bf16_copy, frozen } kind = Kind::trained;
+    enum class Kind : std::uint8_t { trained, with_narrow_copy, frozen } kind = Kind::trained;
     DType dtype = DType::f32;
 
     friend bool operator==(const Part&, const Part&) = default;
@@ -36,15 +36,15 @@ struct Unit {
     std::vector<std::size_t> arguments;  // of the entry function
 };
 
-// Which of the entry's loops takes a family, or its bf16 copy, first.
-std::string unit_key(const Function& entry, Value v, Value bf16_copy) {
+// Which of the entry's loops takes a family, or its narrow copy, first.
+std::string unit_key(const Function& entry, Value v, Value narrow_copy) {
     if (!entry.type(v).is_family()) return "";
     for (std::size_t k = 0; k < entry.ops.size(); ++k) {
         const std::vector<Value>& operands = entry.ops[k].operands;
         const auto reads = [&](Value one) {
             return one && std::find(operands.begin(), operands.end(), one) != operands.end();
         };
-        if (is_loop(entry.ops[k]) && (reads(v) || reads(bf16_copy)))
+        if (is_loop(entry.ops[k]) && (reads(v) || reads(narrow_copy)))
             return fmt::format("loop {}, {} layers", k, entry.type(v).count);
     }
     return fmt::format("{} members", entry.type(v).count);
@@ -65,7 +65,7 @@ std::int64_t aligned_elements(const Module& module) {
 class ParameterLayout {
   public:
     ParameterLayout(const Module& module, const Function& entry) : entry_(entry), alignment_(aligned_elements(module)) {
-        find_bf16_copies();
+        find_narrow_copies();
         find_adjacent(module);
         std::vector<Unit> units;
         std::map<std::pair<Part, std::string>, std::size_t> by_key;
@@ -74,7 +74,7 @@ class ParameterLayout {
             if (info.kind != ArgInfo::Kind::parameter) continue;
             const Type& type = entry.type(entry.arguments[k]);
             const Part part = part_of(k);
-            std::string key = unit_key(entry, entry.arguments[k], bf16_copy_of(k));
+            std::string key = unit_key(entry, entry.arguments[k], narrow_copy_of(k));
             if (key.empty()) key = fmt::format("#{}", leader(k));
             auto [found, is_new] = by_key.try_emplace(std::pair(part, key), units.size());
             if (is_new) units.push_back({part, type.is_family() ? type.count : 1, {}});
@@ -90,25 +90,25 @@ class ParameterLayout {
     const ParameterPlaces& places() const { return places_; }
 
   private:
-    void find_bf16_copies() {
+    void find_narrow_copies() {
         std::map<std::string, std::size_t> parameters;
         for (std::size_t k = 0; k < entry_.arguments.size(); ++k)
             if (entry_.argument_info[k].kind == ArgInfo::Kind::parameter)
                 parameters[entry_.argument_info[k].names.front()] = k;
         for (std::size_t k = 0; k < entry_.arguments.size(); ++k) {
             const ArgInfo& info = entry_.argument_info[k];
-            if (!is_state(info, bf16_copy_state)) continue;
-            bf16_copies_[parameters.at(parameter_of_state(info))] = entry_.arguments[k];
+            if (!is_state(info, narrow_copy_state)) continue;
+            narrow_copies_[parameters.at(parameter_of_state(info))] = entry_.arguments[k];
         }
     }
-    Value bf16_copy_of(std::size_t k) const {
-        const auto at = bf16_copies_.find(k);
-        return at == bf16_copies_.end() ? Value{} : at->second;
+    Value narrow_copy_of(std::size_t k) const {
+        const auto at = narrow_copies_.find(k);
+        return at == narrow_copies_.end() ? Value{} : at->second;
     }
     Part part_of(std::size_t k) const {
         const DType dtype = entry_.type(entry_.arguments[k]).dtype;
         if (entry_.argument_info[k].trainable && is_float(dtype)) return {Part::Kind::trained, dtype};
-        return {bf16_copy_of(k) ? Part::Kind::with_bf16_copy : Part::Kind::frozen, dtype};
+        return {narrow_copy_of(k) ? Part::Kind::with_narrow_copy : Part::Kind::frozen, dtype};
     }
     std::int64_t rounded_up(std::int64_t elements) const {
         return (elements + alignment_ - 1) / alignment_ * alignment_;
@@ -148,7 +148,7 @@ class ParameterLayout {
                 Value at = to_entry(v);
                 for (std::size_t k = 0; at && k < entry_.arguments.size(); ++k)
                     if (entry_.argument_info[k].kind == ArgInfo::Kind::parameter &&
-                        (entry_.arguments[k] == at || bf16_copy_of(k) == at))
+                        (entry_.arguments[k] == at || narrow_copy_of(k) == at))
                         group.push_back(k);
             }
             // Gradients are no parameters; they follow, since they lie like their parameters.
@@ -156,11 +156,11 @@ class ParameterLayout {
         }
     }
 
-    // What is counted in elements of the parameters that train goes on to the end of those with a bf16 copy.
+    // What is counted in elements of the parameters that train goes on to the end of those with a narrow copy.
     void end_part() {
         const Part::Kind kind = part_ ? part_->kind : Part::Kind::trained;
-        if (kind == Part::Kind::trained) places_.trained = places_.with_bf16_copy = elements_;
-        if (kind == Part::Kind::with_bf16_copy) places_.with_bf16_copy = elements_;
+        if (kind == Part::Kind::trained) places_.trained = places_.with_narrow_copy = elements_;
+        if (kind == Part::Kind::with_narrow_copy) places_.with_narrow_copy = elements_;
         if (part_) places_.bytes = aligned(base_ + elements_ * static_cast<std::int64_t>(size_of(part_->dtype)));
     }
 
@@ -207,8 +207,8 @@ class ParameterLayout {
     }
 
     const Function& entry_;
-    const std::int64_t alignment_;              // in elements
-    std::map<std::size_t, Value> bf16_copies_;  // by argument: the one that is its bf16 copy
+    const std::int64_t alignment_;                // in elements
+    std::map<std::size_t, Value> narrow_copies_;  // by argument: the one that is its narrow copy
     std::map<std::size_t, std::size_t> follows_;
     std::optional<Part> part_;              // that is being placed
     std::int64_t base_ = 0, elements_ = 0;  // in bytes, where it begins to count; placed since

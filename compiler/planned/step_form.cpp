@@ -133,7 +133,7 @@ std::vector<std::string> optimizer_states(const Module& composed) {
         for (const ArgInfo& info : f.argument_info) {
             if (info.kind != ArgInfo::Kind::state) continue;
             const std::string prefix = info.names.front().substr(0, info.names.front().find('.'));
-            if (prefix == gradient_state || prefix == bf16_copy_state) continue;
+            if (prefix == gradient_state || prefix == narrow_copy_state) continue;
             if (std::find(out.begin(), out.end(), prefix) == out.end()) out.push_back(prefix);
         }
     return out;
@@ -142,7 +142,7 @@ std::vector<std::string> optimizer_states(const Module& composed) {
 std::vector<std::string> prefixes_of_parameters(const Module& composed) {
     std::vector<std::string> out = {"", fmt::format("{}.", gradient_state)};
     for (const std::string& state : optimizer_states(composed)) out.push_back(state + ".");
-    out.push_back(fmt::format("{}.", bf16_copy_state));
+    out.push_back(fmt::format("{}.", narrow_copy_state));
     return out;
 }
 

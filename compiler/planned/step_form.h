@@ -59,7 +59,7 @@ DType step_scalar_dtype(std::int64_t offset);
 // The states of the optimizer by their prefixes, in the order in which they lie in its arena: that in which arguments
 // of the module's functions name them.
 std::vector<std::string> optimizer_states(const Module& composed);
-// All that a name of what belongs to a parameter may begin with: "" and "grad.", the states', "bf16_copy.".
+// All that a name of what belongs to a parameter may begin with: "" and "grad.", the states', "narrow_copy.".
 std::vector<std::string> prefixes_of_parameters(const Module& composed);
 // Which of the states a name "<prefix>.<parameter>" is of; nullopt: none.
 std::optional<std::size_t> state_of_name(const std::vector<std::string>& states, std::string_view name);

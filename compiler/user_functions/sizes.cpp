@@ -144,7 +144,7 @@ SizedType parse_sized_type(std::string_view text, const std::string& what) {
     if (!dtype) fail(fmt::format("{}: {} is no type", what, text), types_help);
     if (*dtype == DType::f64 || is_narrow(*dtype))
         fail(fmt::format("{}: functions that users bring take and give no {}", what, name_of(*dtype)),
-             "write f32: where a program computes in bf16, thunderc converts what such a function is given");
+             "write f32: where a program computes in a narrow type, thunderc converts what such a function is given");
     out.dtype = *dtype;
     if (open == text.size()) return out;
     const std::size_t close = text.rfind(']');

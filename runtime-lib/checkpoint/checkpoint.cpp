@@ -27,8 +27,7 @@ constexpr std::string_view made_by_prefix = "made_by.";  // of keys in the metad
 // The type of the parameters that train: what it says of a frozen one is in how many digits this program holds it, and
 // no part of what a checkpoint means.
 DType master_dtype(const ProgramSpec& program, const ParameterSpec& parameter) {
-    if (parameter.trainable || (parameter.dtype != DType::f32 && parameter.dtype != DType::bf16))
-        return parameter.dtype;
+    if (parameter.trainable || !is_float(parameter.dtype)) return parameter.dtype;
     for (const ParameterSpec& other : program.parameters)
         if (other.trainable) return other.dtype;
     return parameter.dtype;
@@ -37,9 +36,8 @@ DType master_dtype(const ProgramSpec& program, const ParameterSpec& parameter) {
 // Whether a stored tensor is that of a checkpoint: frozen parameters may be held in other types than they were.
 bool is_stored_as(const StoredTensor& stored, const HeldTensor& tensor) {
     if (stored.shape != tensor.as.shape) return false;
-    const bool any_float = stored.dtype == "F32" || stored.dtype == "BF16";
     return stored.dtype == stored_name(tensor.as.dtype) ||
-           (!tensor.parameter->trainable && any_float && readable_as(stored.dtype, tensor.as.dtype));
+           (!tensor.parameter->trainable && is_float(tensor.as.dtype) && readable_as(stored.dtype, tensor.as.dtype));
 }
 
 // What goes into the identity, as text: also what a person sees of it. In the order of names: programs of other worlds
@@ -170,7 +168,7 @@ std::uint64_t program_identity(const ProgramSpec& program) {
 }
 
 std::string_view compute_type(const ProgramSpec& program) {
-    return program.bf16 ? "bf16" : "f32";
+    return name_of(program.compute);
 }
 
 std::vector<std::string> checkpoints_in(const std::string& folder) {
@@ -282,9 +280,13 @@ Progress read_checkpoint(const std::string& path, const ProgramSpec& program, co
                                   " is ", stored->describe(), ", not ", expected),
                               "the file is damaged");
     }
-    progress.rounded = static_cast<std::size_t>(std::count_if(tensors.begin(), tensors.end(), [&](const HeldTensor& t) {
-        return t.as.dtype == DType::f32 && file.find(t.as.name)->dtype == stored_name(DType::bf16);
-    }));
+    for (const HeldTensor& tensor : tensors) {
+        const std::string& stored = file.find(tensor.as.name)->dtype;
+        if (tensor.as.dtype != DType::f32 || stored == stored_name(DType::f32)) continue;
+        ++progress.rounded;
+        for (std::size_t k = 0; k < std::size(dtype_names); ++k)
+            if (stored == dtype_stored_names[k]) progress.rounded_to = dtype_names[k];
+    }
     for (const HeldTensor& tensor : tensors) world.load(file, *file.find(tensor.as.name), tensor, stream);
     if (averaged && progress.ema_begun) average.go_on();
     return progress;

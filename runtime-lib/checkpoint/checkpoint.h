@@ -41,8 +41,10 @@ struct Progress {
     // Of a dynamic scale of the loss: the next step's, and the steps since it last changed; 0: there is none.
     double loss_scale = 0;
     std::int32_t loss_scale_good = 0;
-    bool ema_begun = true;    // a step was taken since the average was a copy of the parameters
-    std::size_t rounded = 0;  // frozen parameters that the checkpoint has in bf16 and this program holds in f32
+    bool ema_begun = true;  // a step was taken since the average was a copy of the parameters
+    // Frozen parameters that the checkpoint has in a narrow type and this program holds in f32; that type.
+    std::size_t rounded = 0;
+    std::string_view rounded_to{};
 };
 
 // A hash of what a checkpoint's tensors mean: the names, types and shapes of the parameters, which of them are trained,

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "device/cpu/narrow.h"
 #include "support/error.h"
 #include "support/json.h"
 #include "support/text.h"
@@ -112,9 +113,9 @@ void for_each_float(std::string_view dtype, const std::byte* from, std::size_t c
     if (dtype == "F32") {
         for (std::size_t i = 0; i < count; ++i) store(i, load<float>(from + 4 * i));
     } else if (dtype == "BF16") {
-        for (std::size_t i = 0; i < count; ++i) store(i, f32_from_bf16(load<std::uint16_t>(from + 2 * i)));
+        for (std::size_t i = 0; i < count; ++i) store(i, to_float(load<bf16>(from + 2 * i)));
     } else if (dtype == "F16") {
-        for (std::size_t i = 0; i < count; ++i) store(i, f32_from_f16(load<std::uint16_t>(from + 2 * i)));
+        for (std::size_t i = 0; i < count; ++i) store(i, to_float(load<f16>(from + 2 * i)));
     } else {  // F64
         for (std::size_t i = 0; i < count; ++i) store(i, static_cast<float>(load<double>(from + 8 * i)));
     }
@@ -216,18 +217,16 @@ std::vector<std::string> SafetensorsFile::names() const {
 }
 
 bool readable_as(std::string_view stored_dtype, DType dtype) {
+    if (is_float(dtype))
+        return stored_dtype == "F32" || stored_dtype == "BF16" || stored_dtype == "F16" || stored_dtype == "F64";
     switch (dtype) {
-        case DType::f32:
-        case DType::bf16:
-            return stored_dtype == "F32" || stored_dtype == "BF16" || stored_dtype == "F16" || stored_dtype == "F64";
         case DType::i64:
         case DType::i32: {
             const std::string_view integers[] = {"I64", "I32", "U32", "I16", "U16", "I8", "U8"};
             return std::find(std::begin(integers), std::end(integers), stored_dtype) != std::end(integers);
         }
-        case DType::boolean: return stored_dtype == "BOOL" || stored_dtype == "U8";
+        default: return stored_dtype == "BOOL" || stored_dtype == "U8";
     }
-    return false;
 }
 
 bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, std::size_t count, void* out) {
@@ -239,16 +238,12 @@ bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, s
         std::memcpy(out, from, count * size_of(dtype));
         return true;
     }
+    const bool floating = with_float(dtype, [&]<typename T>(T*) {
+        for_each_float(tensor.dtype, from, count,
+                       [to = static_cast<T*>(out)](std::size_t i, float value) { to[i] = narrowed<T>(value); });
+    });
+    if (floating) return true;
     switch (dtype) {
-        case DType::f32:
-            for_each_float(tensor.dtype, from, count,
-                           [to = static_cast<float*>(out)](std::size_t i, float value) { to[i] = value; });
-            return true;
-        case DType::bf16:
-            for_each_float(
-                tensor.dtype, from, count,
-                [to = static_cast<std::uint16_t*>(out)](std::size_t i, float value) { to[i] = bf16_from_f32(value); });
-            return true;
         case DType::i64: {
             auto* to = static_cast<std::int64_t*>(out);
             for (std::size_t i = 0; i < count; ++i) to[i] = load_integer(from + i * bytes, bytes, is_signed);
@@ -263,43 +258,16 @@ bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, s
             }
             return true;
         }
-        case DType::boolean: {  // any byte but 0 is true, and true is 1
+        default: {  // any byte but 0 is true, and true is 1
             auto* to = static_cast<std::uint8_t*>(out);
             for (std::size_t i = 0; i < count; ++i) to[i] = from[i] != std::byte{0};
             return true;
         }
     }
-    return false;
 }
 
 std::string_view stored_name(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "F32";
-        case DType::bf16: return "BF16";
-        case DType::i64: return "I64";
-        case DType::i32: return "I32";
-        case DType::boolean: return "BOOL";
-    }
-    return "";
-}
-
-std::uint16_t bf16_from_f32(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
-    return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-float f32_from_bf16(std::uint16_t bits) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-float f32_from_f16(std::uint16_t bits) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-    const std::uint32_t magnitude = bits & 0x7fff;
-    if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | (magnitude << 13));  // infinity, NaN
-    // A binary16's exponent and fraction, moved up, are those of a float 2^112 times too small; subnormals follow.
-    const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
+    return dtype_stored_names[static_cast<std::size_t>(dtype)];
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const TensorToWrite> tensors,

@@ -51,7 +51,7 @@ class SafetensorsFile {
     std::map<std::string, std::string> metadata_;
 };
 
-// Whether a stored type can be read as `dtype`: floating point types as f32 or bf16, integers but uint64 as int32 or
+// Whether a stored type can be read as `dtype`: floating point types as one another, integers but uint64 as int32 or
 // int64 where each value fits, unsigned bytes as booleans.
 bool readable_as(std::string_view stored_dtype, DType dtype);
 
@@ -59,13 +59,8 @@ bool readable_as(std::string_view stored_dtype, DType dtype);
 // be readable as it. False where a value does not fit (an int64 that is no int32).
 bool read_elements(const StoredTensor& tensor, DType dtype, std::size_t first, std::size_t count, void* out);
 
-// "F32", "BF16", "I64", "I32", "BOOL"
+// "F32", "BF16", "F16", "I64", "I32", "BOOL"
 std::string_view stored_name(DType dtype);
-
-// Round to nearest, ties to even; NaN stays NaN.
-std::uint16_t bf16_from_f32(float value);
-float f32_from_bf16(std::uint16_t bits);
-float f32_from_f16(std::uint16_t bits);
 
 struct TensorToWrite {
     std::string name;

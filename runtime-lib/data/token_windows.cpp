@@ -31,7 +31,7 @@ void store(std::byte* to, DType dtype, std::size_t i, std::int64_t value) {
         case DType::i32: reinterpret_cast<std::int32_t*>(to)[i] = static_cast<std::int32_t>(value); break;
         case DType::f32: reinterpret_cast<float*>(to)[i] = static_cast<float>(value); break;
         case DType::boolean: reinterpret_cast<std::uint8_t*>(to)[i] = value != 0; break;
-        case DType::bf16: break;  // refused at start
+        default: break;  // refused at start
     }
 }
 
@@ -93,7 +93,7 @@ class TokenWindows : public BatchSource {
 
     static bool fits(const InputSpec& input, Role role) {
         const bool integers = input.dtype == DType::i64 || input.dtype == DType::i32;
-        if (role == Role::ones) return input.dtype != DType::bf16;
+        if (role == Role::ones) return !is_narrow(input.dtype);
         if (role == Role::positions) return integers && !input.shape.empty();
         return integers && input.batched && input.shape.size() == 2;
     }
@@ -164,10 +164,7 @@ class TokenWindows : public BatchSource {
         }
     }
 
-    static std::string to_text(DType dtype) {
-        const char* const names[] = {"f32", "bf16", "i64", "i32", "boolean"};
-        return names[static_cast<std::size_t>(dtype)];
-    }
+    static std::string to_text(DType dtype) { return dtype == DType::boolean ? "boolean" : name_of(dtype); }
 
     void open_files() {
         std::vector<std::string> paths{path_};

@@ -26,9 +26,16 @@ struct Types {
     }
     template <typename Tensor>
     void floating(const char* name, const Tensor& t) const {
-        either(name, t, DType::f32, DType::bf16);
+        if (!t || is_float(t.dtype)) return;
+        std::string names = name_of(DType::f32);
+#define THUNDER_OR(type) names += cat(" or ", name_of(DType::type));
+        THUNDER_NARROW_TYPES(THUNDER_OR)
+#undef THUNDER_OR
+        fail(cat(name, " of ", call, " is ", name_of(t.dtype), ", expected ", names));
     }
-    void index(const char* name, const Input& t) const { either(name, t, DType::i64, DType::i32); }
+    void index(const char* name, const Input& t) const {
+        either(name, t, DType::i64, DType::i32);
+    }
 
     // Factors of one type, and a result of theirs or in f32.
     void product(const char* a_name, const Input& a, const char* b_name, const Input& b, const char* c_name,

@@ -41,7 +41,7 @@ double bytes(const Tensor& tensor, std::int64_t elements, int times = 1) {
 
 template <typename Tensor>
 Cost::Arithmetic arithmetic(const Tensor& tensor) {
-    return tensor.dtype == DType::bf16 ? Cost::Arithmetic::bf16 : Cost::Arithmetic::f32;
+    return is_narrow(tensor.dtype) ? Cost::Arithmetic::narrow : Cost::Arithmetic::f32;
 }
 
 double product_flops(std::int64_t m, std::int64_t n, std::int64_t k) {

@@ -15,7 +15,7 @@ double peak(const Roof& roof, Cost::Arithmetic arithmetic) {
     switch (arithmetic) {
         case Cost::Arithmetic::f32: return roof.f32_flops;
         case Cost::Arithmetic::tf32: return roof.tf32_flops;
-        case Cost::Arithmetic::bf16: return roof.bf16_flops;
+        case Cost::Arithmetic::narrow: return roof.narrow_flops;
     }
     return 0;
 }

@@ -16,7 +16,7 @@ namespace thunder {
 // What the hardware can do at most; 0 where that is not known. FLOP/s are dense.
 struct Roof {
     double bytes_per_second = 0;
-    double bf16_flops = 0, tf32_flops = 0, f32_flops = 0;
+    double narrow_flops = 0, tf32_flops = 0, f32_flops = 0;
 };
 
 class Profiler {

@@ -15,4 +15,12 @@ struct bf16 {  // NOLINT(readability-identifier-naming): a scalar type, named li
     std::uint16_t bits;
 };
 
+// An IEEE binary16 as it lies in memory.
+struct f16 {  // NOLINT(readability-identifier-naming)
+    std::uint16_t bits;
+};
+
+// Types that are storage alone: what is computed with them is widened to f32 first, and rounded where it is stored.
+#define THUNDER_NARROW_TYPES(X) X(bf16)
+
 }  // namespace thunder

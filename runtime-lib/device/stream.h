@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string>
 
+#include "device/types.h"
+
 namespace thunder {
 
 // Memory of the device for one arena, zeroed; on a CPU aligned to 2 MiB and, where the system allows it, in huge pages,
@@ -79,10 +81,10 @@ class Device {
     bool is_gpu() const;
     // For the log, on one line: what computes, with how many threads.
     std::string describe() const;
-    // Whose products the runtime API's calls have, and how those of bf16 are computed: both decided when the program
-    // starts.
+    // Whose products the runtime API's calls have, and how those of narrow types are computed: both decided when the
+    // program starts.
     std::string describe_products() const;
-    std::string describe_bf16() const;
+    std::string describe_products_of(DType narrow) const;
     // Whose attention; "" where the device has one alone, or the program came without it.
     std::string describe_attention() const;
     // With --profile: what times calls, else null; and the table of what it found, else "".

@@ -12,7 +12,7 @@ namespace thunder {
 // 0 where that is not known.
 struct Cost {
     double bytes = 0, flops = 0;
-    enum class Arithmetic : std::uint8_t { f32, tf32, bf16 } arithmetic = Arithmetic::f32;
+    enum class Arithmetic : std::uint8_t { f32, tf32, narrow } arithmetic = Arithmetic::f32;
 };
 
 // Times what is issued in its lifetime; what other timed calls do within it is part of it.

@@ -12,52 +12,81 @@
 
 namespace thunder {
 
-enum class DType : std::uint8_t { f32, bf16, i64, i32, boolean };
+// The types of elements: X(enumerator, type, name, name in safetensors, digits in base 2, the least exponent of a
+// normal number; 0 of integers). tests/kernels/dtypes_test.cpp holds this table against that of thunderc
+// (compiler/ir/dtype.h).
+#define THUNDER_DTYPES(X)                    \
+    X(f32, float, "f32", "F32", 24, -126)    \
+    X(bf16, bf16, "bf16", "BF16", 8, -126)   \
+    X(i64, std::int64_t, "i64", "I64", 0, 0) \
+    X(i32, std::int32_t, "i32", "I32", 0, 0) \
+    X(boolean, bool, "bool", "BOOL", 0, 0)
+
+enum class DType : std::uint8_t {
+#define THUNDER_ENUMERATOR(name, type, text, stored, digits, least) name,
+    THUNDER_DTYPES(THUNDER_ENUMERATOR)
+#undef THUNDER_ENUMERATOR
+};
+
+#define THUNDER_SIZE(name, type, text, stored, digits, least) sizeof(type),
+#define THUNDER_NAME(name, type, text, stored, digits, least) text,
+#define THUNDER_STORED(name, type, text, stored, digits, least) stored,
+inline constexpr std::size_t dtype_sizes[] = {THUNDER_DTYPES(THUNDER_SIZE)};
+inline constexpr const char* dtype_names[] = {THUNDER_DTYPES(THUNDER_NAME)};
+inline constexpr const char* dtype_stored_names[] = {THUNDER_DTYPES(THUNDER_STORED)};
+#define THUNDER_DIGITS(name, type, text, stored, digits, least) digits,
+#define THUNDER_LEAST(name, type, text, stored, digits, least) least,
+inline constexpr int dtype_digits[] = {THUNDER_DTYPES(THUNDER_DIGITS)};
+inline constexpr int dtype_least_exponents[] = {THUNDER_DTYPES(THUNDER_LEAST)};
+#undef THUNDER_DIGITS
+#undef THUNDER_LEAST
+#undef THUNDER_SIZE
+#undef THUNDER_NAME
+#undef THUNDER_STORED
 
 constexpr std::size_t size_of(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return 4;
-        case DType::bf16: return 2;
-        case DType::i64: return 8;
-        case DType::i32: return 4;
-        case DType::boolean: return 1;
-    }
-    return 0;
+    return dtype_sizes[static_cast<std::size_t>(dtype)];
+}
+constexpr const char* name_of(DType dtype) {
+    return dtype_names[static_cast<std::size_t>(dtype)];
 }
 
-constexpr const char* name_of(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "f32";
-        case DType::bf16: return "bf16";
-        case DType::i64: return "i64";
-        case DType::i32: return "i32";
-        case DType::boolean: return "bool";
-    }
-    return "?";
+// Whether small gradients vanish in it that f32 has: the loss is scaled, then.
+constexpr bool has_less_range(DType dtype) {
+    return dtype_least_exponents[static_cast<std::size_t>(dtype)] > dtype_least_exponents[0];
 }
 
 template <typename T>
 struct dtype_of;
-template <>
-struct dtype_of<float> {
-    static constexpr DType value = DType::f32;
-};
-template <>
-struct dtype_of<bf16> {
-    static constexpr DType value = DType::bf16;
-};
-template <>
-struct dtype_of<std::int64_t> {
-    static constexpr DType value = DType::i64;
-};
-template <>
-struct dtype_of<std::int32_t> {
-    static constexpr DType value = DType::i32;
-};
-template <>
-struct dtype_of<bool> {
-    static constexpr DType value = DType::boolean;
-};
+#define THUNDER_DTYPE_OF(name, type, text, stored, digits, least) \
+    template <>                                                   \
+    struct dtype_of<type> {                                       \
+        static constexpr DType value = DType::name;               \
+    };
+THUNDER_DTYPES(THUNDER_DTYPE_OF)
+#undef THUNDER_DTYPE_OF
+
+// Calls body(a null pointer of the type) for a narrow type, or any of floating point; false, and nothing is called, for
+// another one.
+template <typename Body>
+constexpr bool with_narrow(DType dtype, Body&& body) {
+#define THUNDER_CASE(type) \
+    if (dtype == DType::type) return body(static_cast<type*>(nullptr)), true;
+    THUNDER_NARROW_TYPES(THUNDER_CASE)
+#undef THUNDER_CASE
+    return false;
+}
+template <typename Body>
+constexpr bool with_float(DType dtype, Body&& body) {
+    if (dtype == DType::f32) return body(static_cast<float*>(nullptr)), true;
+    return with_narrow(dtype, body);
+}
+constexpr bool is_narrow(DType dtype) {
+    return with_narrow(dtype, [](auto*) {});
+}
+constexpr bool is_float(DType dtype) {
+    return dtype == DType::f32 || is_narrow(dtype);
+}
 
 // A tensor that a call writes. Null: the call has no such output.
 struct Output {

@@ -35,10 +35,11 @@ std::string describe(const AverageUpdate& c) {
     return segments_text(c.segments);
 }
 
-// Parameters and states are read and written, gradients read, bf16 copies written; some dozen operations an element.
+// Parameters and states are read and written, gradients read, narrow copies written; some dozen operations an element.
 Cost cost_of(const OptimizerUpdate& c) {
     const auto n = static_cast<double>(elements_of(c.segments));
-    double bytes = 2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) + bytes_of_element(c.bf16_copies);
+    double bytes =
+        2 * bytes_of_element(c.parameters) + bytes_of_element(c.gradients) + bytes_of_element(c.narrow_copies);
     for (const Output& state : c.states) bytes += 2 * bytes_of_element(state);
     return {n * bytes, 12 * n};
 }

@@ -31,7 +31,7 @@ template <typename Rule>
 void take_direction(const MatrixStep& step, Stream& stream);
 // x = a x + b y
 void combine(float* x, float a, const float* y, float b, std::int64_t elements, Stream& stream);
-// The parameters by Rule::move() along x, and their bf16 copies.
+// The parameters by Rule::move() along x, and their narrow copies.
 template <typename Rule>
 void move_along(const MatrixStep& step, Stream& stream);
 

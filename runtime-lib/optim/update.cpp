@@ -39,7 +39,7 @@ void put_back_parameters(const OptimizerUpdate& call, std::int64_t at, const flo
         put_back_at_random(call.parameters, at, from, n, call.scalars->rounding, segment);
     else
         put_back(call.parameters, at, from, n);
-    put_back(call.bf16_copies, at, from, n);
+    put_back(call.narrow_copies, at, from, n);
 }
 
 template <typename Rule>
@@ -52,7 +52,7 @@ auto numbers_of(const OptimizerUpdate& call, const ParameterSegment& segment) {
 // Elements that pass at once, some of them of bf16.
 std::int64_t piece_of_call(const OptimizerUpdate& call, std::int64_t n) {
     return piece_of(n, {call.parameters.dtype, call.gradients.dtype, call.states[0].dtype,
-                        call.bf16_copies ? DType::bf16 : DType::f32});
+                        call.narrow_copies ? call.narrow_copies.dtype : DType::f32});
 }
 
 template <typename Rule, int... k>
@@ -62,7 +62,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
     require_float(Rule::name, "gradients", call.gradients);
     require_float(Rule::name, "states", call.states[0]);
     (require_dtype(Rule::name, "states", call.states[k], call.states[0].dtype), ...);
-    require_dtype(Rule::name, "bf16_copies", call.bf16_copies, DType::bf16);
+    require_float(Rule::name, "narrow_copies", call.narrow_copies);
     const float clip = call.scalars->clip_factor;
     if (is_skipped(clip)) return;
     walk_segments(

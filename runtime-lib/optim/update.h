@@ -19,7 +19,7 @@ struct OptimizerUpdate {
     Output parameters{};
     Input gradients{};
     Output states[rules::most_states]{};  // in the order of the rule's States
-    Output bf16_copies{};                 // the new parameters once more, as bf16 for products to read; null: none
+    Output narrow_copies{};               // the new parameters once more, as bf16 for products to read; null: none
     std::span<const ParameterSegment> segments;
     const StepScalars* scalars = nullptr;  // on the device
     float* scratch = nullptr;              // of matrix_scratch() for each matrix that is stepped as a whole

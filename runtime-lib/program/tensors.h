@@ -16,7 +16,7 @@ struct ParameterSpec {
     std::string_view name;
     DType dtype;
     std::span<const std::int64_t> shape;
-    // bytes into the parameter arena; of one that trains, gradients, optimizer state and bf16 copies lie at the same
+    // bytes into the parameter arena; of one that trains, gradients, optimizer state and narrow copies lie at the same
     // element of their arenas; frozen ones lie behind all that train, and perhaps in another type
     std::size_t offset;
     std::size_t bytes;  // of the tensor; the next one may begin later (alignment)

@@ -28,8 +28,12 @@ std::size_t first_not_finite(const std::byte* data, std::size_t n, Bits exponent
 }
 std::size_t first_not_finite(const std::byte* data, std::size_t n, DType dtype) {
     if (dtype == DType::f32) return first_not_finite(data, n, std::uint32_t{0x7f800000});
-    if (dtype == DType::bf16) return first_not_finite(data, n, std::uint16_t{0x7f80});
-    return n;
+    std::size_t first = n;
+    with_narrow(dtype, [&]<typename T>(T*) {
+        constexpr int fraction = dtype_digits[static_cast<std::size_t>(dtype_of<T>::value)] - 1;
+        first = first_not_finite(data, n, static_cast<std::uint16_t>(0x7fffU >> fraction << fraction));
+    });
+    return first;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "device/cpu/narrow.h"
 #include "device/parallel.h"
 #include "support/philox.h"
 #include "train/init.h"
@@ -87,14 +88,12 @@ void draw_elements(std::byte* out, const ParameterSpec& parameter, std::uint64_t
         const auto std_dev = static_cast<float>(options.init_std);
         for (float& value : values) value *= std_dev;
     }
-    if (parameter.dtype == DType::bf16) {
+    with_float(parameter.dtype, [&]<typename T>(T*) {
         for (std::size_t i = 0; i < count; ++i) {
-            const std::uint16_t bits = bf16_from_f32(values[i]);
-            std::memcpy(out + 2 * i, &bits, sizeof bits);
+            const T value = narrowed<T>(values[i]);
+            std::memcpy(out + sizeof value * i, &value, sizeof value);
         }
-    } else {
-        std::memcpy(out, values.data(), count * sizeof(float));
-    }
+    });
 }
 
 }  // namespace thunder

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "checkpoint/safetensors.h"
+#include "device/cpu/narrow.h"
 #include "program/transfer.h"
 #include "program/weights.h"
 #include "support/file.h"
@@ -35,16 +36,19 @@ std::string drawn_text(std::size_t count, const Options& options) {
                ") with seed ", options.seed);
 }
 
-// Whether a tensor of floating point has numbers that bf16 does not hold.
-bool has_more_than_bf16(const StoredTensor& tensor) {
-    if (tensor.dtype == stored_name(DType::bf16)) return false;
+// Whether a tensor of floating point has numbers that a narrow type does not hold.
+bool has_more_than(DType dtype, const StoredTensor& tensor) {
+    if (tensor.dtype == stored_name(dtype)) return false;
     if (tensor.dtype != stored_name(DType::f32)) return true;
-    std::uint32_t bits = 0;
-    for (std::size_t at = 0; at + sizeof bits <= tensor.bytes.size(); at += sizeof bits) {
-        std::memcpy(&bits, tensor.bytes.data() + at, sizeof bits);
-        if ((bits & 0xffff) != 0) return true;
-    }
-    return false;
+    bool more = false;
+    with_narrow(dtype, [&]<typename T>(T*) {
+        float value = 0;
+        for (std::size_t at = 0; at + sizeof value <= tensor.bytes.size() && !more; at += sizeof value) {
+            std::memcpy(&value, tensor.bytes.data() + at, sizeof value);
+            more = value == value && to_float(narrowed<T>(value)) != value;
+        }
+    });
+    return more;
 }
 
 // Frozen parameters that were stored with more digits than they are held in, where those that train are held in f32.
@@ -54,8 +58,8 @@ std::size_t rounded_frozen(const ProgramSpec& program, const std::vector<Weights
     for (std::size_t i = 0; i < found.size(); ++i) {
         const ParameterSpec& parameter = program.parameters[i];
         masters = masters || (parameter.trainable && parameter.dtype == DType::f32);
-        const bool low = !parameter.trainable && parameter.dtype == DType::bf16;
-        if (low && found[i].tensor != nullptr && has_more_than_bf16(*found[i].tensor)) ++count;
+        const bool low = !parameter.trainable && is_narrow(parameter.dtype);
+        if (low && found[i].tensor != nullptr && has_more_than(parameter.dtype, *found[i].tensor)) ++count;
     }
     return masters ? count : 0;
 }
@@ -216,8 +220,8 @@ std::vector<std::string> initialise_parameters(const ProgramSpec& program, const
     std::vector<std::string> lines{cat("parameters from ", path)};
     if (const std::size_t rounded = world.is_first() ? rounded_frozen(program, found) : 0; rounded > 0)
         lines.push_back(cat("note: ", count_text(rounded, "frozen parameter"), rounded == 1 ? " is" : " are",
-                            " held in bf16, as products read them, and had more digits there: --save and checkpoints "
-                            "have them in bf16"));
+                            " held in ", compute_type(program), ", as products read them, and had more digits there: ",
+                            "--save and checkpoints have them in ", compute_type(program)));
     lines.insert(lines.end(), tied.begin(), tied.end());
     const std::vector<std::string> begun = begin_missing(program, missing, options, world, arena, stream);
     lines.insert(lines.end(), begun.begin(), begun.end());

@@ -21,7 +21,7 @@ constexpr ArenaName names[] = {{"parameters", "parameters"},
                                {"scratch", "scratch"},
                                {"constants", "constants"},
                                {"batch", "batch"},
-                               {"bf16_copies", "bf16 copies"},
+                               {"narrow_copies", "narrow copies"},
                                {"gathered", "gathered parameters"},
                                {"unit_gradients", "gradients of this rank"}};
 static_assert(std::size(names) == static_cast<std::size_t>(Arena::count));

@@ -21,7 +21,7 @@ enum class Arena : std::uint8_t {
     scratch,
     constants,
     batch,
-    bf16_copies,
+    narrow_copies,
     gathered,
     unit_gradients,
     count
@@ -72,7 +72,7 @@ struct ProgramSpec {
     std::span<const InputSpec> inputs;
     ArenaBytes arena_bytes;
     DType gradient_dtype = DType::f32, optimizer_dtype = DType::f32;  // of the elements of these arenas
-    bool bf16 = false;                                                // products read and write bf16
+    DType compute = DType::f32;                                       // what products read and write
     std::int64_t batch;                                               // rows of one micro-batch of one rank
     std::int64_t tokens;  // positions in it (rows where there is no sequence)
     Loss loss;

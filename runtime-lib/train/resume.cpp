@@ -33,8 +33,8 @@ std::map<std::string, std::string> made_by(const ProgramSpec& program, const Opt
 void note_compute(const Progress& before, const ProgramSpec& program, std::vector<std::string>& notes) {
     if (before.rounded > 0)
         notes.push_back(cat("note: ", count_text(before.rounded, "frozen parameter"),
-                            before.rounded == 1 ? " comes" : " come",
-                            " from there in bf16, as the program that wrote it holds them: what they were before is in "
+                            before.rounded == 1 ? " comes" : " come", " from there in ", before.rounded_to,
+                            ", as the program that wrote it holds them: what they were before is in "
                             "the file that the run began with alone, from which a new run has them by --init"));
     if (before.compute.empty() || before.compute == compute_type(program)) return;
     notes.push_back(cat("note: the checkpoint is of a program with products of ", before.compute,

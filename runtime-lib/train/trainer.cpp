@@ -159,9 +159,9 @@ struct Trainer::State {
     }
 
     void allocate() {
-        std::byte** const places[] = {&arenas.parameters, &arenas.gradients,     &arenas.optimizer, &arenas.saved,
-                                      &arenas.scratch,    &arenas.constants,     &arenas.batch,     &arenas.bf16_copies,
-                                      &arenas.gathered,   &arenas.unit_gradients};
+        std::byte** const places[] = {
+            &arenas.parameters, &arenas.gradients, &arenas.optimizer,     &arenas.saved,    &arenas.scratch,
+            &arenas.constants,  &arenas.batch,     &arenas.narrow_copies, &arenas.gathered, &arenas.unit_gradients};
         static_assert(std::size(places) == static_cast<std::size_t>(Arena::count));
         const ArenaBytes sizes = arena_sizes();
         for (std::size_t i = 0; i < std::size(places); ++i) {
@@ -283,7 +283,8 @@ struct Trainer::State {
             for (const std::string& path :
                  {options.save, options.save_ema, options.dump_gradients, options.timeline, options.memory})
                 check_writable(path);
-        if (program.bf16 && program.providers.products) console.line(cat("bf16: ", device.describe_bf16()));
+        if (is_narrow(program.compute) && program.providers.products)
+            console.line(cat(name_of(program.compute), ": ", device.describe_products_of(program.compute)));
         const ArenaBytes sizes = arena_sizes();
         const std::string plan = memory_text(sizes, average.bytes());
         console.line(plan);
@@ -292,7 +293,7 @@ struct Trainer::State {
         const std::uint64_t seed = options.seed;
         start();
         scaler.begin(scalars(), progress, average, stream);
-        make_bf16_copies();
+        make_narrow_copies();
         if (options.seed != seed) source = make_batch_source(program, options, cut);
         console.line(cat(source->describe(), "; ", cut.global_rows(), " rows a step",
                          world.is_alone() ? "" : cat(" of ", cut.world, " ranks")));
@@ -342,12 +343,15 @@ struct Trainer::State {
         }
     }
 
-    // Products read the parameters in bf16; from the first step on the optimizer writes these.
-    void make_bf16_copies() {
-        const std::size_t bytes = arena_bytes(program, Arena::bf16_copies);
+    // Products read the parameters in a narrow type; from the first step on the optimizer writes these.
+    void make_narrow_copies() {
+        const std::size_t bytes = arena_bytes(program, Arena::narrow_copies);
         if (bytes == 0) return;
-        convert(reinterpret_cast<bf16*>(arenas.bf16_copies), reinterpret_cast<const float*>(arenas.parameters),
-                static_cast<std::int64_t>(bytes / sizeof(bf16)), stream);
+        Output copies;
+        copies.data = arenas.narrow_copies;
+        copies.dtype = program.compute;
+        convert(copies, reinterpret_cast<const float*>(arenas.parameters),
+                static_cast<std::int64_t>(bytes / size_of(program.compute)), stream);
     }
 
     // From before the folder is looked at until the end nobody else writes there.

@@ -2,12 +2,11 @@
 #include "train/world.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <functional>
 #include <numeric>
 
-#include "optim/rounding.h"
+#include "device/cpu/narrow.h"
 #include "program/transfer.h"
 #include "support/text.h"
 
@@ -61,19 +60,12 @@ namespace {
 void divide(std::span<std::byte> numbers, DType dtype, float by) {
     for (std::size_t at = 0; at < numbers.size(); at += size_of(dtype)) {
         std::byte* const number = numbers.data() + at;
-        if (dtype == DType::bf16) {
-            std::uint16_t bits = 0;
-            std::memcpy(&bits, number, sizeof bits);
-            const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U) / by;
-            const auto wide = std::bit_cast<std::uint32_t>(x);
-            bits = rounded_at_random(wide, 0x7FFF + ((wide >> 16U) & 1U));  // to the nearest, ties to even
-            std::memcpy(number, &bits, sizeof bits);
-        } else {
-            float x = 0;
+        with_float(dtype, [&]<typename T>(T*) {
+            T x{};
             std::memcpy(&x, number, sizeof x);
-            x /= by;
+            x = narrowed<T>(to_float(x) / by);
             std::memcpy(number, &x, sizeof x);
-        }
+        });
     }
 }
 

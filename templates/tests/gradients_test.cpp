@@ -35,13 +35,16 @@ namespace {
 
 using namespace thunder;
 
+const bool narrow = is_narrow(PROGRAM.compute);
 // f32 sums of some thousand terms in two orders differ by some 1e-6 of their size; what is wrong is wrong by far more.
-// What is stored in bf16 is rounded by up to 2^-8 of itself, 2^-8 / sqrt(3) in the root mean square, at random, and
+// What is stored in a narrow type is rounded by up to 2^-digits of itself (bf16: 2^-8), that divided by
+// sqrt(3) in the root mean square, at random, and
 // squares add up. A parameter stands for its product or norm and for one op behind that: two tensors in the forward
 // pass and two in the backward pass, all of which a gradient may be made of. A loss is made of the forward pass alone.
-const double rounding = 0x1p-8 / std::sqrt(3.0), tensors = static_cast<double>(PROGRAM.parameters.size());
-const double gradient_tolerance = PROGRAM.bf16 ? rounding * std::sqrt(4 * tensors) : 1e-4,
-             loss_tolerance = PROGRAM.bf16 ? rounding * std::sqrt(2 * tensors) : 1e-5;
+const double unit_rounding = std::ldexp(1.0, -dtype_digits[static_cast<std::size_t>(PROGRAM.compute)]),
+             rounding = unit_rounding / std::sqrt(3.0), tensors = static_cast<double>(PROGRAM.parameters.size());
+const double gradient_tolerance = narrow ? rounding * std::sqrt(4 * tensors) : 1e-4,
+             loss_tolerance = narrow ? rounding * std::sqrt(2 * tensors) : 1e-5;
 // That counts what is added up, and not what cancels, as in the gradients of queries and keys: where attention is even,
 // they are a small part of their terms, which are rounded all the same. So the reference is asked too: it computes its
 // gradients again at parameters that are each rounded as bf16 rounds, and a gradient in bf16 may be off by three times
@@ -54,7 +57,7 @@ constexpr int drawn_roundings = 2;
 constexpr double far_off = 4;
 // What is smaller than this part of all gradients together is rounding noise: in f32 the rounding of a sum of the
 // largest of them, in bf16 a hundredth of what one rounding of these is.
-const double noise = PROGRAM.bf16 ? 0.01 * rounding : 1e-6;
+const double noise = narrow ? 0.01 * rounding : 1e-6;
 // A slope that is known to no better than this part of itself judges nothing.
 constexpr double slope_tolerance = 0.05;
 // The largest step moves the loss by this part of itself, if it were linear, and parameters by no more than this part.
@@ -104,7 +107,6 @@ void write_feed(const std::string& path) {
     const auto micro_batches_of = [](const InputSpec& input) {
         return input.batched ? micro_batches * PROGRAM.mesh.world() : 1;
     };
-    const auto is_float = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
     for (const InputSpec& input : PROGRAM.inputs) {
         tensors.push_back({std::string(input.name) + "_0",
                            is_float(input.dtype) ? DType::f32 : input.dtype,
@@ -125,8 +127,7 @@ void write_feed(const std::string& path) {
         for (std::size_t k = 0; k < n; ++k) {
             const std::uint64_t bits = next(k < first ? state : state_behind);
             switch (input.dtype) {
-                case DType::f32:
-                case DType::bf16:
+                default:  // of floating point
                     if (k < first) floats.push_back(static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1));
                     append(k < first ? floats.back() : 0.9F * floats[(k + row) % first]);
                     break;
@@ -226,9 +227,9 @@ class Check {
     }
 
     double first_step(const std::string& program, const std::string& name) const {
-        return step(program, name,
-                    "--init random --seed 7 --init-std " + deviation_ + " --dump-gradients '" +
-                        file(name + ".gradients") + "' --save '" + file(name + ".parameters") + "'");
+        const std::string flags = "--init random --seed 7 --init-std " + deviation_ + " --dump-gradients '" +
+                                  file(name + ".gradients") + "' --save '" + file(name + ".parameters") + "'";
+        return step(program, name, flags);
     }
 
     // Where each of many layers makes small numbers smaller, the gradients at small parameters are less than the loss's
@@ -280,7 +281,7 @@ class Check {
             }
             // A bias's or a norm's is a sum over all rows of what may cancel, down to nothing as for the bias of keys,
             // and keeps the roundings of what is summed: in bf16 these are held together.
-            if (PROGRAM.bf16 && t.shape.size() < 2) {
+            if (narrow && t.shape.size() < 2) {
                 vector_differences += difference;
                 vector_sizes += size;
                 vector_moves += moves_[t.name];
@@ -295,7 +296,7 @@ class Check {
     // How far each gradient of the reference moves where the parameters are rounded as bf16 rounds: squares, the mean
     // of several draws.
     void measure_moves(const SafetensorsFile& theirs) {
-        if (!PROGRAM.bf16) return;
+        if (!narrow) return;
         const SafetensorsFile parameters(file("ours.parameters"));
         Numbers rounded = read_numbers(parameters, parameters);
         const Numbers there = rounded;
@@ -303,7 +304,7 @@ class Check {
         for (int k = 0; k < drawn_roundings; ++k) {
             for (std::size_t t = 0; t < there.size(); ++t)
                 for (std::size_t i = 0; i < there[t].size(); ++i)
-                    rounded[t][i] = there[t][i] * (1 + 0x1p-8 * (2 * unit(state) - 1));
+                    rounded[t][i] = there[t][i] * (1 + unit_rounding * (2 * unit(state) - 1));
             write_parameters(parameters, rounded);
             step(reference_, "moved",
                  "--init '" + file("moved.safetensors") + "' --dump-gradients '" + file("moved.gradients") + "'");
@@ -365,7 +366,7 @@ class Check {
         for (std::size_t t = 0; t < direction.size(); ++t)
             for (std::size_t k = 0; k < direction[t].size(); ++k) moved[t][k] += h * direction[t][k];
         write_parameters(*parameter_file_, moved);
-        const bool by_reference = PROGRAM.bf16 && !reference_.empty() && reference_loss_agrees_ && !another_model_;
+        const bool by_reference = narrow && !reference_.empty() && reference_loss_agrees_ && !another_model_;
         return step(by_reference ? reference_ : train_, "moved", "--init '" + file("moved.safetensors") + "'");
     }
 
@@ -543,7 +544,8 @@ class Check {
         } else if (too_coarse_) {
             std::printf(
                 "The loss of this program has too few digits for differences to judge its gradients by.\n"
-                "help: of a program in bf16, write the one in f32 (thunderc train --dtype f32), edit it in the same "
+                "help: of a program in bf16, write the one in f32 (thunderc train --dtype f32), edit it in the "
+                "same "
                 "way and\n"
                 "test that\n");
         } else if (reference_.empty()) {

@@ -225,8 +225,9 @@ TEST_F(Commands, ProgramsInBf16SayWhatIsOfWhichType) {
     EXPECT_TRUE(says(blocks, "Gradients of parameters are f32. "));
     EXPECT_TRUE(says(blocks, "`w16.`"));
     EXPECT_TRUE(
-        says(model, "{\"w16_norm\", \"(C)\", \"bf16\", \"bf16_copies\", 9472, 32, 1, 0, \"always; not read\", "));
-    EXPECT_TRUE(says(model, "{\"w16_lm_head\", \"(V,C)\", \"bf16\", \"bf16_copies\", 9536, 1536, 1, 0, \"always\", "));
+        says(model, "{\"w16_norm\", \"(C)\", \"bf16\", \"narrow_copies\", 9472, 32, 1, 0, \"always; not read\", "));
+    EXPECT_TRUE(
+        says(model, "{\"w16_lm_head\", \"(V,C)\", \"bf16\", \"narrow_copies\", 9536, 1536, 1, 0, \"always\", "));
     train("--dtype bf16 --master none --grad-dtype bf16");
     EXPECT_TRUE(says(readme, "| gradients of parameters | bf16, `--grad-dtype bf16` |"));
     EXPECT_TRUE(says(readme, "| parameters that the optimizer steps, and files | bf16, `--master none` |"));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/cuda/device.h"
+#include "device/cuda/kernels/bundled.h"
 #include "device/stream.h"
 
 namespace thunder {
@@ -44,6 +45,10 @@ inline std::vector<bf16> rounded(const std::vector<float>& values) {
     for (const float v : values) out.push_back(to_bf16(v));
     return out;
 }
+template <typename T>
+T narrow_to(float x) {
+    return bundled::narrow<T>(x);
+}
 inline float wide(float x) {
     return x;
 }
@@ -64,10 +69,9 @@ void expect_close(const std::vector<T>& got, const std::vector<double>& expected
 
 template <typename T>
 std::vector<T> stored(const std::vector<float>& values) {
-    if constexpr (std::is_same_v<T, float>)
-        return values;
-    else
-        return rounded(values);
+    std::vector<T> out;
+    for (const float v : values) out.push_back(narrow_to<T>(v));
+    return out;
 }
 
 }  // namespace thunder

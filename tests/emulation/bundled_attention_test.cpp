@@ -186,7 +186,10 @@ void check_attention(const AttentionCase& c, const std::function<std::vector<flo
     }
     // f32: sums of some dozen products; bf16: the inputs are those of the reference, the results are rounded, and so is
     // out, which the backward pass reads
-    const double relative = std::is_same_v<T, float> ? 1e-5 : 0x1p-7, size = std::is_same_v<T, float> ? 1.0 : 2.0;
+    const double relative = std::is_same_v<T, float>  ? 1e-5
+                            : std::is_same_v<T, bf16> ? 0x1p-7
+                                                      : 0x1p-10,
+                 size = std::is_same_v<T, float> ? 1.0 : 2.0;
     const auto same = [&](Buffer<T>& got, const std::vector<double>& expected, std::int64_t row, const char* what) {
         expect_close(without_gaps(got.values(), row, c.gap), without_gaps(expected, row, c.gap), relative, size, what);
     };

@@ -50,8 +50,9 @@ template <typename T>
 void check_epilogue(const std::vector<float>& source, const std::vector<float>& bias,
                     const std::vector<float>& residual, std::int64_t rows, std::int64_t columns, std::int64_t ld,
                     Activation activation, bool accumulate, bool keeps, Stream& stream) {
-    // f32: some functions of 2 to 3 ulp; bf16: results are rounded to 8 bits, and so is what the activation reads
-    const double relative = std::is_same_v<T, float> ? 1e-6 : 0x1p-7;
+    // f32: some functions of 2 to 3 ulp; bf16: results are rounded to 8 bits, f16: to 11, and so is what the activation
+    // reads
+    const double relative = std::is_same_v<T, float> ? 1e-6 : std::is_same_v<T, bf16> ? 0x1p-7 : 0x1p-10;
     Buffer<T> x("source", stored<T>(source)), r("residual", stored<T>(residual)), b("bias", stored<T>(bias));
     Buffer<T> y("y", stored<T>(residual)), pre("pre", static_cast<std::size_t>(rows * columns));
     Epilogue call{.y = y.data(),
@@ -414,17 +415,22 @@ TEST_F(Bundled, ReferenceIndexedAccess) {
     }
 }
 
-TEST_F(Bundled, ConvertsBetweenF32AndBf16) {
+template <typename T>
+void check_conversion(const std::vector<float>& numbers, Stream& stream) {
+    const auto elements = static_cast<std::int64_t>(numbers.size());
+    Buffer<float> high("high", numbers), again("again", numbers.size());
+    Buffer<T> low("low", numbers.size());
+    convert(low.data(), high.data(), elements, stream);
+    convert(again.data(), low.data(), elements, stream);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        ASSERT_EQ(low.values()[i].bits, narrow_to<T>(numbers[i]).bits);
+        ASSERT_EQ(again.values()[i], to_float(narrow_to<T>(numbers[i])));
+    }
+}
+
+TEST_F(Bundled, ConvertsBetweenF32AndNarrowTypes) {
     for (const std::int64_t elements : {1, 1023, 1024, 4099}) {
-        const std::vector<float> numbers = random(elements);
-        Buffer<float> high("high", numbers), again("again", static_cast<std::size_t>(elements));
-        Buffer<bf16> low("low", static_cast<std::size_t>(elements));
-        convert(low.data(), high.data(), elements, stream);
-        convert(again.data(), low.data(), elements, stream);
-        for (std::size_t i = 0; i < numbers.size(); ++i) {
-            ASSERT_EQ(low.values()[i].bits, to_bf16(numbers[i]).bits);
-            ASSERT_EQ(again.values()[i], to_float(to_bf16(numbers[i])));
-        }
+        check_conversion<bf16>(random(elements), stream);
     }
 }
 

@@ -14,13 +14,15 @@
 namespace thunderc::testing {
 
 // f32 against fp64: one rounding is 6e-8 of the value. Sums of a few dozen terms and polynomials of 2 to 3 ulp stay
-// within 2e-6 of the greatest element; a wrong index or factor is off by far more. Results in bf16 are rounded behind
-// that, each by half of its own spacing: at most 2^-8 of it.
+// within 2e-6 of the greatest element; a wrong index or factor is off by far more. Results in a narrow type are rounded
+// behind that, each by half of its own spacing: at most 2^-digits of it (bf16: 2^-8). `roundings`: so many times that.
 inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected, double tolerance,
-                        const std::string& what, double of_bf16 = 0x1p-8) {
-    // What is beyond f32 is infinite in it.
+                        const std::string& what, double roundings = 1) {
+    // What is beyond f32, or the narrow type that it is stored in, is infinite in it.
     auto rounded = [tolerance](const Tensor& t, std::int64_t k) {
-        return t.floating() && tolerance > 0 ? static_cast<double>(static_cast<float>(t.at(k))) : t.at(k);
+        if (!t.floating() || tolerance <= 0) return t.at(k);
+        const double stored = rounded_to(is_narrow(t.type.dtype) ? t.type.dtype : DType::f32, t.at(k));
+        return std::isinf(stored) ? stored : rounded_to(DType::f32, t.at(k));
     };
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t r = 0; r < expected.size(); ++r) {
@@ -29,7 +31,7 @@ inline void expect_near(const std::vector<Tensor>& actual, const std::vector<Ten
             ASSERT_EQ(actual[r].i, expected[r].i) << what << ": result " << r;
             continue;
         }
-        const double own = actual[r].type.dtype == DType::bf16 ? of_bf16 : 0;
+        const double own = is_narrow(actual[r].type.dtype) ? roundings * rounding_of(actual[r].type.dtype) : 0;
         double scale = 1;
         for (std::int64_t k = 0; k < expected[r].size(); ++k) {
             const double e = rounded(expected[r], k);

@@ -43,7 +43,8 @@ class Bytes {
             switch (type_.dtype) {
                 case DType::f64: put(k, t.at(k)); break;
                 case DType::f32: put(k, static_cast<float>(t.at(k))); break;
-                case DType::bf16: put(k, thunder::to_bf16(static_cast<float>(t.at(k)))); break;
+                case DType::f16:
+                case DType::bf16: put(k, half_bits(type_.dtype, t.at(k))); break;
                 case DType::i64: put(k, t.i[static_cast<std::size_t>(k)]); break;
                 case DType::i32: put(k, static_cast<std::int32_t>(t.i[static_cast<std::size_t>(k)])); break;
                 case DType::boolean: put(k, t.at(k) != 0); break;
@@ -58,7 +59,8 @@ class Bytes {
             switch (type_.dtype) {
                 case DType::f64: t.set(k, get<double>(k)); break;
                 case DType::f32: t.set(k, static_cast<double>(get<float>(k))); break;
-                case DType::bf16: t.set(k, static_cast<double>(thunder::to_float(get<thunder::bf16>(k)))); break;
+                case DType::f16:
+                case DType::bf16: t.set(k, half_value(type_.dtype, get<std::uint16_t>(k))); break;
                 case DType::i64: t.i[static_cast<std::size_t>(k)] = get<std::int64_t>(k); break;
                 case DType::i32: t.i[static_cast<std::size_t>(k)] = get<std::int32_t>(k); break;
                 default: t.set(k, get<bool>(k) ? 1 : 0);

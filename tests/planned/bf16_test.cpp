@@ -83,13 +83,13 @@ TEST_P(PlannedBf16, StepsAsItsValuesDo) {
         program.set(name, tensor);
         Tensor as_stored = program.get(name);
         values.set(name, as_stored);
-        if (!values.has("bf16_copy." + name)) continue;
+        if (!values.has("narrow_copy." + name)) continue;
         as_stored.type.dtype = DType::bf16;
         round_to_dtype(as_stored);
-        values.set("bf16_copy." + name, as_stored);
+        values.set("narrow_copy." + name, as_stored);
     }
     clear_states(program);
-    make_bf16_copies(program);
+    make_narrow_copies(program);
     const auto all = read_safetensors(fixture("llama2/batch.safetensors"));
     PlannedOptimizer optimizer;
     optimizer.max_grad_norm = 0.5;
@@ -99,21 +99,21 @@ TEST_P(PlannedBf16, StepsAsItsValuesDo) {
         const PlannedStep b = values.step(batches, optimizer, s);
         EXPECT_NEAR(a.loss, b.loss, between_neighbours * b.loss);
         EXPECT_NEAR(a.grad_norm, b.grad_norm, between_neighbours * b.grad_norm);
-        int bf16_copies = 0;
+        int narrow_copies = 0;
         for (const std::string& name : program.names()) {
             const Tensor got = program.get(name);
-            if (name.starts_with("bf16_copy.")) {
-                Tensor rounded = program.get(name.substr(std::string("bf16_copy.").size()));
+            if (name.starts_with("narrow_copy.")) {
+                Tensor rounded = program.get(name.substr(std::string("narrow_copy.").size()));
                 rounded.type.dtype = DType::bf16;
                 round_to_dtype(rounded);
                 EXPECT_EQ(got.f, rounded.f) << name << " after step " << s;
-                ++bf16_copies;
+                ++narrow_copies;
             }
             if (!got.floating() || !values.has(name)) continue;
             EXPECT_LE(relative_difference(got, values.values().at(name), 1e-6), between_neighbours)
                 << name << " after step " << s;
         }
-        EXPECT_EQ(bf16_copies > 0, GetParam().master == "f32");
+        EXPECT_EQ(narrow_copies > 0, GetParam().master == "f32");
     }
 }
 
@@ -129,7 +129,7 @@ TEST_P(PlannedBf16, IsBf16AwayFromFp64) {
         exact.set(name, program.get(name));
     }
     clear_states(program);
-    make_bf16_copies(program);
+    make_narrow_copies(program);
     const auto all = read_safetensors(fixture("llama2/batch.safetensors"));
     const std::vector<MicroBatch> batches = {batch(all, 0), batch(all, 1)};
     const PlannedStep a = planned_step(program, batches, {}, 0);

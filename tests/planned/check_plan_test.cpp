@@ -184,7 +184,7 @@ func @g(
 }
 
 TEST(CheckPlan, FindsWhatDoesNotLieBesideItsParameter) {
-    auto with = [](const std::string& grad, const std::string& bf16_copy) {
+    auto with = [](const std::string& grad, const std::string& narrow_copy) {
         return violations(R"(
 func @f(
     %w: f32[16] @parameters+64 parameter "w",
@@ -192,17 +192,18 @@ func @f(
     %g: f32[16] @gradients)" +
                           grad + R"( state "grad.w",
     %gs: 2 x f32[16] @gradients+128 layer 64 state "grad.layers.{0..1}",
-    %s: bf16[16] @bf16_copies)" +
-                          bf16_copy + R"( state "bf16_copy.w",
+    %s: bf16[16] @narrow_copies)" +
+                          narrow_copy + R"( state "narrow_copy.w",
     %loss_sum: f32[] @scalars+136 scalar "loss_sum") -> () {
 }
 )");
     };
     // The bf16 copy begins in the middle of a cache line, as its parameter's element does in f32 alone.
-    EXPECT_EQ(with("+64", "+32"), "@f: %s (@bf16_copies+32, 32 bytes) is not aligned to 64 bytes\n");
-    EXPECT_EQ(with("+0", "+0"),
-              "grad.w (@gradients+0, 64 bytes) does not lie at the element of w (@parameters+64, 64 bytes)\n"
-              "bf16_copy.w (@bf16_copies+0, 32 bytes) does not lie at the element of w (@parameters+64, 64 bytes)\n");
+    EXPECT_EQ(with("+64", "+32"), "@f: %s (@narrow_copies+32, 32 bytes) is not aligned to 64 bytes\n");
+    EXPECT_EQ(
+        with("+0", "+0"),
+        "grad.w (@gradients+0, 64 bytes) does not lie at the element of w (@parameters+64, 64 bytes)\n"
+        "narrow_copy.w (@narrow_copies+0, 32 bytes) does not lie at the element of w (@parameters+64, 64 bytes)\n");
 }
 
 TEST(CheckPlan, FindsAResultOverAParameter) {

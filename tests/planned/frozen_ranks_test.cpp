@@ -103,8 +103,8 @@ void expect_as_large_as_what_trains(const Module& module, const Counts& counts) 
     EXPECT_EQ(arena("optimizer"), 2 * arena("gradients"));
     const ParameterArenas arenas(module);
     EXPECT_EQ(arenas.trained(), elements);
-    if (module.arena_bytes.contains("bf16_copies")) {
-        EXPECT_EQ(arena("bf16_copies"), elements * 2);
+    if (module.arena_bytes.contains("narrow_copies")) {
+        EXPECT_EQ(arena("narrow_copies"), elements * 2);
     }
 }
 
@@ -153,7 +153,7 @@ TEST_P(FrozenOnRanks, TrainTheRestAsOneRankDoes) {
         for (const auto& [name, tensor] : stored) {
             one.set(name, tensor);
             values.set(name, tensor);
-            for (const std::string& of : {name, std::string("bf16_copy.") + name}) {
+            for (const std::string& of : {name, std::string("narrow_copy.") + name}) {
                 if (exact || !values.has(of)) continue;
                 Tensor as_stored = tensor;
                 as_stored.type = values.values().at(of).type;
@@ -162,7 +162,7 @@ TEST_P(FrozenOnRanks, TrainTheRestAsOneRankDoes) {
             }
         }
         clear_states(one);
-        make_bf16_copies(one);
+        make_narrow_copies(one);
         for (int s = 0; s < steps; ++s) {
             std::vector<MicroBatch> rows;
             for (std::vector<MicroBatch>& micro_step : batches(one.module(), 1, static_cast<std::uint64_t>(s)))

@@ -95,7 +95,7 @@ Result train_one(const nlohmann::json& row, const Cut& cut, CompileOptions optio
         const std::vector<std::string> names = parameter_names(compiled(graph, options, "compose_step"));
         for (const std::string& name : names) program.set(name, tensors("params").at(name));
         clear_states(program);
-        make_bf16_copies(program);
+        make_narrow_copies(program);
         for (std::int64_t s = 0; s < steps; ++s) {
             const PlannedStep step = one_step(s);
             out.loss.push_back(step.loss);

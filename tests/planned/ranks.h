@@ -72,7 +72,7 @@ Trained train(Program& program, const std::string& parameters, const std::vector
               const OneStep& one_step) {
     for (const auto& [name, tensor] : read_safetensors(fixture(parameters))) program.set(name, tensor);
     clear_states(program);
-    make_bf16_copies(program);
+    make_narrow_copies(program);
     Trained out;
     auto gradients = [&] {
         std::map<std::string, Tensor> all;

@@ -145,7 +145,7 @@ TEST(Lora, InBf16HoldsWhatIsFrozenAsProductsReadIt) {
     EXPECT_EQ(rounded, 16U);
     const nlohmann::json memory = read_log(program.file("memory.jsonl")).front();
     EXPECT_LE(memory.at("gradients").get<int>(), 256 * 4);  // each tensor of two layers begins at 32 elements
-    EXPECT_EQ(memory.at("bf16_copies").get<int>() * 4, memory.at("optimizer").get<int>());
+    EXPECT_EQ(memory.at("narrow_copies").get<int>() * 4, memory.at("optimizer").get<int>());
 
     for (const char* name : {"step-00000004.safetensors", "step-00000005.safetensors"})
         std::filesystem::remove(program.file("kept") / name);

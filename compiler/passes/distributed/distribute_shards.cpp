@@ -81,27 +81,27 @@ class Shards {
         }
         std::vector<Value> arguments;
         std::vector<ArgInfo> infos;
-        bool parameters = false, gradients = false, bf16_copies = false;
+        bool parameters = false, gradients = false, narrow_copies = false;
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
             const ArgInfo info = f.argument_info[k];
             const bool parameter = info.kind == ArgInfo::Kind::parameter;
-            const bool gradient = is_state(info, gradient_state), bf16_copy = is_state(info, bf16_copy_state);
-            if (!parameter && !gradient && !bf16_copy) {
+            const bool gradient = is_state(info, gradient_state), narrow_copy = is_state(info, narrow_copy_state);
+            if (!parameter && !gradient && !narrow_copy) {
                 arguments.push_back(f.arguments[k]);
                 infos.push_back(info);
                 continue;
             }
-            if (std::exchange(parameter ? parameters : gradient ? gradients : bf16_copies, true)) continue;
+            if (std::exchange(parameter ? parameters : gradient ? gradients : narrow_copies, true)) continue;
             for (Unit& unit : units_) {
-                if ((gradient && !unit.trained) || (bf16_copy && !unit.with_bf16_copy)) continue;
-                const std::string prefix(gradient ? gradient_state : bf16_copy ? bf16_copy_state : "");
-                const DType dtype = gradient ? unit.gradient_dtype : bf16_copy ? unit.dtype : unit.master_dtype;
+                if ((gradient && !unit.trained) || (narrow_copy && !unit.with_narrow_copy)) continue;
+                const std::string prefix(gradient ? gradient_state : narrow_copy ? narrow_copy_state : "");
+                const DType dtype = gradient ? unit.gradient_dtype : narrow_copy ? unit.dtype : unit.master_dtype;
                 const Value v =
                     f.add_value(unit.shard_type(dtype, options_.mesh),
                                 unique_value_name(f, prefix.empty() ? unit.name : prefix + "_" + unit.name));
                 if (gradient)
                     unit.gradient_shard = v;
-                else if (bf16_copy == unit.with_bf16_copy)
+                else if (narrow_copy == unit.with_narrow_copy)
                     unit.shard = v;
                 arguments.push_back(v);
                 infos.push_back(prefix.empty() ? unit.info() : state_info(unit.info(), prefix));

@@ -88,15 +88,16 @@ class Units {
         unit.dtype = unit.master_dtype = p.type.dtype;
         for (std::size_t k = 0; k < f_.arguments.size(); ++k) {
             const ArgInfo& info = f_.argument_info[k];
-            if (info.kind != ArgInfo::Kind::state || info.names.front() != state_name(bf16_copy_state, name)) continue;
+            if (info.kind != ArgInfo::Kind::state || info.names.front() != state_name(narrow_copy_state, name))
+                continue;
             check(std::none_of(f_.ops.begin(), f_.ops.end(),
                                [&](const Op& op) {
                                    return std::find(op.operands.begin(), op.operands.end(), p.value) !=
                                           op.operands.end();
                                }),
-                  name + " is read beside its bf16 copy");
+                  name + " is read beside its narrow copy");
             p.value = f_.arguments[k];
-            unit.with_bf16_copy = true;
+            unit.with_narrow_copy = true;
             unit.dtype = f_.type(p.value).dtype;
         }
         unit.gradient_dtype = p.gradient ? f_.type(p.gradient).dtype : p.type.dtype;
@@ -263,12 +264,12 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
         if (old.argument_info[k].kind == ArgInfo::Kind::scalar)
             to[old.arguments[k]] =
                 f.add_argument(old.type(old.arguments[k]), old.info(old.arguments[k]).name, old.argument_info[k]);
-    std::vector<Value> bf16_copies;
+    std::vector<Value> narrow_copies;
     for (const Unit& unit : units)
-        if (unit.trained && step->attributes.boolean("bf16_copies", false))
-            bf16_copies.push_back(f.add_argument(unit.shard_type(DType::bf16, mesh),
-                                                 unique_value_name(f, "bf16_copy_" + unit.name),
-                                                 state_info(unit.info(), bf16_copy_state)));
+        if (unit.trained && step->attributes.has("narrow_copies"))
+            narrow_copies.push_back(f.add_argument(unit.shard_type(step->attributes.dtype("narrow_copies"), mesh),
+                                                   unique_value_name(f, "narrow_copy_" + unit.name),
+                                                   state_info(unit.info(), narrow_copy_state)));
     Builder b(f);
     const Attributes executor = {{"executor", std::string("optimizer")}};
     const Value squares = b.op("sum_of_squares", gradients, executor, "squares");
@@ -292,8 +293,8 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     attributes.set("matrices", matrices);
     f.results = b.emit(step->name, operands, attributes);
     for (std::size_t r = 0; r < f.results.size(); ++r) {
-        const std::size_t stepped = f.results.size() - bf16_copies.size();
-        const Value replaced = r >= stepped        ? bf16_copies[r - stepped]
+        const std::size_t stepped = f.results.size() - narrow_copies.size();
+        const Value replaced = r >= stepped        ? narrow_copies[r - stepped]
                                : r < units_stepped ? operands[r]
                                                    : operands[r + units_stepped];
         f.result_names.push_back(f.info(replaced).name);

@@ -12,7 +12,7 @@
 namespace thunderc::distributing {
 
 struct UnitParameter {
-    Value value;     // the argument of forward_backward that is read: the parameter, or its bf16 copy
+    Value value;     // the argument of forward_backward that is read: the parameter, or its narrow copy
     Value gradient;  // the state's argument; none of a frozen parameter
     Value result;    // the gradient afterwards
     ArgInfo info;
@@ -27,7 +27,7 @@ struct Unit {
     bool trained = true;
     bool matrices = true;  // else vectors, which weight decay leaves alone
     std::int64_t count = 1, elements = 0;
-    bool with_bf16_copy = false;  // what is gathered is the bf16 copy that the optimizer writes
+    bool with_narrow_copy = false;  // what is gathered is the narrow copy that the optimizer writes
     DType dtype = DType::f32, gradient_dtype = DType::f32, master_dtype = DType::f32;  // of what is gathered, ...
     std::vector<UnitParameter> parameters;
     Value shard, gradient_shard;  // arguments of forward_backward once it is cut

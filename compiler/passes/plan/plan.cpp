@@ -44,9 +44,9 @@ Module plan(Module module, Report& report) {
             const ArgInfo& info = f.argument_info[k];
             const auto size = static_cast<std::int64_t>(size_of(f.type(f.arguments[k]).dtype));
             if (info.kind != ArgInfo::Kind::state) continue;
-            std::int64_t& of_arena = element_bytes[is_state(info, gradient_state)    ? "gradients"
-                                                   : is_state(info, bf16_copy_state) ? "bf16_copies"
-                                                                                     : "optimizer"];
+            std::int64_t& of_arena = element_bytes[is_state(info, gradient_state)      ? "gradients"
+                                                   : is_state(info, narrow_copy_state) ? "narrow_copies"
+                                                                                       : "optimizer"];
             of_arena = std::max(of_arena, size);
         }
     const planning::ParameterPlaces& places = shared.parameters;
@@ -57,8 +57,8 @@ Module plan(Module module, Report& report) {
                           {"scratch", shared.scratch_bytes},
                           {"constants", shared.constant_bytes},
                           {"batch", shared.batch_bytes}};
-    if (element_bytes["bf16_copies"] > 0)
-        module.arena_bytes["bf16_copies"] = places.with_bf16_copy * element_bytes["bf16_copies"];
+    if (element_bytes["narrow_copies"] > 0)
+        module.arena_bytes["narrow_copies"] = places.with_narrow_copy * element_bytes["narrow_copies"];
     if (units.gathered > 0) module.arena_bytes["gathered"] = units.gathered;
     if (units.gradients > 0) module.arena_bytes["unit_gradients"] = units.gradients;
     if (shared.result_bytes > 0) module.arena_bytes["results"] = shared.result_bytes;

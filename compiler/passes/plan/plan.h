@@ -11,7 +11,8 @@
 //
 // - forward_backward's parameters: arena parameters, framework tensors in the order of arguments; the tensors of one
 //   layer lie together, layer after layer
-// - their gradients: the same offsets in arena gradients; optimizer state and bf16 copies likewise. Where these are of
+// - their gradients: the same offsets in arena gradients; optimizer state and narrow copies likewise. Where these are
+// of
 //   different types, the same offsets in elements
 // - what a loop collects: arena saved, one stride a layer
 // - arguments of kind output: arena results

@@ -105,13 +105,13 @@ Placement FunctionPlanner::parameter_place(Arena arena, const Type& type, const 
     check(found != shared_.parameters.by_name.end(), fmt::format("there is no parameter {} to lie beside", name));
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
     const ParameterPlace& place = found->second;
-    const bool own = arena == Arena::parameters || (arena == Arena::bf16_copies && place.base == 0);
+    const bool own = arena == Arena::parameters || (arena == Arena::narrow_copies && place.base == 0);
     check(own || place.trained, fmt::format("{} is frozen: nothing lies beside it", name));
     const std::int64_t base = arena == Arena::parameters ? place.base : 0;
     return {arena, base + place.offset * size, place.layer_stride * size, {}, {}};
 }
 
-// "grad.x", "bf16_copy.x" and, of a state of the optimizer, "momentum.x" name what belongs to the parameter x.
+// "grad.x", "narrow_copy.x" and, of a state of the optimizer, "momentum.x" name what belongs to the parameter x.
 Placement FunctionPlanner::entry_argument(const Type& type, const ArgInfo& info) {
     const std::string& name = info.names.front();
     switch (info.kind) {
@@ -142,7 +142,7 @@ Placement FunctionPlanner::state_place(const Type& type, const std::string& name
     const std::size_t dot = name.find('.');
     const std::string what = name.substr(0, dot), parameter = name.substr(dot + 1);
     if (what == gradient_state) return parameter_place(Arena::gradients, type, parameter);
-    if (what == bf16_copy_state) return parameter_place(Arena::bf16_copies, type, parameter);
+    if (what == narrow_copy_state) return parameter_place(Arena::narrow_copies, type, parameter);
     const auto state = shared_.states.by_name.find(name);
     check(state != shared_.states.by_name.end(), fmt::format("there is no state {}", name));
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));

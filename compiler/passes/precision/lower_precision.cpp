@@ -36,7 +36,7 @@ class ModuleLowering {
     const PrecisionOptions& options_;
     Report& report_;
     std::map<std::pair<std::string, Request>, Lowered> known_;
-    bool bf16_copies_read_ = false;  // by forward_backward, which stands before update
+    bool narrow_copies_read_ = false;  // by forward_backward, which stands before update
 };
 
 Lowered ModuleLowering::lower(const Function& f, const Request& request) {
@@ -54,13 +54,13 @@ const Lowered& ModuleLowering::body(const std::string& name, const Request& requ
     return known_.emplace(key, std::move(lowered)).first->second;
 }
 
-// Whether frozen parameters of which products read the bf16 copy alone have no master. All or none: products take some
-// of them side by side, and what lies so lies in one arena.
+// Whether frozen parameters of which products read the narrow copy alone have no master. All or none: products take
+// some of them side by side, and what lies so lies in one arena.
 bool ModuleLowering::frozen_in_low(const Function& f, const Lowered& lowered) const {
     std::size_t held = 0;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
-        if (info.trainable || !lowered.reads_bf16_copy[k]) continue;
+        if (info.trainable || !lowered.reads_narrow_copy[k]) continue;
         if (lowered.reads_master[k]) {
             report_.declined("lower_precision", info.names.front(),
                              fmt::format("f32 and {0} both: it is frozen, and read in both; so frozen parameters keep "
@@ -93,14 +93,14 @@ Request ModuleLowering::entry_request(const Function& f) const {
     return request;
 }
 
-// forward_backward: bf16 copies stand behind its arguments.
+// forward_backward: narrow copies stand behind its arguments.
 Function ModuleLowering::entry(const Function& f) {
     Request request = entry_request(f);
     if (options_.gathered && options_.master) {
         Report unheard;
         const Lowered lowered = ModuleLowering(module_, options_, unheard).lower(f, request);
         for (std::size_t k = 0; k < f.arguments.size(); ++k) {
-            if (!lowered.reads_bf16_copy[k] || !lowered.reads_master[k]) continue;
+            if (!lowered.reads_narrow_copy[k] || !lowered.reads_master[k]) continue;
             request.masters[k] = false;
             report_.done("lower_precision", f.argument_info[k].names.front(),
                          fmt::format("gathered in f32, which other readers than products need, and rounded to {} in "
@@ -111,13 +111,13 @@ Function ModuleLowering::entry(const Function& f) {
     Lowered lowered = lower(f, request);
     Function& out = lowered.function;
     const bool low_alone = frozen_in_low(f, lowered);
-    // A master that nobody reads is an argument still: where it lies is where its gradient and its bf16 copy lie.
-    std::vector<Value> arguments, bf16_copies;
-    std::vector<ArgInfo> infos, bf16_copy_infos;
+    // A master that nobody reads is an argument still: where it lies is where its gradient and its narrow copy lie.
+    std::vector<Value> arguments, narrow_copies;
+    std::vector<ArgInfo> infos, narrow_copy_infos;
     std::size_t at = 0;
     for (std::size_t k = 0; k < f.arguments.size(); ++k) {
         const ArgInfo& info = f.argument_info[k];
-        if (low_alone && !info.trainable && lowered.reads_bf16_copy[k]) {
+        if (low_alone && !info.trainable && lowered.reads_narrow_copy[k]) {
             // Frozen: no optimizer needs more digits than products read.
             arguments.push_back(out.arguments[at++]);
             out.info(arguments.back()).name.clear();
@@ -130,22 +130,24 @@ Function ModuleLowering::entry(const Function& f) {
                 ? out.arguments[at++]
                 : out.add_value(f.type(f.arguments[k]), unique_value_name(out, f.info(f.arguments[k]).name)));
         infos.push_back(info);
-        if (!lowered.reads_bf16_copy[k]) continue;
-        bf16_copies.push_back(out.arguments[at++]);
-        bf16_copy_infos.push_back(state_info(info, bf16_copy_state));
+        if (!lowered.reads_narrow_copy[k]) continue;
+        narrow_copies.push_back(out.arguments[at++]);
+        narrow_copy_infos.push_back(state_info(info, narrow_copy_state));
     }
-    arguments.insert(arguments.end(), bf16_copies.begin(), bf16_copies.end());
-    infos.insert(infos.end(), bf16_copy_infos.begin(), bf16_copy_infos.end());
-    bf16_copies_read_ = !bf16_copy_infos.empty();
-    if (options_.master && !bf16_copies_read_)
-        report_.declined("lower_precision", "", "no product reads a parameter: there are no bf16 copies");
+    arguments.insert(arguments.end(), narrow_copies.begin(), narrow_copies.end());
+    infos.insert(infos.end(), narrow_copy_infos.begin(), narrow_copy_infos.end());
+    narrow_copies_read_ = !narrow_copy_infos.empty();
+    if (options_.master && !narrow_copies_read_)
+        report_.declined(
+            "lower_precision", "",
+            fmt::format("no product reads a parameter: there are no {} copies", name_of(options_.compute)));
     out.arguments = std::move(arguments);
     out.argument_info = std::move(infos);
     compact_values(out);
     return out;
 }
 
-// Parameters, gradients and states in their types; the optimizer writes the bf16 copies.
+// Parameters, gradients and states in their types; the optimizer writes the narrow copies.
 Function ModuleLowering::update(const Function& f) {
     Function out = f;
     std::vector<std::size_t> parameters;
@@ -163,7 +165,7 @@ Function ModuleLowering::update(const Function& f) {
     for (Op& op : ops) {
         for (Value& v : op.operands)
             if (const auto at = replaced.find(v); at != replaced.end()) v = at->second;
-        if (op_def(op.name).optimizer && bf16_copies_read_) op.attributes.set("bf16_copies", true);
+        if (op_def(op.name).optimizer && narrow_copies_read_) op.attributes.set("narrow_copies", options_.compute);
         const std::vector<Value> results = b.emit(op.name, op.operands, op.attributes);
         for (std::size_t r = 0; r < op.results.size(); ++r) {
             out.info(results[r]).name = out.info(op.results[r]).name;
@@ -171,13 +173,13 @@ Function ModuleLowering::update(const Function& f) {
         }
         for (std::size_t r = op.results.size(); r < results.size(); ++r) {
             const Value parameter = out.arguments[parameters[r - op.results.size()]];
-            const std::string name = unique_value_name(out, "bf16_copy_" + out.info(parameter).name);
-            const Value bf16_copy =
+            const std::string name = unique_value_name(out, "narrow_copy_" + out.info(parameter).name);
+            const Value narrow_copy =
                 out.add_argument(out.type(results[r]), name,
-                                 state_info(out.argument_info[parameters[r - op.results.size()]], bf16_copy_state));
-            out.info(results[r]).name = out.info(bf16_copy).name + "_after";
+                                 state_info(out.argument_info[parameters[r - op.results.size()]], narrow_copy_state));
+            out.info(results[r]).name = out.info(narrow_copy).name + "_after";
             out.results.push_back(results[r]);
-            out.result_names.push_back(out.info(bf16_copy).name);
+            out.result_names.push_back(out.info(narrow_copy).name);
         }
     }
     for (Value& v : out.results)
@@ -221,20 +223,26 @@ Module ModuleLowering::run() {
     return out;
 }
 
-// Who asks for bf16 here and there, and has no step in bf16, thinks that there is one.
-void expect_nothing_of_bf16(const PrecisionOptions& options) {
+// Who asks for a narrow type here and there, and has no step in it, thinks that there is one.
+void expect_nothing_else(const PrecisionOptions& options) {
     std::vector<std::string> asked;
-    if (!options.master) asked.push_back("--master none");
-    if (options.gradient != DType::f32) asked.push_back(fmt::format("--grad-dtype {}", name_of(options.gradient)));
-    if (options.optimizer != DType::f32) asked.push_back(fmt::format("--optim-dtype {}", name_of(options.optimizer)));
+    DType of = DType::bf16;
+    const auto ask = [&](const char* option, DType dtype) {
+        if (!is_narrow(dtype) || dtype == options.compute) return;
+        of = dtype;
+        asked.push_back(fmt::format("{} {}", option, name_of(dtype)));
+    };
+    if (!options.master && !is_narrow(options.compute)) asked.emplace_back("--master none");
+    ask("--grad-dtype", options.gradient);
+    ask("--optim-dtype", options.optimizer);
     if (asked.empty()) return;
     Diagnostic d;
-    d.message = fmt::format("{} {} for a step in bf16, and this one is in f32", fmt::join(asked, " and "),
-                            asked.size() == 1 ? "is" : "are");
-    d.help = fmt::format("{} --dtype bf16, or leave {} out",
+    d.message = fmt::format("{} {} for a step in {}, and this one is in {}", fmt::join(asked, " and "),
+                            asked.size() == 1 ? "is" : "are", name_of(of), name_of(options.compute));
+    d.help = fmt::format("{} --dtype {}, or leave {} out",
                          options.compute_given ? fmt::format("instead of --dtype {} give", name_of(options.compute))
                                                : std::string("add"),
-                         asked.size() == 1 ? "it" : "them");
+                         name_of(of), asked.size() == 1 ? "it" : "them");
     throw UsageError(std::move(d));
 }
 
@@ -254,10 +262,8 @@ DType stored_dtype(const Module& module) {
 }
 
 Module lower_precision(Module module, const PrecisionOptions& options, Report& report) {
-    if (options.compute == DType::f32) {
-        expect_nothing_of_bf16(options);
-        return module;
-    }
+    expect_nothing_else(options);
+    if (!is_narrow(options.compute)) return module;
     check(module.find(forward_backward_function) != nullptr && module.find(update_function) != nullptr,
           "lower_precision needs the functions of a training step");
     return ModuleLowering(module, options, report).run();

@@ -18,21 +18,21 @@
 // becomes
 //
 //     %y, %rstd = rms_norm(%x, %norm) : bf16[2,8,16], f32[2,8]
-//     %u = linear(%y, %bf16_copy_w) : bf16[2,8,24]
+//     %u = linear(%y, %narrow_copy_w) : bf16[2,8,24]
 //     %c = cast(%u) {dtype = f32} : f32[2,8,24]
 //     %s = softmax(%c) : f32[2,8,24]
 //     %p = cast(%s) {dtype = bf16} : bf16[2,8,24]
 //
-// With masters, the parameters are f32 and products read their bf16 copies: arguments "bf16_copy.<parameter>" of type
-// bf16, which `update` gives anew beside the parameters. Without masters the parameters themselves are bf16, and so are
-// those that are frozen and that products alone read: no step is to be kept of them that bf16 could not hold. A product
-// that no parameter reaches, as that of positions and frequencies, stays f32. Gradients of parameters are f32, or bf16,
-// all the way from where they are made, but for what comes through attention: that gives its three gradients in bf16.
-// So are the optimizer's states. Does not: choose by size or speed, or touch functions of a library.
+// With masters, the parameters are f32 and products read their narrow copies: arguments "narrow_copy.<parameter>" of
+// type bf16, which `update` gives anew beside the parameters. Without masters the parameters themselves are bf16, and
+// so are those that are frozen and that products alone read: no step is to be kept of them that bf16 could not hold. A
+// product that no parameter reaches, as that of positions and frequencies, stays f32. Gradients of parameters are f32,
+// or bf16, all the way from where they are made, but for what comes through attention: that gives its three gradients
+// in bf16. So are the optimizer's states. Does not: choose by size or speed, or touch functions of a library.
 //
 // Of a model that is cut over ranks (`gathered`) a parameter is gathered in one type, whole: what is read in f32 beside
-// products, as a weight with a penalty in the loss, has no bf16 copy there. Its master is gathered, and rounded in the
-// step where products read it: the bits are the bf16 copy's.
+// products, as a weight with a penalty in the loss, has no narrow copy there. Its master is gathered, and rounded in
+// the step where products read it: the bits are the narrow copy's.
 #pragma once
 
 #include <string>
@@ -43,7 +43,7 @@ namespace thunderc {
 
 struct PrecisionOptions {
     DType compute = DType::f32;   // of products
-    bool master = true;           // parameters in f32, with bf16 copies; else in `compute`
+    bool master = true;           // parameters in f32, with narrow copies; else in `compute`
     DType gradient = DType::f32;  // of parameters
     DType optimizer = DType::f32;
     bool gathered = false;       // parameters are cut over ranks, and gathered to be read

@@ -62,13 +62,13 @@ class Lowering {
         arguments_.push_back(v);
         now_[old.index] = v;
         of_parameters_[old.index] = request_.of_parameters[k];
-        Value bf16_copy;
+        Value narrow_copy;
         if (request_.masters[k]) {
             type.dtype = low_;
-            bf16_copy = out_.add_value(type, "bf16_copy_" + from_.info(old).name);
-            bf16_copy_of_[v] = bf16_copy;
+            narrow_copy = out_.add_value(type, "narrow_copy_" + from_.info(old).name);
+            narrow_copy_of_[v] = narrow_copy;
         }
-        bf16_copies_.push_back(bf16_copy);
+        narrow_copies_.push_back(narrow_copy);
     }
 
     // ---- types ----
@@ -104,21 +104,21 @@ class Lowering {
         return casts_[{v, dtype}] = made;
     }
 
-    // As products read it: of a parameter, or a view of one, that is the bf16 copy.
+    // As products read it: of a parameter, or a view of one, that is the narrow copy.
     Value for_product(Value v) {
         if (!is_floating(v) || is_low(v)) return v;
-        if (const auto at = bf16_copy_of_.find(v); at != bf16_copy_of_.end()) return at->second;
+        if (const auto at = narrow_copy_of_.find(v); at != narrow_copy_of_.end()) return at->second;
         const Op* op = definition(v);
         if (op == nullptr || (!is_view(*op) && !is_member_op(*op))) return as(v, low_);
         const Op view = *op;
-        if (!has_bf16_copy(view.operands[0])) return as(v, low_);
+        if (!has_narrow_copy(view.operands[0])) return as(v, low_);
         const Value whole = for_product(view.operands[0]);
         const Value made = b_.emit(view.name, {whole}, view.attributes, out_.info(v).name).front();
         note_definitions();
-        return bf16_copy_of_[v] = made;
+        return narrow_copy_of_[v] = made;
     }
-    bool has_bf16_copy(Value v) const {
-        while (!bf16_copy_of_.contains(v)) {
+    bool has_narrow_copy(Value v) const {
+        while (!narrow_copy_of_.contains(v)) {
             const Op* op = definition(v);
             if (op == nullptr || (!is_view(*op) && !is_member_op(*op))) return false;
             v = op->operands[0];
@@ -180,8 +180,8 @@ class Lowering {
         return kind == ConstExpr::Kind::splat || kind == ConstExpr::Kind::affine;
     }
 
-    // bf16 where an operand is; scalars stay what they are in f32. What there is in f32 is not rounded to be read: its
-    // readers would have to share a tensor in bf16, or would compute with different numbers.
+    // Narrow where an operand is; scalars stay what they are in f32. What there is in f32 is not rounded to be read:
+    // its readers would have to share a tensor in bf16, or would compute with different numbers.
     void place_follower(const Op& op) {
         std::vector<Value> operands;
         bool low = false, wide = false, widest = false;
@@ -233,8 +233,9 @@ class Lowering {
             std::any_of(op.results.begin(), op.results.end(), [&](Value v) { return gradient_[v.index]; });
         const bool own = precision.gradient && gradient && context_.options.gradient != low_;
         if (own) attributes.set("dtype", context_.options.gradient);
-        say(op, own ? fmt::format("bf16, its result {}: a gradient of parameters", name_of(context_.options.gradient))
-                    : "bf16");
+        say(op, own ? fmt::format("{}, its result {}: a gradient of parameters", name_of(low_),
+                                  name_of(context_.options.gradient))
+                    : std::string(name_of(low_)));
         emit(op, std::move(operands), attributes);
     }
 
@@ -269,7 +270,7 @@ class Lowering {
         request.carried = loop ? loop_carried(op) : 0;
         for (Value v : op.operands) {
             request.dtypes.push_back(v ? out_.type(now(v)).dtype : full_precision);
-            request.masters.push_back(v && bf16_copy_of_.contains(now(v)));
+            request.masters.push_back(v && narrow_copy_of_.contains(now(v)));
             request.of_parameters.push_back(v && of_parameters_[v.index]);
         }
         for (Value v : op.results) request.gradients.push_back(gradient_[v.index]);
@@ -294,8 +295,8 @@ class Lowering {
         for (std::size_t k = 0; k < op.operands.size(); ++k) {
             const Value v = now(op.operands[k]);
             if (lowered->reads_master[k]) operands.push_back(v ? as(v, request.dtypes[k]) : v);
-            if (lowered->reads_bf16_copy[k]) operands.push_back(bf16_copy_of_.at(v));
-            if (lowered->reads_master[k] && lowered->reads_bf16_copy[k] && k < shared) ++per_layer;
+            if (lowered->reads_narrow_copy[k]) operands.push_back(narrow_copy_of_.at(v));
+            if (lowered->reads_master[k] && lowered->reads_narrow_copy[k] && k < shared) ++per_layer;
         }
         if (loop) attributes.set("per_layer", per_layer);
         std::vector<Type> types;
@@ -330,12 +331,12 @@ class Lowering {
                 if (v) read[v.index] = true;
         for (Value v : out_.results) read[v.index] = true;
         for (std::size_t k = 0; k < arguments_.size(); ++k) {
-            const bool bf16_copy = bf16_copies_[k] && read[bf16_copies_[k].index];
-            const bool master = !bf16_copy || read[arguments_[k].index];
+            const bool narrow_copy = narrow_copies_[k] && read[narrow_copies_[k].index];
+            const bool master = !narrow_copy || read[arguments_[k].index];
             lowered.reads_master.push_back(master);
-            lowered.reads_bf16_copy.push_back(bf16_copy);
+            lowered.reads_narrow_copy.push_back(narrow_copy);
             if (master) out_.arguments.push_back(arguments_[k]);
-            if (bf16_copy) out_.arguments.push_back(bf16_copies_[k]);
+            if (narrow_copy) out_.arguments.push_back(narrow_copies_[k]);
         }
         for (Value v : from_.results) lowered.of_parameters.push_back(of_parameters_[v.index]);
         compact_values(out_);
@@ -350,10 +351,10 @@ class Lowering {
     const Mask gradient_;
     Function out_;
     Builder b_;
-    std::vector<Value> now_;                      // by old value
-    Mask of_parameters_;                          // by old value: parameters reach it
-    std::vector<Value> arguments_, bf16_copies_;  // by argument
-    std::map<Value, Value> bf16_copy_of_;         // by new value: a parameter or a view of one
+    std::vector<Value> now_;                        // by old value
+    Mask of_parameters_;                            // by old value: parameters reach it
+    std::vector<Value> arguments_, narrow_copies_;  // by argument
+    std::map<Value, Value> narrow_copy_of_;         // by new value: a parameter or a view of one
     std::map<std::pair<Value, DType>, Value> casts_;
     std::map<Value, std::size_t> defined_by_;
     std::size_t noted_ = 0;

@@ -14,7 +14,7 @@ namespace thunderc {
 // How a function is lowered: by argument its type, and what the values are that come in.
 struct Request {
     std::vector<DType> dtypes;
-    Mask masters;        // by argument: a parameter in f32, whose bf16 copy can be had
+    Mask masters;        // by argument: a parameter in f32, whose narrow copy can be had
     Mask of_parameters;  // by argument: parameters reach it
     Mask gradients;      // by result: becomes a gradient of a parameter and nothing else
     std::size_t carried = 0;
@@ -24,8 +24,8 @@ struct Request {
 
 struct Lowered {
     Function function;
-    Mask reads_master, reads_bf16_copy;  // by argument of the request: what the function takes in its place
-    Mask of_parameters;                  // by result
+    Mask reads_master, reads_narrow_copy;  // by argument of the request: what the function takes in its place
+    Mask of_parameters;                    // by result
 };
 
 // What the functions of a module share.

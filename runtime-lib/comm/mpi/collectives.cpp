@@ -43,7 +43,7 @@ MPI_Datatype type_of(DType dtype) {
 }
 
 void require_numbers(const char* name, DType dtype) {
-    if (dtype != DType::f32 && dtype != DType::bf16) fail(cat(name, " adds f32 and bf16 alone"));
+    if (!is_float(dtype)) fail(cat(name, " adds no ", name_of(dtype)));
 }
 
 const std::byte* bytes_at(const void* data, DType dtype, std::int64_t element) {

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t at_once = std::int64_t{16} << 20;
 
 void require_numbers(const char* name, DType dtype) {
-    if (dtype != DType::f32 && dtype != DType::bf16) fail(cat(name, " adds f32 and bf16 alone"));
+    if (!is_float(dtype)) fail(cat(name, " adds no ", name_of(dtype)));
 }
 
 float* floats(Stream& stream, std::int64_t elements) {
@@ -100,13 +100,12 @@ void all_reduce(const AllReduce& call, Stream& stream) {
         auto* buffer = static_cast<float*>(call.buffer.data);
         return add_ranks(buffer, buffer, call.elements, group, stream);
     }
-    auto* buffer = static_cast<bf16*>(call.buffer.data);
     float* wide = floats(stream, std::min(at_once, call.elements));
     for (std::int64_t begin = 0; begin < call.elements; begin += at_once) {
         const std::int64_t n = std::min(at_once, call.elements - begin);
-        convert(wide, buffer + begin, n, stream);
+        convert(wide, stored_in(from(call.buffer, begin)), n, stream);
         add_ranks(wide, wide, n, group, stream);
-        convert(buffer + begin, wide, n, stream);
+        convert(from(call.buffer, begin), wide, n, stream);
     }
 }
 
@@ -127,7 +126,7 @@ void reduce_scatter(const ReduceScatter& call, Stream& stream) {
     const std::int64_t n = call.elements;
     issued(stream, {"reduce-scatter", call.what, call.layer,
                     bytes_of(n, call.unit.dtype) * static_cast<std::uint64_t>(group.size - 1)});
-    const bool narrow_unit = call.unit.dtype == DType::bf16, narrow_shard = call.shard.dtype == DType::bf16;
+    const bool narrow_unit = is_narrow(call.unit.dtype), narrow_shard = is_narrow(call.shard.dtype);
     const bool adds = call.gradient == Gradient::add;
     if (!narrow_unit && !narrow_shard && !adds)
         return add_and_scatter(static_cast<float*>(call.shard.data), static_cast<const float*>(call.unit.data), n,

@@ -18,15 +18,16 @@ THUNDER_FUNCTION void take_columns(Global<float> y, Global<const T> x, std::int6
     if (i >= rows * columns) return;
     y[i] = wide(x[i / columns * ld + i % columns]);
 }
-THUNDER_KERNEL(256)
-bundled_take_columns_f32(Global<float> y, Global<const float> x, std::int64_t rows, std::int64_t columns,
-                         std::int64_t ld) {
-    take_columns(y, x, rows, columns, ld);
-}
-THUNDER_KERNEL(256)
-bundled_take_columns_bf16(Global<float> y, Global<const bf16> x, std::int64_t rows, std::int64_t columns,
-                          std::int64_t ld) {
-    take_columns(y, x, rows, columns, ld);
-}
+#define BUNDLED_TAKE_COLUMNS_OF(name, T)                                                                     \
+    THUNDER_KERNEL(256)                                                                                      \
+    bundled_take_columns_##name(Global<float> y, Global<const T> x, std::int64_t rows, std::int64_t columns, \
+                                std::int64_t ld) {                                                           \
+        take_columns(y, x, rows, columns, ld);                                                               \
+    }
+#define BUNDLED_TAKE_COLUMNS(T) BUNDLED_TAKE_COLUMNS_OF(T, T)
+BUNDLED_TAKE_COLUMNS_OF(f32, float)
+THUNDER_NARROW_TYPES(BUNDLED_TAKE_COLUMNS)
+#undef BUNDLED_TAKE_COLUMNS
+#undef BUNDLED_TAKE_COLUMNS_OF
 
 }  // namespace thunder::bundled

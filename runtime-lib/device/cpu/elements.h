@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of f32 and bf16 for calls that have one body, which computes in f32. Elements of an f32 tensor are read and
-// written where they lie; those of bf16 pass through a buffer, piece by piece: widened when they are read, rounded when
-// they are stored.
+// Tensors of floating point for calls that have one body, which computes in f32. Elements of an f32 tensor are read and
+// written where they lie; those of narrow types pass through a buffer, piece by piece: widened when they are read,
+// rounded when they are stored.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline std::int64_t piece_of(std::int64_t n, std::initializer_list<DType> types)
 }
 
 // `n` elements from `first` on, as f32, to dense memory; and back, rounded to nearest, ties to even, where they are
-// bf16.
+// narrow.
 void load_elements(float* to, const Input& from, std::int64_t first, std::int64_t n);
 void store_elements(const Output& to, std::int64_t first, const float* from, std::int64_t n);
 
@@ -55,10 +55,10 @@ inline void put_back(const Output& t, std::int64_t first, const float* from, std
     if (t && t.dtype != DType::f32) store_elements(t, first, from, n);
 }
 
-// A call on a tensor that is neither f32 nor bf16 fails.
+// A call on a tensor that is not of floating point fails.
 template <typename Tensor>
 void require_float(const char* call, const char* name, const Tensor& t) {
-    if (t && t.dtype != DType::bf16) require_dtype(call, name, t, DType::f32);
+    if (t && !is_narrow(t.dtype)) require_dtype(call, name, t, DType::f32);
 }
 
 // The tensor from its element `elements` on.

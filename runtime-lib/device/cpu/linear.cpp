@@ -37,9 +37,15 @@ bool provider_product(const Product& product, Stream& stream) {
     return reference::product(product, stream);
 }
 
-bool native_bf16() {
-    static const bool native = thunder::native_bf16(std::getenv("THUNDER_BF16"));
-    return native;
+// Whether products of this type are the provider's own: decided when the program starts with them.
+bool native(DType narrow) {
+    bool result = false;
+    with_narrow(narrow, [&]<typename T>(T*) {
+        constexpr DType type = dtype_of<T>::value;
+        static const bool known = native_products(type, std::getenv(products_variable(type).c_str()));
+        result = known;
+    });
+    return result;
 }
 
 // Read where a bias or a residual is absent: adding -0 changes no number, not even a zero's sign.
@@ -100,8 +106,8 @@ Input widened(const Input& from, std::int64_t batch, std::int64_t rows, std::int
     return static_cast<const float*>(to);
 }
 
-// Operands of bf16 where the library has no products for them: their f32 copies are multiplied. The workspace holds
-// these, and c as f32 where it is to be rounded or to get more than the product.
+// Operands of a narrow type where the library has no products for them: their f32 copies are multiplied. The workspace
+// holds these, and c as f32 where it is to be rounded or to get more than the product.
 void run_widened(const Product& product, Stream& stream) {
     const std::int64_t copies_a = product.stride_a == 0 ? 1 : product.batch;
     const std::int64_t copies_b = product.stride_b == 0 ? 1 : product.batch;
@@ -150,7 +156,7 @@ void run(Product product, bool residual_in_c, Stream& stream) {
         product.accumulate = true;
     }
     const Input before = as_input(product.c);
-    if (product.a.dtype == DType::bf16 && !native_bf16()) {
+    if (is_narrow(product.a.dtype) && !native(product.a.dtype)) {
         run_widened(product, stream);
     } else if (provider_product(product, stream)) {
         return;
@@ -160,7 +166,7 @@ void run(Product product, bool residual_in_c, Stream& stream) {
         plain.activation = Activation::none;
         plain.residual = {};
         plain.accumulate = false;
-        if (product.accumulate || product.c.dtype == DType::bf16) {
+        if (product.accumulate || is_narrow(product.c.dtype)) {
             // what c holds is still needed, or the sum would be rounded twice: the product goes elsewhere first
             plain.c = reinterpret_cast<float*>(
                 stream.workspace(static_cast<std::size_t>(product.m * product.n) * sizeof(float)));
@@ -220,24 +226,32 @@ std::string products_provider() {
     return "plain loops";
 }
 
-bool native_bf16(const char* asked) {
+std::string products_variable(DType narrow) {
+    std::string name = "THUNDER_";
+    for (const char c : std::string_view(name_of(narrow))) name += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+    return name;
+}
+
+bool native_products(DType narrow, const char* asked) {
+    const std::string variable = products_variable(narrow), type = name_of(narrow);
     bool usual = false, possible = asked == nullptr || std::string_view(asked) != "native";
 #ifdef THUNDER_PRODUCTS_ONEDNN
-    usual = by_library() && onednn::has_bf16_instructions();
-    possible = possible || (by_library() && onednn::multiplies_bf16());
+    usual = by_library() && onednn::has_instructions(narrow);
+    possible = possible || (by_library() && onednn::multiplies(narrow));
 #endif
     if (asked == nullptr) return usual;
     if (const std::string_view way(asked); way != "native" && way != "emulated")
-        fail(cat("THUNDER_BF16 is '", way, "': a program multiplies bf16 natively or emulated"),
-             "set it to native or to emulated, or leave it unset: native where the CPU has instructions for bf16");
+        fail(cat(variable, " is '", way, "': a program multiplies ", type, " natively or emulated"),
+             cat("set it to native or to emulated, or leave it unset: native where the CPU has instructions for ",
+                 type));
     if (!possible)
-        fail(cat("THUNDER_BF16 is native, and ", products_provider(), " has no products of bf16 on this CPU"),
-             "leave THUNDER_BF16 unset, or set it to emulated");
+        fail(cat(variable, " is native, and ", products_provider(), " has no products of ", type, " on this CPU"),
+             cat("leave ", variable, " unset, or set it to emulated"));
     return std::string_view(asked) == "native";
 }
 
-std::string bf16_provider() {
-    return native_bf16() ? "products of the CPU's own" : "products in f32, of operands that are widened first";
+std::string narrow_provider(DType narrow) {
+    return native(narrow) ? "products of the CPU's own" : "products in f32, of operands that are widened first";
 }
 
 void linear_forward(const LinearForward& call, Stream& stream) {

@@ -73,22 +73,33 @@ struct Hash {
     }
 };
 
-template <typename InputOrOutput>
-bool is_bf16(const InputOrOutput& t) {
-    return t && t.dtype == DType::bf16;
+// The library's name of a type, and the instructions that multiply it.
+struct LibraryType {
+    dnnl_data_type_t type;
+    dnnl_cpu_isa_t instructions;
+};
+LibraryType library_type(DType dtype) {
+    switch (dtype) {
+        case DType::bf16: return {dnnl_bf16, dnnl_cpu_isa_avx512_core_bf16};
+        default: return {dnnl_f32, dnnl_cpu_isa_default};
+    }
 }
 template <typename InputOrOutput>
 dnnl_data_type_t type_of(const InputOrOutput& t) {
-    return is_bf16(t) ? dnnl_bf16 : dnnl_f32;
+    return library_type(t ? t.dtype : DType::f32).type;
+}
+// f32: 0
+template <typename InputOrOutput>
+unsigned in_key(const InputOrOutput& t) {
+    return t ? static_cast<unsigned>(t.dtype) & 3U : 0U;
 }
 
 Key key_of(const Product& p) {
     return {{p.batch, p.m, p.n, p.k, p.ld_a, p.ld_b, p.ld_c, p.residual ? p.ld_residual : 0, p.stride_a, p.stride_b,
              p.stride_c},
             (p.transpose_a ? 1U : 0U) | (p.transpose_b ? 2U : 0U) | (p.accumulate ? 4U : 0U) | (p.bias ? 8U : 0U) |
-                (p.residual ? 16U : 0U) | static_cast<unsigned>(p.activation) << 8U | (is_bf16(p.a) ? 1U << 16U : 0U) |
-                (is_bf16(p.c) ? 1U << 17U : 0U) | (is_bf16(p.bias) ? 1U << 18U : 0U) |
-                (is_bf16(p.residual) ? 1U << 19U : 0U)};
+                (p.residual ? 16U : 0U) | static_cast<unsigned>(p.activation) << 8U | in_key(p.a) << 16U |
+                in_key(p.c) << 18U | in_key(p.bias) << 20U | in_key(p.residual) << 22U};
 }
 
 // What a thread gives a primitive; where the tensors lie is said at each call.
@@ -276,11 +287,11 @@ Tiles tiles_of(const Product& p, int threads) {
 }
 
 // A long sum over rows of b (dx = dy W) is taken in pieces: beyond some thousand rows oneDNN's walk down a column of
-// blocks loses a fifth to a half of its speed, and adding to c costs next to nothing. A sum in bf16 is not taken in
-// pieces: it would be rounded after each.
+// blocks loses a fifth to a half of its speed, and adding to c costs next to nothing. A sum in a narrow type is not
+// taken in pieces: it would be rounded after each.
 std::int64_t piece_of_sum(const Product& p) {
     constexpr std::int64_t piece = 768;
-    if (p.transpose_a || p.transpose_b || p.batch != 1 || p.k < 3 * piece / 2 || is_bf16(p.c) ||
+    if (p.transpose_a || p.transpose_b || p.batch != 1 || p.k < 3 * piece / 2 || is_narrow(p.c.dtype) ||
         p.activation != Activation::none) {
         return std::max<std::int64_t>(p.k, 1);
     }
@@ -344,16 +355,16 @@ dnnl_status_t execute(const Part& part, const Product& call, std::size_t thread,
 
 }  // namespace
 
-bool has_bf16_instructions() {
+bool has_instructions(DType narrow) {
     const auto has = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
-    const auto needed = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+    const auto needed = static_cast<unsigned>(library_type(narrow).instructions);
     return (has & needed) == needed;
 }
 
-bool multiplies_bf16() {
+bool multiplies(DType narrow) {
     constexpr std::int64_t n = 16;
     const Cache cache;
-    const Layout square = matrix(dnnl_bf16, 1, n, n, n, 1, 0);
+    const Layout square = matrix(library_type(narrow).type, 1, n, n, n, 1, 0);
     Attributes attributes;
     check(dnnl_primitive_attr_create(attributes.out()), "describe a product");
     Description description;

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "device/api.h"
-#include "device/cpu/bf16.h"
 #include "device/cpu/elements.h"
+#include "device/cpu/narrow.h"
 #include "device/parallel.h"
 #include "device/timed.h"
 
@@ -26,9 +26,11 @@ void load_elements(float* to, const Input& from, std::int64_t first, std::int64_
         std::memcpy(to, static_cast<const float*>(from.data) + first, static_cast<std::size_t>(n) * sizeof(float));
         return;
     }
-    const bf16* source = static_cast<const bf16*>(from.data) + first;
+    with_narrow(from.dtype, [&]<typename T>(T*) {
+        const T* source = static_cast<const T*>(from.data) + first;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(source[i]);
+        for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(source[i]);
+    });
 }
 
 void store_elements(const Output& to, std::int64_t first, const float* from, std::int64_t n) {
@@ -36,9 +38,11 @@ void store_elements(const Output& to, std::int64_t first, const float* from, std
         std::memcpy(static_cast<float*>(to.data) + first, from, static_cast<std::size_t>(n) * sizeof(float));
         return;
     }
-    bf16* target = static_cast<bf16*>(to.data) + first;
+    with_narrow(to.dtype, [&]<typename T>(T*) {
+        T* target = static_cast<T*>(to.data) + first;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) target[i] = to_bf16(from[i]);
+        for (std::int64_t i = 0; i < n; ++i) target[i] = narrowed<T>(from[i]);
+    });
 }
 
 void convert(const Output& dst, const Input& src, std::int64_t elements, Stream& stream) {

@@ -10,7 +10,7 @@
 namespace thunder {
 
 // c = activation(op(a) op(b) + bias) + residual, or c += ...; op transposes where asked. a and b are of one type, f32
-// or bf16, the others of either; sums are f32, and what is stored as bf16 is rounded once.
+// or narrow, the others of either; sums are f32, and what is stored in a narrow type is rounded once.
 struct Product {
     Output c{};  // (batch, m, n), rows ld_c apart
     Input a{};   // (batch, m, k), or (batch, k, m) where transpose_a
@@ -25,29 +25,30 @@ struct Product {
     std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;       // 0: one matrix for the whole batch
 };
 
-// Its name and version, for the log; and how bf16 is multiplied.
+// Its name and version, for the log; and how a narrow type is multiplied.
 std::string products_provider();
-std::string bf16_provider();
+std::string narrow_provider(DType narrow);
 
 // Whether products are the library's: where there is one. `asked`, the value of THUNDER_PRODUCTS in the environment
 // (null: unset), decides otherwise: onednn, or reference for plain loops, which are slow and give the same bits on any
 // number of threads. Fails for another value, and for onednn where it was not built in.
 bool products_by_library(const char* asked);
 
-// Whether products of bf16 are the provider's own: where the CPU has instructions for them. Without these oneDNN is
-// several times slower in bf16 than in f32, and operands are widened instead. `asked`, the value of THUNDER_BF16 in the
-// environment (null: unset), decides otherwise: native or emulated. Fails for another value, and for native where
-// there is no product of bf16.
-bool native_bf16(const char* asked);
+// Whether products of a narrow type are the provider's own: where the CPU has instructions for them. Without these
+// oneDNN is several times slower than in f32, and operands are widened instead. `asked`, the value of THUNDER_BF16 (of
+// THUNDER_F16: products_variable()) in the environment (null: unset), decides otherwise: native or emulated. Fails for
+// another value, and for native where there is no such product.
+bool native_products(DType narrow, const char* asked);
+std::string products_variable(DType narrow);
 
 // A provider computes the product as a whole, or says false and leaves c as it was; what has no bias, activation and
-// residual is never refused, where it is of f32 alone or the provider multiplies bf16 natively.
+// residual is never refused, where it is of f32 alone or the provider multiplies the narrow type natively.
 namespace reference {
 bool product(const Product& call, Stream& stream);
 }
 namespace onednn {
-bool has_bf16_instructions();  // of the CPU, that the library knows
-bool multiplies_bf16();        // the library on this CPU, however slowly
+bool has_instructions(DType narrow);  // of the CPU, that the library knows
+bool multiplies(DType narrow);        // the library on this CPU, however slowly
 bool product(const Product& call, Stream& stream);
 std::string version();
 }  // namespace onednn

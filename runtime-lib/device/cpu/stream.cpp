@@ -123,8 +123,8 @@ std::string Device::describe_products() const {
     return products_provider();
 }
 
-std::string Device::describe_bf16() const {
-    return bf16_provider();
+std::string Device::describe_products_of(DType narrow) const {
+    return narrow_provider(narrow);
 }
 
 std::string Device::describe_attention() const {

@@ -29,42 +29,54 @@ std::vector<std::int64_t> cut_segments(std::span<const ParameterSegment> segment
 namespace {
 
 // The kernel of a rule for what is stored as P, G and S.
-#define THUNDER_STEP_KERNEL(name, Rule, suffix, P, G, S) \
-    auto* kernel_of(const Rule*, P*, G*, S*) {           \
-        return &bundled::bundled_##name##_##suffix;      \
+#define THUNDER_STEP_KERNEL(name, Rule, suffix, P, G, S, C) \
+    auto* kernel_of(const Rule*, P*, G*, S*, C*) {          \
+        return &bundled::bundled_##name##_##suffix;         \
     }
 #define THUNDER_STEP_KERNELS(name, Rule) BUNDLED_STORED_TYPES(THUNDER_STEP_KERNEL, name, Rule)
 THUNDER_RULES(THUNDER_STEP_KERNELS)
 #undef THUNDER_STEP_KERNELS
 #undef THUNDER_STEP_KERNEL
 
+#define THUNDER_MATRIX_KERNELS_AS(name, Rule, C)                   \
+    [[maybe_unused]] auto* direction_of(const Rule*, float*, C*) { \
+        return &bundled::bundled_##name##_direction_f32_##C;       \
+    }                                                              \
+    [[maybe_unused]] auto* direction_of(const Rule*, C*, float*) { \
+        return &bundled::bundled_##name##_direction_##C##_f32;     \
+    }                                                              \
+    [[maybe_unused]] auto* direction_of(const Rule*, C*, C*) {     \
+        return &bundled::bundled_##name##_direction_##C##_##C;     \
+    }                                                              \
+    [[maybe_unused]] auto* move_of(const Rule*, float*, C*) {      \
+        return &bundled::bundled_##name##_move_float_##C;          \
+    }                                                              \
+    [[maybe_unused]] auto* move_of(const Rule*, C*, C*) {          \
+        return &bundled::bundled_##name##_move_##C##_##C;          \
+    }
 #define THUNDER_MATRIX_KERNELS(name, Rule)                             \
     [[maybe_unused]] auto* direction_of(const Rule*, float*, float*) { \
         return &bundled::bundled_##name##_direction_f32_f32;           \
     }                                                                  \
-    [[maybe_unused]] auto* direction_of(const Rule*, float*, bf16*) {  \
-        return &bundled::bundled_##name##_direction_f32_bf16;          \
-    }                                                                  \
-    [[maybe_unused]] auto* direction_of(const Rule*, bf16*, float*) {  \
-        return &bundled::bundled_##name##_direction_bf16_f32;          \
-    }                                                                  \
-    [[maybe_unused]] auto* direction_of(const Rule*, bf16*, bf16*) {   \
-        return &bundled::bundled_##name##_direction_bf16_bf16;         \
-    }                                                                  \
-    [[maybe_unused]] auto* move_of(const Rule*, float*) {              \
-        return &bundled::bundled_##name##_move_float;                  \
-    }                                                                  \
-    [[maybe_unused]] auto* move_of(const Rule*, bf16*) {               \
-        return &bundled::bundled_##name##_move_bf16;                   \
-    }
+    THUNDER_MATRIX_KERNELS_AS(name, Rule, bf16)
 THUNDER_MATRIX_RULES(THUNDER_MATRIX_KERNELS)
 #undef THUNDER_MATRIX_KERNELS
+#undef THUNDER_MATRIX_KERNELS_AS
 
-// body(a null pointer of the type that is stored)
-template <typename Body>
+// body(a null pointer of the type that is stored), which is f32 or the program's narrow one, C
+template <typename C, typename Body>
 void with_type(const char* name, const Input& tensor, Body&& body) {
-    require_float(name, tensor);
-    tensor.dtype == DType::bf16 ? body(static_cast<bf16*>(nullptr)) : body(static_cast<float*>(nullptr));
+    if (tensor && tensor.dtype != DType::f32) require_dtype(name, tensor, dtype_of<C>::value);
+    tensor.dtype == DType::f32 ? body(static_cast<float*>(nullptr)) : body(static_cast<C*>(nullptr));
+}
+// body(a null pointer of the narrow type of a call, which has no more than one; of any where it has none)
+template <typename Body>
+void with_narrow_of(const OptimizerUpdate& call, Body&& body) {
+    DType narrow = DType::bf16;
+    for (const DType type : {call.parameters.dtype, call.gradients.dtype, call.states[0].dtype,
+                             call.narrow_copies ? call.narrow_copies.dtype : DType::f32})
+        if (type != DType::f32) narrow = type;
+    if (!with_narrow(narrow, body)) fail("no provider on a GPU for an optimizer of that type");
 }
 Input stored_as(const Output& tensor) {
     Input in;
@@ -74,11 +86,11 @@ Input stored_as(const Output& tensor) {
 }
 
 // body(parameters, gradients, states) for the types of the three arenas
-template <typename Body>
+template <typename C, typename Body>
 void with_types(const Output& parameters, const Input& gradients, const Output& states, Body&& body) {
-    with_type("parameters", stored_as(parameters), [&](auto* p) {
-        with_type("gradients", gradients,
-                  [&](auto* g) { with_type("states", stored_as(states), [&](auto* s) { body(p, g, s); }); });
+    with_type<C>("parameters", stored_as(parameters), [&](auto* p) {
+        with_type<C>("gradients", gradients,
+                     [&](auto* g) { with_type<C>("states", stored_as(states), [&](auto* s) { body(p, g, s); }); });
     });
 }
 
@@ -91,12 +103,14 @@ std::int64_t blocks_of(std::int64_t elements) {
 template <typename Rule>
 void take_direction(const MatrixStep& step, Stream& stream) {
     const OptimizerUpdate& call = step.call;
-    with_type("gradients", call.gradients, [&](auto* g) {
-        with_type("states", stored_as(call.states[0]), [&](auto* s) {
-            launch("direction", direction_of(static_cast<const Rule*>(nullptr), g, s), blocks_of(step.elements), 256,
-                   stream, step.x, static_cast<decltype(g)>(const_cast<void*>(call.gradients.data)),
-                   static_cast<decltype(s)>(call.states[0].data) + step.of.shift[0], step.of.begin, step.elements,
-                   numbers_of_group(step.of.group), step.of.decay, call.scalars->rule, &call.scalars->clip_factor);
+    with_narrow_of(call, [&]<typename C>(C*) {
+        with_type<C>("gradients", call.gradients, [&](auto* g) {
+            with_type<C>("states", stored_as(call.states[0]), [&](auto* s) {
+                launch("direction", direction_of(static_cast<const Rule*>(nullptr), g, s), blocks_of(step.elements),
+                       256, stream, step.x, static_cast<decltype(g)>(const_cast<void*>(call.gradients.data)),
+                       static_cast<decltype(s)>(call.states[0].data) + step.of.shift[0], step.of.begin, step.elements,
+                       numbers_of_group(step.of.group), step.of.decay, call.scalars->rule, &call.scalars->clip_factor);
+            });
         });
     });
     constexpr std::int64_t leaf = 16384;
@@ -115,12 +129,15 @@ template <typename Rule>
 void move_along(const MatrixStep& step, Stream& stream) {
     const OptimizerUpdate& call = step.call;
     const auto rows = static_cast<double>(step.of.rows), columns = static_cast<double>(step.of.columns);
-    with_type("parameters", stored_as(call.parameters), [&](auto* p) {
-        launch("move", move_of(static_cast<const Rule*>(nullptr), p), blocks_of(step.elements), 256, stream,
-               static_cast<decltype(p)>(call.parameters.data), static_cast<bf16*>(call.bf16_copies.data), step.x,
-               step.of.begin, step.elements, numbers_of_group(step.of.group), step.of.decay, call.scalars->rule,
-               &call.scalars->clip_factor, &call.scalars->rounding, step.of.tensor, step.of.first,
-               static_cast<float>(Rule::by_shape(rows, columns)), static_cast<float>(Rule::by_size(rows, columns)));
+    with_narrow_of(call, [&]<typename C>(C*) {
+        with_type<C>("parameters", stored_as(call.parameters), [&](auto* p) {
+            launch("move", move_of(static_cast<const Rule*>(nullptr), p, static_cast<C*>(nullptr)),
+                   blocks_of(step.elements), 256, stream, static_cast<decltype(p)>(call.parameters.data),
+                   static_cast<C*>(call.narrow_copies.data), step.x, step.of.begin, step.elements,
+                   numbers_of_group(step.of.group), step.of.decay, call.scalars->rule, &call.scalars->clip_factor,
+                   &call.scalars->rounding, step.of.tensor, step.of.first,
+                   static_cast<float>(Rule::by_shape(rows, columns)), static_cast<float>(Rule::by_size(rows, columns)));
+        });
     });
 }
 
@@ -130,18 +147,20 @@ template <typename Rule>
 void update(const OptimizerUpdate& call, Stream& stream) {
     issue(Rule::name, call, stream, [&] {
         const PieceTable pieces = pieces_of(by_element(call.segments), stream);
-        const Output parameters = call.parameters, bf16_copies = call.bf16_copies;
-        require_dtype("bf16_copies", bf16_copies, DType::bf16);
+        const Output parameters = call.parameters, narrow_copies = call.narrow_copies;
         const Input gradients = call.gradients;
         for (int k = 1; k < rules::states<Rule>; ++k) require_dtype("states", call.states[k], call.states[0].dtype);
-        with_types(parameters, gradients, call.states[0], [&](auto* p, auto* g, auto* s) {
-            const auto state = [&](int k) { return static_cast<decltype(s)>(call.states[k].data); };
-            static_assert(rules::most_states == 3);
-            launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s), pieces.count, 256, stream,
-                   static_cast<decltype(p)>(parameters.data),
-                   static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
-                   static_cast<bf16*>(bf16_copies.data), pieces.numbers, call.scalars->rule, &call.scalars->clip_factor,
-                   &call.scalars->rounding);
+        with_narrow_of(call, [&]<typename C>(C*) {
+            if (narrow_copies) require_dtype("narrow_copies", narrow_copies, dtype_of<C>::value);
+            with_types<C>(parameters, gradients, call.states[0], [&](auto* p, auto* g, auto* s) {
+                const auto state = [&](int k) { return static_cast<decltype(s)>(call.states[k].data); };
+                static_assert(rules::most_states == 3);
+                launch(Rule::name, kernel_of(static_cast<const Rule*>(nullptr), p, g, s, static_cast<C*>(nullptr)),
+                       pieces.count, 256, stream, static_cast<decltype(p)>(parameters.data),
+                       static_cast<decltype(g)>(const_cast<void*>(gradients.data)), state(0), state(1), state(2),
+                       static_cast<C*>(narrow_copies.data), pieces.numbers, call.scalars->rule,
+                       &call.scalars->clip_factor, &call.scalars->rounding);
+            });
         });
         if constexpr (rules::steps_matrices<Rule>)
             for (const ParameterSegment& segment : call.segments)
@@ -170,13 +189,15 @@ void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elem
         auto* sums = reinterpret_cast<double*>(
             stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(leaves, 1)) * sizeof(double)));
         require_float("gradients", gradients);
-        if (gradients.dtype == DType::bf16) {
-            launch("squares", bundled::bundled_squares_bf16, leaves, 256, stream, sums,
-                   static_cast<const bf16*>(gradients.data), elements);
-        } else {
-            launch("squares", bundled::bundled_squares_f32, leaves, 256, stream, sums,
-                   static_cast<const float*>(gradients.data), elements);
-        }
+        const auto squares = [&](auto* kernel, auto* from) {
+            launch("squares", kernel, leaves, 256, stream, sums, from, elements);
+        };
+        if (gradients.dtype == DType::f32)
+            squares(bundled::bundled_squares_f32, static_cast<const float*>(gradients.data));
+#define THUNDER_SQUARES(T) \
+    if (gradients.dtype == DType::T) squares(bundled::bundled_squares_##T, static_cast<const T*>(gradients.data));
+        THUNDER_NARROW_TYPES(THUNDER_SQUARES)
+#undef THUNDER_SQUARES
         if (ranks != nullptr) ranks->add(sums, leaves, stream);
         launch("clip_factor", bundled::bundled_clip_factor, 1, 512, stream, &scalars->grad_norm, &scalars->clip_factor,
                &scalars->max_grad_norm, &scalars->loss_scale, sums, leaves);
@@ -187,13 +208,17 @@ void average_parameters(const AverageUpdate& call, Stream& stream) {
     issue("average_parameters", call, stream, [&] {
         const PieceTable pieces = pieces_of(call.segments, stream);
         require_float("parameters", call.parameters);
-        if (call.parameters.dtype == DType::bf16) {
-            launch("average", bundled::bundled_average_bf16, pieces.count, 256, stream, call.averages,
-                   static_cast<const bf16*>(call.parameters.data), pieces.numbers, call.part, call.part_of_step);
-        } else {
-            launch("average", bundled::bundled_average_f32, pieces.count, 256, stream, call.averages,
-                   static_cast<const float*>(call.parameters.data), pieces.numbers, call.part, call.part_of_step);
-        }
+        const auto average = [&](auto* kernel, auto* parameters) {
+            launch("average", kernel, pieces.count, 256, stream, call.averages, parameters, pieces.numbers, call.part,
+                   call.part_of_step);
+        };
+        if (call.parameters.dtype == DType::f32)
+            average(bundled::bundled_average_f32, static_cast<const float*>(call.parameters.data));
+#define THUNDER_AVERAGE(T)                 \
+    if (call.parameters.dtype == DType::T) \
+        average(bundled::bundled_average_##T, static_cast<const T*>(call.parameters.data));
+        THUNDER_NARROW_TYPES(THUNDER_AVERAGE)
+#undef THUNDER_AVERAGE
     });
 }
 

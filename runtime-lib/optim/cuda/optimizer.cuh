@@ -43,12 +43,12 @@ THUNDER_FUNCTION void walk_piece(const Piece& piece, Four&& four, One&& one) {
 }
 
 // What a rule steps: all that its kernel is given.
-template <typename P, typename G, typename S>
+template <typename P, typename G, typename S, typename C>
 struct Stepped {
     Global<P> parameters;
     Global<const G> gradients;
     Global<S> states[rules::most_states];  // as many as the rule has
-    Global<bf16> bf16_copies;              // null: none
+    Global<C> narrow_copies;               // null: none
 };
 
 // How the parameters of a piece are rounded: of_step is StepScalars::rounding.
@@ -70,8 +70,8 @@ THUNDER_FUNCTION bf16 rounded<bf16>(float x, const Rounding& r, std::int64_t i) 
 }
 
 // N elements from i on, as they are stored.
-template <typename Rule, int N, typename P, typename G, typename S>
-THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, const Rounding& rounding, float clip,
+template <typename Rule, int N, typename P, typename G, typename S, typename C>
+THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S, C>& to, const Rounding& rounding, float clip,
                                     const typename Rule::template Numbers<float>& numbers) {
     constexpr int states = rules::states<Rule>;
     Vec<P, N> p = load<N>(to.parameters + i);
@@ -79,7 +79,7 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
     Vec<S, N> s[rules::most_states] = {};
     THUNDER_UNROLL
     for (int k = 0; k < states; ++k) s[k] = load<N>(to.states[k] + i);
-    Vec<bf16, N> bf16_copy{};
+    Vec<C, N> narrow_copy{};
     THUNDER_UNROLL
     for (int e = 0; e < N; ++e) {
         float parameter = wide(p[e]), state[rules::most_states] = {};
@@ -89,21 +89,22 @@ THUNDER_FUNCTION void step_elements(std::int64_t i, const Stepped<P, G, S>& to, 
         p[e] = rounded<P>(parameter, rounding, i + e);
         THUNDER_UNROLL
         for (int k = 0; k < states; ++k) s[k][e] = narrow<S>(state[k]);
-        bf16_copy[e] = narrow<bf16>(wide(p[e]));
+        narrow_copy[e] = narrow<C>(wide(p[e]));
     }
     store(to.parameters + i, p);
     THUNDER_UNROLL
     for (int k = 0; k < states; ++k) store(to.states[k] + i, s[k]);
-    if (to.bf16_copies) store(to.bf16_copies + i, bf16_copy);
+    if (to.narrow_copies) store(to.narrow_copies + i, narrow_copy);
 }
 
-template <typename Rule, typename P, typename G, typename S>
-THUNDER_FUNCTION void step(const Stepped<P, G, S>& arenas, Global<const std::int64_t> pieces, Global<const double> rule,
-                           Global<const float> clip_factor, Global<const std::uint64_t> of_step) {
+template <typename Rule, typename P, typename G, typename S, typename C>
+THUNDER_FUNCTION void step(const Stepped<P, G, S, C>& arenas, Global<const std::int64_t> pieces,
+                           Global<const double> rule, Global<const float> clip_factor,
+                           Global<const std::uint64_t> of_step) {
     const float clip = clip_factor[0];
     if (is_skipped(clip)) return;
     const Piece piece = take_piece(pieces);
-    Stepped<P, G, S> to = arenas;
+    Stepped<P, G, S, C> to = arenas;
     THUNDER_UNROLL
     for (int k = 0; k < rules::states<Rule>; ++k) to.states[k] = arenas.states[k] + piece.shift[k];
     const Rounding rounding{of_step[0], piece.tensor, piece.first - piece.begin};
@@ -114,27 +115,28 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S>& arenas, Global<const std::int
         [&](std::int64_t i) { step_elements<Rule, 1>(i, to, rounding, clip, numbers); });
 }
 
-// What parameters, gradients and states may be stored as: X(name, rule, suffix of the kernel's name, types of the
-// three).
-#define BUNDLED_STORED_TYPES(X, name, Rule)         \
-    X(name, Rule, f32_f32_f32, float, float, float) \
-    X(name, Rule, f32_f32_bf16, float, float, bf16) \
-    X(name, Rule, f32_bf16_f32, float, bf16, float) \
-    X(name, Rule, f32_bf16_bf16, float, bf16, bf16) \
-    X(name, Rule, bf16_f32_f32, bf16, float, float) \
-    X(name, Rule, bf16_f32_bf16, bf16, float, bf16) \
-    X(name, Rule, bf16_bf16_f32, bf16, bf16, float) \
-    X(name, Rule, bf16_bf16_bf16, bf16, bf16, bf16)
+// What parameters, gradients and states may be stored as, and narrow copies: X(name, rule, suffix of the kernel's name,
+// types of the four). A program has one narrow type, C.
+#define BUNDLED_STORED_AS(X, name, Rule, C)                \
+    X(name, Rule, f32_f32_f32_##C, float, float, float, C) \
+    X(name, Rule, f32_f32_##C, float, float, C, C)         \
+    X(name, Rule, f32_##C##_f32, float, C, float, C)       \
+    X(name, Rule, f32_##C##_##C, float, C, C, C)           \
+    X(name, Rule, C##_f32_f32, C, float, float, C)         \
+    X(name, Rule, C##_f32_##C, C, float, C, C)             \
+    X(name, Rule, C##_##C##_f32, C, C, float, C)           \
+    X(name, Rule, C##_##C##_##C, C, C, C, C)
+#define BUNDLED_STORED_TYPES(X, name, Rule) BUNDLED_STORED_AS(X, name, Rule, bf16)
 
 // Four blocks on a processor are enough to keep memory busy: told so, the compiler spills no register to have eight.
-#define BUNDLED_STEP(name, Rule, suffix, P, G, S)                                                                      \
-    THUNDER_KERNEL(256, 4)                                                                                             \
-    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1,     \
-                              Global<S> state2, Global<bf16> bf16_copies, Global<const std::int64_t> pieces,           \
-                              Global<const double> rule, Global<const float> clip_factor,                              \
-                              Global<const std::uint64_t> rounding) {                                                  \
-        step<Rule, P, G, S>({parameters, gradients, {state0, state1, state2}, bf16_copies}, pieces, rule, clip_factor, \
-                            rounding);                                                                                 \
+#define BUNDLED_STEP(name, Rule, suffix, P, G, S, C)                                                               \
+    THUNDER_KERNEL(256, 4)                                                                                         \
+    bundled_##name##_##suffix(Global<P> parameters, Global<const G> gradients, Global<S> state0, Global<S> state1, \
+                              Global<S> state2, Global<C> narrow_copies, Global<const std::int64_t> pieces,        \
+                              Global<const double> rule, Global<const float> clip_factor,                          \
+                              Global<const std::uint64_t> rounding) {                                              \
+        step<Rule, P, G, S, C>({parameters, gradients, {state0, state1, state2}, narrow_copies}, pieces, rule,     \
+                               clip_factor, rounding);                                                             \
     }
 #define BUNDLED_RULE(name, Rule) BUNDLED_STORED_TYPES(BUNDLED_STEP, name, Rule)
 THUNDER_RULES(BUNDLED_RULE)
@@ -180,37 +182,40 @@ THUNDER_FUNCTION void direction(Global<float> x, Global<const G> gradients, Glob
         direction<Rule, G, S>(x, gradients, momentum, {begin, elements, numbers, decays}, rule, clip_factor);         \
     }
 
-template <typename Rule, typename P>
-THUNDER_FUNCTION void move(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,
-                           const OfMatrix& matrix, Global<const double> rule, Global<const float> clip_factor,
-                           const Rounding& rounding, float shape, float size) {
+template <typename Rule, typename P, typename C>
+THUNDER_FUNCTION void move(Global<P> parameters, Global<C> narrow_copies, Global<const float> x, const OfMatrix& matrix,
+                           Global<const double> rule, Global<const float> clip_factor, const Rounding& rounding,
+                           float shape, float size) {
     const std::int64_t i = element_index();
     if (i >= matrix.elements || is_skipped(clip_factor[0])) return;
     float p = wide(parameters[matrix.begin + i]);
     Rule::move(p, x[i], numbers_of<Rule>(rule, matrix), shape, size);
     const P stored = rounded<P>(p, rounding, matrix.begin + i);
     parameters[matrix.begin + i] = stored;
-    if (bf16_copies) bf16_copies[matrix.begin + i] = narrow<bf16>(wide(stored));
+    if (narrow_copies) narrow_copies[matrix.begin + i] = narrow<C>(wide(stored));
 }
-#define BUNDLED_MOVE_OF(name, Rule, P)                                                                       \
-    THUNDER_KERNEL(256)                                                                                      \
-    bundled_##name##_move_##P(Global<P> parameters, Global<bf16> bf16_copies, Global<const float> x,         \
-                              std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays,  \
-                              Global<const double> rule, Global<const float> clip_factor,                    \
-                              Global<const std::uint64_t> of_step, std::uint64_t tensor, std::int64_t first, \
-                              float shape, float size) {                                                     \
-        move<Rule, P>(parameters, bf16_copies, x, {begin, elements, numbers, decays}, rule, clip_factor,     \
-                      {of_step[0], tensor, first - begin}, shape, size);                                     \
+#define BUNDLED_MOVE_OF(name, Rule, P, C)                                                                          \
+    THUNDER_KERNEL(256)                                                                                            \
+    bundled_##name##_move_##P##_##C(Global<P> parameters, Global<C> narrow_copies, Global<const float> x,          \
+                                    std::int64_t begin, std::int64_t elements, std::int64_t numbers, bool decays,  \
+                                    Global<const double> rule, Global<const float> clip_factor,                    \
+                                    Global<const std::uint64_t> of_step, std::uint64_t tensor, std::int64_t first, \
+                                    float shape, float size) {                                                     \
+        move<Rule, P, C>(parameters, narrow_copies, x, {begin, elements, numbers, decays}, rule, clip_factor,      \
+                         {of_step[0], tensor, first - begin}, shape, size);                                        \
     }
+#define BUNDLED_MATRIX_RULE_AS(name, Rule, C)           \
+    BUNDLED_DIRECTION_OF(name, Rule, f32_##C, float, C) \
+    BUNDLED_DIRECTION_OF(name, Rule, C##_f32, C, float) \
+    BUNDLED_DIRECTION_OF(name, Rule, C##_##C, C, C)     \
+    BUNDLED_MOVE_OF(name, Rule, float, C)               \
+    BUNDLED_MOVE_OF(name, Rule, C, C)
 #define BUNDLED_MATRIX_RULE(name, Rule)                     \
     BUNDLED_DIRECTION_OF(name, Rule, f32_f32, float, float) \
-    BUNDLED_DIRECTION_OF(name, Rule, f32_bf16, float, bf16) \
-    BUNDLED_DIRECTION_OF(name, Rule, bf16_f32, bf16, float) \
-    BUNDLED_DIRECTION_OF(name, Rule, bf16_bf16, bf16, bf16) \
-    BUNDLED_MOVE_OF(name, Rule, float)                      \
-    BUNDLED_MOVE_OF(name, Rule, bf16)
+    BUNDLED_MATRIX_RULE_AS(name, Rule, bf16)
 THUNDER_MATRIX_RULES(BUNDLED_MATRIX_RULE)
 #undef BUNDLED_MATRIX_RULE
+#undef BUNDLED_MATRIX_RULE_AS
 #undef BUNDLED_MOVE_OF
 #undef BUNDLED_DIRECTION_OF
 
@@ -252,16 +257,17 @@ THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters
         },
         [&](std::int64_t i) { averages[i] = interpolate(averages[i], wide(parameters[i]), part); });
 }
-THUNDER_KERNEL(256)
-bundled_average_f32(Global<float> averages, Global<const float> parameters, Global<const std::int64_t> pieces,
-                    float part, Global<const float> part_of_step) {
-    average(averages, parameters, pieces, part, part_of_step);
-}
-THUNDER_KERNEL(256)
-bundled_average_bf16(Global<float> averages, Global<const bf16> parameters, Global<const std::int64_t> pieces,
-                     float part, Global<const float> part_of_step) {
-    average(averages, parameters, pieces, part, part_of_step);
-}
+#define BUNDLED_AVERAGE_OF(suffix, P)                                                                               \
+    THUNDER_KERNEL(256)                                                                                             \
+    bundled_average_##suffix(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces, \
+                             float part, Global<const float> part_of_step) {                                        \
+        average(averages, parameters, pieces, part, part_of_step);                                                  \
+    }
+#define BUNDLED_AVERAGE(P) BUNDLED_AVERAGE_OF(P, P)
+BUNDLED_AVERAGE_OF(f32, float)
+THUNDER_NARROW_TYPES(BUNDLED_AVERAGE)
+#undef BUNDLED_AVERAGE
+#undef BUNDLED_AVERAGE_OF
 
 // Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree. Squares that
 // a float has not are taken in double, where the sum is finite unless an element is not.
@@ -293,14 +299,16 @@ THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, st
     sum = block_sum<256>(sum, shared);
     if (thread_index() == 0) sums[block_index()] = sum;
 }
-THUNDER_KERNEL(256)
-bundled_squares_f32(Global<double> sums, Global<const float> gradients, std::int64_t elements) {
-    squares(sums, gradients, elements);
-}
-THUNDER_KERNEL(256)
-bundled_squares_bf16(Global<double> sums, Global<const bf16> gradients, std::int64_t elements) {
-    squares(sums, gradients, elements);
-}
+#define BUNDLED_SQUARES_OF(suffix, G)                                                                 \
+    THUNDER_KERNEL(256)                                                                               \
+    bundled_squares_##suffix(Global<double> sums, Global<const G> gradients, std::int64_t elements) { \
+        squares(sums, gradients, elements);                                                           \
+    }
+#define BUNDLED_SQUARES(G) BUNDLED_SQUARES_OF(G, G)
+BUNDLED_SQUARES_OF(f32, float)
+THUNDER_NARROW_TYPES(BUNDLED_SQUARES)
+#undef BUNDLED_SQUARES
+#undef BUNDLED_SQUARES_OF
 
 // What clipping_of() makes of the sum of leaves.
 THUNDER_KERNEL(512)

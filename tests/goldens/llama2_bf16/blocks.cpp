@@ -13,8 +13,8 @@
 
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
-    const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16, const DecoderLayerSaved& saved, std::byte* scratch,
-    Stream& stream) {
+    const DecoderLayerWeights& w, const DecoderLayerNarrowCopies& w16, const DecoderLayerSaved& saved,
+    std::byte* scratch, Stream& stream) {
     const Range range("decoder_layer_forward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_forward;
 
@@ -67,7 +67,7 @@ void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf
 
 // LlamaDecoderLayer: model.layers.{0..1}
 void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerNarrowCopies& w16,
     const DecoderLayerGradients& g, std::byte* scratch, Gradient gradient, Stream& stream) {
     const Range range("decoder_layer_backward");  // as a GPU's profilers show it
     namespace offset = layout::decoder_layer_backward;

@@ -26,9 +26,9 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // parameters
     const float* const w_norm = at<float>(arenas_.parameters, offset::w_norm);  // (C)
 
-    // parameters in bf16
-    const bf16* const w16_embed_tokens = at<bf16>(arenas_.bf16_copies, offset::w16_embed_tokens);  // (V,C)
-    const bf16* const w16_lm_head = at<bf16>(arenas_.bf16_copies, offset::w16_lm_head);  // (V,C)
+    // parameters in the type of products
+    const bf16* const w16_embed_tokens = at<bf16>(arenas_.narrow_copies, offset::w16_embed_tokens);  // (V,C)
+    const bf16* const w16_lm_head = at<bf16>(arenas_.narrow_copies, offset::w16_lm_head);  // (V,C)
 
     // their gradients
     float* const g_norm = at<float>(arenas_.gradients, offset::g_norm);  // (C)
@@ -60,7 +60,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     };
     for (std::int64_t layer = 0; layer < L; ++layer) {
         decoder_layer_forward(arenas_, x_slot(layer + 1), x_slot(layer), decoder_layer_weights(arenas_, layer),
-            decoder_layer_bf16_copies(arenas_, layer), decoder_layer_saved(arenas_, layer),
+            decoder_layer_narrow_copies(arenas_, layer), decoder_layer_saved(arenas_, layer),
             arenas_.scratch + offset::decoder_layer_forward_scratch, stream);
     }
 
@@ -93,7 +93,7 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     };
     for (std::int64_t layer = L - 1; layer >= 0; --layer) {
         decoder_layer_backward(arenas_, dy_slot(L - layer), dy_slot(L - 1 - layer), decoder_layer_saved(arenas_, layer),
-            decoder_layer_weights(arenas_, layer), decoder_layer_bf16_copies(arenas_, layer),
+            decoder_layer_weights(arenas_, layer), decoder_layer_narrow_copies(arenas_, layer),
             decoder_layer_gradients(arenas_, layer), arenas_.scratch + offset::decoder_layer_backward_scratch, gradient,
             stream);
     }
@@ -128,6 +128,6 @@ void Model::update() {
     // AdamW on all parameters and their bf16 copies, in one pass over memory; states: first_moment, second_moment
     adamw({.parameters = at<float>(arenas_.parameters, 0), .gradients = at<float>(arenas_.gradients, 0),
         .states = {at<float>(arenas_.optimizer, 0), at<float>(arenas_.optimizer, PARAMETER_ELEMENTS * 4)},
-        .bf16_copies = at<bf16>(arenas_.bf16_copies, 0), .segments = arenas_.segments, .scalars = arenas_.scalars},
+        .narrow_copies = at<bf16>(arenas_.narrow_copies, 0), .segments = arenas_.segments, .scalars = arenas_.scalars},
         stream);
 }

@@ -43,9 +43,9 @@ inline DecoderLayerWeights decoder_layer_weights(const thunder::Arenas& arenas, 
     };
 }
 
-// ---- DecoderLayerBf16Copies -----------------------------------------------------------------------------------------
+// ---- DecoderLayerNarrowCopies ---------------------------------------------------------------------------------------
 // model.layers.{0..1}: 2 layers. Parameters once more in bf16, as products read them: `w16.` in blocks.cpp
-struct DecoderLayerBf16Copies {
+struct DecoderLayerNarrowCopies {
     bf16* q_proj;  // (NH*HS,C)  model.layers.{0..1}.self_attn.q_proj.weight
     bf16* k_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.k_proj.weight
     bf16* v_proj;  // (KVH*HS,C)  model.layers.{0..1}.self_attn.v_proj.weight
@@ -54,7 +54,7 @@ struct DecoderLayerBf16Copies {
     bf16* up_proj;  // (H,C)  model.layers.{0..1}.mlp.up_proj.weight
     bf16* down_proj;  // (C,H)  model.layers.{0..1}.mlp.down_proj.weight
 };
-namespace layout::decoder_layer_bf16_copies {
+namespace layout::decoder_layer_narrow_copies {
 // bytes, of the first layer's tensors
 inline constexpr std::int64_t q_proj = 1600;
 inline constexpr std::int64_t k_proj = 2112;
@@ -65,16 +65,16 @@ inline constexpr std::int64_t up_proj = 3968;
 inline constexpr std::int64_t down_proj = 4736;
 inline constexpr std::int64_t stride = 3968;  // from one layer's to the next one's
 }
-inline DecoderLayerBf16Copies decoder_layer_bf16_copies(const thunder::Arenas& arenas, std::int64_t layer) {
-    namespace offset = layout::decoder_layer_bf16_copies;
+inline DecoderLayerNarrowCopies decoder_layer_narrow_copies(const thunder::Arenas& arenas, std::int64_t layer) {
+    namespace offset = layout::decoder_layer_narrow_copies;
     return {
-        .q_proj = at<bf16>(arenas.bf16_copies, offset::q_proj + layer * offset::stride),
-        .k_proj = at<bf16>(arenas.bf16_copies, offset::k_proj + layer * offset::stride),
-        .v_proj = at<bf16>(arenas.bf16_copies, offset::v_proj + layer * offset::stride),
-        .o_proj = at<bf16>(arenas.bf16_copies, offset::o_proj + layer * offset::stride),
-        .gate_proj = at<bf16>(arenas.bf16_copies, offset::gate_proj + layer * offset::stride),
-        .up_proj = at<bf16>(arenas.bf16_copies, offset::up_proj + layer * offset::stride),
-        .down_proj = at<bf16>(arenas.bf16_copies, offset::down_proj + layer * offset::stride),
+        .q_proj = at<bf16>(arenas.narrow_copies, offset::q_proj + layer * offset::stride),
+        .k_proj = at<bf16>(arenas.narrow_copies, offset::k_proj + layer * offset::stride),
+        .v_proj = at<bf16>(arenas.narrow_copies, offset::v_proj + layer * offset::stride),
+        .o_proj = at<bf16>(arenas.narrow_copies, offset::o_proj + layer * offset::stride),
+        .gate_proj = at<bf16>(arenas.narrow_copies, offset::gate_proj + layer * offset::stride),
+        .up_proj = at<bf16>(arenas.narrow_copies, offset::up_proj + layer * offset::stride),
+        .down_proj = at<bf16>(arenas.narrow_copies, offset::down_proj + layer * offset::stride),
     };
 }
 
@@ -223,10 +223,10 @@ inline constexpr std::int64_t input_layernorm = 1536;
 // Outputs first, the stream last.
 using namespace thunder;
 void decoder_layer_forward(const Arenas& arenas, bf16* y /* (B,T,C) */, const bf16* x /* (B,T,C) */,
-    const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16, const DecoderLayerSaved& saved, std::byte* scratch,
-    Stream& stream);
+    const DecoderLayerWeights& w, const DecoderLayerNarrowCopies& w16, const DecoderLayerSaved& saved,
+    std::byte* scratch, Stream& stream);
 void decoder_layer_backward(const Arenas& arenas, bf16* dx /* (B,T,C) */, const bf16* dy /* (B,T,C) */,
-    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerBf16Copies& w16,
+    const DecoderLayerSaved& saved, const DecoderLayerWeights& w, const DecoderLayerNarrowCopies& w16,
     const DecoderLayerGradients& g, std::byte* scratch, Gradient gradient, Stream& stream);
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
@@ -387,16 +387,16 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"sin", "(1,T,HS)", "f32", "constants", 128, 128, 1, 0, "always", "-"},
     {"input_ids", "(B,T)", "i64", "batch", 0, 128, 1, 0, "the micro-batch", "-"},
     {"labels", "(B,T)", "i64", "batch", 128, 128, 1, 0, "the micro-batch", "-"},
-    {"w16_embed_tokens", "(V,C)", "bf16", "bf16_copies", 0, 1536, 1, 0, "always", "-"},
-    {"w16_input_layernorm", "(C)", "bf16", "bf16_copies", 1536, 32, 2, 3968, "always; not read", "-"},
-    {"decoder_layer_bf16_copies.q_proj", "(NH*HS,C)", "bf16", "bf16_copies", 1600, 512, 2, 3968, "always", "-"},
-    {"decoder_layer_bf16_copies.k_proj", "(KVH*HS,C)", "bf16", "bf16_copies", 2112, 256, 2, 3968, "always", "-"},
-    {"decoder_layer_bf16_copies.v_proj", "(KVH*HS,C)", "bf16", "bf16_copies", 2368, 256, 2, 3968, "always", "-"},
-    {"decoder_layer_bf16_copies.o_proj", "(C,NH*HS)", "bf16", "bf16_copies", 2624, 512, 2, 3968, "always", "-"},
-    {"w16_post_attention_layernorm", "(C)", "bf16", "bf16_copies", 3136, 32, 2, 3968, "always; not read", "-"},
-    {"decoder_layer_bf16_copies.gate_proj", "(H,C)", "bf16", "bf16_copies", 3200, 768, 2, 3968, "always", "-"},
-    {"decoder_layer_bf16_copies.up_proj", "(H,C)", "bf16", "bf16_copies", 3968, 768, 2, 3968, "always", "-"},
-    {"decoder_layer_bf16_copies.down_proj", "(C,H)", "bf16", "bf16_copies", 4736, 768, 2, 3968, "always", "-"},
-    {"w16_norm", "(C)", "bf16", "bf16_copies", 9472, 32, 1, 0, "always; not read", "-"},
-    {"w16_lm_head", "(V,C)", "bf16", "bf16_copies", 9536, 1536, 1, 0, "always", "-"},
+    {"w16_embed_tokens", "(V,C)", "bf16", "narrow_copies", 0, 1536, 1, 0, "always", "-"},
+    {"w16_input_layernorm", "(C)", "bf16", "narrow_copies", 1536, 32, 2, 3968, "always; not read", "-"},
+    {"decoder_layer_narrow_copies.q_proj", "(NH*HS,C)", "bf16", "narrow_copies", 1600, 512, 2, 3968, "always", "-"},
+    {"decoder_layer_narrow_copies.k_proj", "(KVH*HS,C)", "bf16", "narrow_copies", 2112, 256, 2, 3968, "always", "-"},
+    {"decoder_layer_narrow_copies.v_proj", "(KVH*HS,C)", "bf16", "narrow_copies", 2368, 256, 2, 3968, "always", "-"},
+    {"decoder_layer_narrow_copies.o_proj", "(C,NH*HS)", "bf16", "narrow_copies", 2624, 512, 2, 3968, "always", "-"},
+    {"w16_post_attention_layernorm", "(C)", "bf16", "narrow_copies", 3136, 32, 2, 3968, "always; not read", "-"},
+    {"decoder_layer_narrow_copies.gate_proj", "(H,C)", "bf16", "narrow_copies", 3200, 768, 2, 3968, "always", "-"},
+    {"decoder_layer_narrow_copies.up_proj", "(H,C)", "bf16", "narrow_copies", 3968, 768, 2, 3968, "always", "-"},
+    {"decoder_layer_narrow_copies.down_proj", "(C,H)", "bf16", "narrow_copies", 4736, 768, 2, 3968, "always", "-"},
+    {"w16_norm", "(C)", "bf16", "narrow_copies", 9472, 32, 1, 0, "always; not read", "-"},
+    {"w16_lm_head", "(V,C)", "bf16", "narrow_copies", 9536, 1536, 1, 0, "always", "-"},
 };

@@ -196,9 +196,9 @@ func @forward_backward(
     %head: f32[16] parameter "head",
     %grad_w: 3 x f32[40] state "grad.layers.{0..2}.w",
     %grad_head: f32[16] state "grad.head",
-    %bf16_copy_w: 3 x bf16[40] state "bf16_copy.layers.{0..2}.w",
-    %bf16_copy_both: bf16[8] state "bf16_copy.both",
-    %bf16_copy_head: bf16[16] state "bf16_copy.head",
+    %narrow_copy_w: 3 x bf16[40] state "narrow_copy.layers.{0..2}.w",
+    %narrow_copy_both: bf16[8] state "narrow_copy.both",
+    %narrow_copy_head: bf16[16] state "narrow_copy.head",
     %loss_sum: f32[] scalar "loss_sum") -> (%r "loss_sum") {
   %y = repeat(%x, %still, %w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : f32[16]
   %s = reduce_sum(%y) {axes = [0], keep_dims = false} : f32[]
@@ -244,9 +244,9 @@ TEST(Plan, PutsFirstWhatTrains) {
     EXPECT_EQ(place(m, "update", "v"), "optimizer+896 every 256");
     EXPECT_EQ(place(m, "update", "last"), "optimizer+1664");
     EXPECT_EQ(m.arena_bytes.at("optimizer"), 1792);
-    EXPECT_EQ(place(m, "forward_backward", "bf16_copy_head"), "bf16_copies+384");
-    EXPECT_EQ(place(m, "forward_backward", "bf16_copy_both"), "bf16_copies+448");
-    EXPECT_EQ(m.arena_bytes.at("bf16_copies"), 512);
+    EXPECT_EQ(place(m, "forward_backward", "narrow_copy_head"), "narrow_copies+384");
+    EXPECT_EQ(place(m, "forward_backward", "narrow_copy_both"), "narrow_copies+448");
+    EXPECT_EQ(m.arena_bytes.at("narrow_copies"), 512);
     EXPECT_EQ(plan_violations(m), std::vector<std::string>());
 }
 

@@ -32,10 +32,10 @@ func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32
   %w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) : f32[4,4]
 })";
 const std::string update_after = R"(
-func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all", %bf16_copy_w: bf16[4,4] state "bf16_copy.w") -> (%w_after "w", %norm "grad_norm", %bf16_copy_w_after "bf16_copy_w") {
+func @update(%w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %rate: f32[] scalar "learning_rate", %weight_decay: f32[] scalar "weight_decay", %max_grad_norm: f32[] scalar "max_grad_norm", %decay_all: bool[] scalar "decay_all", %narrow_copy_w: bf16[4,4] state "narrow_copy.w") -> (%w_after "w", %norm "grad_norm", %narrow_copy_w_after "narrow_copy_w") {
   %norm = global_norm(%g) : f32[]
   %clip = clip_factor(%norm, %max_grad_norm) : f32[]
-  %w_after, %bf16_copy_w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {bf16_copies = true} : f32[4,4], bf16[4,4]
+  %w_after, %narrow_copy_w_after = plain_sgd(%w, %g, %rate, %weight_decay, %clip, %decay_all) {narrow_copies = bf16} : f32[4,4], bf16[4,4]
 })";
 
 const std::string layer = R"(
@@ -53,9 +53,9 @@ func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dlos
 TEST(LowerPrecision, ProductsReadBf16CopiesAndSumsStayF32) {
     Report report;
     EXPECT_EQ(lowered(layer + "\n" + update_before, bf16_options, &report), as_printed(R"(
-func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w") -> (%g_after "g", %loss_sum_after "loss_sum") {
+func @forward_backward(%x: f32[2,4] input "x", %w: f32[4,4] parameter "w", %dloss: f32[] scalar "dloss", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %narrow_copy_w: bf16[4,4] state "narrow_copy.w") -> (%g_after "g", %loss_sum_after "loss_sum") {
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
-  %y = linear(%x_1, %bf16_copy_w) : bf16[2,4]
+  %y = linear(%x_1, %narrow_copy_w) : bf16[2,4]
   %a = relu(%y) : bf16[2,4]
   %squares = mul(%a, %a) : bf16[2,4]
   %squares_1 = cast(%squares) {dtype = f32} : f32[2,4]
@@ -97,7 +97,7 @@ func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
 )" + update_before;
 }
 
-// "n.{0..2} f32, w.{0..2} bf16, bf16_copy.v bf16": arguments of forward_backward.
+// "n.{0..2} f32, w.{0..2} bf16, narrow_copy.v bf16": arguments of forward_backward.
 std::string held(const std::string& text, Report& report, const PrecisionOptions& options = bf16_options) {
     const Module m = lower_precision(module_of(text), options, report);
     verify(m);
@@ -114,7 +114,7 @@ std::string held(const std::string& text, Report& report, const PrecisionOptions
 
 TEST(LowerPrecision, WhatIsFrozenAndReadByProductsAloneIsBf16) {
     Report report;
-    EXPECT_EQ(held(with_frozen(""), report), "n.{0..2} f32, w.{0..2} bf16, v f32, e bf16, bf16_copy.v bf16");
+    EXPECT_EQ(held(with_frozen(""), report), "n.{0..2} f32, w.{0..2} bf16, v f32, e bf16, narrow_copy.v bf16");
     EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(),
                             [](const Note& n) { return n.text == "4 frozen parameters are held in bf16 alone"; }));
 }
@@ -139,9 +139,9 @@ func @layer(%x: f32[2,4], %w: f32[4,4]) -> (%y) {
     PrecisionOptions options = bf16_options;
     Report report;
     EXPECT_EQ(held(text, report, options),
-              "w.{0..1} f32, v f32, u f32, bf16_copy.w.{0..1} bf16, bf16_copy.v bf16, bf16_copy.u bf16");
+              "w.{0..1} f32, v f32, u f32, narrow_copy.w.{0..1} bf16, narrow_copy.v bf16, narrow_copy.u bf16");
     options.gathered = true;
-    EXPECT_EQ(held(text, report, options), "w.{0..1} f32, v f32, u f32, bf16_copy.u bf16");
+    EXPECT_EQ(held(text, report, options), "w.{0..1} f32, v f32, u f32, narrow_copy.u bf16");
     std::string said;
     for (const Note& note : report.notes)
         if (note.text.starts_with("gathered in f32")) said += note.where + " ";
@@ -164,8 +164,9 @@ TEST(LowerPrecision, WhatIsFrozenAndReadInBothTypesKeepsItsMaster) {
         "  %total = add(%loss_sum, %s) : f32[]";
     std::string text = with_frozen(again);
     text.replace(text.find("%loss_sum \"loss_sum\") {"), 9, "%total");
-    EXPECT_EQ(held(text, report),
-              "n.{0..2} f32, w.{0..2} f32, v f32, e f32, bf16_copy.w.{0..2} bf16, bf16_copy.v bf16, bf16_copy.e bf16");
+    EXPECT_EQ(
+        held(text, report),
+        "n.{0..2} f32, w.{0..2} f32, v f32, e f32, narrow_copy.w.{0..2} bf16, narrow_copy.v bf16, narrow_copy.e bf16");
     EXPECT_TRUE(std::any_of(report.notes.begin(), report.notes.end(), [](const Note& n) {
         return n.kind == Note::Kind::declined && n.where == "e" && n.text.starts_with("f32 and bf16 both");
     }));
@@ -214,10 +215,10 @@ TEST(LowerPrecision, NormsReadTheirMasterAndKeepTheirStatistics) {
     EXPECT_EQ(
         lowered(before),
         as_printed(entry(
-            R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w")",
+            R"(%x: f32[2,4] input "x", %norm: f32[4] parameter "norm", %w: f32[4,4] parameter "w", %loss_sum: f32[] scalar "loss_sum", %narrow_copy_w: bf16[4,4] state "narrow_copy.w")",
             R"(%rstd "rstd", %p_1 "p", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
-  %h = linear(%x_1, %bf16_copy_w) : bf16[2,4]
+  %h = linear(%x_1, %narrow_copy_w) : bf16[2,4]
   %y, %rstd = rms_norm(%h, %norm) {eps = 1e-05} : bf16[2,4], f32[2]
   %y_1 = cast(%y) {dtype = f32} : f32[2,4]
   %p = softmax(%y_1) {axis = 1} : f32[2,4]
@@ -253,18 +254,18 @@ func @layer(%x: f32[2,4], %norm: f32[4], %w: f32[4,4]) -> (%y, %h) {
 }
 )" + update_before)),
         as_printed(entry(
-            R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: 3 x bf16[4,4] state "bf16_copy.w.{0..2}")",
+            R"(%x: f32[2,4] input "x", %norm: 3 x f32[4] parameter "n.{0..2}", %w: 3 x f32[4,4] parameter "w.{0..2}", %loss_sum: f32[] scalar "loss_sum", %narrow_copy_w: 3 x bf16[4,4] state "narrow_copy.w.{0..2}")",
             R"(%y "y", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[2,4]
-  %y, %saved = repeat(%x_1, %norm, %bf16_copy_w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : bf16[2,4], 3 x bf16[2,4]
+  %y, %saved = repeat(%x_1, %norm, %narrow_copy_w) {body = "layer", carried = 1, n = 3, per_layer = 2, reverse = false} : bf16[2,4], 3 x bf16[2,4]
 )",
             update_after + R"(
 
-func @layer(%x: bf16[2,4], %norm: f32[4], %bf16_copy_w: bf16[4,4]) -> (%y, %h_1) {
+func @layer(%x: bf16[2,4], %norm: f32[4], %narrow_copy_w: bf16[4,4]) -> (%y, %h_1) {
   %x_1 = cast(%x) {dtype = f32} : f32[2,4]
   %h = mul(%x_1, %norm) : f32[2,4]
   %h_1 = cast(%h) {dtype = bf16} : bf16[2,4]
-  %u = linear(%h_1, %bf16_copy_w) : bf16[2,4]
+  %u = linear(%h_1, %narrow_copy_w) : bf16[2,4]
   %y = add(%x, %u) : bf16[2,4]
 })")));
 }
@@ -286,17 +287,17 @@ func @layer(%d: f32[2,4], %sum: f32[4,4], %w: f32[4,4]) -> (%dx, %sum_after) {
 }
 )" + update_before)),
         as_printed(entry(
-            R"(%dx: f32[2,4] input "dx", %w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w")",
+            R"(%dx: f32[2,4] input "dx", %w: f32[4,4] parameter "w", %g: f32[4,4] state "grad.w", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %narrow_copy_w: bf16[4,4] state "narrow_copy.w")",
             R"(%g_after "g", %loss_sum "loss_sum")", R"(
   %zero = constant() {value = <f32[4,4] splat 0.0>} : f32[4,4]
   %dx_1 = cast(%dx) {dtype = bf16} : bf16[2,4]
-  %d, %dw = repeat(%dx_1, %zero, %bf16_copy_w) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : bf16[2,4], f32[4,4]
+  %d, %dw = repeat(%dx_1, %zero, %narrow_copy_w) {body = "layer", carried = 2, n = 3, per_layer = 0, reverse = true} : bf16[2,4], f32[4,4]
   %g_after = accumulate_gradient(%g, %dw, %first) : f32[4,4]
 )",
             update_after + R"(
 
-func @layer(%d: bf16[2,4], %sum: f32[4,4], %bf16_copy_w: bf16[4,4]) -> (%dx, %sum_after) {
-  %dx = linear_backward_input(%d, %bf16_copy_w) : bf16[2,4]
+func @layer(%d: bf16[2,4], %sum: f32[4,4], %narrow_copy_w: bf16[4,4]) -> (%dx, %sum_after) {
+  %dx = linear_backward_input(%d, %narrow_copy_w) : bf16[2,4]
   %dw = linear_backward_weight(%d, %d) {dtype = f32} : f32[4,4]
   %sum_after = add(%sum, %dw) : f32[4,4]
 })")));
@@ -321,10 +322,10 @@ TEST(LowerPrecision, GradientsAreF32OutOfEveryProduct) {
 )",
             update_before)),
         as_printed(entry(
-            R"(%x: f32[4,2,4] input "x", %w: f32[4,4] parameter "w", %e: f32[4,4,3] parameter "e", %q: f32[2,4] parameter "q", %g: f32[4,4,3] state "grad.e", %h: f32[4,3] state "grad.s", %k: f32[2,4] state "grad.q", %d: f32[4,2,3] input "d", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %bf16_copy_w: bf16[4,4] state "bf16_copy.w", %bf16_copy_e: bf16[4,4,3] state "bf16_copy.e", %bf16_copy_q: bf16[2,4] state "bf16_copy.q")",
+            R"(%x: f32[4,2,4] input "x", %w: f32[4,4] parameter "w", %e: f32[4,4,3] parameter "e", %q: f32[2,4] parameter "q", %g: f32[4,4,3] state "grad.e", %h: f32[4,3] state "grad.s", %k: f32[2,4] state "grad.q", %d: f32[4,2,3] input "d", %first: bool[] scalar "first_micro_step", %loss_sum: f32[] scalar "loss_sum", %narrow_copy_w: bf16[4,4] state "narrow_copy.w", %narrow_copy_e: bf16[4,4,3] state "narrow_copy.e", %narrow_copy_q: bf16[2,4] state "narrow_copy.q")",
             R"(%g_after "g", %h_after "h", %k_after "k", %loss_sum "loss_sum")", R"(
   %x_1 = cast(%x) {dtype = bf16} : bf16[4,2,4]
-  %y = matmul(%x_1, %bf16_copy_e) {transpose_a = false, transpose_b = false} : bf16[4,2,3]
+  %y = matmul(%x_1, %narrow_copy_e) {transpose_a = false, transpose_b = false} : bf16[4,2,3]
   %y_1 = cast(%y) {dtype = f32} : f32[4,2,3]
   %dy = mul(%d, %y_1) : f32[4,2,3]
   %dy_1 = cast(%dy) {dtype = bf16} : bf16[4,2,3]
@@ -333,8 +334,8 @@ TEST(LowerPrecision, GradientsAreF32OutOfEveryProduct) {
   %ds = matmul(%x_1, %dy_1) {dtype = f32, transpose_a = true, transpose_b = false} : f32[4,4,3]
   %sum = reduce_sum(%ds) {axes = [0], keep_dims = false} : f32[4,3]
   %h_after = accumulate_gradient(%h, %sum, %first) : f32[4,3]
-  %p = linear(%bf16_copy_q, %bf16_copy_w) : bf16[2,4]
-  %dq = linear_backward_input(%p, %bf16_copy_w) {dtype = f32} : f32[2,4]
+  %p = linear(%narrow_copy_q, %narrow_copy_w) : bf16[2,4]
+  %dq = linear_backward_input(%p, %narrow_copy_w) {dtype = f32} : f32[2,4]
   %k_after = accumulate_gradient(%k, %dq, %first) : f32[2,4]
 )",
             update_after)));

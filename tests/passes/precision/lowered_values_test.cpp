@@ -59,7 +59,7 @@ void expect_gradients(const std::string& text, RecomputePolicy recompute, int ro
         std::vector<Members> given;
         for (std::size_t k = 0; k < g.arguments.size(); ++k) {
             const std::string& name = g.argument_info[k].names[0];
-            given.push_back(*by_name.at(name.starts_with("bf16_copy.") ? name.substr(10) : name));
+            given.push_back(*by_name.at(name.starts_with("narrow_copy.") ? name.substr(12) : name));
             for (Tensor& t : given.back()) t.type = g.type(g.arguments[k]).member();
         }
         const std::vector<Members> expected = values_of(plain, arguments, false);

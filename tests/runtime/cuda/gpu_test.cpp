@@ -120,8 +120,8 @@ TEST(Gpu, RunsCodeOfItsFamilyAndVirtualCodeOfOlderOnes) {
 }
 
 TEST(Roof, IsKnownOfDataSheetsAndNotGuessed) {
-    EXPECT_EQ(roof_of("NVIDIA H100 80GB HBM3").bf16_flops, 989.4e12);
-    EXPECT_EQ(roof_of("NVIDIA H100 PCIe").bf16_flops, 756e12);
+    EXPECT_EQ(roof_of("NVIDIA H100 80GB HBM3").narrow_flops, 989.4e12);
+    EXPECT_EQ(roof_of("NVIDIA H100 PCIe").narrow_flops, 756e12);
     EXPECT_EQ(roof_of("NVIDIA H200").bytes_per_second, 4.8e12);
     EXPECT_EQ(roof_of("NVIDIA GH200 480GB").bytes_per_second, 4.0e12);
     EXPECT_EQ(roof_of("Some GPU").bytes_per_second, 0);

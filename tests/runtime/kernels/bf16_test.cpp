@@ -360,10 +360,10 @@ TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
             for (float& x : high.back()) x = std::abs(x);
             low.push_back(rounded(high.back()));
         }
-        const auto step = [&](auto& p, const auto& gradients, auto& states, bf16* bf16_copies) {
+        const auto step = [&](auto& p, const auto& gradients, auto& states, bf16* narrow_copies) {
             OptimizerUpdate call{.parameters = p.data(),
                                  .gradients = gradients.data(),
-                                 .bf16_copies = bf16_copies == nullptr ? Output() : Output(bf16_copies),
+                                 .narrow_copies = narrow_copies == nullptr ? Output() : Output(narrow_copies),
                                  .segments = segments,
                                  .scalars = &s};
             for (std::size_t k = 0; k < states.size(); ++k) call.states[k] = states[k].data();
@@ -373,16 +373,16 @@ TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
         std::vector<std::vector<float>> first = high, second = high;
         step(p, g.high, first, nullptr);
         // masters in f32, gradients in bf16
-        std::vector<bf16> bf16_copies(static_cast<std::size_t>(n), bf16{0x1234});
-        step(p2, g.low, second, bf16_copies.data());
+        std::vector<bf16> narrow_copies(static_cast<std::size_t>(n), bf16{0x1234});
+        step(p2, g.low, second, narrow_copies.data());
         EXPECT_NE(p, start.high);
         EXPECT_EQ(p2, p);
         EXPECT_EQ(second, first);
         std::vector<bool> stepped(static_cast<std::size_t>(n), false);
         for (const ParameterSegment& segment : segments)
             for (std::int64_t i = segment.begin; i < segment.end; ++i) stepped[static_cast<std::size_t>(i)] = true;
-        for (std::size_t i = 0; i < bf16_copies.size(); ++i)
-            ASSERT_EQ(bf16_copies[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
+        for (std::size_t i = 0; i < narrow_copies.size(); ++i)
+            ASSERT_EQ(narrow_copies[i].bits, stepped[i] ? to_bf16(p[i]).bits : 0x1234) << i;
         // everything in bf16
         std::vector<bf16> p3 = start.low;
         step(p3, g.low, low, nullptr);
@@ -533,7 +533,7 @@ TEST(Bf16, ConvertsBothWays) {
 
 std::string refused(const char* asked) {
     try {
-        native_bf16(asked);
+        native_products(DType::bf16, asked);
     } catch (const Error& e) {
         return e.what();
     }
@@ -541,7 +541,7 @@ std::string refused(const char* asked) {
 }
 
 TEST(Bf16Ways, AreNamedOrRefused) {
-    EXPECT_FALSE(native_bf16("emulated"));
+    EXPECT_FALSE(native_products(DType::bf16, "emulated"));
     const std::string help =
         "\nhelp: set it to native or to emulated, or leave it unset: native where the CPU has instructions for bf16";
     EXPECT_EQ(refused("garbage"),

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "device/cpu/narrow.h"
 #include "helpers.h"
 
 namespace thunder {
@@ -64,16 +65,16 @@ TEST_F(SafetensorsTest, ConvertsOnReading) {
     // subnormal, the largest subnormal, infinity.
     const std::uint16_t halves[] = {0x3c00, 0xc000, 0x7bff, 0x0400, 0x0001, 0x03ff, 0x7c00};
     const float values[] = {1, -2, 65504, 0x1p-14F, 0x1p-24F, 1023 * 0x1p-24F, INFINITY};
-    for (std::size_t i = 0; i < std::size(halves); ++i) EXPECT_EQ(f32_from_f16(halves[i]), values[i]) << i;
-    EXPECT_TRUE(std::isnan(f32_from_f16(0x7e01)));
-    EXPECT_TRUE(std::signbit(f32_from_f16(0x8000)));
+    for (std::size_t i = 0; i < std::size(halves); ++i) EXPECT_EQ(to_float(f16{halves[i]}), values[i]) << i;
+    EXPECT_TRUE(std::isnan(to_float(f16{0x7e01})));
+    EXPECT_TRUE(std::signbit(to_float(f16{0x8000})));
 
     // Ties go to the even neighbour; a NaN whose upper fraction bits are 0 stays one.
-    EXPECT_EQ(bf16_from_f32(1.0F), 0x3f80);
-    EXPECT_EQ(bf16_from_f32(1.0F + 0x1p-8F), 0x3f80);
-    EXPECT_EQ(bf16_from_f32(1.0F + 3 * 0x1p-8F), 0x3f82);
-    EXPECT_EQ(bf16_from_f32(3.4e38F), 0x7f80);
-    EXPECT_TRUE(std::isnan(f32_from_bf16(bf16_from_f32(std::bit_cast<float>(0x7f800001)))));
+    EXPECT_EQ(to_bf16(1.0F).bits, 0x3f80);
+    EXPECT_EQ(to_bf16(1.0F + 0x1p-8F).bits, 0x3f80);
+    EXPECT_EQ(to_bf16(1.0F + 3 * 0x1p-8F).bits, 0x3f82);
+    EXPECT_EQ(to_bf16(3.4e38F).bits, 0x7f80);
+    EXPECT_TRUE(std::isnan(to_float(to_bf16(std::bit_cast<float>(0x7f800001)))));
 
     write_file(path("h.safetensors"),
                file_bytes(R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},)"

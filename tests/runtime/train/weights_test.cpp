@@ -2,6 +2,7 @@
 // What parameters start from: drawn, an export's weights, a file, a Hugging Face folder.
 #include <cmath>
 
+#include "device/cpu/narrow.h"
 #include "program_test.h"
 #include "train/init.h"
 
@@ -133,7 +134,7 @@ TEST_F(WeightsTest, ComeFromAFolderOfHuggingFace) {
 TEST_F(WeightsTest, AreConverted) {
     std::vector<TestTensor> tensors = without(all(), "model.head.bias");
     std::vector<std::uint16_t> halves(V);
-    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = bf16_from_f32(static_cast<float>(i));
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = to_bf16(static_cast<float>(i)).bits;
     tensors.push_back(tensor("model.head.bias", DType::bf16, {V}, halves));
     write_tensors(path("x.safetensors"), tensors);
     expect_success(start("--init x.safetensors"));

@@ -122,7 +122,7 @@ void attention_backward(const AttentionBackward& call, Stream& stream) {
     const Timed timed = timed_call("attention_backward", call, stream);
     if (call.B <= 0 || call.T <= 0) return;
     check_types(call);
-    if (call.HS % tile::lanes != 0 || call.q.dtype == DType::bf16) return attention_backward_padded(call, stream);
+    if (call.HS % tile::lanes != 0 || is_narrow(call.q.dtype)) return attention_backward_padded(call, stream);
 
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), rows = tile::round_up(B * NH * T, 16),

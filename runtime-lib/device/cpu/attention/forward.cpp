@@ -105,7 +105,7 @@ void attention_forward(const AttentionForward& call, Stream& stream) {
     if (call.B <= 0 || call.T <= 0) return;
     check_types(call);
     auto* lse = static_cast<float*>(call.lse.data);
-    if (call.HS % tile::lanes != 0 || call.q.dtype == DType::bf16) return attention_forward_padded(call, stream);
+    if (call.HS % tile::lanes != 0 || is_narrow(call.q.dtype)) return attention_forward_padded(call, stream);
 
     const std::int64_t B = call.B, T = call.T, S = call.S, NH = call.NH, KVH = call.KVH, HS = call.HS;
     const std::int64_t transposed = transposed_elements(B, S, KVH, HS), own = tile::round_up(own_elements(HS), 16);

@@ -83,12 +83,13 @@ void reference_matmul(const Matmul& call, Stream& stream) {
     const auto with = [&call](auto* c, auto* a) {
         reference::multiply(call, c, a, static_cast<decltype(a)>(call.b.data));
     };
-    if (call.a.dtype == DType::f32)
-        with(static_cast<float*>(call.c.data), static_cast<const float*>(call.a.data));
-    else if (call.c.dtype == DType::f32)
-        with(static_cast<float*>(call.c.data), static_cast<const bf16*>(call.a.data));
-    else
-        with(static_cast<bf16*>(call.c.data), static_cast<const bf16*>(call.a.data));
+    with_float(call.a.dtype, [&]<typename A>(A*) {
+        const auto* a = static_cast<const A*>(call.a.data);
+        if (call.c.dtype == DType::f32)
+            with(static_cast<float*>(call.c.data), a);
+        else
+            with(static_cast<A*>(call.c.data), a);
+    });
 }
 
 }  // namespace thunder

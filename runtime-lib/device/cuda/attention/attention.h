@@ -10,12 +10,12 @@
 
 namespace thunder {
 
-// Whether a graph of cuDNN's may be asked for: it is told that all tensors are bf16, at 16 bytes, with positions whose
-// distance is a multiple of 16 bytes.
+// Whether a graph of cuDNN's may be asked for: it is told that all tensors are of one narrow type, at 16 bytes, with
+// positions whose distance is a multiple of 16 bytes.
 template <typename Call>
 bool cudnn_takes(const Call& c) {
     const auto fits = [](const auto& t, std::int64_t ld) {
-        return t.dtype == DType::bf16 && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && ld % 8 == 0;
+        return is_narrow(t.dtype) && reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && ld % 8 == 0;
     };
     if (c.padding || c.HS % 8 != 0 || c.HS > 128 || c.NH % c.KVH != 0) return false;
     if (!fits(c.q, c.ld_q) || !fits(c.k, c.ld_k) || !fits(c.v, c.ld_v) || !fits(c.out, c.ld_out)) return false;
@@ -32,7 +32,7 @@ inline std::string cudnn_refusal(const char* call, const std::string& tensors, c
                "; blocks of our own compute it, which is slower");
 }
 
-// By cuDNN's fused attention; false, and nothing done, where it does not take the call: other types than bf16, a
+// By cuDNN's fused attention; false, and nothing done, where it does not take the call: f32, a
 // padding mask (cuDNN's is a length for each sequence), sizes of heads that are no multiple of 8 or above 128, a graph
 // that cuDNN refuses, which is told once, or a build without cuDNN.
 bool cudnn_attention_forward(const AttentionForward& call, Stream& stream);

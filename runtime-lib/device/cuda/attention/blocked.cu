@@ -69,7 +69,9 @@ struct Kernels;
         }                                                                                                              \
     }
 THUNDER_ATTENTION_KERNELS(float, f32);
-THUNDER_ATTENTION_KERNELS(bf16, bf16);
+#define THUNDER_NARROW_ATTENTION(T) THUNDER_ATTENTION_KERNELS(T, T);
+THUNDER_NARROW_TYPES(THUNDER_NARROW_ATTENTION)
+#undef THUNDER_NARROW_ATTENTION
 #undef THUNDER_ATTENTION_KERNELS
 
 template <typename T>
@@ -107,12 +109,12 @@ void backward(const AttentionBackward& call, Stream& stream) {
 
 void blocked_attention_forward(const AttentionForward& call, Stream& stream) {
     require_size(call);
-    call.q.dtype == DType::bf16 ? forward<bf16>(call, stream) : forward<float>(call, stream);
+    with_float(call.q.dtype, [&]<typename T>(T*) { forward<T>(call, stream); });
 }
 
 void blocked_attention_backward(const AttentionBackward& call, Stream& stream) {
     require_size(call);
-    call.q.dtype == DType::bf16 ? backward<bf16>(call, stream) : backward<float>(call, stream);
+    with_float(call.q.dtype, [&]<typename T>(T*) { backward<T>(call, stream); });
 }
 
 void attention_forward(const AttentionForward& call, Stream& stream) {

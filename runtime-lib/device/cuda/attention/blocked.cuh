@@ -311,20 +311,21 @@ THUNDER_FUNCTION void attention_dkv(Global<T> dk, Global<T> dv, Global<const T> 
 BUNDLED_ATTENTION(f32_64, float, 64, 4)
 BUNDLED_ATTENTION(f32_128, float, 128, 4)
 BUNDLED_ATTENTION(f32_256, float, 256, 1)
-BUNDLED_ATTENTION(bf16_64, bf16, 64, 4)
-BUNDLED_ATTENTION(bf16_128, bf16, 128, 4)
-BUNDLED_ATTENTION(bf16_256, bf16, 256, 1)
+#define BUNDLED_ATTENTION_DELTA(name, T)                                                           \
+    THUNDER_KERNEL(128)                                                                            \
+    bundled_attention_delta_##name(Global<float> delta, Global<const T> dout, Global<const T> out, \
+                                   AttentionSizes sizes) {                                         \
+        attention_delta(delta, dout, out, sizes);                                                  \
+    }
+BUNDLED_ATTENTION_DELTA(f32, float)
+#define BUNDLED_NARROW_ATTENTION(T)       \
+    BUNDLED_ATTENTION(T##_64, T, 64, 4)   \
+    BUNDLED_ATTENTION(T##_128, T, 128, 4) \
+    BUNDLED_ATTENTION(T##_256, T, 256, 1) \
+    BUNDLED_ATTENTION_DELTA(T, T)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_ATTENTION)
+#undef BUNDLED_NARROW_ATTENTION
+#undef BUNDLED_ATTENTION_DELTA
 #undef BUNDLED_ATTENTION
-
-THUNDER_KERNEL(128)
-bundled_attention_delta_f32(Global<float> delta, Global<const float> dout, Global<const float> out,
-                            AttentionSizes sizes) {
-    attention_delta(delta, dout, out, sizes);
-}
-THUNDER_KERNEL(128)
-bundled_attention_delta_bf16(Global<float> delta, Global<const bf16> dout, Global<const bf16> out,
-                             AttentionSizes sizes) {
-    attention_delta(delta, dout, out, sizes);
-}
 
 }  // namespace thunder::bundled

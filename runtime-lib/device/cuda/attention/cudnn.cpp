@@ -66,6 +66,7 @@ enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_stats, uid_dout,
 // What a graph depends on.
 struct Key {
     bool backward, causal;
+    DType dtype;
     float scale;
     std::array<std::int64_t, 15> sizes;
     auto operator<=>(const Key&) const = default;
@@ -89,14 +90,19 @@ struct Cache : ProviderCache {
     std::map<Key, Plan> plans;
 };
 
+fe::DataType_t type_of(DType narrow) {
+    check(narrow == DType::bf16 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, "attention");
+    return fe::DataType_t::BFLOAT16;
+}
+
 // A (B, positions, heads, HS) tensor as cuDNN orders its dimensions.
 fe::graph::Tensor_attributes tensor(const char* name, std::int64_t uid, std::int64_t B, std::int64_t positions,
-                                    std::int64_t heads, std::int64_t HS, std::int64_t ld) {
+                                    std::int64_t heads, std::int64_t HS, std::int64_t ld, DType dtype) {
     const std::int64_t row = or_dense(ld, heads * HS);
     return fe::graph::Tensor_attributes()
         .set_name(name)
         .set_uid(uid)
-        .set_data_type(fe::DataType_t::BFLOAT16)
+        .set_data_type(type_of(dtype))
         .set_dim({B, heads, positions, HS})
         .set_stride({positions * row, HS, row, 1});
 }
@@ -130,43 +136,43 @@ void set_mask(Options& options, const Call& c) {
     if (c.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(c.window));
 }
 
-std::shared_ptr<fe::graph::Graph> new_graph() {
+std::shared_ptr<fe::graph::Graph> new_graph(DType dtype) {
     auto graph = std::make_shared<fe::graph::Graph>();
-    graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+    graph->set_io_data_type(type_of(dtype))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     return graph;
 }
 
 std::shared_ptr<fe::graph::Graph> graph_of(const AttentionForward& c) {
-    auto graph = new_graph();
+    auto graph = new_graph(c.q.dtype);
     auto options = fe::graph::SDPA_attributes().set_name("attention_forward").set_generate_stats(true);
     set_mask(options, c);
-    const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q));
-    const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k));
-    const Tensor v = graph->tensor(tensor("v", uid_v, c.B, c.S, c.KVH, c.HS, c.ld_v));
+    const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q, c.q.dtype));
+    const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k, c.q.dtype));
+    const Tensor v = graph->tensor(tensor("v", uid_v, c.B, c.S, c.KVH, c.HS, c.ld_v, c.q.dtype));
     const auto [out, stats] = graph->sdpa(q, k, v, options);
-    set_output(out, tensor("out", uid_out, c.B, c.T, c.NH, c.HS, c.ld_out));
+    set_output(out, tensor("out", uid_out, c.B, c.T, c.NH, c.HS, c.ld_out, c.q.dtype));
     set_output(stats, stats_tensor(c));
     return graph;
 }
 
 std::shared_ptr<fe::graph::Graph> graph_of(const AttentionBackward& c) {
-    auto graph = new_graph();
+    auto graph = new_graph(c.q.dtype);
     // The same bits in every run: no atomic additions.
     auto options =
         fe::graph::SDPA_backward_attributes().set_name("attention_backward").set_deterministic_algorithm(true);
     set_mask(options, c);
-    const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q));
-    const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k));
-    const Tensor v = graph->tensor(tensor("v", uid_v, c.B, c.S, c.KVH, c.HS, c.ld_v));
-    const Tensor out = graph->tensor(tensor("out", uid_out, c.B, c.T, c.NH, c.HS, c.ld_out));
-    const Tensor dout = graph->tensor(tensor("dout", uid_dout, c.B, c.T, c.NH, c.HS, c.ld_dout));
+    const Tensor q = graph->tensor(tensor("q", uid_q, c.B, c.T, c.NH, c.HS, c.ld_q, c.q.dtype));
+    const Tensor k = graph->tensor(tensor("k", uid_k, c.B, c.S, c.KVH, c.HS, c.ld_k, c.q.dtype));
+    const Tensor v = graph->tensor(tensor("v", uid_v, c.B, c.S, c.KVH, c.HS, c.ld_v, c.q.dtype));
+    const Tensor out = graph->tensor(tensor("out", uid_out, c.B, c.T, c.NH, c.HS, c.ld_out, c.q.dtype));
+    const Tensor dout = graph->tensor(tensor("dout", uid_dout, c.B, c.T, c.NH, c.HS, c.ld_dout, c.q.dtype));
     const Tensor stats = graph->tensor(stats_tensor(c));
     const auto [dq, dk, dv] = graph->sdpa_backward(q, k, v, out, dout, stats, options);
-    set_output(dq, tensor("dq", uid_dq, c.B, c.T, c.NH, c.HS, c.ld_dq));
-    set_output(dk, tensor("dk", uid_dk, c.B, c.S, c.KVH, c.HS, c.ld_dk));
-    set_output(dv, tensor("dv", uid_dv, c.B, c.S, c.KVH, c.HS, c.ld_dv));
+    set_output(dq, tensor("dq", uid_dq, c.B, c.T, c.NH, c.HS, c.ld_dq, c.q.dtype));
+    set_output(dk, tensor("dk", uid_dk, c.B, c.S, c.KVH, c.HS, c.ld_dk, c.q.dtype));
+    set_output(dv, tensor("dv", uid_dv, c.B, c.S, c.KVH, c.HS, c.ld_dv, c.q.dtype));
     return graph;
 }
 
@@ -206,8 +212,11 @@ void* pointer(const Input& t) {
 
 bool cudnn_attention_forward(const AttentionForward& c, Stream& stream) {
     if (!cudnn_takes(c)) return false;
-    const Key key{
-        false, c.causal, c.scale, {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out}};
+    const Key key{false,
+                  c.causal,
+                  c.q.dtype,
+                  c.scale,
+                  {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out}};
     return run("attention_forward", c, key,
                {{uid_q, pointer(c.q)},
                 {uid_k, pointer(c.k)},
@@ -221,6 +230,7 @@ bool cudnn_attention_backward(const AttentionBackward& c, Stream& stream) {
     if (!cudnn_takes(c)) return false;
     const Key key{true,
                   c.causal,
+                  c.q.dtype,
                   c.scale,
                   {c.B, c.T, c.S, c.NH, c.KVH, c.HS, c.window, c.ld_q, c.ld_k, c.ld_v, c.ld_out, c.ld_dout, c.ld_dq,
                    c.ld_dk, c.ld_dv}};
@@ -238,7 +248,7 @@ bool cudnn_attention_backward(const AttentionBackward& c, Stream& stream) {
 }
 
 std::string attention_provider() {
-    return "cuDNN in bf16, else blocks of our own";
+    return "cuDNN in bf16 and f16, else blocks of our own";
 }
 
 #else

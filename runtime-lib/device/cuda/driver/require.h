@@ -14,9 +14,8 @@ void require_dtype(const char* tensor, const Tensor& t, DType expected) {
 
 template <typename Tensor>
 void require_float(const char* tensor, const Tensor& t) {
-    if (t && t.dtype != DType::f32 && t.dtype != DType::bf16) {
-        fail(std::string("no provider on a GPU for ") + tensor + " of that type", "f32 and bf16 are computed with");
-    }
+    if (t && !is_float(t.dtype))
+        fail(std::string("no provider on a GPU for ") + tensor + " of that type", "floating point is computed with");
 }
 
 inline std::int64_t or_dense(std::int64_t ld, std::int64_t dense) {

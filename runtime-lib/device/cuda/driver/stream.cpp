@@ -160,7 +160,7 @@ std::string Device::describe_products() const {
     return cat(cublaslt_version(), options_.tf32 ? ", TF32" : "");
 }
 
-std::string Device::describe_bf16() const {
+std::string Device::describe_products_of(DType) const {
     return "products of the GPU's tensor cores, sums in f32";
 }
 

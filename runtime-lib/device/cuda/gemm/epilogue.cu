@@ -46,15 +46,26 @@ void epilogue(const Epilogue& e, Stream& stream) {
         return launch_epilogue<float, float, float>(bundled_epilogue_f32, bundled_epilogue_f32_4, e, stream);
     }
     const bool wide_bias = e.bias && e.bias.dtype == DType::f32;
-    if (e.source.dtype == DType::f32) {
-        if (wide_bias)
-            return launch_epilogue<bf16, float, float>(bundled_epilogue_round_f32, bundled_epilogue_round_f32_8, e,
-                                                       stream);
-        return launch_epilogue<bf16, float, bf16>(bundled_epilogue_round, bundled_epilogue_round_8, e, stream);
+    const bool wide_source = e.source.dtype == DType::f32;
+    if (!wide_source) require_dtype("the product", e.source, e.y.dtype);
+    if (!wide_bias) require_dtype("bias", e.bias, e.y.dtype);
+#define THUNDER_EPILOGUE(T)                                                                                            \
+    if (e.y.dtype == DType::T) {                                                                                       \
+        if (wide_source && wide_bias)                                                                                  \
+            return launch_epilogue<T, float, float>(bundled_epilogue_##T##_f32_f32, bundled_epilogue_##T##_f32_f32_8,  \
+                                                    e, stream);                                                        \
+        if (wide_source)                                                                                               \
+            return launch_epilogue<T, float, T>(bundled_epilogue_##T##_f32_##T, bundled_epilogue_##T##_f32_##T##_8, e, \
+                                                stream);                                                               \
+        if (wide_bias)                                                                                                 \
+            return launch_epilogue<T, T, float>(bundled_epilogue_##T##_##T##_f32, bundled_epilogue_##T##_##T##_f32_8,  \
+                                                e, stream);                                                            \
+        return launch_epilogue<T, T, T>(bundled_epilogue_##T##_##T##_##T, bundled_epilogue_##T##_##T##_##T##_8, e,     \
+                                        stream);                                                                       \
     }
-    if (wide_bias)
-        return launch_epilogue<bf16, bf16, float>(bundled_epilogue_bf16_f32, bundled_epilogue_bf16_f32_8, e, stream);
-    launch_epilogue<bf16, bf16, bf16>(bundled_epilogue_bf16, bundled_epilogue_bf16_8, e, stream);
+    THUNDER_NARROW_TYPES(THUNDER_EPILOGUE)
+#undef THUNDER_EPILOGUE
+    require_float("the result", e.y);
 }
 
 void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int64_t columns, std::int64_t ld_x,
@@ -67,20 +78,23 @@ void column_sums(const Output& sums, const Input& x, std::int64_t rows, std::int
     auto* partials = reinterpret_cast<float*>(
         stream.workspace(static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1) * columns) * sizeof(float)));
     const bool add = gradient == Gradient::add;
-    if (x.dtype == DType::bf16) {
-        launch("column_partials", bundled_column_partials_bf16, blocks * column_blocks, 128, stream, partials,
-               static_cast<const bf16*>(x.data), rows, columns, ld_x, block_rows);
-    } else {
-        launch("column_partials", bundled_column_partials_f32, blocks * column_blocks, 128, stream, partials,
-               static_cast<const float*>(x.data), rows, columns, ld_x, block_rows);
-    }
-    if (sums.dtype == DType::bf16) {
-        launch("column_finish", bundled_column_finish_bf16, column_blocks, 128, stream, static_cast<bf16*>(sums.data),
-               partials, blocks, columns, add);
-    } else {
-        launch("column_finish", bundled_column_finish_f32, column_blocks, 128, stream, static_cast<float*>(sums.data),
-               partials, blocks, columns, add);
-    }
+    const auto sum = [&](auto* kernel, auto* from) {
+        launch("column_partials", kernel, blocks * column_blocks, 128, stream, partials, from, rows, columns, ld_x,
+               block_rows);
+    };
+    const auto finish = [&](auto* kernel, auto* to) {
+        launch("column_finish", kernel, column_blocks, 128, stream, to, partials, blocks, columns, add);
+    };
+    if (x.dtype == DType::f32) sum(bundled_column_partials_f32, static_cast<const float*>(x.data));
+#define THUNDER_COLUMNS(T) \
+    if (x.dtype == DType::T) sum(bundled_column_partials_##T, static_cast<const T*>(x.data));
+    THUNDER_NARROW_TYPES(THUNDER_COLUMNS)
+#undef THUNDER_COLUMNS
+    if (sums.dtype == DType::f32) finish(bundled_column_finish_f32, static_cast<float*>(sums.data));
+#define THUNDER_COLUMNS(T) \
+    if (sums.dtype == DType::T) finish(bundled_column_finish_##T, static_cast<T*>(sums.data));
+    THUNDER_NARROW_TYPES(THUNDER_COLUMNS)
+#undef THUNDER_COLUMNS
 }
 
 void convert(const Output& dst, const Input& src, std::int64_t elements, Stream& stream) {
@@ -90,13 +104,15 @@ void convert(const Output& dst, const Input& src, std::int64_t elements, Stream&
     if (dst.dtype == src.dtype)
         return copy(dst.data, src.data, static_cast<std::size_t>(elements) * size_of(dst.dtype), stream);
     const std::int64_t blocks = (elements + 1023) / 1024;  // four elements a thread
-    if (dst.dtype == DType::bf16) {
-        launch("convert", bundled::bundled_narrow, blocks, 256, stream, static_cast<bf16*>(dst.data),
-               static_cast<const float*>(src.data), elements);
-    } else {
-        launch("convert", bundled::bundled_widen, blocks, 256, stream, static_cast<float*>(dst.data),
-               static_cast<const bf16*>(src.data), elements);
-    }
+#define THUNDER_CONVERT(T)                                                                                       \
+    if (dst.dtype == DType::T)                                                                                   \
+        return launch("convert", bundled::bundled_narrow_##T, blocks, 256, stream, static_cast<T*>(dst.data),    \
+                      static_cast<const float*>(src.data), elements);                                            \
+    if (src.dtype == DType::T)                                                                                   \
+        return launch("convert", bundled::bundled_widen_##T, blocks, 256, stream, static_cast<float*>(dst.data), \
+                      static_cast<const T*>(src.data), elements);
+    THUNDER_NARROW_TYPES(THUNDER_CONVERT)
+#undef THUNDER_CONVERT
 }
 
 }  // namespace thunder

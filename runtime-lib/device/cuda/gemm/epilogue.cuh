@@ -67,14 +67,18 @@ THUNDER_FUNCTION void epilogue(Aliased<T> y, Aliased<T> pre, Aliased<const S> so
     }
 BUNDLED_EPILOGUE(bundled_epilogue_f32, 1, float, float, float)
 BUNDLED_EPILOGUE(bundled_epilogue_f32_4, 4, float, float, float)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16, 1, bf16, bf16, bf16)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16_8, 8, bf16, bf16, bf16)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32, 1, bf16, bf16, float)
-BUNDLED_EPILOGUE(bundled_epilogue_bf16_f32_8, 8, bf16, bf16, float)
-BUNDLED_EPILOGUE(bundled_epilogue_round, 1, bf16, float, bf16)
-BUNDLED_EPILOGUE(bundled_epilogue_round_8, 8, bf16, float, bf16)
-BUNDLED_EPILOGUE(bundled_epilogue_round_f32, 1, bf16, float, float)
-BUNDLED_EPILOGUE(bundled_epilogue_round_f32_8, 8, bf16, float, float)
+// bundled_epilogue_<type of y>_<of the product>_<of the bias>
+#define BUNDLED_NARROW_EPILOGUES(T)                                      \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_##T##_##T, 1, T, T, T)       \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_##T##_##T##_8, 8, T, T, T)   \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_##T##_f32, 1, T, T, float)   \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_##T##_f32_8, 8, T, T, float) \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_f32_##T, 1, T, float, T)     \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_f32_##T##_8, 8, T, float, T) \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_f32_f32, 1, T, float, float) \
+    BUNDLED_EPILOGUE(bundled_epilogue_##T##_f32_f32_8, 8, T, float, float)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_EPILOGUES)
+#undef BUNDLED_NARROW_EPILOGUES
 #undef BUNDLED_EPILOGUE
 
 // From one type to the other.
@@ -91,12 +95,15 @@ THUNDER_FUNCTION void convert(Global<D> dst, Global<const T> src, std::int64_t e
     }
     for (std::int64_t i = at; i < elements; ++i) dst[i] = narrow<D>(wide(src[i]));
 }
-THUNDER_KERNEL(256) bundled_narrow(Global<bf16> dst, Global<const float> src, std::int64_t elements) {
-    convert(dst, src, elements);
-}
-THUNDER_KERNEL(256) bundled_widen(Global<float> dst, Global<const bf16> src, std::int64_t elements) {
-    convert(dst, src, elements);
-}
+#define BUNDLED_CONVERT(T)                                                                                  \
+    THUNDER_KERNEL(256) bundled_narrow_##T(Global<T> dst, Global<const float> src, std::int64_t elements) { \
+        convert(dst, src, elements);                                                                        \
+    }                                                                                                       \
+    THUNDER_KERNEL(256) bundled_widen_##T(Global<float> dst, Global<const T> src, std::int64_t elements) {  \
+        convert(dst, src, elements);                                                                        \
+    }
+THUNDER_NARROW_TYPES(BUNDLED_CONVERT)
+#undef BUNDLED_CONVERT
 
 // Sums of columns in two steps: blocks of 128 columns and of `block_rows` rows give partials (blocks of rows, columns),
 // which are added in order. How many there are follows from the number of rows alone.
@@ -123,7 +130,7 @@ THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials
     sums[j] = narrow<T>(add ? wide(sums[j]) + sum : sum);
 }
 
-#define BUNDLED_COLUMNS(suffix, T)                                                                       \
+#define BUNDLED_COLUMNS_OF(suffix, T)                                                                    \
     THUNDER_KERNEL(128)                                                                                  \
     bundled_column_partials_##suffix(Global<float> partials, Global<const T> x, std::int64_t rows,       \
                                      std::int64_t columns, std::int64_t ld_x, std::int64_t block_rows) { \
@@ -134,8 +141,10 @@ THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials
                                    std::int64_t columns, bool add) {                                     \
         column_finish(sums, partials, blocks, columns, add);                                             \
     }
-BUNDLED_COLUMNS(f32, float)
-BUNDLED_COLUMNS(bf16, bf16)
+#define BUNDLED_COLUMNS(T) BUNDLED_COLUMNS_OF(T, T)
+BUNDLED_COLUMNS_OF(f32, float)
+THUNDER_NARROW_TYPES(BUNDLED_COLUMNS)
 #undef BUNDLED_COLUMNS
+#undef BUNDLED_COLUMNS_OF
 
 }  // namespace thunder::bundled

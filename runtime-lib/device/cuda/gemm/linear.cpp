@@ -38,7 +38,7 @@ void run(Product p, Input residual, std::int64_t ld_residual, bool accumulate, S
     plain.activation = Activation::none;
     plain.pre_activation = {};
     const bool over_residual = residual && residual.data == p.c.data;
-    if (accumulate || over_residual || p.c.dtype == DType::bf16) {
+    if (accumulate || over_residual || is_narrow(p.c.dtype)) {
         // what c holds is still needed, or the sum would be rounded twice: the product goes elsewhere first
         plain.c = reinterpret_cast<float*>(stream.workspace(static_cast<std::size_t>(p.m * p.n) * sizeof(float)));
         plain.ld_c = p.n;

@@ -6,7 +6,7 @@
 namespace thunder {
 
 std::uint32_t reduction_schemes(DType result) {
-    return result == DType::bf16 ? sums_in_f32 : sums_in_any;
+    return is_narrow(result) ? sums_in_f32 : sums_in_any;
 }
 
 std::string ProductKey::text() const {
@@ -40,9 +40,10 @@ ProductKey key_of(const Product& p, bool tf32) {
     put(p.bias ? 1 : 0, 1);
     put(p.pre_activation ? 1 : 0, 1);
     put(static_cast<std::uint32_t>(p.activation), 3);
-    put(p.a.dtype == DType::bf16 ? 1 : 0, 1);
-    put(p.c.dtype == DType::bf16 ? 1 : 0, 1);
-    put(p.bias && p.bias.dtype == DType::bf16 ? 1 : 0, 1);
+    const auto type = [](const auto& t) { return t ? static_cast<std::uint32_t>(t.dtype) & 3U : 0U; };  // f32: 0
+    put(type(p.a), 2);
+    put(type(p.c), 2);
+    put(type(p.bias), 2);
     put(alignment_of(p.a.data), 4);
     put(alignment_of(p.b.data), 4);
     put(alignment_of(p.c.data), 4);

@@ -16,19 +16,22 @@ namespace thunder::bundled {
 THUNDER_FUNCTION float wide(float x) {
     return x;
 }
-THUNDER_FUNCTION float wide(bf16 x) {
-    return to_float(x);
-}
 template <typename T>
 THUNDER_FUNCTION T narrow(float x);
 template <>
 THUNDER_FUNCTION float narrow<float>(float x) {
     return x;
 }
-template <>
-THUNDER_FUNCTION bf16 narrow<bf16>(float x) {
-    return to_bf16(x);
-}
+#define BUNDLED_CONVERSIONS(type)                 \
+    THUNDER_FUNCTION float wide(type x) {         \
+        return to_float(x);                       \
+    }                                             \
+    template <>                                   \
+    THUNDER_FUNCTION type narrow<type>(float x) { \
+        return to_##type(x);                      \
+    }
+THUNDER_NARROW_TYPES(BUNDLED_CONVERSIONS)
+#undef BUNDLED_CONVERSIONS
 
 // This thread among all of the grid, in blocks of `threads`.
 template <int threads>

@@ -26,13 +26,15 @@ void cross_entropy_forward(const CrossEntropyForward& call, Stream& stream) {
                    static_cast<float*>(call.lse.data), logits, static_cast<const std::int64_t*>(call.labels.data),
                    call.ignore_index, call.classes);
         };
-        if (call.logits.dtype == DType::bf16) {
-            forward(bundled_cross_entropy_forward_bf16, bundled_cross_entropy_forward_bf16_8,
-                    static_cast<const bf16*>(call.logits.data));
-        } else {
+        if (call.logits.dtype == DType::f32)
             forward(bundled_cross_entropy_forward_f32, bundled_cross_entropy_forward_f32_4,
                     static_cast<const float*>(call.logits.data));
-        }
+#define THUNDER_FORWARD(T)                                                                \
+    if (call.logits.dtype == DType::T)                                                    \
+        forward(bundled_cross_entropy_forward_##T, bundled_cross_entropy_forward_##T##_8, \
+                static_cast<const T*>(call.logits.data));
+        THUNDER_NARROW_TYPES(THUNDER_FORWARD)
+#undef THUNDER_FORWARD
         launch("cross_entropy_sum", bundled_cross_entropy_sum, 1, row_threads, stream,
                static_cast<float*>(call.loss.data), losses, call.rows);
     });
@@ -48,13 +50,15 @@ void cross_entropy_backward(const CrossEntropyBackward& call, Stream& stream) {
                    static_cast<const std::int64_t*>(call.labels.data), static_cast<const float*>(call.lse.data),
                    static_cast<const float*>(call.dloss.data), call.ignore_index, call.classes);
         };
-        if (call.logits.dtype == DType::bf16) {
-            backward(bundled_cross_entropy_backward_bf16, bundled_cross_entropy_backward_bf16_8,
-                     static_cast<bf16*>(call.dlogits.data), static_cast<const bf16*>(call.logits.data));
-        } else {
+        if (call.logits.dtype == DType::f32)
             backward(bundled_cross_entropy_backward_f32, bundled_cross_entropy_backward_f32_4,
                      static_cast<float*>(call.dlogits.data), static_cast<const float*>(call.logits.data));
-        }
+#define THUNDER_BACKWARD(T)                                                                  \
+    if (call.logits.dtype == DType::T)                                                       \
+        backward(bundled_cross_entropy_backward_##T, bundled_cross_entropy_backward_##T##_8, \
+                 static_cast<T*>(call.dlogits.data), static_cast<const T*>(call.logits.data));
+        THUNDER_NARROW_TYPES(THUNDER_BACKWARD)
+#undef THUNDER_BACKWARD
     });
 }
 

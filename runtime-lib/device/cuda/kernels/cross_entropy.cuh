@@ -134,12 +134,15 @@ THUNDER_FUNCTION void cross_entropy_backward(Aliased<D> dlogits, Aliased<const T
     }
 BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_f32, 1, float)
 BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_f32_4, 4, float)
-BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_bf16, 1, bf16)
-BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_bf16_8, 8, bf16)
 BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_f32, 1, float, float)
 BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_f32_4, 4, float, float)
-BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16, 1, bf16, bf16)
-BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_bf16_8, 8, bf16, bf16)
+#define BUNDLED_NARROW_CROSS_ENTROPY(T)                                         \
+    BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_##T, 1, T)      \
+    BUNDLED_CROSS_ENTROPY_FORWARD(bundled_cross_entropy_forward_##T##_8, 8, T)  \
+    BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_##T, 1, T, T) \
+    BUNDLED_CROSS_ENTROPY_BACKWARD(bundled_cross_entropy_backward_##T##_8, 8, T, T)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_CROSS_ENTROPY)
+#undef BUNDLED_NARROW_CROSS_ENTROPY
 #undef BUNDLED_CROSS_ENTROPY_FORWARD
 #undef BUNDLED_CROSS_ENTROPY_BACKWARD
 

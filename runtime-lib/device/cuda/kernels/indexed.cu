@@ -85,16 +85,18 @@ void embedding_backward(const EmbeddingBackward& call, Stream& stream) {
                    call.rows, call.width, add);
         };
         auto* f32 = static_cast<float*>(call.dweight.data);
-        if (call.dweight.dtype == DType::bf16) {
-            sum(bundled_embedding_pieces_bf16_bf16, bundled_embedding_parts_bf16, static_cast<bf16*>(call.dweight.data),
-                static_cast<const bf16*>(call.dy.data));
-        } else if (call.dy.dtype == DType::bf16) {
-            sum(bundled_embedding_pieces_f32_bf16, bundled_embedding_parts_f32, f32,
-                static_cast<const bf16*>(call.dy.data));
-        } else {
+        const bool wide = call.dweight.dtype == DType::f32;
+        if (call.dy.dtype == DType::f32)
             sum(bundled_embedding_pieces_f32_f32, bundled_embedding_parts_f32, f32,
                 static_cast<const float*>(call.dy.data));
-        }
+#define THUNDER_SUM(T)                                                                                                \
+    if (call.dy.dtype == DType::T && wide)                                                                            \
+        sum(bundled_embedding_pieces_f32_##T, bundled_embedding_parts_f32, f32, static_cast<const T*>(call.dy.data)); \
+    if (call.dy.dtype == DType::T && !wide)                                                                           \
+        sum(bundled_embedding_pieces_##T##_##T, bundled_embedding_parts_##T, static_cast<T*>(call.dweight.data),      \
+            static_cast<const T*>(call.dy.data));
+        THUNDER_NARROW_TYPES(THUNDER_SUM)
+#undef THUNDER_SUM
     });
 }
 

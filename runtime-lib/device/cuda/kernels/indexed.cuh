@@ -147,9 +147,6 @@ BUNDLED_INDEXED(i32, std::int32_t)
         embedding_pieces(dweight, parts, dy, order, sorted, rows, width, add);                             \
     }
 BUNDLED_EMBEDDING_PIECES(f32_f32, float, float)
-BUNDLED_EMBEDDING_PIECES(f32_bf16, float, bf16)
-BUNDLED_EMBEDDING_PIECES(bf16_bf16, bf16, bf16)
-#undef BUNDLED_EMBEDDING_PIECES
 
 #define BUNDLED_EMBEDDING_PARTS(suffix, W)                                                                            \
     THUNDER_KERNEL(128)                                                                                               \
@@ -158,7 +155,13 @@ BUNDLED_EMBEDDING_PIECES(bf16_bf16, bf16, bf16)
         embedding_parts(dweight, parts, sorted, rows, width, add);                                                    \
     }
 BUNDLED_EMBEDDING_PARTS(f32, float)
-BUNDLED_EMBEDDING_PARTS(bf16, bf16)
+#define BUNDLED_NARROW_EMBEDDING(T)             \
+    BUNDLED_EMBEDDING_PIECES(f32_##T, float, T) \
+    BUNDLED_EMBEDDING_PIECES(T##_##T, T, T)     \
+    BUNDLED_EMBEDDING_PARTS(T, T)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_EMBEDDING)
+#undef BUNDLED_NARROW_EMBEDDING
 #undef BUNDLED_EMBEDDING_PARTS
+#undef BUNDLED_EMBEDDING_PIECES
 
 }  // namespace thunder::bundled

@@ -47,12 +47,13 @@ void reference_matmul(const Matmul& call, Stream& stream) {
         if (call.a.dtype == DType::f32)
             with(bundled_reference_matmul_f32_f32, static_cast<float*>(call.c.data),
                  static_cast<const float*>(call.a.data));
-        else if (call.c.dtype == DType::f32)
-            with(bundled_reference_matmul_f32_bf16, static_cast<float*>(call.c.data),
-                 static_cast<const bf16*>(call.a.data));
-        else
-            with(bundled_reference_matmul_bf16_bf16, static_cast<bf16*>(call.c.data),
-                 static_cast<const bf16*>(call.a.data));
+#define THUNDER_PRODUCT(T)                                                                                            \
+    if (call.a.dtype == DType::T && call.c.dtype == DType::f32)                                                       \
+        with(bundled_reference_matmul_f32_##T, static_cast<float*>(call.c.data), static_cast<const T*>(call.a.data)); \
+    if (call.a.dtype == DType::T && call.c.dtype == DType::T)                                                         \
+        with(bundled_reference_matmul_##T##_##T, static_cast<T*>(call.c.data), static_cast<const T*>(call.a.data));
+        THUNDER_NARROW_TYPES(THUNDER_PRODUCT)
+#undef THUNDER_PRODUCT
     });
 }
 

@@ -14,12 +14,12 @@ struct ReferenceProduct {
 };
 
 // A sum, rounded once. By way of a float it is rounded twice, which differs where the float lies halfway between two
-// numbers of bf16, `near` and its mirror image beyond the float: the sum says which is nearer.
+// numbers of a narrow type, `near` and its mirror image beyond the float: the sum says which is nearer.
 template <typename C>
 THUNDER_FUNCTION C rounded(double sum) {
     const float between = static_cast<float>(sum);
     const C near = narrow<C>(between);
-    const float other = 2 * between - wide(near);  // exact where it is a number of bf16
+    const float other = 2 * between - wide(near);  // exact where it is a number of that type
     const double off = sum - static_cast<double>(wide(near)), other_off = sum - static_cast<double>(other);
     const bool nearer = other_off * other_off < off * off;
     return nearer && wide(narrow<C>(other)) == other ? narrow<C>(other) : near;
@@ -71,8 +71,11 @@ THUNDER_FUNCTION void reference_scatter_add(Global<float> y, Global<const float>
         reference_matmul(c, a, b, p);                                                                          \
     }
 BUNDLED_REFERENCE_MATMUL(f32_f32, float, float)
-BUNDLED_REFERENCE_MATMUL(f32_bf16, float, bf16)
-BUNDLED_REFERENCE_MATMUL(bf16_bf16, bf16, bf16)
+#define BUNDLED_NARROW_REFERENCE_MATMUL(T)      \
+    BUNDLED_REFERENCE_MATMUL(f32_##T, float, T) \
+    BUNDLED_REFERENCE_MATMUL(T##_##T, T, T)
+THUNDER_NARROW_TYPES(BUNDLED_NARROW_REFERENCE_MATMUL)
+#undef BUNDLED_NARROW_REFERENCE_MATMUL
 #undef BUNDLED_REFERENCE_MATMUL
 
 #define BUNDLED_REFERENCE_GATHER(suffix, Word, Id)                                                     \

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiler's table of types against the one that programs have, and both against what the bits mean.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <set>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "compiler/ir/dtype.h"
+#include "device/cpu/narrow.h"
+#include "device/types.h"
+
+namespace thunderc::testing {
+namespace {
+
+TEST(DTypes, TheRuntimesTableIsTheCompilers) {
+    std::set<std::string_view> known;
+    for (std::size_t k = 0; k < std::size(thunder::dtype_names); ++k) {
+        const auto dtype = static_cast<thunder::DType>(k);
+        const std::string_view name = thunder::name_of(dtype);
+        SCOPED_TRACE(name);
+        known.insert(name);
+        const std::optional<DType> here = parse_dtype(name);
+        ASSERT_TRUE(here);
+        const DTypeRow& row = row_of(*here);
+        EXPECT_EQ(row.size, thunder::size_of(dtype));
+        EXPECT_EQ(row.stored, thunder::dtype_stored_names[k]);
+        EXPECT_EQ(is_float(*here), thunder::is_float(dtype));
+        EXPECT_EQ(is_narrow(*here), thunder::is_narrow(dtype));
+        EXPECT_EQ(is_narrow(*here) || *here == DType::f32, row.of_products);
+        EXPECT_FALSE(row.cpp.empty());
+        if (!is_float(*here)) continue;
+        EXPECT_EQ(row.digits, thunder::dtype_digits[k]);
+        EXPECT_EQ(row.least_exponent, thunder::dtype_least_exponents[k]);
+        EXPECT_EQ(covers(*here, DType::f32), !thunder::has_less_range(dtype));
+    }
+    for (const DTypeRow& row : all_dtypes())  // kernels of the reference compute in double, and nothing is stored so
+        EXPECT_EQ(known.contains(row.name), row.dtype != DType::f64 && !row.cpp.empty()) << row.name;
+}
+
+// By the definition of IEEE 754's formats, and of bf16, which has f32's exponents.
+double meaning_of(const DTypeRow& row, unsigned bits) {
+    const int fraction_bits = row.digits - 1;
+    const unsigned exponents = 0x7fffU >> fraction_bits, exponent = (bits & 0x7fffU) >> fraction_bits,
+                   fraction = bits & ((1U << fraction_bits) - 1);
+    const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
+    if (exponent == exponents)
+        return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
+                             : std::numeric_limits<double>::quiet_NaN();
+    const int bias = static_cast<int>(exponents) / 2;
+    if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * std::ldexp((1U << fraction_bits) + fraction, static_cast<int>(exponent) - bias - fraction_bits);
+}
+
+template <typename T>
+void expect_bits(T got, std::uint16_t expected, float x) {
+    if (std::isnan(x)) {
+        EXPECT_TRUE(std::isnan(thunder::to_float(got)));
+        return;
+    }
+    EXPECT_EQ(got.bits, expected) << x;
+}
+
+// Every number of a narrow type; around each the floats where rounding turns, and any others.
+template <typename T>
+void check_narrow(const DTypeRow& row) {
+    SCOPED_TRACE(row.name);
+    for (unsigned bits = 0; bits < 0x10000U; ++bits) {
+        const T stored{static_cast<std::uint16_t>(bits)};
+        const double value = meaning_of(row, bits), ours = half_value(row.dtype, stored.bits);
+        const float widened = thunder::to_float(stored);
+        if (std::isnan(value)) {
+            EXPECT_TRUE(std::isnan(ours) && std::isnan(widened)) << bits;
+            continue;
+        }
+        ASSERT_EQ(ours, value) << bits;
+        ASSERT_EQ(static_cast<double>(widened), value) << bits;
+        ASSERT_EQ(half_bits(row.dtype, value), bits);
+        ASSERT_EQ(thunder::narrowed<T>(widened).bits, bits);
+        const unsigned magnitude = bits & 0x7fffU;
+        if (!std::isfinite(value)) continue;
+        // Halfway to the next one (what follows the largest one is twice as far from the one before it): the even one.
+        const double step = magnitude == 0 ? meaning_of(row, 1) : std::abs(value - meaning_of(row, bits - 1));
+        const double next = std::isfinite(meaning_of(row, bits + 1)) ? meaning_of(row, bits + 1)
+                                                                     : std::copysign(std::abs(value) + step, value);
+        const auto middle = static_cast<float>((value + next) / 2);
+        if (static_cast<double>(middle) != (value + next) / 2) continue;  // below what f32 has
+        ASSERT_EQ(thunder::narrowed<T>(middle).bits, bits + bits % 2) << bits;
+        const float zero = std::copysign(0.0F, middle), far = std::copysign(INFINITY, middle);
+        ASSERT_EQ(thunder::narrowed<T>(std::nextafter(middle, zero)).bits, bits) << bits;
+        ASSERT_EQ(thunder::narrowed<T>(std::nextafter(middle, far)).bits, bits + 1) << bits;
+    }
+    std::mt19937 any(5);
+    for (int k = 0; k < 1000000; ++k) {
+        const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(any()));
+        expect_bits(thunder::narrowed<T>(x), half_bits(row.dtype, static_cast<double>(x)), x);
+    }
+}
+
+TEST(DTypes, NarrowNumbersAreWhatTheirBitsMeanAndRoundToTheNearest) {
+#define CHECK_NARROW(type) check_narrow<thunder::type>(row_of(*parse_dtype(#type)));
+    THUNDER_NARROW_TYPES(CHECK_NARROW)
+#undef CHECK_NARROW
+}
+
+#ifdef __x86_64__
+// One number as the processor converts it.
+__attribute__((target("f16c"))) std::uint16_t by_the_processor(float x) {
+    return static_cast<std::uint16_t>(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+TEST(DTypes, F16IsTheProcessors) {
+    if (!__builtin_cpu_supports("f16c")) GTEST_SKIP() << "this processor has no conversions of f16";
+    std::mt19937 any(6);
+    for (int k = 0; k < 1000000; ++k) {
+        const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(any()));
+        ASSERT_EQ(thunder::to_f16(x).bits, by_the_processor(x)) << x;
+    }
+}
+#endif
+
+}  // namespace
+}  // namespace thunderc::testing
