@@ -181,17 +181,19 @@ void ModelOptions::add_to(CLI::App& app) {
     for (const DType dtype : product_dtypes()) dtypes.emplace_back(name_of(dtype));
     std::vector<std::string> with_auto = dtypes;
     with_auto.insert(with_auto.begin(), "auto");
-    app.add_option("--dtype", compile.dtype, "of products and activations; auto: bf16 for an export in bf16, else f32")
+    app.add_option("--dtype", compile.dtype,
+                   "of products and activations; auto: bf16 for an export in bf16, else f32; f16 has little range: the "
+                   "loss is scaled")
         ->check(one_of(with_auto))
         ->capture_default_str();
     app.add_option("--master", compile.master,
-                   "with bf16: parameters that the optimizer steps; none: in that type as well")
+                   "with bf16, f16: parameters that the optimizer steps; none: in that type as well")
         ->check(one_of({"f32", "none"}))
         ->capture_default_str();
-    app.add_option("--grad-dtype", compile.grad_dtype, "with bf16: gradients of parameters")
+    app.add_option("--grad-dtype", compile.grad_dtype, "with bf16, f16: gradients of parameters")
         ->check(one_of(dtypes))
         ->capture_default_str();
-    app.add_option("--optim-dtype", compile.optim_dtype, "with bf16: the optimizer's states")
+    app.add_option("--optim-dtype", compile.optim_dtype, "with bf16, f16: the optimizer's states")
         ->check(one_of(dtypes))
         ->capture_default_str();
 }

@@ -26,16 +26,16 @@ struct TrainOptions {
     RunDefaults defaults;
 };
 
-// As the program's own --loss-scale takes it.
+// As the program's own --loss-scale takes it; or auto.
 CLI::Validator is_loss_scale() {
     return CLI::Validator(
         [](std::string& text) -> std::string {
-            if (text == "off" || text == "dynamic") return {};
+            if (text == "auto" || text == "off" || text == "dynamic") return {};
             float scale = 0;
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
             const bool whole = error == std::errc() && end == text.data() + text.size();
             if (whole && std::isnormal(scale) && scale > 0) return {};
-            return fmt::format("{} is not off, dynamic or a number above 0 that a float has",
+            return fmt::format("{} is not auto, off, dynamic or a number above 0 that a float has",
                                text.empty() ? "an empty text" : text);
         },
         "");
@@ -104,10 +104,12 @@ void add_train(CLI::App& app, Action& action) {
     sub->add_option("--grad-accum", o->defaults.grad_accum, "the program's default number of micro-steps in a step")
         ->check(between(1, 1'000'000))
         ->capture_default_str();
-    sub->add_option("--loss-scale", o->defaults.loss_scale,
-                    "the program's default scale of the loss: off, dynamic (as torch.amp.GradScaler's), or a number")
+    sub->add_option(
+           "--loss-scale", o->defaults.loss_scale,
+           "the program's default scale of the loss: off, dynamic (as torch.amp.GradScaler's), or a number; auto: "
+           "dynamic with f16, else off")
         ->check(is_loss_scale())
-        ->type_name("off|dynamic|N")
+        ->type_name("auto|off|dynamic|N")
         ->capture_default_str();
     sub->add_flag("--force", o->force, "write into a folder that holds something else");
     sub->add_flag("--diff", o->diff, "write nothing: print how the folder differs; exit 1 where it does");

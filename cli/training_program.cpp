@@ -58,11 +58,13 @@ TrainingProgram training_program(const ModelOptions& model, const DeviceOptions&
     leave_out_cuda(emit, module);
     emit.command += device.command_text();
     if (defaults.grad_accum != 1) emit.command += fmt::format(" --grad-accum {}", defaults.grad_accum);
-    if (defaults.loss_scale != "off") emit.command += fmt::format(" --loss-scale {}", defaults.loss_scale);
+    if (defaults.loss_scale != "auto") emit.command += fmt::format(" --loss-scale {}", defaults.loss_scale);
     emit.compile = model.compile;
     if (emit.compile.dtype == "auto") emit.compile.dtype = name_of(exported);
     emit.default_grad_accum = defaults.grad_accum;
     emit.default_loss_scale = defaults.loss_scale;
+    if (defaults.loss_scale == "auto")
+        emit.default_loss_scale = covers(parse_dtype(emit.compile.dtype).value(), DType::f32) ? "off" : "dynamic";
     as_pass(model, "print_program", module, [&] { out.files = print_program(module, reference, emit); });
     out.tensors = tensor_files(module, weights, out.missing);
     if (std::vector<StoredTensor> constants = stored_constants(reference); !constants.empty())

@@ -22,7 +22,7 @@ struct TrainingProgram {
 // What a run of the program does unless it is told otherwise.
 struct RunDefaults {
     std::int64_t grad_accum = 1;
-    std::string loss_scale = "off";
+    std::string loss_scale = "auto";  // off, dynamic, a number; auto: dynamic where products have less range than f32
 };
 
 // Compiles the model, with warnings on stderr, and prints the program and the reference program of its own tests.

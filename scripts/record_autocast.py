@@ -1,12 +1,13 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
-"""Records how far PyTorch's own bf16 is from fp64: tests/fixtures/autocast. Needs the versions below.
+"""Records how far PyTorch's own bf16 and f16 are from fp64: tests/fixtures/autocast. Needs the versions below.
 
   python scripts/record_autocast.py [--out tests/fixtures/autocast]
 
 For each seed, the small Llama of tests/fixtures/llama2 with parameters of its own (seed_K.safetensors, in bf16, so that all
 see the same) trains ten steps on batches of its own (in the same file, KEY_STEP as a program's --feed takes them) in fp64, in
-f32 and in f32 under torch.autocast(bfloat16). spread.json has the loss of each step of each of the three.
+f32, in f32 under torch.autocast(bfloat16), and under torch.autocast(float16) with a GradScaler. spread.json has the loss of each
+step of each of the four ("autocast", "autocast_f16"), and by what the last one scaled it ("scales").
 """
 import argparse, json, os
 
@@ -34,18 +35,22 @@ def make_model(seed):
     return model
 
 
-def train(model, batches, dtype, autocast):
+def train(model, batches, dtype, low=None, scales=None):
     model = model.to(dtype)
     model.train(False)  # no dropout; gradients flow all the same
     optimizer = torch.optim.AdamW(model.parameters(), **OPTIMIZER)
     losses = []
+    scaler = torch.amp.GradScaler("cpu", enabled=low == torch.float16)
     for ids, labels in batches:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        with torch.autocast("cpu", low or torch.bfloat16, enabled=low is not None):
             logits = model(input_ids=ids, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY).to(dtype), labels.reshape(-1))
-        loss.backward()
-        optimizer.step()
+        if scales is not None:
+            scales.append(scaler.get_scale())
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         losses.append(loss.item())
     return losses
 
@@ -74,8 +79,12 @@ def main():
             feed[f"input_ids_{step}"], feed[f"labels_{step}"] = ids, labels
         save_file(feed, f"{out}/feed_{seed}.safetensors")
         entry = {"seed": seed}
-        for name, dtype, autocast in (("f64", torch.float64, False), ("f32", torch.float32, False), ("autocast", torch.float32, True)):
-            entry[name] = train(make_model(seed), batches, dtype, autocast)
+        scales = []
+        for name, dtype, low in (("f64", torch.float64, None), ("f32", torch.float32, None),
+                                 ("autocast", torch.float32, torch.bfloat16)):
+            entry[name] = train(make_model(seed), batches, dtype, low)
+        entry["autocast_f16"] = train(make_model(seed), batches, torch.float32, torch.float16, scales)
+        entry["scales"] = scales
         record["seeds"].append(entry)
     with open(f"{out}/spread.json", "w") as f:
         json.dump(record, f, indent=1)

@@ -21,7 +21,7 @@ constexpr std::array<DTypeRow, 7> rows = {{
      std::numeric_limits<double>::max(), DType::f64, false, false},
     {DType::f32, "f32", 4, Kind::floating, "float", "F32", "FLOAT", "float32", 24, -126,
      std::numeric_limits<float>::max(), DType::f32, true, true},
-    {DType::f16, "f16", 2, Kind::floating, "", "F16", "FLOAT16", "float16", 11, -14, 65504, DType::f32, false, false},
+    {DType::f16, "f16", 2, Kind::floating, "f16", "F16", "FLOAT16", "float16", 11, -14, 65504, DType::f32, true, false},
     {DType::bf16, "bf16", 2, Kind::floating, "bf16", "BF16", "BFLOAT16", "bfloat16", 8, -126, 0x1.fep127, DType::f32,
      true, true},
     {DType::i64, "i64", 8, Kind::integer, "std::int64_t", "I64", "INT64", "int64", 63, 0, 0, DType::i64, false, false},

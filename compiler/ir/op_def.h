@@ -45,6 +45,9 @@ struct Precision {
     std::vector<std::size_t> low_operands = {};
     bool stays = false;     // of an island: the result is left in f32, as a sum is
     bool gradient = false;  // of a product: gives gradients of parameters, in the type that the attribute `dtype` names
+    // Whether it makes numbers of another size of those that it reads (null: no): what follows it is not stored in a
+    // type of less range than f32. torch.autocast has such ops in f32, too.
+    std::function<bool(const Op&)> leaves_range = nullptr;
 };
 
 // Which rows of a batch a result's rows are made of, for whoever cuts a batch or asks whether rows see one another.

@@ -253,6 +253,9 @@ OpDef binary(const BinaryRow& row) {
     };
     def.in_place = {{0, 0}, {0, 1}};
     add_traits(def);
+    if (def.name == "pow") def.precision.leaves_range = [](const Op&) { return true; };
+    if (def.name == "mul")  // a square
+        def.precision.leaves_range = [](const Op& op) { return op.operands[0] == op.operands[1]; };
     if (row.takes == Takes::booleans) {
         def.not_differentiable = "its result is boolean";
         def.samples = {{"table", {bool_of({2, 1}, {0, 1}), bool_of({2}, {0, 1})}, {}},

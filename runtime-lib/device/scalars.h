@@ -21,6 +21,6 @@ struct f16 {  // NOLINT(readability-identifier-naming)
 };
 
 // Types that are storage alone: what is computed with them is widened to f32 first, and rounded where it is stored.
-#define THUNDER_NARROW_TYPES(X) X(bf16)
+#define THUNDER_NARROW_TYPES(X) X(bf16) X(f16)
 
 }  // namespace thunder

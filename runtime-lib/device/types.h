@@ -18,6 +18,7 @@ namespace thunder {
 #define THUNDER_DTYPES(X)                    \
     X(f32, float, "f32", "F32", 24, -126)    \
     X(bf16, bf16, "bf16", "BF16", 8, -126)   \
+    X(f16, f16, "f16", "F16", 11, -14)       \
     X(i64, std::int64_t, "i64", "I64", 0, 0) \
     X(i32, std::int32_t, "i32", "I32", 0, 0) \
     X(boolean, bool, "bool", "BOOL", 0, 0)

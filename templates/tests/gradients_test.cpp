@@ -37,7 +37,7 @@ using namespace thunder;
 
 const bool narrow = is_narrow(PROGRAM.compute);
 // f32 sums of some thousand terms in two orders differ by some 1e-6 of their size; what is wrong is wrong by far more.
-// What is stored in a narrow type is rounded by up to 2^-digits of itself (bf16: 2^-8), that divided by
+// What is stored in a narrow type is rounded by up to 2^-digits of itself (bf16: 2^-8, f16: 2^-11), that divided by
 // sqrt(3) in the root mean square, at random, and
 // squares add up. A parameter stands for its product or norm and for one op behind that: two tensors in the forward
 // pass and two in the backward pass, all of which a gradient may be made of. A loss is made of the forward pass alone.
@@ -229,7 +229,14 @@ class Check {
     double first_step(const std::string& program, const std::string& name) const {
         const std::string flags = "--init random --seed 7 --init-std " + deviation_ + " --dump-gradients '" +
                                   file(name + ".gradients") + "' --save '" + file(name + ".parameters") + "'";
-        return step(program, name, flags);
+        if (program != train_ || !has_less_range(PROGRAM.compute)) return step(program, name, flags);
+        // The largest scale of the loss with which nothing overflows: a run finds it by skipping steps.
+        double loss = 0;
+        for (const char* scale : {"65536", "4096", "256", "16", "1"}) {
+            loss = step(program, name, flags + " --loss-scale " + scale);
+            if (std::isfinite(norm(SafetensorsFile(file(name + ".gradients"))))) break;
+        }
+        return loss;
     }
 
     // Where each of many layers makes small numbers smaller, the gradients at small parameters are less than the loss's
@@ -544,7 +551,7 @@ class Check {
         } else if (too_coarse_) {
             std::printf(
                 "The loss of this program has too few digits for differences to judge its gradients by.\n"
-                "help: of a program in bf16, write the one in f32 (thunderc train --dtype f32), edit it in the "
+                "help: of a program in bf16 or f16, write the one in f32 (thunderc train --dtype f32), edit it in the "
                 "same "
                 "way and\n"
                 "test that\n");

@@ -55,6 +55,9 @@ inline float wide(float x) {
 inline float wide(bf16 x) {
     return to_float(x);
 }
+inline float wide(f16 x) {
+    return to_float(x);
+}
 
 // Each within `relative` of what it should be, and of `size`, the size of what was added up.
 template <typename T>

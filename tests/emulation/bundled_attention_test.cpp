@@ -215,6 +215,8 @@ TEST_F(Bundled, AttentionInBlocks) {
             c, [&](std::int64_t n) { return random(n); }, stream);
         check_attention<bf16>(
             c, [&](std::int64_t n) { return random(n); }, stream);
+        check_attention<f16>(
+            c, [&](std::int64_t n) { return random(n); }, stream);
     }
 }
 

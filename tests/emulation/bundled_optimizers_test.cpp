@@ -209,6 +209,7 @@ TEST_F(BundledOptimizers, FollowTheirRules) {
             check<C, C, C, C>(w, false);
         };
         with(bf16());
+        with(f16());
     }
 }
 
@@ -280,6 +281,7 @@ TEST_F(BundledOptimizers, AverageAPartOfTheWay) {
     for (const float part : {1.0F, 0.75F, 0x1p-7F}) {
         check(float(), part);
         check(bf16(), part);
+        check(f16(), part);
     }
 }
 
@@ -319,6 +321,7 @@ TEST_F(BundledOptimizers, GlobalNormAndClipping) {
     for (const std::int64_t elements : {5, 16384, 50001}) {
         check_norm<float>(random(elements));
         check_norm<bf16>(random(elements));
+        check_norm<f16>(random(elements));
     }
 }
 

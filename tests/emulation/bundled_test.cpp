@@ -102,6 +102,8 @@ TEST_F(Bundled, EpiloguesOfProducts) {
                                           static_cast<Activation>(activation), accumulate, keeps, stream);
                     check_epilogue<bf16>(source, bias, residual, rows, columns, ld, static_cast<Activation>(activation),
                                          accumulate, keeps, stream);
+                    check_epilogue<f16>(source, bias, residual, rows, columns, ld, static_cast<Activation>(activation),
+                                        accumulate, keeps, stream);
                 }
             }
         }
@@ -224,6 +226,7 @@ TEST_F(Bundled, CrossEntropyForwardAndInPlaceBackward) {
         labels[4] = classes - 1;
         check_cross_entropy<float>(logits, labels, classes, stream);
         check_cross_entropy<bf16>(logits, labels, classes, stream);
+        check_cross_entropy<f16>(logits, labels, classes, stream);
     }
 }
 
@@ -372,6 +375,8 @@ TEST_F(Bundled, ReferenceProducts) {
                 check_reference_product<float, float>(numbers, ta, tb, add, stream);
                 check_reference_product<float, bf16>(numbers, ta, tb, add, stream);
                 check_reference_product<bf16, bf16>(numbers, ta, tb, add, stream);
+                check_reference_product<float, f16>(numbers, ta, tb, add, stream);
+                check_reference_product<f16, f16>(numbers, ta, tb, add, stream);
             }
 }
 
@@ -431,6 +436,7 @@ void check_conversion(const std::vector<float>& numbers, Stream& stream) {
 TEST_F(Bundled, ConvertsBetweenF32AndNarrowTypes) {
     for (const std::int64_t elements : {1, 1023, 1024, 4099}) {
         check_conversion<bf16>(random(elements), stream);
+        check_conversion<f16>(random(elements), stream);
     }
 }
 
@@ -441,15 +447,19 @@ TEST_F(Bundled, TakesColumnsOfAUnit) {
         const std::vector<float> numbers = random(rows * ld);
         Buffer<float> unit("unit", numbers);
         Buffer<bf16> narrow("narrow", rounded(numbers));
+        Buffer<f16> half("half", stored<f16>(numbers));
         for (const Input& x :
-             {Input(static_cast<const float*>(unit.data())), Input(static_cast<const bf16*>(narrow.data()))}) {
+             {Input(static_cast<const float*>(unit.data())), Input(static_cast<const bf16*>(narrow.data())),
+              Input(static_cast<const f16*>(half.data()))}) {
             Buffer<float> taken("taken", static_cast<std::size_t>(rows * columns));
             take_columns(taken.data(), x, rows, columns, ld, stream);
             for (std::int64_t r = 0; r < rows; ++r)
                 for (std::int64_t j = 0; j < columns; ++j) {
                     const float expected = numbers[static_cast<std::size_t>(r * ld + j)];
                     ASSERT_EQ(taken.values()[static_cast<std::size_t>(r * columns + j)],
-                              x.dtype == DType::f32 ? expected : to_float(to_bf16(expected)));
+                              x.dtype == DType::f32    ? expected
+                              : x.dtype == DType::bf16 ? to_float(to_bf16(expected))
+                                                       : to_float(to_f16(expected)));
                 }
         }
     }

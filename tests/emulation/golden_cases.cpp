@@ -31,6 +31,8 @@ std::vector<Golden> goldens() {
         {"odd", "odd/tides.loss.onnx"},
         {"llama2_bf16", "llama2/noopt.logits.onnx", Transform::train, 0, 0, "bf16"},
         {"llama2_bf16_3_7", "llama2/dyn.logits.onnx", Transform::train, 3, 7, "bf16"},
+        {"llama2_f16", "llama2/noopt.logits.onnx", Transform::train, 0, 0, "f16"},
+        {"llama2_f16_3_7", "llama2/dyn.logits.onnx", Transform::train, 3, 7, "f16"},
         {"llama2_3_7", "llama2/dyn.logits.onnx", Transform::train, 3, 7},
         {"llama2_1_1", "llama2/dyn.logits.onnx", Transform::train, 1, 1},
         {"llama2_13_5", "llama2/dyn.loss.onnx", Transform::train, 13, 5},

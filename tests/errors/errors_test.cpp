@@ -286,10 +286,10 @@ TEST_F(Errors, OfTheCommandLine) {
     expect_failure(train + "--seq 1.5", "--seq: 1.5 is not a whole number of at least 1" + help, 2);
     expect_failure(train + "--grad-accum -1", "--grad-accum: -1 is not a whole number from 1 to 1000000" + help, 2);
     for (const char* bad : {"0", "-1", "inf", "nan", "1e39", "on", "8x"})
-        expect_failure(
-            train + "--loss-scale " + bad,
-            std::string("--loss-scale: ") + bad + " is not off, dynamic or a number above 0 that a float has" + help,
-            2);
+        expect_failure(train + "--loss-scale " + bad,
+                       std::string("--loss-scale: ") + bad +
+                           " is not auto, off, dynamic or a number above 0 that a float has" + help,
+                       2);
     expect_failure(train + "--batch", "--batch takes a value" + help, 2);
     expect_failure(train + "--batch 99999999999999999999",
                    "--batch: 99999999999999999999 is not a whole number of at least 1" + help, 2);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compiler/analysis/views.h"
+#include "compiler/interpreter/constant_fold.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/structure.h"
@@ -28,6 +29,7 @@ class Lowering {
           from_(from),
           request_(std::move(request)),
           low_(context.options.compute),
+          low_has_range_(covers(low_, full_precision)),
           gradient_(gradient_values(context.module, from, request_.gradients)),
           b_(out_) {}
 
@@ -39,6 +41,7 @@ class Lowering {
         out_.result_names = from_.result_names;
         now_.resize(from_.values.size());
         of_parameters_.assign(from_.values.size(), false);
+        far_.assign(from_.values.size(), false);
         for (std::size_t k = 0; k < from_.arguments.size(); ++k) add_argument(k);
         for (const Op& op : from_.ops) place(op);
         for (std::size_t r = 0; r < from_.results.size(); ++r) {
@@ -180,6 +183,24 @@ class Lowering {
         return kind == ConstExpr::Kind::splat || kind == ConstExpr::Kind::affine;
     }
 
+    // A constant that `low_` does not hold, as the least number of f32 in a mask, or that is not looked through.
+    bool is_far_constant(Value v) const {
+        const Op* op = definition(v);
+        if (op == nullptr || !is_constant_op(*op) || !is_floating(v)) return false;
+        const std::optional<double> number = splat_value(*op->attributes.constant("value"));
+        return number ? std::isfinite(*number) && !std::isfinite(rounded_to(low_, *number)) : !is_plain_constant(v);
+    }
+    // Where `low_` has less range than f32: whether an op's result may be of any size. Whoever reads that computes in
+    // f32 and stores so, until a product reads it.
+    bool goes_far(const Op& op, const std::vector<Value>& operands) const {
+        if (low_has_range_) return false;
+        const auto& leaves = op_def(op.name).precision.leaves_range;
+        bool far = leaves && leaves(op);
+        for (std::size_t k = 0; k < operands.size(); ++k)
+            far = far || (op.operands[k] && (far_[op.operands[k].index] || is_far_constant(operands[k])));
+        return far;
+    }
+
     // Narrow where an operand is; scalars stay what they are in f32. What there is in f32 is not rounded to be read:
     // its readers would have to share a tensor in bf16, or would compute with different numbers.
     void place_follower(const Op& op) {
@@ -192,17 +213,19 @@ class Lowering {
             widest = widest || out_.type(here).dtype == DType::f64;
             wide = wide || (!is_low(here) && !is_plain_constant(here));
         }
-        DType to = low && !wide ? low_ : full_precision;
+        const bool far = goes_far(op, operands);
+        DType to = low && !wide && !far ? low_ : full_precision;
         if (widest) to = DType::f64;
         const Value result = op.results[0];
         const bool floating = is_float(from_.type(result).dtype);
+        far_[result.index] = far && floating;
         const bool scalar = floating && from_.type(result).rank() == 0;
         if (scalar && !widest) to = full_precision;
         const bool gradient = gradient_[result.index];
         if (gradient) to = context_.options.gradient;
         for (Value& v : operands) v = as(v, to);
         emit(op, std::move(operands));
-        const bool rounds = low && wide && floating && !scalar && !gradient && !widest && op.name != "cast";
+        const bool rounds = low && wide && floating && !scalar && !gradient && !widest && !far && op.name != "cast";
         if (rounds) now_[result.index] = as(now(result), low_);
     }
 
@@ -348,11 +371,13 @@ class Lowering {
     const Function& from_;
     const Request request_;
     const DType low_;
+    const bool low_has_range_;
     const Mask gradient_;
     Function out_;
     Builder b_;
     std::vector<Value> now_;                        // by old value
     Mask of_parameters_;                            // by old value: parameters reach it
+    Mask far_;                                      // by old value: `low_` may not have its range
     std::vector<Value> arguments_, narrow_copies_;  // by argument
     std::map<Value, Value> narrow_copy_of_;         // by new value: a parameter or a view of one
     std::map<std::pair<Value, DType>, Value> casts_;

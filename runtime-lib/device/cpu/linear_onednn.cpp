@@ -81,6 +81,7 @@ struct LibraryType {
 LibraryType library_type(DType dtype) {
     switch (dtype) {
         case DType::bf16: return {dnnl_bf16, dnnl_cpu_isa_avx512_core_bf16};
+        case DType::f16: return {dnnl_f16, dnnl_cpu_isa_avx512_core_fp16};
         default: return {dnnl_f32, dnnl_cpu_isa_default};
     }
 }

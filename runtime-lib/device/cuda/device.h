@@ -92,6 +92,16 @@ __device__ inline bf16 to_bf16(float x) {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
     return result;
 }
+__device__ inline float to_float(f16 x) {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+    return result;
+}
+__device__ inline f16 to_f16(float x) {
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+    return result;
+}
 
 // N adjacent elements, in registers.
 template <typename T, int N>

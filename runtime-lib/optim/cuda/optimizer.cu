@@ -58,7 +58,8 @@ THUNDER_RULES(THUNDER_STEP_KERNELS)
     [[maybe_unused]] auto* direction_of(const Rule*, float*, float*) { \
         return &bundled::bundled_##name##_direction_f32_f32;           \
     }                                                                  \
-    THUNDER_MATRIX_KERNELS_AS(name, Rule, bf16)
+    THUNDER_MATRIX_KERNELS_AS(name, Rule, bf16)                        \
+    THUNDER_MATRIX_KERNELS_AS(name, Rule, f16)
 THUNDER_MATRIX_RULES(THUNDER_MATRIX_KERNELS)
 #undef THUNDER_MATRIX_KERNELS
 #undef THUNDER_MATRIX_KERNELS_AS

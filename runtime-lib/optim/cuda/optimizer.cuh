@@ -126,7 +126,9 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S, C>& arenas, Global<const std::
     X(name, Rule, C##_f32_##C, C, float, C, C)             \
     X(name, Rule, C##_##C##_f32, C, C, float, C)           \
     X(name, Rule, C##_##C##_##C, C, C, C, C)
-#define BUNDLED_STORED_TYPES(X, name, Rule) BUNDLED_STORED_AS(X, name, Rule, bf16)
+#define BUNDLED_STORED_TYPES(X, name, Rule) \
+    BUNDLED_STORED_AS(X, name, Rule, bf16)  \
+    BUNDLED_STORED_AS(X, name, Rule, f16)
 
 // Four blocks on a processor are enough to keep memory busy: told so, the compiler spills no register to have eight.
 #define BUNDLED_STEP(name, Rule, suffix, P, G, S, C)                                                               \
@@ -212,7 +214,8 @@ THUNDER_FUNCTION void move(Global<P> parameters, Global<C> narrow_copies, Global
     BUNDLED_MOVE_OF(name, Rule, C, C)
 #define BUNDLED_MATRIX_RULE(name, Rule)                     \
     BUNDLED_DIRECTION_OF(name, Rule, f32_f32, float, float) \
-    BUNDLED_MATRIX_RULE_AS(name, Rule, bf16)
+    BUNDLED_MATRIX_RULE_AS(name, Rule, bf16)                \
+    BUNDLED_MATRIX_RULE_AS(name, Rule, f16)
 THUNDER_MATRIX_RULES(BUNDLED_MATRIX_RULE)
 #undef BUNDLED_MATRIX_RULE
 #undef BUNDLED_MATRIX_RULE_AS

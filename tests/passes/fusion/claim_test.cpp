@@ -78,7 +78,7 @@ func @main(%x: f64[3,4], %w: f64[5,4]) -> (%y) {
   %y = matmul(%x, %w) {part_of = "linear", result_role = "y", transpose_a = false, transpose_b = true} : f64[3,5]
 })")));
     EXPECT_EQ(notes(report),
-              "declined linear at @main: products: f64 operands: the runtime API's calls are of f32, bf16\n");
+              "declined linear at @main: products: f64 operands: the runtime API's calls are of f32, f16, bf16\n");
 }
 
 TEST(Claim, EveryFunctionOfTheProgramIsClaimedAndNoKernel) {

@@ -39,6 +39,29 @@ void write(bf16& to, double x) {
     bits = value != value ? bits | 0x400000U : bits + 0x7fffU + (bits >> 16U & 1U);
     to.bits = static_cast<std::uint16_t>(bits >> 16U);
 }
+// f16 by what its parts mean: (1 + fraction / 2^10) 2^(exponent - 15), without the 1 where the exponent is 0.
+double read(f16 x) {
+    const int exponent = x.bits >> 10U & 31U, fraction = x.bits & 1023U;
+    const double size = exponent == 31  ? fraction == 0 ? INFINITY : NAN
+                        : exponent == 0 ? std::ldexp(fraction, -24)
+                                        : std::ldexp(1024 + fraction, exponent - 25);
+    return (x.bits & 0x8000U) != 0 ? -size : size;
+}
+// In units of the last place, which nearbyint() rounds to the nearest, ties to even. The bits count on from one power
+// of two to the next, and from the largest number to infinity.
+void write(f16& to, double x) {
+    const unsigned sign = std::signbit(x) ? 0x8000U : 0U;
+    const double size = std::abs(x);
+    unsigned bits = 0x7e00;
+    if (size >= 65536) {
+        bits = 0x7c00;
+    } else if (size == size) {
+        const int exponent = size < 0x1p-14 ? -14 : std::ilogb(size);
+        const auto units = static_cast<unsigned>(std::nearbyint(std::ldexp(size, 10 - exponent)));
+        bits = static_cast<unsigned>(exponent + 14) * 1024U + units;
+    }
+    to.bits = static_cast<std::uint16_t>(sign | bits);
+}
 
 template <typename C, typename A>
 void multiply(const Matmul& call, C* all_c, const A* all_a, const A* all_b) {

@@ -91,8 +91,7 @@ struct Cache : ProviderCache {
 };
 
 fe::DataType_t type_of(DType narrow) {
-    check(narrow == DType::bf16 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, "attention");
-    return fe::DataType_t::BFLOAT16;
+    return narrow == DType::f16 ? fe::DataType_t::HALF : fe::DataType_t::BFLOAT16;
 }
 
 // A (B, positions, heads, HS) tensor as cuDNN orders its dimensions.

@@ -60,7 +60,7 @@ void check(cublasStatus_t status, const char* call) {
 }
 
 cudaDataType_t type_of(DType dtype) {
-    return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 // The library's objects, which are destroyed with this.
