@@ -137,6 +137,9 @@ const Case cases[] = {
     {"fsdp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--fsdp 2", 2, 2, 1, 2},
     // Every rank has copies of its own, of masters that are whole, or of shards of which two ranks have the same.
     {"dp2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--dp 2", 2, 1, 3, 6},
+    // Scaled from the start: all ranks skip the same steps.
+    {"dp2_f16", "llama5", "dynamo.logits", "--dtype f16", "--dp 2", 2, 1, 3, 6},
+    {"fsdp2_f16", "llama5", "dynamo.logits", "--dtype f16", "--fsdp 2", 2, 2, 1, 2},
     {"hsdp2x2_bf16", "llama5", "dynamo.logits", "--dtype bf16", "--hsdp 2x2", 4, 2, 2, 8},
     // Units that are frozen beside others that are trained, in bf16 beside f32.
     {"fsdp2_lora", "lora", "dyn.logits", "--batch 2 --seq 8 --dtype bf16 --train-only lora_", "--fsdp 2", 2, 2, 1, 2},
