@@ -4,8 +4,6 @@
 // such place (scripts/make_evaluated_fixtures.py).
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -19,17 +17,15 @@
 namespace thunderc {
 namespace evaluated_test {
 
-namespace fs = std::filesystem;
-
 using Lines = std::vector<std::string>;
 
 struct Lifted {
     Lines warnings, notes, parameters;
 };
 
-Lifted lifted_from(const fs::path& path, const CompileOptions& options = {}) {
+Lifted lifted(const std::string& file, const CompileOptions& options = {}) {
     Report report;
-    Module module = import_model(path, options, report);
+    Module module = import_model(fixture(file), options, report);
     module = lift_parameters(fold_constants(std::move(module), report), {}, report);
     verify(module);
     Lifted out;
@@ -40,10 +36,6 @@ Lifted lifted_from(const fs::path& path, const CompileOptions& options = {}) {
         (note.kind == Note::Kind::warning ? out.warnings : out.notes)
             .push_back(note.what + ", " + note.where + ": " + note.text);
     return out;
-}
-
-Lifted lifted(const std::string& file, const CompileOptions& options = {}) {
-    return lifted_from(fixture(file), options);
 }
 
 std::string evaluated(const std::string& what) {
@@ -155,31 +147,6 @@ TEST(Evaluated, ZerosInAnotherOrderMayBeAParameter) {
                     "trained apart. Export with optimize=False to keep the parameter."});
 }
 
-// Where the file of the weights is not there, nothing tells which parameter a weight is that the exporter transposed:
-// it is trained under the exporter's name, and must not be said to be untrained.
-TEST(Evaluated, TransposedWeightsWithoutTheirNumbersMayBeParameters) {
-    const auto model = onnx_frontend::read_model(fixture("seedling/fresh.logits.onnx"));
-    for (auto& tensor : *model->mutable_graph()->mutable_initializer()) {
-        if (tensor.dims_size() != 2) continue;
-        tensor.clear_raw_data();
-        tensor.clear_float_data();
-        tensor.set_data_location(onnx::TensorProto::EXTERNAL);
-        auto* where = tensor.add_external_data();
-        where->set_key("location");
-        where->set_value("gone.data");
-    }
-    const fs::path file = fs::path(testing::TempDir()) / "without_weights.onnx";
-    std::ofstream(file, std::ios::binary) << model->SerializeAsString();
-    const Lifted got = lifted_from(file);
-    fs::remove(file);
-    const auto unread_ones = std::find_if(got.warnings.begin(), got.warnings.end(),
-                                          [](const std::string& w) { return w.starts_with("unread parameters, "); });
-    ASSERT_NE(unread_ones, got.warnings.end());
-    EXPECT_NE(unread_ones->find("no operator that is left reads them under these names. What the graph calls val_"),
-              std::string::npos)
-        << *unread_ones;
-}
-
 // A layer that nothing reads is not said to be lost.
 TEST(Evaluated, UnreadIsNotLost) {
     EXPECT_EQ(lifted("evaluated/gate.onnx").warnings.front(), unread("module.weight, module.bias"));
@@ -262,7 +229,7 @@ TEST(Merged, ANumberOfTheCodeIsNoParameter) {
 TEST(Merged, NothingIsSaidWhereNothingWas) {
     for (const char* file : {"evaluated/teacher_of_others.onnx", "evaluated/teacher_unused.onnx",
                              "evaluated/created.onnx", "evaluated/dropout.onnx", "byol/dynamo.loss.onnx"}) {
-        const Lifted got = lifted_from(file);
+        const Lifted got = lifted(file);
         for (const std::string& warning : got.warnings)
             EXPECT_FALSE(warning.starts_with("merged, ")) << file << warning;
     }
