@@ -49,9 +49,10 @@ void check_options(const PlanOptions& o) {
         fail("--link joins the ranks of a machine, whose step is estimated", "add --machine cpu");
     if (!o.link.empty() && o.ranks == 0 && o.model.compile.mesh.world() <= 1)
         fail("--link is of several ranks alone", "add --dp N, --fsdp N, --hsdp RxS or --ranks N");
-    if (o.ranks > 0 && thunder::find_rule(o.model.compile.optimizer)->steps_matrices())
-        fail(fmt::format("--ranks compares ways to share parameters, and {} steps whole matrices",
-                         o.model.compile.optimizer),
+    if (const thunder::RuleInfo& rule = *thunder::find_rule(o.model.compile.optimizer);
+        o.ranks > 0 && rule.steps_wholes())
+        fail(fmt::format("--ranks compares ways to share parameters, and {} steps whole {}", rule.name,
+                         rule.steps_tensors ? "tensors" : "matrices"),
              "--dp N estimates the one way that is left");
     if (o.ranks > 0 && o.machine.empty()) fail("--ranks compares steps on a machine", add_machine);
     if (o.ranks > 0 && o.model.compile.mesh.world() > 1)

@@ -13,7 +13,7 @@ import argparse, pathlib
 
 import torch
 
-PINNED = {"torch": "2.13.0"}
+PINNED = {"torch": "2.15.0"}
 STEPS, KEPT = 100, (1, 2, 3, 10, 100)
 SHAPES = {"w": (3, 4), "b": (5,)}
 LEARNING_RATE, WEIGHT_DECAY = 0.01, 0.1
@@ -153,6 +153,9 @@ CASES = [
     ("adagrad", (0.0, 1e-10), lambda g: o.Adagrad(g, lr=LEARNING_RATE, eps=1e-10), False, 0),
     ("muon", (0.95, 0, 0, 0, 0.9, 0.95, 1e-3), lambda g: Muon(g, *MUON[0]), False, 0),
     ("muon all, clipped", (0.8, 1, 1, 0, 0.8, 0.99, 1e-8), lambda g: Muon(g, *MUON[1]), True, 1.5),
+    ("adafactor", (0.8, 2**-23, 1e-3, 1.0), lambda g: o.Adafactor(g, lr=LEARNING_RATE, eps=(2**-23, 1e-3)), False, 0),
+    ("adafactor all, clipped", (0.5, 1e-3, 1e-2, 2.0),
+     lambda g: o.Adafactor(g, lr=LEARNING_RATE, beta2_decay=-0.5, eps=(1e-3, 1e-2), d=2.0), True, 1.5),
     ("adagrad all, clipped", (0.1, 1e-3), lambda g: o.Adagrad(g, lr=LEARNING_RATE, lr_decay=0.1, eps=1e-3), True, 1.5),
 ]
 

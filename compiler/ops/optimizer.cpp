@@ -14,6 +14,7 @@
 #include "compiler/ops/composite.h"
 #include "compiler/ops/dense.h"
 #include "compiler/ops/multi_tensor.h"
+#include "compiler/ops/optimizer_tensors.h"
 #include "compiler/ops/rules.h"
 #include "compiler/support/error.h"
 #include "runtime-lib/optim/matrix_scratch.h"
@@ -23,6 +24,10 @@ namespace thunderc {
 namespace {
 
 namespace rules = thunder::rules;
+using optimizing::Condition;
+using optimizing::Dense;
+using optimizing::Expression;
+using rules::Stepped;
 using thunder::RuleInfo;
 
 // Parameters, gradients and states; the numbers, clip_factor and decay_all.
@@ -30,37 +35,40 @@ OptimizerGroups groups_of(const RuleInfo& rule) {
     return {2 + rule.states.size(), rule.numbers.size() + 2};
 }
 
-// Which parameters a rule steps as wholes; runs may except some of them. `type_of(t)` is that of parameter t; the
+// How a rule steps parameters; runs may except some of the matrices. `type_of(t)` is that of parameter t; the
 // attribute has a flag for each member of a family.
 template <typename TypeOf>
-std::vector<bool> wholes_of(const RuleInfo& rule, const Attributes& attributes, std::size_t count,
-                            const TypeOf& type_of) {
+std::vector<Stepped> stepped_as(const RuleInfo& rule, const Attributes& attributes, std::size_t count,
+                                const TypeOf& type_of) {
     const Dims by_element = attributes.has("by_element") ? attributes.integers("by_element") : Dims{};
-    std::vector<bool> out;
+    std::vector<Stepped> out;
     std::size_t member = 0;
     for (std::size_t t = 0; t < count; ++t) {
         const Type type = type_of(t);
-        out.push_back(rule.is_matrix(type.dims.size()) && (by_element.empty() || by_element.at(member) == 0));
+        const bool excepted = !by_element.empty() && by_element.at(member) != 0;
+        out.push_back(excepted ? Stepped::by_element : rule.stepped(type.dims.size()));
         member += static_cast<std::size_t>(type.is_family() ? type.count : 1);
     }
     return out;
 }
 
 // What a state of a parameter is like, whose elements are of the type `as`.
-Type state_type(const RuleInfo& rule, std::size_t state, const Type& parameter, bool whole, DType as) {
+Type state_type(const RuleInfo& rule, std::size_t state, const Type& parameter, Stepped stepped, DType as) {
     Type out = parameter;
     out.dtype = as;
-    out.dims = thunder::dims_of_state(rule.shape_of_state(state, whole), parameter.dims);
+    out.dims = thunder::dims_of_state(rule.shape_of_state(state, stepped), parameter.dims);
     return out;
 }
 
-// What the call needs for the largest of the matrices that it may step as wholes.
+// What the call needs for the largest of the tensors that it may step as wholes.
 template <typename TypeOf>
 Type scratch_of(const RuleInfo& rule, std::size_t count, const TypeOf& type_of) {
     std::int64_t elements = 0;
     for (std::size_t t = 0; t < count; ++t) {
         const Type type = type_of(t);
-        if (rule.is_matrix(type.dims.size()))
+        if (rule.steps_tensors)
+            elements = std::max(elements, thunder::tensor_scratch(type.dims));
+        else if (rule.stepped(type.dims.size()) == Stepped::matrix)
             elements = std::max(elements, thunder::matrix_scratch(type.dims[0], type.dims[1]));
     }
     return Type::tensor(DType::f32, {elements});
@@ -78,8 +86,8 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
             fmt::format("{} operands given: groups of equal length and {} scalars expected", operands, g.scalars));
     const std::size_t count = g.tensors(operands);
     std::vector<Type> results;
-    const std::vector<bool> wholes =
-        wholes_of(rule, in.attributes, count, [&](std::size_t t) -> const Type& { return in.operand(t); });
+    const std::vector<Stepped> stepped =
+        stepped_as(rule, in.attributes, count, [&](std::size_t t) -> const Type& { return in.operand(t); });
     for (std::size_t group = 0; group < g.groups; ++group)
         for (std::size_t t = 0; t < count; ++t) {
             const Type& parameter = in.operand(t);
@@ -87,14 +95,14 @@ std::vector<Type> infer_update(const InferInput& in, const RuleInfo& rule) {
             const DType as = is_float(type.dtype) ? type.dtype : parameter.dtype;
             Type expected = parameter;
             expected.dtype = as;
-            if (group > 1) expected = state_type(rule, group - 2, parameter, wholes[t], as);
+            if (group > 1) expected = state_type(rule, group - 2, parameter, stepped[t], as);
             require(type == expected,
                     fmt::format("{} {} is {}, {}the parameter is {}", names[group], t, to_string(type),
                                 expected.dims == parameter.dims ? "" : to_string(expected) + " expected: ",
                                 to_string(parameter)));
             if (group != 1) results.push_back(type);
         }
-    if (rule.steps_matrices())
+    if (rule.steps_wholes())
         results.push_back(scratch_of(rule, count, [&](std::size_t t) -> const Type& { return in.operand(t); }));
     for (std::size_t t = 0; t < count && in.attributes.has("narrow_copies"); ++t) {
         results.push_back(in.operand(t));
@@ -141,48 +149,6 @@ bool decays(const Op& op, std::size_t tensor, const Type& parameter, bool all) {
     return all || parameter.rank() >= 2;
 }
 
-// A matrix in double, as Rule::matrix() takes it.
-struct Matrix {
-    std::int64_t rows = 0, columns = 0;
-    std::vector<double> of;
-
-    double at(std::int64_t i, std::int64_t j) const { return of[static_cast<std::size_t>(i * columns + j)]; }
-};
-template <typename F>
-Matrix made(std::int64_t rows, std::int64_t columns, const F& element) {
-    Matrix out{rows, columns, {}};
-    for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j) out.of.push_back(element(i, j));
-    return out;
-}
-Matrix operator+(const Matrix& x, const Matrix& y) {
-    return made(x.rows, x.columns, [&](auto i, auto j) { return x.at(i, j) + y.at(i, j); });
-}
-Matrix operator-(const Matrix& x, const Matrix& y) {
-    return made(x.rows, x.columns, [&](auto i, auto j) { return x.at(i, j) - y.at(i, j); });
-}
-Matrix operator*(double x, const Matrix& y) {
-    return made(y.rows, y.columns, [&](auto i, auto j) { return x * y.at(i, j); });
-}
-Matrix operator/(const Matrix& x, double y) {
-    return made(x.rows, x.columns, [&](auto i, auto j) { return x.at(i, j) / y; });
-}
-Matrix transposed(const Matrix& x) {
-    return made(x.columns, x.rows, [&](auto i, auto j) { return x.at(j, i); });
-}
-Matrix product(const Matrix& x, const Matrix& y) {
-    return made(x.rows, y.columns, [&](auto i, auto j) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < x.columns; ++k) sum += x.at(i, k) * y.at(k, j);
-        return sum;
-    });
-}
-double norm(const Matrix& x) {
-    double sum = 0;
-    for (const double v : x.of) sum += v * v;
-    return std::sqrt(sum);
-}
-
 template <typename Rule>
 std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const Tensor> operands,
                            std::span<const Type> types) {
@@ -195,30 +161,26 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
     const bool all = scalars.back().at(0) != 0;
     std::vector<Tensor> out(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(count));
     for (std::size_t t = count; t < (1 + states) * count; ++t) out.push_back(operands[t + count]);
-    const std::vector<bool> wholes =
-        wholes_of(rule, op.attributes, count, [&](std::size_t t) -> const Type& { return out[t].type; });
+    const std::vector<Stepped> stepped =
+        stepped_as(rule, op.attributes, count, [&](std::size_t t) -> const Type& { return out[t].type; });
     for (std::size_t t = 0; t < count; ++t) {
         const bool decayed = decays(op, t, out[t].type, all);
         std::vector<double> state(states + 1);
-        if constexpr (rules::steps_matrices<Rule>) {
-            if (wholes[t]) {
-                const std::int64_t rows = out[t].type.dims[0], columns = out[t].type.dims[1];
-                const auto read = [&](const Tensor& x) {
-                    if (x.size() == 0) return Matrix{};
-                    return made(rows, columns, [&](auto i, auto j) { return x.at(i * columns + j); });
-                };
-                const auto write = [&](Tensor& x, const Matrix& m) {
-                    for (std::int64_t k = 0; k < x.size(); ++k) x.set(k, m.of[static_cast<std::size_t>(k)]);
-                };
+        if constexpr (rules::steps_matrices<Rule> || rules::steps_tensors<Rule>) {
+            if (stepped[t] != Stepped::by_element) {
                 auto of_tensor = rules::fields_of<Rule::template Numbers, double>(numbers.data());
                 Rule::decay_where(decayed, of_tensor);
-                Matrix p = read(out[t]), kept[rules::most_states];
-                for (std::size_t s = 0; s < states; ++s) kept[s] = read(out[(1 + s) * count + t]);
-                Rule::matrix(p, clip * read(operands[count + t]),
-                             rules::fields_of<Rule::template States, Matrix&>(kept), of_tensor,
-                             static_cast<double>(rows), static_cast<double>(columns));
-                write(out[t], p);
-                for (std::size_t s = 0; s < states; ++s) write(out[(1 + s) * count + t], kept[s]);
+                Dense p = optimizing::read(out[t]), kept[rules::most_states];
+                const Dense g = clip * optimizing::read(operands[count + t]);
+                for (std::size_t s = 0; s < states; ++s) kept[s] = optimizing::read(out[(1 + s) * count + t]);
+                const auto fields = rules::fields_of<Rule::template States, Dense&>(kept);
+                if constexpr (rules::steps_tensors<Rule>)
+                    Rule::tensor(p, g, fields, of_tensor, stepped[t] == Stepped::matrix);
+                else
+                    Rule::matrix(p, g, fields, of_tensor, static_cast<double>(p.dims[0]),
+                                 static_cast<double>(p.dims[1]));
+                optimizing::write(out[t], p);
+                for (std::size_t s = 0; s < states; ++s) optimizing::write(out[(1 + s) * count + t], kept[s]);
                 continue;
             }
         }
@@ -230,73 +192,13 @@ std::vector<Tensor> update(const RuleInfo& rule, const Op& op, std::span<const T
             for (std::size_t s = 0; s < states; ++s) out[(1 + s) * count + t].set(k, state[s]);
         }
     }
-    if (rule.steps_matrices()) out.emplace_back(types[(1 + states) * count]);
+    if (rule.steps_wholes()) out.emplace_back(types[(1 + states) * count]);
     for (std::size_t t = 0; t < count && op.attributes.has("narrow_copies"); ++t)
         out.push_back(narrow_copy_of(out[t], op.attributes.dtype("narrow_copies")));
     return out;
 }
 
 // ---- a rule as ops: its element() of expressions --------------------------------------------------------------------
-
-// A value, or a number that becomes one beside a value.
-struct Expression {
-    Builder* b = nullptr;
-    Value value = {};
-    double number = 0;
-
-    Expression() = default;
-    explicit Expression(double x) : number(x) {}
-    Expression(Builder& builder, Value v) : b(&builder), value(v) {}
-    Value in(Builder& builder) const { return b != nullptr ? value : builder.scalar(DType::f32, number); }
-};
-
-Expression make(const char* op, const std::vector<Expression>& operands) {
-    Builder* b = nullptr;
-    for (const Expression& x : operands)
-        if (x.b != nullptr) b = x.b;
-    check(b != nullptr, "numbers alone are no expression");
-    std::vector<Value> values;
-    for (const Expression& x : operands) values.push_back(x.in(*b));
-    return {*b, b->op(op, values)};
-}
-Expression operator+(const Expression& x, const Expression& y) {
-    return make("add", {x, y});
-}
-Expression operator-(const Expression& x, const Expression& y) {
-    return make("sub", {x, y});
-}
-Expression operator*(const Expression& x, const Expression& y) {
-    return make("mul", {x, y});
-}
-Expression operator/(const Expression& x, const Expression& y) {
-    return make("div", {x, y});
-}
-Expression root(const Expression& x) {
-    return make("sqrt", {x});
-}
-Expression sign(const Expression& x) {
-    return make("sign", {x});
-}
-Expression transposed(const Expression& x) {
-    return {*x.b, x.b->op("transpose", {x.value}, {{"permutation", Dims{1, 0}}})};
-}
-Expression product(const Expression& x, const Expression& y) {
-    return {*x.b, x.b->op("matmul", {x.value, y.value}, {{"transpose_a", false}, {"transpose_b", false}})};
-}
-Expression norm(const Expression& x) {
-    return root({*x.b, x.b->reduce_sum(x.b->mul(x.value, x.value), {0, 1})});
-}
-Expression at_least(const Expression& x, const Expression& least) {
-    return make("max", {x, least});
-}
-// A condition that is known, or one that a step knows.
-struct Condition {
-    bool always;
-    Expression flag;
-};
-Expression where(const Condition& condition, const Expression& yes, const Expression& no) {
-    return condition.always ? yes : make("select", {condition.flag, yes, no});
-}
 
 template <typename Rule>
 std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op) {
@@ -309,10 +211,10 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
     const bool narrow_copies = op.attributes.has("narrow_copies");
     const std::size_t made = 1 + states + (narrow_copies ? 1 : 0);
     std::vector<Value> out(made * count), scratch;
-    if (rule.steps_matrices())  // nobody reads it
+    if (rule.steps_wholes())  // nobody reads it
         scratch = {b.splat(scratch_of(rule, count, [&](std::size_t t) { return b.type(op.operands[t]); }), 0)};
-    const std::vector<bool> wholes =
-        wholes_of(rule, op.attributes, count, [&](std::size_t t) { return b.type(op.operands[t]); });
+    const std::vector<Stepped> stepped =
+        stepped_as(rule, op.attributes, count, [&](std::size_t t) { return b.type(op.operands[t]); });
     for (std::size_t t = 0; t < count; ++t) {
         auto of_tensor = rules::fields_of<Rule::template Numbers, Expression>(numbers.data());
         Rule::decay_where(Condition{b.type(op.operands[t]).rank() >= 2, decay_all}, of_tensor);
@@ -324,14 +226,16 @@ std::vector<Value> update_as_ops(const RuleInfo& rule, Builder& b, const Op& op)
             Expression p = x[0];
             std::vector<Expression> state(x.begin() + 2, x.end());
             const auto kept = rules::fields_of<Rule::template States, Expression&>(state.data());
-            const bool whole = wholes[t];
             if constexpr (rules::steps_matrices<Rule>) {
                 const Dims& dims = b.type(stored[0]).dims;
-                if (whole)
+                if (stepped[t] == Stepped::matrix)
                     Rule::matrix(p, clip * x[1], kept, of_tensor, static_cast<double>(dims[0]),
                                  static_cast<double>(dims[1]));
             }
-            if (!whole) Rule::element(p, clip * x[1], kept, of_tensor);
+            if constexpr (rules::steps_tensors<Rule>)
+                Rule::tensor(p, clip * x[1], kept, of_tensor, stepped[t] == Stepped::matrix);
+            else if (stepped[t] == Stepped::by_element)
+                Rule::element(p, clip * x[1], kept, of_tensor);
             std::vector<Value> results = {b.cast(p.value, b.type(stored[0]).dtype)};
             for (std::size_t s = 0; s < states; ++s)
                 results.push_back(b.cast(state[s].value, b.type(stored[2 + s]).dtype));
@@ -360,11 +264,12 @@ RuntimeCall update_call(const RuleInfo& rule, const Op& op, const Function& f) {
             whole_arena("narrow_copies", Placement::Arena::narrow_copies, op.attributes.dtype("narrow_copies")));
     fields.push_back(named("segments", CallField::Kind::segments));
     fields.push_back(named("scalars", CallField::Kind::scalars));
-    if (rule.steps_matrices()) fields.push_back(result_field("scratch", (1 + rule.states.size()) * count));
+    if (rule.steps_wholes()) fields.push_back(result_field("scratch", (1 + rule.states.size()) * count));
     std::string comment = fmt::format(
         "{} on all parameters{}, {}", rule.title,
         narrow_copies ? fmt::format(" and their {} copies", name_of(op.attributes.dtype("narrow_copies"))) : "",
         rule.steps_matrices() ? "hidden matrices by products, all else in one pass over memory"
+        : rule.steps_tensors  ? "tensor by tensor"
                               : "in one pass over memory");
     if (!rule.states.empty()) comment += fmt::format("; states: {}", fmt::join(rule.states, ", "));
     return {rule.name, fields, comment, "optim/update.h", "one pass over all parameters"};
@@ -409,16 +314,19 @@ OpDef optimizer(const RuleInfo& rule) {
     Sample one{"one matrix", {f32({2, 3}), f32({2, 3})}, {}};
     Sample two{"a vector that decays, and a matrix", {f32({3}), f32({2, 2}), f32({3}), f32({2, 2})}, {}};
     for (std::size_t s = 0; s < rule.states.size(); ++s) {
-        const rules::StateShape of_matrix = rule.shape_of_state(s, rule.is_matrix(2));
+        const rules::StateShape of_matrix = rule.shape_of_state(s, rule.stepped(2)),
+                                of_vector = rule.shape_of_state(s, rule.stepped(1));
         one.operands.push_back(f32(thunder::dims_of_state(of_matrix, Dims{2, 3}), 0, 1));
-        two.operands.push_back(f32({3}, 0, 1));
+        two.operands.push_back(f32(thunder::dims_of_state(of_vector, Dims{3}), 0, 1));
         two.operands.push_back(f32(thunder::dims_of_state(of_matrix, Dims{2, 2}), 0, 1));
     }
     for (const SampleOperand& s : sample_scalars(rule, 0)) one.operands.push_back(s);
     for (const SampleOperand& s : sample_scalars(rule, 1)) two.operands.push_back(s);
     def.samples = {one, two};
     ShapeErrorSample gradient{{f32_type({2}), f32_type({3})}, {}, "gradient 0 is f32[3], the parameter is f32[2]"};
-    for (std::size_t s = 0; s < rule.states.size(); ++s) gradient.operands.emplace_back(f32_type({2}));
+    for (std::size_t s = 0; s < rule.states.size(); ++s)
+        gradient.operands.emplace_back(
+            f32_type(thunder::dims_of_state(rule.shape_of_state(s, rule.stepped(1)), Dims{2})));
     for (std::size_t s = 0; s <= rule.numbers.size(); ++s) gradient.operands.emplace_back(f32_type({}));
     gradient.operands.emplace_back(bool_type({}));
     ShapeErrorSample flag = gradient;

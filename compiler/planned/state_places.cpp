@@ -23,8 +23,8 @@ StatePlaces place_states(const Module& module, const ParameterPlaces& parameters
         first.emplace_back(tensors.size(), type.is_family() && type.count > 1);
         infos.push_back(&info);
         for (std::int64_t m = 0; m < (type.is_family() ? type.count : 1); ++m)
-            tensors.push_back(
-                {place.offset + m * place.layer_stride, type.dims, rule.is_matrix(type.dims.size()) && !info.outer});
+            tensors.push_back({place.offset + m * place.layer_stride, type.dims,
+                               info.outer ? thunder::rules::Stepped::by_element : rule.stepped(type.dims.size())});
     }
     const thunder::StateLayout layout = thunder::lay_out_states(rule, tensors, parameters.trained);
     StatePlaces out;

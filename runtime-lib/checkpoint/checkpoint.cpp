@@ -79,7 +79,7 @@ std::vector<HeldTensor> tensors_of(const ProgramSpec& program, const TrainingAre
     const RuleInfo& rule = rule_of(program);
     for (std::size_t k = 0; k < rule.states.size(); ++k)
         for (const OptimizerStates::OfParameter& of : states.parameters) {
-            const rules::StateShape shape = rule.shape_of_state(k, of.whole);
+            const rules::StateShape shape = rule.shape_of_state(k, of.stepped);
             if (shape == rules::StateShape::none) continue;
             tensors.push_back({{state_name(rule.stored_states[k], of.parameter->name), program.optimizer_dtype,
                                 dims_of_state(program, of, k)},
@@ -146,16 +146,19 @@ std::string difference(const SafetensorsFile& file, const ProgramSpec& program) 
 // A run that stepped a matrix as a whole has not the states that one by elements goes on with, nor the other way round.
 void check_kept_states(const SafetensorsFile& file, const ProgramSpec& program, const OptimizerStates& states) {
     const RuleInfo& rule = rule_of(program);
-    if (rule.states_as_parameters()) return;
+    if (!rule.steps_matrices()) return;
     for (const OptimizerStates::OfParameter& of : states.parameters)
         for (std::size_t k = 0; k < rule.states.size(); ++k) {
-            if (rule.shape_of_state(k, of.whole) == rules::StateShape::none ||
+            if (rule.shape_of_state(k, of.stepped) == rules::StateShape::none ||
                 file.find(state_name(rule.stored_states[k], of.parameter->name)) != nullptr)
                 continue;
-            if (rule.shape_of_state(k, !of.whole) != rules::StateShape::none) continue;  // the file is damaged
+            const bool whole = of.stepped == rules::Stepped::matrix;
+            if (rule.shape_of_state(k, whole ? rules::Stepped::by_element : rules::Stepped::matrix) !=
+                rules::StateShape::none)
+                continue;  // the file is damaged
             fail(cat(file.path(), " has no ", state_name(rule.stored_states[k], of.parameter->name),
                      ": the run that wrote it stepped ", of.parameter->name, " as a ",
-                     of.whole ? "tensor of elements" : "whole matrix"),
+                     whole ? "tensor of elements" : "whole matrix"),
                  cat("go on with --", rule.by_element,
                      " and --group as that run had them, or start from its parameters with --init"));
         }

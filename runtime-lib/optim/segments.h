@@ -10,8 +10,7 @@ namespace thunder {
 
 // Elements [begin, end) of the arena; parameters and gradients lie at the same place in theirs, and so do the
 // optimizer's states where these are shaped as the parameters. Segments do not overlap, and are sorted, those that are
-// stepped as whole matrices behind all others. What lies between them (padding) or behind (frozen parameters) is not
-// touched.
+// stepped as wholes behind all others. What lies between them (padding) or behind (frozen parameters) is not touched.
 struct ParameterSegment {
     std::int64_t begin = 0, end = 0;
     bool decay = false;  // weight decay applies
@@ -20,12 +19,13 @@ struct ParameterSegment {
     // Which tensor it is of, and from which of its elements on: rounding.h asks that.
     std::uint64_t tensor = 0;
     std::int64_t first = 0;
-    // Of a matrix that is stepped as a whole (rules/rule.h); 0: element by element.
+    // Of a matrix that is stepped as a whole (rules/rule.h), or of several; of a vector that is, 0 rows. 0 columns:
+    // element by element.
     std::int64_t rows = 0, columns = 0;
     // How much further on in its arena each state lies than the parameter in its own: state_layout.h.
     std::int64_t shift[rules::most_states] = {};
 
-    bool is_matrix() const { return rows > 0; }
+    bool is_whole() const { return columns > 0; }
 };
 
 }  // namespace thunder

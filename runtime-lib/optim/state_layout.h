@@ -36,7 +36,7 @@ inline std::vector<std::int64_t> dims_of_state(rules::StateShape shape, std::spa
 struct SteppedTensor {
     std::int64_t begin = 0;           // its first element in the parameter arena
     std::vector<std::int64_t> shape;  // of the parameter
-    bool matrix = false;              // stepped as a whole
+    rules::Stepped stepped = rules::Stepped::by_element;
 };
 
 struct StateLayout {
@@ -64,7 +64,7 @@ inline StateLayout lay_out_states(const RuleInfo& rule, std::span<const SteppedT
     constexpr std::int64_t line = 16;
     for (std::size_t k = 0; k < rule.states.size(); ++k)
         for (const std::size_t t : order) {
-            const rules::StateShape shape = rule.shape_of_state(k, tensors[t].matrix);
+            const rules::StateShape shape = rule.shape_of_state(k, tensors[t].stepped);
             const std::vector<std::int64_t> dims = dims_of_state(shape, tensors[t].shape);
             out.begins[t][k] = out.elements + (shape == rules::StateShape::as_parameter ? tensors[t].begin % line : 0);
             const std::int64_t end =

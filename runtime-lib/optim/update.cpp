@@ -11,6 +11,7 @@
 #include "optim/global_norm.h"
 #include "optim/matrices.h"
 #include "optim/rounding.h"
+#include "optim/tensors.h"
 #include "optim/walk_segments.h"
 
 namespace thunder {
@@ -84,7 +85,7 @@ void update(const OptimizerUpdate& call, Stream& stream, Indices<k...>) {
         });
     if constexpr (rules::steps_matrices<Rule>)
         for (const ParameterSegment& segment : call.segments)
-            if (segment.is_matrix()) step_matrix<Rule>({call, segment}, stream);
+            if (segment.is_whole()) step_matrix<Rule>({call, segment}, stream);
 }
 
 // body(first element of the arenas, how many, first element of the matrix) for pieces of it
@@ -150,7 +151,177 @@ void move_along(const MatrixStep& step, Stream&) {
     void name(const OptimizerUpdate& call, Stream& stream) {                            \
         update<Rule>(call, stream, typename IndicesBelow<rules::states<Rule>>::type()); \
     }
-THUNDER_RULES(THUNDER_DEFINE_UPDATE)
+THUNDER_ELEMENT_RULES(THUNDER_DEFINE_UPDATE)
+#undef THUNDER_DEFINE_UPDATE
+
+// ---- every tensor as a whole ----
+
+namespace {
+
+// Elements of a state, one by one: there are far fewer than of parameters.
+float load_one(const Output& state, std::int64_t at) {
+    float buffer = 0;
+    return *elements(as_input(state), at, 1, &buffer);
+}
+void store_one(const Output& state, std::int64_t at, float x) {
+    float buffer = 0;
+    *place_of(state, at, &buffer) = x;
+    put_back(state, at, &buffer, 1);
+}
+
+// Calls body(first element, how many, gradients) for pieces of n elements from `first` of the tensor on.
+template <typename Body>
+void walk_gradients(const TensorStep& s, std::int64_t first, std::int64_t n, Body&& body) {
+    float buffer[piece_elements];
+    const std::int64_t piece = piece_of(n, {s.call.gradients.dtype});
+    for (std::int64_t at = 0; at < n; at += piece) {
+        const std::int64_t some = std::min(piece, n - at);
+        body(first + at, some, elements(s.call.gradients, s.of.begin + first + at, some, buffer));
+    }
+}
+
+template <typename Rule, typename Numbers>
+void follow_rows(const TensorStep& s, const Numbers& numbers, float clip) {
+    parallel_for(s.matrices * s.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+            double sum = 0;
+            walk_gradients(s, row * s.columns, s.columns, [&](std::int64_t, std::int64_t n, const float* g) {
+#pragma omp simd reduction(+ : sum)
+                for (std::int64_t i = 0; i < n; ++i) {
+                    const auto x = static_cast<double>(clip * g[i]);
+                    sum += x * x;
+                }
+            });
+            const auto mean = static_cast<float>(sum / static_cast<double>(s.columns));
+            const std::int64_t at = s.state(0) + row;
+            store_one(s.call.states[0], at, Rule::followed(load_one(s.call.states[0], at), mean, numbers));
+        }
+    });
+    for (std::int64_t m = 0; m < s.matrices; ++m) {
+        double sum = 0;
+        for (std::int64_t r = 0; r < s.rows; ++r)
+            sum += static_cast<double>(load_one(s.call.states[0], s.state(0) + m * s.rows + r));
+        s.means[m] = sum / static_cast<double>(s.rows);
+    }
+}
+
+// Chunks of rows, then these: the same sums at any number of threads.
+template <typename Rule, typename Numbers>
+void follow_columns(const TensorStep& s, const Numbers& numbers, float clip) {
+    parallel_for(s.matrices * s.chunks, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+            double* const sums = s.partial + k * s.columns;
+            std::fill(sums, sums + s.columns, 0.0);
+            const std::int64_t matrix = k / s.chunks, first = k % s.chunks * tensor_chunk;
+            for (std::int64_t row = first; row < std::min(first + tensor_chunk, s.rows); ++row) {
+                const std::int64_t at = (matrix * s.rows + row) * s.columns;
+                walk_gradients(s, at, s.columns, [&](std::int64_t from, std::int64_t n, const float* g) {
+                    double* const to = sums + (from - at);
+#pragma omp simd
+                    for (std::int64_t i = 0; i < n; ++i) {
+                        const auto x = static_cast<double>(clip * g[i]);
+                        to[i] += x * x;
+                    }
+                });
+            }
+        }
+    });
+    parallel_for(s.matrices * s.columns, 256, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+            double sum = 0;
+            for (std::int64_t c = 0; c < s.chunks; ++c)
+                sum += s.partial[(k / s.columns * s.chunks + c) * s.columns + k % s.columns];
+            const auto mean = static_cast<float>(sum / static_cast<double>(s.rows));
+            const std::int64_t at = s.state(1) + k;
+            store_one(s.call.states[1], at, Rule::followed(load_one(s.call.states[1], at), mean, numbers));
+        }
+    });
+}
+
+}  // namespace
+
+template <typename Rule>
+void step_tensor(const TensorStep& s, Stream& stream) {
+    const OptimizerUpdate& call = s.call;
+    const auto numbers = numbers_of<Rule>(call, s.of);
+    const float clip = call.scalars->clip_factor;
+    sum_of_squares(s.squares_of_parameter, advanced(as_input(call.parameters), s.of.begin), s.elements, stream);
+    if (s.factored) {
+        follow_rows<Rule>(s, numbers, clip);
+        follow_columns<Rule>(s, numbers, clip);
+        parallel_for(s.matrices * s.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t row = begin; row < end; ++row) {
+                const std::int64_t matrix = row / s.rows, first = row * s.columns;
+                const float of_row = load_one(call.states[0], s.state(0) + row),
+                            mean = rules::at_least(static_cast<float>(s.means[matrix]), numbers.eps1);
+                walk_gradients(s, first, s.columns, [&](std::int64_t from, std::int64_t n, const float* g) {
+                    float buffer[piece_elements];
+                    const std::int64_t piece = piece_of(n, {call.states[1].dtype});
+                    for (std::int64_t at = 0; at < n; at += piece) {
+                        const std::int64_t some = std::min(piece, n - at);
+                        const float* column =
+                            elements(as_input(call.states[1]), s.state(1) + matrix * s.columns + from - first + at,
+                                     some, buffer);
+                        float* __restrict x = s.x + from + at;
+#pragma omp simd
+                        for (std::int64_t i = 0; i < some; ++i)
+                            x[i] = Rule::direction(clip * g[at + i], of_row * column[i] / mean, numbers);
+                    }
+                });
+            }
+        });
+    } else {
+        parallel_for(s.elements, 16384, [&](std::int64_t begin, std::int64_t end) {
+            walk_gradients(s, begin, end - begin, [&](std::int64_t from, std::int64_t n, const float* g) {
+                for (std::int64_t i = 0; i < n; ++i) {
+                    const std::int64_t at = s.state(2) + from + i;
+                    const float v = Rule::followed(load_one(call.states[2], at), clip * g[i] * clip * g[i], numbers);
+                    store_one(call.states[2], at, v);
+                    s.x[from + i] = Rule::direction(clip * g[i], v, numbers);
+                }
+            });
+        });
+    }
+    sum_of_squares(s.squares_of_x, s.x, s.elements, stream);
+    const auto rms = [&](const double* squares) {
+        return static_cast<float>(std::sqrt(*squares / static_cast<double>(s.elements)));
+    };
+    const float way = Rule::way(rms(s.squares_of_parameter), rms(s.squares_of_x), numbers);
+    walk_segments({&s.of, 1}, [&](std::int64_t begin, std::int64_t end, const ParameterSegment& segment) {
+        float buffer[piece_elements];
+        const std::int64_t piece = piece_of_call(call, end - begin);
+        for (std::int64_t at = begin; at < end; at += piece) {
+            const std::int64_t n = std::min(piece, end - at);
+            float* __restrict p = elements(call.parameters, at, n, buffer);
+            const float* __restrict x = s.x + (at - segment.begin);
+#pragma omp simd
+            for (std::int64_t i = 0; i < n; ++i) p[i] = numbers.kept * p[i] - way * x[i];
+            put_back_parameters(call, at, p, n, segment);
+        }
+    });
+}
+
+namespace {
+
+template <typename Rule>
+void update_tensors(const OptimizerUpdate& call, Stream& stream) {
+    const Timed timed = timed_call(Rule::name, call, stream);
+    require_float(Rule::name, "parameters", call.parameters);
+    require_float(Rule::name, "gradients", call.gradients);
+    for (int k = 0; k < rules::states<Rule>; ++k) require_float(Rule::name, "states", call.states[k]);
+    require_float(Rule::name, "narrow_copies", call.narrow_copies);
+    if (is_skipped(call.scalars->clip_factor)) return;
+    for (const ParameterSegment& segment : call.segments) step_tensor<Rule>({call, segment}, stream);
+}
+
+}  // namespace
+
+#define THUNDER_DEFINE_UPDATE(name, Rule)                                       \
+    static_assert(rules::count<Rule::template Numbers> <= rules::most_numbers); \
+    void name(const OptimizerUpdate& call, Stream& stream) {                    \
+        update_tensors<Rule>(call, stream);                                     \
+    }
+THUNDER_TENSOR_RULES(THUNDER_DEFINE_UPDATE)
 #undef THUNDER_DEFINE_UPDATE
 
 }  // namespace thunder

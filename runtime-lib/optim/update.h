@@ -22,7 +22,7 @@ struct OptimizerUpdate {
     Output narrow_copies{};               // the new parameters once more, as bf16 for products to read; null: none
     std::span<const ParameterSegment> segments;
     const StepScalars* scalars = nullptr;  // on the device
-    float* scratch = nullptr;              // of matrix_scratch() for each matrix that is stepped as a whole
+    float* scratch = nullptr;  // of matrix_scratch() or tensor_scratch() for each that is stepped as a whole
 };
 
 // void adamw(const OptimizerUpdate& call, Stream& stream); and so on

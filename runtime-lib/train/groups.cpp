@@ -96,17 +96,21 @@ bool decays(const Options& options, int group, const ParameterSpec& parameter) {
 
 }  // namespace
 
-bool is_stepped_whole(const ProgramSpec& program, const Options& options, int group, const ParameterSpec& parameter) {
-    const RuleInfo* rule = find_rule(program.optimizer);
-    if (rule == nullptr || !rule->is_matrix(parameter.shape.size())) return false;
+rules::Stepped stepped_as(const ProgramSpec& program, const Options& options, int group,
+                          const ParameterSpec& parameter) {
+    const RuleInfo& rule = rule_of(program);
+    const rules::Stepped usual = rule.stepped(parameter.shape.size());
+    if (!rule.steps_matrices() || usual != rules::Stepped::matrix) return usual;
     if (group >= 0) {
         const auto& numbers = options.groups[static_cast<std::size_t>(group)].numbers;
-        if (const auto given = numbers.find(rule->by_element); given != numbers.end()) return given->second == 0;
+        if (const auto given = numbers.find(rule.by_element); given != numbers.end())
+            return given->second == 0 ? usual : rules::Stepped::by_element;
     }
-    for (std::size_t k = 0; k < rule->options.size(); ++k)
-        if (rule->options[k].name == rule->by_element && k < options.rule.size() && options.rule[k] != 0) return false;
-    return std::find(program.outer_matrices.begin(), program.outer_matrices.end(), parameter.name) ==
-           program.outer_matrices.end();
+    for (std::size_t k = 0; k < rule.options.size(); ++k)
+        if (rule.options[k].name == rule.by_element && k < options.rule.size() && options.rule[k] != 0)
+            return rules::Stepped::by_element;
+    const auto& outer = program.outer_matrices;
+    return std::find(outer.begin(), outer.end(), parameter.name) == outer.end() ? usual : rules::Stepped::by_element;
 }
 
 std::vector<ParameterGroup> parse_groups(const std::string& text, const RuleInfo& rule, const Reject& reject) {
@@ -161,9 +165,11 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
         if (piece.count == 0) continue;
         const int group = group_of(options.groups, parameter);
         segments.push_back({piece.at, piece.at + piece.count, decays(options, group, parameter), group + 1});
-        if (of.whole) {
-            segments.back().rows = parameter.shape[0];
-            segments.back().columns = parameter.shape[1];
+        if (of.stepped == rules::Stepped::matrix) {
+            segments.back().rows = parameter.shape[parameter.shape.size() - 2];
+            segments.back().columns = parameter.shape.back();
+        } else if (of.stepped == rules::Stepped::vector) {
+            segments.back().columns = piece.count;
         }
         // The program gives the optimizer each state where its first begins, if they are shaped as the parameters.
         for (std::size_t k = 0; k < rule.states.size(); ++k)
@@ -175,13 +181,13 @@ std::vector<ParameterSegment> segments_of(const ProgramSpec& program, const Opti
         segments.back().first = piece.first;
     }
     std::sort(segments.begin(), segments.end(), [](const ParameterSegment& a, const ParameterSegment& b) {
-        return a.is_matrix() == b.is_matrix() ? a.begin < b.begin : b.is_matrix();
+        return a.is_whole() == b.is_whole() ? a.begin < b.begin : b.is_whole();
     });
     std::vector<ParameterSegment> joined;
     for (const ParameterSegment& s : segments) {
         if (!joined.empty() && joined.back().end == s.begin && joined.back().decay == s.decay &&
-            joined.back().group == s.group && joined.back().tensor == s.tensor && !joined.back().is_matrix() &&
-            !s.is_matrix() && std::equal(std::begin(s.shift), std::end(s.shift), joined.back().shift))
+            joined.back().group == s.group && joined.back().tensor == s.tensor && !joined.back().is_whole() &&
+            !s.is_whole() && std::equal(std::begin(s.shift), std::end(s.shift), joined.back().shift))
             joined.back().end = s.end;
         else
             joined.push_back(s);
@@ -215,7 +221,7 @@ std::vector<std::string> describe_groups(const ProgramSpec& program, const Optio
         std::vector<std::string> others;
         for (const ParameterSpec& parameter : program.parameters) {
             if (!parameter.trainable) continue;
-            if (is_stepped_whole(program, options, group_of(options.groups, parameter), parameter))
+            if (stepped_as(program, options, group_of(options.groups, parameter), parameter) == rules::Stepped::matrix)
                 ++matrices;
             else if (parameter.shape.size() >= 2)
                 others.emplace_back(parameter.name);

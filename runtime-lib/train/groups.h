@@ -25,9 +25,10 @@ std::string groups_text(const std::vector<ParameterGroup>& groups);
 // -1: of none.
 int group_of(const std::vector<ParameterGroup>& groups, const ParameterSpec& parameter);
 
-// Whether a parameter of this group is stepped as a whole matrix: of a rule that does so hidden ones, unless the group
-// or the run says something else.
-bool is_stepped_whole(const ProgramSpec& program, const Options& options, int group, const ParameterSpec& parameter);
+// How a parameter of this group is stepped: of a rule of matrices hidden ones as wholes, unless the group or the run
+// says something else.
+rules::Stepped stepped_as(const ProgramSpec& program, const Options& options, int group,
+                          const ParameterSpec& parameter);
 
 // The numbers of the rule in a step: those of all parameters, then those of each group. The learning rate goes by the
 // step, all else by how many were taken: `skipped` of those before it were not.

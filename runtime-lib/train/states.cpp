@@ -18,9 +18,9 @@ OptimizerStates states_of(const ProgramSpec& program, const Options& options, in
     for (const ParameterSpec& parameter : program.parameters) {
         if (!parameter.trainable) continue;
         const Piece piece = piece_of(program, parameter, rank);
-        const bool whole = is_stepped_whole(program, options, group_of(options.groups, parameter), parameter);
-        out.parameters.push_back({&parameter, piece, whole, {}});
-        tensors.push_back({piece.at, {parameter.shape.begin(), parameter.shape.end()}, whole});
+        const rules::Stepped stepped = stepped_as(program, options, group_of(options.groups, parameter), parameter);
+        out.parameters.push_back({&parameter, piece, stepped, {}});
+        tensors.push_back({piece.at, {parameter.shape.begin(), parameter.shape.end()}, stepped});
     }
     const std::int64_t trained = trained_elements(program);
     const StateLayout layout = lay_out_states(rule, tensors, trained);
@@ -33,7 +33,7 @@ OptimizerStates states_of(const ProgramSpec& program, const Options& options, in
 
 std::vector<std::int64_t> dims_of_state(const ProgramSpec& program, const OptimizerStates::OfParameter& of,
                                         std::size_t state) {
-    return dims_of_state(rule_of(program).shape_of_state(state, of.whole), of.parameter->shape);
+    return dims_of_state(rule_of(program).shape_of_state(state, of.stepped), of.parameter->shape);
 }
 
 }  // namespace thunder

@@ -18,7 +18,7 @@ struct OptimizerStates {
     struct OfParameter {
         const ParameterSpec* parameter;
         Piece piece;  // that this rank has; perhaps nothing
-        bool whole;   // stepped as a whole matrix
+        rules::Stepped stepped;
         // By state: how much further on in its arena it lies than the parameter in its own.
         std::array<std::int64_t, rules::most_states> further;
     };

@@ -167,6 +167,13 @@ TEST_F(Commands, RunPlannedTakesTheRanksOfTheProgram) {
         EXPECT_EQ(muon.err, "error: muon steps whole matrices, and " + flag +
                                 " gives each rank parts of them\n"
                                 "help: with --dp each rank has whole ones; adamw and other optimizers step parts\n");
+        const Ran adafactor = run("plan --optimizer adafactor " + fixtures + "/llama2/dynamo.logits.onnx " + flag +
+                                  (flag == "--hsdp" ? " 2x2" : " 2"));
+        EXPECT_EQ(adafactor.status, 2);
+        EXPECT_EQ(adafactor.err,
+                  "error: adafactor steps whole tensors, and " + flag +
+                      " gives each rank parts of them\n"
+                      "help: with --dp each rank has whole ones; adamw and other optimizers step parts\n");
     }
     const Ran compared = run(plan + "--ranks 4 --machine h100");
     EXPECT_EQ(compared.status, 2);

@@ -198,6 +198,7 @@ TEST_F(BundledOptimizers, FollowTorchForAHundredSteps) {
 // tests/training holds against torch.
 TEST_F(BundledOptimizers, FollowTheirRules) {
     for (const NamedUpdate& w : updates) {
+        if (find_rule(w.rule)->steps_tensors) continue;  // AdafactorOfAnyShape
         check<float, float, float>(w, false);
         const auto with = [&]<typename C>(const C&) {
             check<float, float, float, C>(w, true);
@@ -255,6 +256,11 @@ TEST_F(BundledOptimizers, StepMatricesAsTorchDoes) {
         SCOPED_TRACE(t.name);
         expect_trajectory_in_f32<OnDevice>(t, stream, rounded_tolerance);
     }
+}
+
+TEST_F(BundledOptimizers, AdafactorOfAnyShape) {
+    expect_adafactor_of_any_shape<OnDevice>(
+        stream, [&](std::size_t n, unsigned) { return random(static_cast<std::int64_t>(n)); });
 }
 
 TEST_F(BundledOptimizers, AverageAsTorchDoes) {

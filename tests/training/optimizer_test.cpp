@@ -62,7 +62,7 @@ TEST_P(Optimizer, GivesTorchsNumbers) {
             for (const Tensor& of : p)
                 states.emplace_back(Type::tensor(
                     DType::f32,
-                    thunder::dims_of_state(rule.shape_of_state(k, rule.is_matrix(of.type.dims.size())), of.type.dims)));
+                    thunder::dims_of_state(rule.shape_of_state(k, rule.stepped(of.type.dims.size())), of.type.dims)));
         thunder::expect_trajectory(t, tolerance, [&](int step, const std::vector<double>& gradient) {
             const std::vector<Tensor> g = both(gradient);
             const Tensor norm = run("global_norm", g, {}, decomposed).at(0);

@@ -220,7 +220,7 @@ void update_shards(Module& module, const std::vector<Unit>& units, const Mesh& m
     for (const Op& op : old.ops)
         if (op_def(op.name).optimizer) step = &op;
     check(step != nullptr, "@update has no optimizer");
-    check(!thunder::find_rule(step->name)->steps_matrices(), step->name + " steps whole matrices, and shards are none");
+    check(!thunder::find_rule(step->name)->steps_wholes(), step->name + " steps whole tensors, and shards are none");
     Function f;
     f.name = old.name;
     std::size_t scalars = 0, count = 0;  // of the operands; arguments of the first group

@@ -183,8 +183,8 @@ Function update(const Function& main, const MainResults& results, const thunder:
         for (std::size_t k = 0; k < results.trainable.size(); ++k) {
             const ArgInfo& info = main.argument_info[results.trainable[k]];
             Type& type = f.info(tensors[tensors.size() - results.trainable.size() + k]).type;
-            const bool matrix = rule.is_matrix(type.dims.size()) && !info.outer;
-            type.dims = thunder::dims_of_state(rule.shape_of_state(state, matrix), type.dims);
+            const auto stepped = info.outer ? thunder::rules::Stepped::by_element : rule.stepped(type.dims.size());
+            type.dims = thunder::dims_of_state(rule.shape_of_state(state, stepped), type.dims);
         }
     }
     const Attributes attributes = excepted ? Attributes{{"by_element", by_element}} : Attributes{};
@@ -200,7 +200,7 @@ Function update(const Function& main, const MainResults& results, const thunder:
     operands.push_back(b.op("clip_factor", {norm, max_norm}, {}, "clip_factor"));
     operands.push_back(decay_all);
     f.results = b.emit(rule.name, operands, attributes);
-    if (rule.steps_matrices()) {
+    if (rule.steps_wholes()) {
         f.info(f.results.back()).name = "scratch";  // the call's own
         f.results.pop_back();
     }

@@ -8,9 +8,11 @@
 #include "device/cuda/launch.h"
 #include "optim/cuda/optimizer.cuh"
 #include "optim/cuda/pieces.h"
+#include "optim/cuda/tensors.cuh"
 #include "optim/describe.h"
 #include "optim/loss_scale.h"
 #include "optim/matrices.h"
+#include "optim/tensors.h"
 
 namespace thunder {
 
@@ -34,7 +36,7 @@ namespace {
         return &bundled::bundled_##name##_##suffix;         \
     }
 #define THUNDER_STEP_KERNELS(name, Rule) BUNDLED_STORED_TYPES(THUNDER_STEP_KERNEL, name, Rule)
-THUNDER_RULES(THUNDER_STEP_KERNELS)
+THUNDER_ELEMENT_RULES(THUNDER_STEP_KERNELS)
 #undef THUNDER_STEP_KERNELS
 #undef THUNDER_STEP_KERNEL
 
@@ -165,7 +167,7 @@ void update(const OptimizerUpdate& call, Stream& stream) {
         });
         if constexpr (rules::steps_matrices<Rule>)
             for (const ParameterSegment& segment : call.segments)
-                if (segment.is_matrix()) step_matrix<Rule>({call, segment}, stream);
+                if (segment.is_whole()) step_matrix<Rule>({call, segment}, stream);
     });
 }
 
@@ -175,7 +177,150 @@ void update(const OptimizerUpdate& call, Stream& stream) {
     void name(const OptimizerUpdate& call, Stream& stream) { \
         update<Rule>(call, stream);                          \
     }
-THUNDER_RULES(THUNDER_DEFINE_UPDATE)
+THUNDER_ELEMENT_RULES(THUNDER_DEFINE_UPDATE)
+#undef THUNDER_DEFINE_UPDATE
+
+// ---- every tensor as a whole ----
+
+#define THUNDER_TENSOR_KERNELS_AS(name, Rule, C)                  \
+    [[maybe_unused]] auto* rows_of(const Rule*, float*, C*) {     \
+        return &bundled::bundled_##name##_rows_f32_##C;           \
+    }                                                             \
+    [[maybe_unused]] auto* rows_of(const Rule*, C*, float*) {     \
+        return &bundled::bundled_##name##_rows_##C##_f32;         \
+    }                                                             \
+    [[maybe_unused]] auto* rows_of(const Rule*, C*, C*) {         \
+        return &bundled::bundled_##name##_rows_##C##_##C;         \
+    }                                                             \
+    [[maybe_unused]] auto* factored_of(const Rule*, float*, C*) { \
+        return &bundled::bundled_##name##_factored_f32_##C;       \
+    }                                                             \
+    [[maybe_unused]] auto* factored_of(const Rule*, C*, float*) { \
+        return &bundled::bundled_##name##_factored_##C##_f32;     \
+    }                                                             \
+    [[maybe_unused]] auto* factored_of(const Rule*, C*, C*) {     \
+        return &bundled::bundled_##name##_factored_##C##_##C;     \
+    }                                                             \
+    [[maybe_unused]] auto* vector_of(const Rule*, float*, C*) {   \
+        return &bundled::bundled_##name##_vector_f32_##C;         \
+    }                                                             \
+    [[maybe_unused]] auto* vector_of(const Rule*, C*, float*) {   \
+        return &bundled::bundled_##name##_vector_##C##_f32;       \
+    }                                                             \
+    [[maybe_unused]] auto* vector_of(const Rule*, C*, C*) {       \
+        return &bundled::bundled_##name##_vector_##C##_##C;       \
+    }                                                             \
+    [[maybe_unused]] auto* columns_of(const Rule*, C*) {          \
+        return &bundled::bundled_##name##_columns_##C;            \
+    }                                                             \
+    [[maybe_unused]] auto* take_of(const Rule*, float*, C*) {     \
+        return &bundled::bundled_##name##_take_float_##C;         \
+    }                                                             \
+    [[maybe_unused]] auto* take_of(const Rule*, C*, C*) {         \
+        return &bundled::bundled_##name##_take_##C##_##C;         \
+    }
+#define THUNDER_TENSOR_KERNELS(name, Rule)                            \
+    [[maybe_unused]] auto* rows_of(const Rule*, float*, float*) {     \
+        return &bundled::bundled_##name##_rows_f32_f32;               \
+    }                                                                 \
+    [[maybe_unused]] auto* factored_of(const Rule*, float*, float*) { \
+        return &bundled::bundled_##name##_factored_f32_f32;           \
+    }                                                                 \
+    [[maybe_unused]] auto* vector_of(const Rule*, float*, float*) {   \
+        return &bundled::bundled_##name##_vector_f32_f32;             \
+    }                                                                 \
+    [[maybe_unused]] auto* columns_of(const Rule*, float*) {          \
+        return &bundled::bundled_##name##_columns_f32;                \
+    }                                                                 \
+    [[maybe_unused]] auto* way_of(const Rule*) {                      \
+        return &bundled::bundled_##name##_way;                        \
+    }                                                                 \
+    THUNDER_TENSOR_KERNELS_AS(name, Rule, bf16)                       \
+    THUNDER_TENSOR_KERNELS_AS(name, Rule, f16)
+namespace {
+
+THUNDER_TENSOR_RULES(THUNDER_TENSOR_KERNELS)
+#undef THUNDER_TENSOR_KERNELS
+#undef THUNDER_TENSOR_KERNELS_AS
+
+// The kernels that are no rule's, by the types of what they read.
+#define THUNDER_TENSOR_PASSES_OF(suffix, T)             \
+    [[maybe_unused]] auto* column_sums_of(T*) {         \
+        return &bundled::bundled_column_sums_##suffix;  \
+    }                                                   \
+    [[maybe_unused]] auto* row_means_of(T*) {           \
+        return &bundled::bundled_row_means_##suffix;    \
+    }                                                   \
+    [[maybe_unused]] auto* leaf_squares_of(T*) {        \
+        return &bundled::bundled_leaf_squares_##suffix; \
+    }
+#define THUNDER_TENSOR_PASSES(T) THUNDER_TENSOR_PASSES_OF(T, T)
+THUNDER_TENSOR_PASSES_OF(f32, float)
+THUNDER_NARROW_TYPES(THUNDER_TENSOR_PASSES)
+#undef THUNDER_TENSOR_PASSES
+#undef THUNDER_TENSOR_PASSES_OF
+
+}  // namespace
+
+template <typename Rule>
+void step_tensor(const TensorStep& s, Stream& stream) {
+    const OptimizerUpdate& call = s.call;
+    const auto* rule = static_cast<const Rule*>(nullptr);
+    const std::int64_t numbers = numbers_of_group(s.of.group);
+    const float* clip = &call.scalars->clip_factor;
+    with_narrow_of(call, [&]<typename C>(C* c_type) {
+        with_types<C>(call.parameters, call.gradients, call.states[0], [&](auto* p_type, auto* g_type, auto* s_type) {
+            auto* p = static_cast<decltype(p_type)>(call.parameters.data) + s.of.begin;
+            auto* g = static_cast<decltype(g_type)>(const_cast<void*>(call.gradients.data)) + s.of.begin;
+            const auto state = [&](int k) { return static_cast<decltype(s_type)>(call.states[k].data) + s.state(k); };
+            launch("squares", leaf_squares_of(p_type), s.leaves, 256, stream, s.squares_of_parameter, p, s.elements);
+            if (s.factored) {
+                launch("rows", rows_of(rule, g_type, s_type), s.matrices * s.rows, 256, stream, state(0), g, s.columns,
+                       numbers, call.scalars->rule, clip);
+                launch("column_sums", column_sums_of(g_type), s.matrices * s.chunks * blocks_of(s.columns), 256, stream,
+                       s.partial, g, s.rows, s.columns, s.chunks, clip);
+                launch("columns", columns_of(rule, s_type), blocks_of(s.matrices * s.columns), 256, stream, state(1),
+                       s.partial, s.matrices * s.columns, s.rows, s.columns, s.chunks, numbers, call.scalars->rule,
+                       clip);
+                launch("row_means", row_means_of(s_type), s.matrices, 256, stream, s.means, state(0), s.rows);
+                launch("factored", factored_of(rule, g_type, s_type), blocks_of(s.elements), 256, stream, s.x, g,
+                       state(0), state(1), s.means, s.elements, s.rows, s.columns, numbers, call.scalars->rule, clip);
+            } else {
+                launch("vector", vector_of(rule, g_type, s_type), blocks_of(s.elements), 256, stream, s.x, g, state(2),
+                       s.elements, numbers, call.scalars->rule, clip);
+            }
+            launch("squares", bundled::bundled_leaf_squares_f32, s.leaves, 256, stream, s.squares_of_x, s.x,
+                   s.elements);
+            launch("way", way_of(rule), 1, 512, stream, s.way, s.squares_of_parameter, s.squares_of_x, s.leaves,
+                   s.elements, numbers, call.scalars->rule);
+            launch("take", take_of(rule, p_type, c_type), blocks_of(s.elements), 256, stream,
+                   static_cast<decltype(p_type)>(call.parameters.data), static_cast<C*>(call.narrow_copies.data), s.x,
+                   s.way, s.of.begin, s.elements, numbers, s.of.decay, call.scalars->rule, clip,
+                   &call.scalars->rounding, s.of.tensor, s.of.first);
+        });
+    });
+}
+
+namespace {
+
+template <typename Rule>
+[[maybe_unused]] void update_tensors(const OptimizerUpdate& call, Stream& stream) {
+    issue(Rule::name, call, stream, [&] {
+        with_narrow_of(call, [&]<typename C>(C*) {
+            if (call.narrow_copies) require_dtype("narrow_copies", call.narrow_copies, dtype_of<C>::value);
+        });
+        for (int k = 1; k < rules::states<Rule>; ++k) require_dtype("states", call.states[k], call.states[0].dtype);
+        for (const ParameterSegment& segment : call.segments) step_tensor<Rule>({call, segment}, stream);
+    });
+}
+
+}  // namespace
+
+#define THUNDER_DEFINE_UPDATE(name, Rule)                    \
+    void name(const OptimizerUpdate& call, Stream& stream) { \
+        update_tensors<Rule>(call, stream);                  \
+    }
+THUNDER_TENSOR_RULES(THUNDER_DEFINE_UPDATE)
 #undef THUNDER_DEFINE_UPDATE
 
 void global_norm(StepScalars* scalars, const Input& gradients, std::int64_t elements, Stream& stream) {

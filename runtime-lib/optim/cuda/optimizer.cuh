@@ -141,7 +141,7 @@ THUNDER_FUNCTION void step(const Stepped<P, G, S, C>& arenas, Global<const std::
                                clip_factor, rounding);                                                             \
     }
 #define BUNDLED_RULE(name, Rule) BUNDLED_STORED_TYPES(BUNDLED_STEP, name, Rule)
-THUNDER_RULES(BUNDLED_RULE)
+THUNDER_ELEMENT_RULES(BUNDLED_RULE)
 #undef BUNDLED_RULE
 #undef BUNDLED_STEP
 

@@ -16,8 +16,8 @@ namespace thunder {
 struct RuleInfo {
     std::string name, title, formula, source;
     std::vector<std::string> states, stored_states;
-    // Of the states of a matrix that is stepped as a whole; those of all else are shaped as the parameter.
-    std::vector<rules::StateShape> shapes_of_matrices;
+    // Of the states of matrices and vectors that are stepped as wholes; those of all else are shaped as the parameter.
+    std::vector<rules::StateShape> shapes_of_matrices, shapes_of_vectors;
     struct Option : rules::Option {
         std::string name;
     };
@@ -27,22 +27,31 @@ struct RuleInfo {
     // The option, a flag, that steps element by element what is else stepped as whole matrices, which shards are not;
     // "" where there are none.
     std::string by_element;
+    bool steps_tensors = false;  // each as a whole
 
     bool steps_matrices() const { return !by_element.empty(); }
-    // Whether a parameter of these dimensions is a matrix to it. Runs may except some.
-    bool is_matrix(std::size_t dimensions) const { return steps_matrices() && dimensions == 2; }
+    // Whether it needs all of a parameter, where that is a matrix or in any case.
+    bool steps_wholes() const { return steps_matrices() || steps_tensors; }
+    // How it steps a parameter of these dimensions. Runs of rules that step matrices may except some.
+    rules::Stepped stepped(std::size_t dimensions) const {
+        if (steps_tensors) return dimensions >= 2 ? rules::Stepped::matrix : rules::Stepped::vector;
+        return steps_matrices() && dimensions == 2 ? rules::Stepped::matrix : rules::Stepped::by_element;
+    }
     // Whether each state of each parameter is shaped as the parameter: then it lies at the parameter's elements.
     bool states_as_parameters() const {
-        return std::all_of(shapes_of_matrices.begin(), shapes_of_matrices.end(),
-                           [](rules::StateShape shape) { return shape == rules::StateShape::as_parameter; });
+        const auto as_parameter = [](rules::StateShape shape) { return shape == rules::StateShape::as_parameter; };
+        return std::all_of(shapes_of_matrices.begin(), shapes_of_matrices.end(), as_parameter) &&
+               std::all_of(shapes_of_vectors.begin(), shapes_of_vectors.end(), as_parameter);
     }
-    rules::StateShape shape_of_state(std::size_t state, bool matrix) const {
-        return matrix ? shapes_of_matrices[state] : rules::StateShape::as_parameter;
+    rules::StateShape shape_of_state(std::size_t state, rules::Stepped stepped) const {
+        return stepped == rules::Stepped::matrix   ? shapes_of_matrices[state]
+               : stepped == rules::Stepped::vector ? shapes_of_vectors[state]
+                                                   : rules::StateShape::as_parameter;
     }
 
     // The numbers of a step from the options, each in the order of its names.
     std::vector<double> (*step_numbers)(const std::vector<double>& options, const rules::Step& step);
-    // The update of one element in double; the states lie behind each other.
+    // The update of one element in double, where a rule has it; the states lie behind each other.
     void (*element)(double& p, double g, double* states, const std::vector<double>& numbers, bool decays);
 };
 
@@ -68,18 +77,23 @@ RuleInfo info_of() {
                   split_names(Rule::names_of_States),
                   split_names(Rule::stored_states),
                   std::vector<StateShape>(static_cast<std::size_t>(rules::states<Rule>), StateShape::as_parameter),
+                  std::vector<StateShape>(static_cast<std::size_t>(rules::states<Rule>), StateShape::as_parameter),
                   {},
                   split_names(Rule::names_of_Numbers),
                   Rule::usual_weight_decay,
                   "",
+                  rules::steps_tensors<Rule>,
                   nullptr,
                   nullptr};
     const std::vector<std::string> options = split_names(Rule::names_of_Options);
     for (std::size_t k = 0; k < options.size(); ++k) info.options.push_back({{Rule::options[k]}, options[k]});
     if constexpr (steps_matrices<Rule>) info.by_element = Rule::by_element;
-    if constexpr (has_state_shapes<Rule>)
+    if constexpr (has_shapes_of_matrices<Rule>)
         std::copy(std::begin(Rule::shapes_of_matrices), std::end(Rule::shapes_of_matrices),
                   info.shapes_of_matrices.begin());
+    if constexpr (has_shapes_of_vectors<Rule>)
+        std::copy(std::begin(Rule::shapes_of_vectors), std::end(Rule::shapes_of_vectors),
+                  info.shapes_of_vectors.begin());
     info.step_numbers = [](const std::vector<double>& chosen, const Step& step) {
         const auto made = Rule::numbers(fields_of<Rule::template Options, double>(chosen.data()), step);
         const auto* first = reinterpret_cast<const double*>(&made);
@@ -88,7 +102,8 @@ RuleInfo info_of() {
     info.element = [](double& p, double g, double* states, const std::vector<double>& numbers, bool decays) {
         auto of_tensor = fields_of<Rule::template Numbers, double>(numbers.data());
         Rule::decay_where(decays, of_tensor);
-        Rule::element(p, g, fields_of<Rule::template States, double&>(states), of_tensor);
+        if constexpr (!rules::steps_tensors<Rule>)
+            Rule::element(p, g, fields_of<Rule::template States, double&>(states), of_tensor);
     };
     return info;
 }

@@ -2,6 +2,7 @@
 // The optimizers that there are: the file of each, and X(name, rule). A program has the one alone that steps it.
 #pragma once
 
+#include "adafactor.h"
 #include "adagrad.h"
 #include "adam.h"
 #include "adamw.h"
@@ -16,9 +17,17 @@
 #define THUNDER_MATRIX_RULES(X) \
     X(muon, rules::Muon)
 
+// Those that step every tensor as a whole: they have no element().
+#define THUNDER_TENSOR_RULES(X) \
+    X(adafactor, rules::Adafactor)
+
+#define THUNDER_RULES(X) \
+    THUNDER_TENSOR_RULES(X) \
+    THUNDER_ELEMENT_RULES(X)
+
 // clang-format on
 
-#define THUNDER_RULES(X)          \
+#define THUNDER_ELEMENT_RULES(X)  \
     X(adagrad, rules::Adagrad)    \
     X(adam, rules::Adam)          \
     X(adamw, rules::AdamW)        \

@@ -17,7 +17,8 @@
 //
 // An element needs nothing of others: a rank that has a shard of a parameter steps it with the same shard of its
 // states. A rule that steps some matrices as wholes says besides how, in matrix() and what that is made of (muon.h),
-// and in shapes_of_matrices which states it keeps of them: it is for ranks that have all of a parameter.
+// and in shapes_of_matrices which states it keeps of them; one that steps each tensor as a whole says it in tensor(),
+// and has no element() (adafactor.h). They are for ranks that have all of a parameter.
 //
 // NVRTC compiles this, without any header of the standard library. The compiler includes these files too, by a path of
 // its own: they include one another as neighbours.
@@ -68,6 +69,10 @@ enum class StateShape : unsigned char {
     none,  // there is no such state of it
 };
 
+// How a parameter is stepped: element by element, or as a whole, which rules do otherwise with matrices than with
+// vectors and numbers.
+enum class Stepped : unsigned char { by_element, vector, matrix };
+
 // What the host knows of a step.
 struct Step {
     double learning_rate, weight_decay;
@@ -88,6 +93,9 @@ THUNDER_RULE T sign(T x) {
     return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
 }
 THUNDER_RULE double at_least(double x, double least) {
+    return x > least ? x : least;
+}
+THUNDER_RULE float at_least(float x, float least) {
     return x > least ? x : least;
 }
 template <typename T>
@@ -127,10 +135,19 @@ template <typename Rule>
 inline constexpr bool steps_matrices = requires {
     Rule::by_element;
 };
-// Whether a rule keeps other states of matrices than of what it steps element by element.
+// Whether a rule has tensor(), and no element().
 template <typename Rule>
-inline constexpr bool has_state_shapes = requires {
+inline constexpr bool steps_tensors = requires {
+    Rule::steps_every_tensor;
+};
+// Whether a rule keeps other states of matrices, and of vectors that it steps as wholes, than by elements.
+template <typename Rule>
+inline constexpr bool has_shapes_of_matrices = requires {
     Rule::shapes_of_matrices;
+};
+template <typename Rule>
+inline constexpr bool has_shapes_of_vectors = requires {
+    Rule::shapes_of_vectors;
 };
 // More than this many have no place in calls and in StepScalars.
 inline constexpr int most_states = 3, most_numbers = 12;

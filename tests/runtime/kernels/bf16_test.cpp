@@ -346,6 +346,7 @@ TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
     Stream stream(device);
     const std::int64_t n = 1000;
     const Both g(n, 1), start(n, 2);
+    std::vector<float> scratch(static_cast<std::size_t>(tensor_scratch(std::vector<std::int64_t>{n})));
     for (const NamedUpdate& named : updates) {
         SCOPED_TRACE(named.rule);
         const RuleInfo& rule = *find_rule(named.rule);
@@ -365,7 +366,8 @@ TEST(Bf16, OptimizersWriteTheBf16CopiesOfWhatTheyStep) {
                                  .gradients = gradients.data(),
                                  .narrow_copies = narrow_copies == nullptr ? Output() : Output(narrow_copies),
                                  .segments = segments,
-                                 .scalars = &s};
+                                 .scalars = &s,
+                                 .scratch = scratch.data()};
             for (std::size_t k = 0; k < states.size(); ++k) call.states[k] = states[k].data();
             named.call(call, stream);
         };

@@ -53,6 +53,12 @@ TEST(Optimizers, FollowTorchForAHundredSteps) {
     expect_every_rule(trajectories);
 }
 
+TEST(Adafactor, StepsTensorsOfAnyShape) {
+    Device device(2);
+    Stream stream(device);
+    expect_adafactor_of_any_shape<OnHost>(stream, [](std::size_t n, unsigned seed) { return random(n, seed); });
+}
+
 // Torch iterates matrices in bf16, whose numbers are off by 2^-9 of themselves: in each step the direction is, by some
 // of these, of a rate of 0.01; steps do not take them back.
 TEST(Muon, IsTorchsButForBf16) {
@@ -128,6 +134,7 @@ TEST(Optimizers, StepGroupsByNumbersOfTheirOwn) {
     Device device(2);
     Stream stream(device);
     const std::vector<float> p0 = random(elements, 1), g = random(elements, 2);
+    std::vector<float> scratch(static_cast<std::size_t>(tensor_scratch(std::vector<std::int64_t>{elements})));
     for (const NamedUpdate& update : updates) {
         SCOPED_TRACE(update.rule);
         const RuleInfo& rule = *find_rule(update.rule);
@@ -140,7 +147,8 @@ TEST(Optimizers, StepGroupsByNumbersOfTheirOwn) {
         }
         const auto run = [&](const StepScalars* scalars, std::span<const ParameterSegment> segments) {
             std::vector<std::vector<float>> all = {p0};
-            OptimizerUpdate call{.gradients = g.data(), .segments = segments, .scalars = scalars};
+            OptimizerUpdate call{
+                .gradients = g.data(), .segments = segments, .scalars = scalars, .scratch = scratch.data()};
             for (std::size_t k = 0; k < states; ++k) {
                 all.push_back(random(elements, 3 + static_cast<unsigned>(k)));
                 for (float& x : all.back()) x = std::abs(x);

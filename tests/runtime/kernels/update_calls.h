@@ -3,8 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +43,18 @@ inline constexpr double trajectory_tolerance = 100 * 2 * 0x1p-24;
 // times: a hundred steps at a rate of 0.01.
 inline constexpr double rounded_tolerance = 100 * 0.01 * 0x1p-8;
 
+// Of the vector and the matrix that trajectories are of, as programs say how a rule steps them.
+inline void set_whole(std::span<ParameterSegment, 2> segments, const RuleInfo& rule) {
+    if (rule.steps_tensors) segments[0].columns = vector_elements;
+    if (!rule.steps_wholes()) return;
+    segments[1].rows = matrix_rows;
+    segments[1].columns = matrix_columns;
+}
+inline std::int64_t scratch_of_both() {
+    const std::int64_t matrix[] = {matrix_rows, matrix_columns}, vector[] = {vector_elements};
+    return std::max({matrix_scratch(matrix_rows, matrix_columns), tensor_scratch(matrix), tensor_scratch(vector)});
+}
+
 // `Memory<float>(values)` is memory of the device, with data() and values().
 template <template <typename> typename Memory>
 void expect_trajectory_in_f32(const Trajectory& t, Stream& stream, double tolerance = trajectory_tolerance) {
@@ -50,11 +66,8 @@ void expect_trajectory_in_f32(const Trajectory& t, Stream& stream, double tolera
     // What is stepped as a whole comes last.
     ParameterSegment segments[] = {{matrix_elements, matrix_elements + vector_elements, t.decay_all},
                                    {0, matrix_elements, true}};
-    Memory<float> scratch(std::vector<float>(static_cast<std::size_t>(matrix_scratch(matrix_rows, matrix_columns))));
-    if (find_rule(t.rule)->steps_matrices()) {
-        segments[1].rows = matrix_rows;
-        segments[1].columns = matrix_columns;
-    }
+    set_whole(segments, *find_rule(t.rule));
+    Memory<float> scratch(std::vector<float>(static_cast<std::size_t>(scratch_of_both())));
     expect_trajectory(t, tolerance, [&](int number, const std::vector<double>& gradient) {
         Memory<float> g(std::vector<float>(gradient.begin(), gradient.end()));
         StepScalars given;
@@ -102,11 +115,8 @@ void expect_scaled_trajectory_in_f32(const Trajectory& t, Stream& stream) {
         states.push_back(std::make_unique<Memory<float>>(std::vector<float>(start.size())));
     ParameterSegment segments[] = {{matrix_elements, matrix_elements + vector_elements, t.decay_all, 1},
                                    {0, matrix_elements, true}};
-    Memory<float> scratch(std::vector<float>(static_cast<std::size_t>(matrix_scratch(matrix_rows, matrix_columns))));
-    if (find_rule(t.rule)->steps_matrices()) {
-        segments[1].rows = matrix_rows;
-        segments[1].columns = matrix_columns;
-    }
+    set_whole(segments, *find_rule(t.rule));
+    Memory<float> scratch(std::vector<float>(static_cast<std::size_t>(scratch_of_both())));
     LossScale first;
     first.scale = scales_of_steps.at(0);
     Memory<float> lasting(as_floats(first));
@@ -174,6 +184,95 @@ void expect_scaled_trajectory_in_f32(const Trajectory& t, Stream& stream) {
         for (std::size_t k = 0; k < expected.size(); ++k) ASSERT_NEAR(after[k], expected[k], trajectory_tolerance) << k;
     }
     EXPECT_EQ(next, t.points.size());
+}
+
+// Two steps of tensors of 0 to 3 dimensions, beside the formula of torch.optim.Adafactor in double: more rows than are
+// added up at once, rows and columns that no block has, matrices that share what a tensor has. Each state lies apart
+// from its parameter. What is between tensors stays.
+template <template <typename> typename Memory, typename Random>
+void expect_adafactor_of_any_shape(Stream& stream, const Random& random) {
+    constexpr double eps1 = 0x1p-23, eps2 = 1e-3, update_clip = 0.5, learning_rate = 0.25, decay = 0.1, clip = 0.5;
+    const RuleInfo& rule = *find_rule("adafactor");
+    const std::vector<std::vector<std::int64_t>> shapes = {{}, {5}, {3, 1}, {1, 7}, {2, 600, 33}, {37, 150}, {20000}};
+    std::vector<ParameterSegment> segments;
+    std::int64_t end = 3, scratch_elements = 0;
+    for (const std::vector<std::int64_t>& shape : shapes) {
+        const auto elements = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+        ParameterSegment& s = segments.emplace_back(ParameterSegment{end, end + elements, shape.size() >= 2});
+        s.rows = shape.size() >= 2 ? shape[shape.size() - 2] : 0;
+        s.columns = shape.size() >= 2 ? shape.back() : elements;
+        s.shift[0] = 1;
+        s.shift[1] = 5;
+        s.shift[2] = 2;
+        end += elements + 6;
+        scratch_elements = std::max(scratch_elements, tensor_scratch(shape));
+    }
+    const auto all = static_cast<std::size_t>(end + 8);
+    std::vector<float> start = random(all, 1);
+    Memory<float> p(start), rows(std::vector<float>(all, 0)), columns(std::vector<float>(all, 0)),
+        variance(std::vector<float>(all, 0)), scratch(std::vector<float>(static_cast<std::size_t>(scratch_elements)));
+    std::vector<double> expected(start.begin(), start.end()), row(all), column(all), of_vector(all);
+    for (int step = 1; step <= 2; ++step) {
+        const std::vector<float> gradient = random(all, 10U + static_cast<unsigned>(step));
+        Memory<float> g(gradient);
+        StepScalars given;
+        const auto numbers = rule.step_numbers({0.8, eps1, eps2, update_clip}, {learning_rate, decay, 1.0 * step});
+        std::copy(numbers.begin(), numbers.end(), given.rule);
+        given.clip_factor = clip;
+        Memory<float> scalars(as_floats(given));
+        adafactor({.parameters = p.data(),
+                   .gradients = g.data(),
+                   .states = {rows.data(), columns.data(), variance.data()},
+                   .segments = segments,
+                   .scalars = reinterpret_cast<const StepScalars*>(scalars.data()),
+                   .scratch = scratch.data()},
+                  stream);
+        const double part = std::pow(step, -0.8);
+        for (const ParameterSegment& s : segments) {
+            const auto n = static_cast<std::size_t>(s.end - s.begin), at = static_cast<std::size_t>(s.begin);
+            const auto r = static_cast<std::size_t>(s.rows), c = static_cast<std::size_t>(s.columns);
+            std::vector<double> x(n), estimate(n);
+            double squares = 0, squares_of_x = 0;
+            for (std::size_t i = 0; i < n; ++i) {
+                x[i] = clip * static_cast<double>(gradient[at + i]);
+                squares += expected[at + i] * expected[at + i];
+            }
+            for (std::size_t first = 0; r > 0 && first < n; first += r * c) {
+                double mean = 0;
+                double* const of_row = &row[at + first / c];
+                double* const of_column = &column[at + first / r];
+                for (std::size_t i = 0; i < r; ++i) {
+                    double sum = 0;
+                    for (std::size_t j = 0; j < c; ++j) sum += x[first + i * c + j] * x[first + i * c + j];
+                    of_row[i] += part * (sum / static_cast<double>(c) - of_row[i]);
+                    mean += of_row[i] / static_cast<double>(r);
+                }
+                for (std::size_t j = 0; j < c; ++j) {
+                    double sum = 0;
+                    for (std::size_t i = 0; i < r; ++i) sum += x[first + i * c + j] * x[first + i * c + j];
+                    of_column[j] += part * (sum / static_cast<double>(r) - of_column[j]);
+                }
+                for (std::size_t k = 0; k < r * c; ++k)
+                    estimate[first + k] = of_row[k / c] * of_column[k % c] / std::max(mean, eps1);
+            }
+            for (std::size_t i = 0; r == 0 && i < n; ++i)
+                estimate[i] = of_vector[at + i] += part * (x[i] * x[i] - of_vector[at + i]);
+            for (std::size_t i = 0; i < n; ++i) {
+                x[i] /= std::sqrt(std::max(estimate[i], eps1 * eps1));
+                squares_of_x += x[i] * x[i];
+            }
+            const auto rms = [&](double sum) { return std::sqrt(sum / static_cast<double>(n)); };
+            const double way = std::max(eps2, rms(squares)) * std::min(learning_rate, 1 / std::sqrt(step)) /
+                               std::max(1.0, rms(squares_of_x) / update_clip);
+            for (std::size_t i = 0; i < n; ++i)
+                expected[at + i] = expected[at + i] * (s.decay ? 1 - learning_rate * decay : 1) - way * x[i];
+        }
+    }
+    const std::vector<float> after = p.values(), first_state = rows.values();
+    // Roundings of numbers of up to some dozens: directions are of up to the root of a row's length.
+    for (std::size_t i = 0; i < all; ++i) ASSERT_NEAR(after[i], expected[i], 1e-5) << i;
+    EXPECT_EQ(after[0], start[0]);
+    EXPECT_EQ(first_state[static_cast<std::size_t>(segments[2].begin)], 0);  // before the first of its rows
 }
 
 // Each step rounds a number below 1 here, and another one in torch; what was rounded in the steps before counts for

@@ -419,8 +419,8 @@ TEST(GroupsTest, SegmentsOfMatricesThatAreSteppedWhole) {
         all.insert(all.end(), words.begin(), words.end());
         std::vector<std::int64_t> begins;
         for (const ParameterSegment& s : segments_of(spec, *parse(all, "", spec), 0)) {
-            EXPECT_TRUE(s.is_matrix() || begins.empty()) << "elements behind a matrix";
-            if (!s.is_matrix()) continue;
+            EXPECT_TRUE(s.is_whole() || begins.empty()) << "elements behind a matrix";
+            if (!s.is_whole()) continue;
             EXPECT_EQ(s.rows * s.columns, s.end - s.begin);
             begins.push_back(s.begin);
         }
@@ -439,7 +439,7 @@ TEST(GroupsTest, SegmentsOfMatricesThatAreSteppedWhole) {
         std::vector<std::pair<std::int64_t, std::int64_t>> out;
         for (const ParameterSegment& s : segments_of(spec, *parse(all, "", spec), 0)) {
             EXPECT_EQ(s.shift[0], 0);
-            if (!s.is_matrix()) out.emplace_back(s.begin, s.begin + s.shift[1]);
+            if (!s.is_whole()) out.emplace_back(s.begin, s.begin + s.shift[1]);
         }
         return out;
     };
