@@ -97,7 +97,7 @@ TEST(FrontendErrors, UnknownOperator) {
 TEST(FrontendErrors, UnsupportedOpset) {
     EXPECT_EQ(import_error("frontend/opset_12.onnx"),
               "error: the model is of opset 12, which is not supported\n"
-              "  expected: opset 13 to 23\n"
+              "  expected: opset 13 to 28\n"
               "  found: opset 12\n"
               "help: export with torch.onnx.export(..., opset_version=20)\n");
     EXPECT_EQ(import_error("frontend/layer_norm_before_17.onnx"),

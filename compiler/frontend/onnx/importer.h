@@ -225,7 +225,7 @@ struct OpImporter {
 };
 
 constexpr std::int64_t first_opset = 13;
-constexpr std::int64_t last_opset = 23;
+constexpr std::int64_t last_opset = 28;
 
 // One for each file of operators.
 std::span<const OpImporter> math_ops();

@@ -10,7 +10,7 @@
 
 namespace thunderc {
 
-// See import_model. Opsets 13 to 23 of the default domain; functions of the model and function bodies of ONNX's own
+// See import_model. Opsets 13 to 28 of the default domain; functions of the model and function bodies of ONNX's own
 // schemas are expanded where there is no importer for the operator.
 Module import_onnx(const std::filesystem::path& path, const CompileOptions& options, Report& report);
 

@@ -169,10 +169,10 @@ void if_node(Node& n) {
 }
 
 constexpr OpImporter generator_importers[] = {
-    {"Constant", 13, 23, constant, own}, {"ConstantOfShape", 13, 23, constant_of_shape, own},
-    {"Range", 13, 23, range, computed},  {"Trilu", 14, 23, trilu, moved},
-    {"EyeLike", 13, 23, eye_like, own},  {"OneHot", 13, 23, one_hot, Integers::of_operand(2, false)},
-    {"If", 13, 23, if_node, own},
+    {"Constant", 13, last_opset, constant, own}, {"ConstantOfShape", 13, last_opset, constant_of_shape, own},
+    {"Range", 13, last_opset, range, computed},  {"Trilu", 14, last_opset, trilu, moved},
+    {"EyeLike", 13, last_opset, eye_like, own},  {"OneHot", 13, last_opset, one_hot, Integers::of_operand(2, false)},
+    {"If", 13, last_opset, if_node, own},
 };
 
 }  // namespace

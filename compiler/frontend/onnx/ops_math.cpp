@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <optional>
 
@@ -110,10 +111,38 @@ void power(Node& n) {
                        dtype));
 }
 
+// The sign is the divisor's, or with fmod the dividend's. A divisor that is infinite leaves a finite number as it is,
+// where the quotient's floor times the divisor would be none; floor takes one of the other sign to the divisor.
 void modulo(Node& n) {
-    if (n.integer("fmod", 0) != 0)
-        n.fail("Mod with fmod = 1 is not supported", "use torch.remainder, whose result has the sign of the divisor");
-    n.output(0, n.b().op("mod", {n.input(0), n.input(1)}));
+    Builder& b = n.b();
+    const Value x = n.input(0), y = n.input(1);
+    const DType dtype = n.type(0).dtype;
+    const bool towards_zero = n.integer("fmod", 0) != 0;
+    if (!is_float(dtype))  // division of integers goes towards 0
+        return n.output(0, towards_zero ? b.sub(x, b.mul(y, b.div(x, y))) : b.op("mod", {x, y}));
+    const Value zero = b.scalar(dtype, 0);
+    Value r;
+    if (towards_zero) {
+        const Value quotient = b.div(x, y);
+        const Value whole =
+            b.op("select", {b.op("lt", {quotient, zero}), b.op("ceil", {quotient}), b.op("floor", {quotient})});
+        r = b.sub(x, b.mul(y, whole));
+    } else {
+        r = b.op("mod", {x, y});
+    }
+    const std::optional<Tensor> known = n.known(1);
+    if (known && std::all_of(known->f.begin(), known->f.end(), [](double v) { return std::isfinite(v); }))
+        return n.output(0, r);
+    const Value infinity = b.scalar(dtype, std::numeric_limits<double>::infinity());
+    const Value beyond =
+        b.op("and", {b.op("eq", {b.op("abs", {y}), infinity}), b.op("lt", {b.op("abs", {x}), infinity})});
+    Value left = x;
+    if (!towards_zero) {
+        const Value other_sign = b.op("or", {b.op("and", {b.op("lt", {x, zero}), b.op("gt", {y, zero})}),
+                                             b.op("and", {b.op("gt", {x, zero}), b.op("lt", {y, zero})})});
+        left = b.op("select", {other_sign, y, x});
+    }
+    n.output(0, b.op("select", {beyond, left, r}));
 }
 
 // torch.xlogy(y, x), exported as "y where y = 0, else y log x": no function of x at y = 0, where its derivative by y is
@@ -318,54 +347,54 @@ void gemm(Node& n) {
 }
 
 constexpr OpImporter math_importers[] = {
-    {"Abs", 13, 23, elementwise, computed},
-    {"Neg", 13, 23, elementwise, computed},
-    {"Sign", 13, 23, elementwise, moved},
-    {"Exp", 13, 23, elementwise, own},
-    {"Log", 13, 23, logarithm, own},
-    {"Sqrt", 13, 23, elementwise, own},
-    {"Sin", 13, 23, elementwise, own},
-    {"Cos", 13, 23, elementwise, own},
-    {"Tanh", 13, 23, elementwise, own},
-    {"Sigmoid", 13, 23, elementwise, own},
-    {"Erf", 13, 23, elementwise, own},
-    {"Relu", 13, 23, elementwise, moved},
-    {"Floor", 13, 23, elementwise, own},
-    {"Ceil", 13, 23, elementwise, own},
-    {"Round", 13, 23, elementwise, own},
-    {"Not", 13, 23, elementwise, own},
-    {"IsNaN", 13, 23, elementwise, own},
-    {"Reciprocal", 13, 23, elementwise, own},
-    {"Softplus", 13, 23, elementwise, own},
-    {"Add", 13, 23, elementwise, computed},
-    {"Sub", 13, 23, elementwise, computed},
-    {"Mul", 13, 23, elementwise, computed},
-    {"Div", 13, 23, elementwise, computed},
-    {"Equal", 13, 23, elementwise, own},
-    {"Less", 13, 23, elementwise, own},
-    {"LessOrEqual", 13, 23, elementwise, own},
-    {"Greater", 13, 23, elementwise, own},
-    {"GreaterOrEqual", 13, 23, elementwise, own},
-    {"And", 13, 23, elementwise, own},
-    {"Or", 13, 23, elementwise, own},
-    {"Xor", 13, 23, elementwise, own},
-    {"Max", 13, 23, variadic, moved},
-    {"Min", 13, 23, variadic, moved},
-    {"Sum", 13, 23, variadic, computed},
-    {"Mean", 13, 23, variadic, computed},
-    {"Pow", 13, 23, power, computed},
-    {"Mod", 13, 23, modulo, moved},
-    {"Where", 13, 23, where, Integers::of_operand(1, false)},
-    {"Clip", 13, 23, clip, moved},
-    {"LeakyRelu", 13, 23, leaky_relu, own},
-    {"PRelu", 13, 23, parametric_relu, own},
-    {"HardSigmoid", 13, 23, hard_sigmoid, own},
-    {"Elu", 13, 23, elu, own},
-    {"Selu", 13, 23, selu, own},
-    {"Cast", 13, 23, cast, own},
-    {"CastLike", 15, 23, cast_like, own},
-    {"MatMul", 13, 23, mat_mul, own},
-    {"Gemm", 13, 23, gemm, own},
+    {"Abs", 13, last_opset, elementwise, computed},
+    {"Neg", 13, last_opset, elementwise, computed},
+    {"Sign", 13, last_opset, elementwise, moved},
+    {"Exp", 13, last_opset, elementwise, own},
+    {"Log", 13, last_opset, logarithm, own},
+    {"Sqrt", 13, last_opset, elementwise, own},
+    {"Sin", 13, last_opset, elementwise, own},
+    {"Cos", 13, last_opset, elementwise, own},
+    {"Tanh", 13, last_opset, elementwise, own},
+    {"Sigmoid", 13, last_opset, elementwise, own},
+    {"Erf", 13, last_opset, elementwise, own},
+    {"Relu", 13, last_opset, elementwise, moved},
+    {"Floor", 13, last_opset, elementwise, own},
+    {"Ceil", 13, last_opset, elementwise, own},
+    {"Round", 13, last_opset, elementwise, own},
+    {"Not", 13, last_opset, elementwise, own},
+    {"IsNaN", 13, last_opset, elementwise, own},
+    {"Reciprocal", 13, last_opset, elementwise, own},
+    {"Softplus", 13, last_opset, elementwise, own},
+    {"Add", 13, last_opset, elementwise, computed},
+    {"Sub", 13, last_opset, elementwise, computed},
+    {"Mul", 13, last_opset, elementwise, computed},
+    {"Div", 13, last_opset, elementwise, computed},
+    {"Equal", 13, last_opset, elementwise, own},
+    {"Less", 13, last_opset, elementwise, own},
+    {"LessOrEqual", 13, last_opset, elementwise, own},
+    {"Greater", 13, last_opset, elementwise, own},
+    {"GreaterOrEqual", 13, last_opset, elementwise, own},
+    {"And", 13, last_opset, elementwise, own},
+    {"Or", 13, last_opset, elementwise, own},
+    {"Xor", 13, last_opset, elementwise, own},
+    {"Max", 13, last_opset, variadic, moved},
+    {"Min", 13, last_opset, variadic, moved},
+    {"Sum", 13, last_opset, variadic, computed},
+    {"Mean", 13, last_opset, variadic, computed},
+    {"Pow", 13, last_opset, power, computed},
+    {"Mod", 13, last_opset, modulo, moved},
+    {"Where", 13, last_opset, where, Integers::of_operand(1, false)},
+    {"Clip", 13, last_opset, clip, moved},
+    {"LeakyRelu", 13, last_opset, leaky_relu, own},
+    {"PRelu", 13, last_opset, parametric_relu, own},
+    {"HardSigmoid", 13, last_opset, hard_sigmoid, own},
+    {"Elu", 13, last_opset, elu, own},
+    {"Selu", 13, last_opset, selu, own},
+    {"Cast", 13, last_opset, cast, own},
+    {"CastLike", 15, last_opset, cast_like, own},
+    {"MatMul", 13, last_opset, mat_mul, own},
+    {"Gemm", 13, last_opset, gemm, own},
 };
 
 }  // namespace

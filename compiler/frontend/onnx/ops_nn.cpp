@@ -145,11 +145,9 @@ Value softmax_or_nothing(Builder& b, Value scores) {
 // softmax(softcap(scale Q Kᵀ) + mask) V on (batch, heads, length, width). Three-dimensional operands hold the heads
 // side by side.
 void attention(Node& n) {
-    if (n.has(4) || n.has(5) || n.wants(1) || n.wants(2))
-        n.fail("Attention with a cache of past keys and values is not supported",
-               "export the model with use_cache=False");
-    if (n.wants(3))
-        n.fail("Attention that gives its scores is not supported", "export the model without output_attentions");
+    // A cache, scores as a result, lengths of keys, a window: as ONNX's own body has them.
+    const bool windowed = n.integer("left_window_size", -1) >= 0 || n.integer("right_window_size", -1) >= 0;
+    if (n.has(4) || n.has(5) || n.has(6) || n.wants(1) || n.wants(2) || n.wants(3) || windowed) return n.expand_body();
     Builder& b = n.b();
     const std::int64_t rank = n.type(0).rank();
     if ((rank != 3 && rank != 4) || n.type(1).rank() != rank || n.type(2).rank() != rank)
@@ -297,16 +295,16 @@ void negative_log_likelihood(Node& n) {
 }
 
 constexpr OpImporter nn_importers[] = {
-    {"Softmax", 13, 23, softmax, own},
-    {"LogSoftmax", 13, 23, softmax, own},
-    {"Gelu", 20, 23, gelu, own},
-    {"LayerNormalization", 17, 23, layer_normalization, own},
-    {"BatchNormalization", 15, 23, batch_normalization, own},
-    {"RMSNormalization", 23, 23, rms_normalization, own},
-    {"Dropout", 13, 23, import_dropout, moved},
-    {"Attention", 23, 23, attention, own},
-    {"SoftmaxCrossEntropyLoss", 13, 23, softmax_cross_entropy, own},
-    {"NegativeLogLikelihoodLoss", 13, 23, negative_log_likelihood, own},
+    {"Softmax", 13, last_opset, softmax, own},
+    {"LogSoftmax", 13, last_opset, softmax, own},
+    {"Gelu", 20, last_opset, gelu, own},
+    {"LayerNormalization", 17, last_opset, layer_normalization, own},
+    {"BatchNormalization", 15, last_opset, batch_normalization, own},
+    {"RMSNormalization", 23, last_opset, rms_normalization, own},
+    {"Dropout", 13, last_opset, import_dropout, moved},
+    {"Attention", 23, last_opset, attention, own},
+    {"SoftmaxCrossEntropyLoss", 13, last_opset, softmax_cross_entropy, own},
+    {"NegativeLogLikelihoodLoss", 13, last_opset, negative_log_likelihood, own},
 };
 
 }  // namespace

@@ -87,11 +87,11 @@ void concat_from_sequence(Node& n) {
 }
 
 constexpr OpImporter sequence_importers[] = {
-    {"SequenceConstruct", 13, 23, construct, moved},
-    {"SplitToSequence", 13, 23, split_to_sequence, moved},
-    {"SequenceAt", 13, 23, at, moved},
-    {"SequenceLength", 13, 23, length, own},
-    {"ConcatFromSequence", 13, 23, concat_from_sequence, moved},
+    {"SequenceConstruct", 13, last_opset, construct, moved},
+    {"SplitToSequence", 13, last_opset, split_to_sequence, moved},
+    {"SequenceAt", 13, last_opset, at, moved},
+    {"SequenceLength", 13, last_opset, length, own},
+    {"ConcatFromSequence", 13, last_opset, concat_from_sequence, moved},
 };
 
 }  // namespace
