@@ -32,23 +32,14 @@ std::string replaces(const std::vector<std::string>& nodes, const std::vector<st
     return out + ")";
 }
 
-// Of several tensors that are called alike in the kernel, the numbers that they have where it is called.
-void take_numbers(KernelDescription& kernel, const std::vector<std::string>& inputs,
-                  const std::vector<std::string>& outputs) {
-    std::map<std::string, int, std::less<>> alike;
-    for (const auto* operands : {&kernel.inputs, &kernel.outputs})
-        for (const KernelOperand& operand : *operands) ++alike[std::string(without_number(operand.name))];
-    const auto take = [&](std::vector<KernelOperand>& operands, const std::vector<std::string>& passed) {
-        for (std::size_t k = 0; k < passed.size(); ++k) {
-            std::string_view text = passed[k];
-            text.remove_prefix(text.find_last_of(".>") + 1);  // of saved.total_2
-            const std::string_view stem = without_number(operands[k].name);
-            if (text == identifier(text) && without_number(text) == stem && alike.find(stem)->second > 1)
-                operands[k].name = text;
-        }
-    };
-    take(kernel.inputs, inputs);
-    take(kernel.outputs, outputs);
+// The numbers that tensors have where the kernel is called: "total_2" for "total".
+void take_numbers(std::vector<KernelOperand>& operands, const std::vector<std::string>& passed) {
+    for (std::size_t k = 0; k < passed.size(); ++k) {
+        std::string_view text = passed[k];
+        text.remove_prefix(text.find_last_of(".>") + 1);  // of saved.total_2
+        if (text == identifier(text) && without_number(text) == without_number(operands[k].name))
+            operands[k].name = text;
+    }
 }
 
 }  // namespace
@@ -107,7 +98,8 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     known_.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;
     description.name = kernel.name;
-    take_numbers(description, inputs, outputs);
+    take_numbers(description.inputs, inputs);
+    take_numbers(description.outputs, outputs);
     KernelDescription named = description;
     if (same_name > 0)
         named.name +=

@@ -20,8 +20,9 @@ class KernelTable {
     explicit KernelTable(const Module& module, const Symbols* symbols = nullptr)
         : module_(&module), symbols_(symbols) {}
 
-    // `inputs`, `outputs`: what the call hands over, as text. Of several tensors that are called alike, x, x_2, x_3,
-    // the kernel has each by the number that it has where the kernel is called first. Good until the next use.
+    // `inputs`, `outputs`: what the call hands over, as text. Of tensors that are called alike, x, x_2, x_3, the
+    // kernel has each by the number that it has where the kernel is called first: one tensor, one name. Good until the
+    // next use.
     const PrintedKernel& use(const Function& caller, const Op& fused, const std::vector<std::string>& inputs = {},
                              const std::vector<std::string>& outputs = {});
     // What a kernel that was used computes: equations, in the names of its parameters, or in others.

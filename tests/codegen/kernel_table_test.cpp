@@ -96,8 +96,7 @@ func @computes(%before: f32[8], %flag: bool[], %d: f32[8]) -> (%after) kind "ker
     EXPECT_NE(launcher.find("before, d, gradient);"), std::string::npos) << launcher;
 }
 
-// Of several that are called alike, each has the number that it has where the kernel is called; what has another name
-// there, and what is the only one, keeps its own.
+// A tensor has the number that it has where the kernel is called; what has another name there keeps its own.
 TEST(KernelTable, NumbersTensorsAsTheCallDoes) {
     const Module module = parse_module(R"(module "m" values
 
@@ -114,8 +113,9 @@ func @ratio(%total: f32[8], %total_1: f32[8], %scale: f32[8]) -> (%x) kind "kern
         KernelTable table(module);
         return table.use(module.main(), module.main().ops[0], inputs, outputs).declaration;
     };
-    EXPECT_EQ(declared({"saved.total_2", "total", "scale_2"}, {"x_4"}),
-              "void ratio(float* x, const float* total_2, const float* total, const float* scale, Stream& stream);\n");
+    EXPECT_EQ(
+        declared({"saved.total_2", "total", "scale_2"}, {"x_4"}),
+        "void ratio(float* x_4, const float* total_2, const float* total, const float* scale_2, Stream& stream);\n");
     EXPECT_EQ(
         declared({"total_3", "w.scale", "total_2 + 8"}, {"x"}),
         "void ratio(float* x, const float* total_3, const float* total_1, const float* scale, Stream& stream);\n");

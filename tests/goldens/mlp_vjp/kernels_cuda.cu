@@ -10,7 +10,7 @@ void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, St
     launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear, tanh, dtanh);
 }
 
-void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
+void net_relu_backward(float* dlinear_2, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
-    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
+    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear_2, relu, drelu);
 }

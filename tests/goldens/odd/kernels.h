@@ -15,15 +15,15 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream);
 
-void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream);
+void sin_sum_columns(float* total_2, float* sine, const float* logarithm, const float* shore_slope, Stream& stream);
 
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
+void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total_2, const float* dloss,
     const float* loss_sum, Stream& stream);
 
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
     const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
-    const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
+    const float* largest_2, const float* sigmoid, const float* cosine, const float* basins_1_period,
     const float* dbasins_1_period_before, Gradient gradient, Stream& stream);
 
 void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const float* dbasins_1_level_before,
@@ -31,8 +31,8 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const
 
 void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
     const float* largest_2, const float* total, const float* added, const float* product, const float* largest,
-    const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
+    const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2, const float* gauge,
     Gradient gradient, Stream& stream);
 
-void basins_0_period_gradient(float* dbasins_0_period, const float* product, const float* dbasins_0_period_before,
+void basins_0_period_gradient(float* dbasins_0_period, const float* product_2, const float* dbasins_0_period_before,
     Gradient gradient, Stream& stream);

@@ -101,11 +101,11 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
 }
 
 // sin_sum_columns:
-//   total = sum over rows(cos(chosen))
+//   total_2 = sum over rows(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
-void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
+void sin_sum_columns(float* total_2, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
     const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
     constexpr std::int64_t rows = 10, width = 6;
     column_reduction(
@@ -125,32 +125,32 @@ void sin_sum_columns(float* total, float* sine, const float* logarithm, const fl
             }
         },
         [&](std::int64_t column, float sum) {
-            total[column] = sum;
+            total_2[column] = sum;
         });
 }
 
 // add_exp_sum_rows:
-//   dtotal = exp(total - log_sum_exp) * dloss
+//   dtotal = exp(total_2 - log_sum_exp) * dloss
 //   loss_sum_after = loss_sum + log_sum_exp
-//   where most = abs(max(total)) == inf ? 0 : max(total)
-//   where log_sum_exp = log(sum(exp(total - most))) + most
+//   where most = abs(max(total_2)) == inf ? 0 : max(total_2)
+//   where log_sum_exp = log(sum(exp(total_2 - most))) + most
 // Replaces ReduceLogSumExp
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
+void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total_2, const float* dloss,
     const float* loss_sum, Stream& stream) {
     const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_value = loss_sum[0];
-    const float largest = row_max<float>(width, [&](std::int64_t c) { return total[c]; });
+    const float largest = row_max<float>(width, [&](std::int64_t c) { return total_2[c]; });
     const float most = vec_math::abs(largest) == std::numeric_limits<float>::infinity() ? 0.0F : largest;
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
-        return vec_math::exp(total[c] - most);
+        return vec_math::exp(total_2[c] - most);
     });
     const float log_sum_exp = vec_math::log(sum) + most;
     const float loss_sum_after_value = loss_sum_value + log_sum_exp;
     #pragma omp simd
     for (std::int64_t c = 0; c < width; ++c) {
-        dtotal[c] = vec_math::exp(total[c] - log_sum_exp) * dloss_value;
+        dtotal[c] = vec_math::exp(total_2[c] - log_sum_exp) * dloss_value;
     }
     loss_sum_after[0] = loss_sum_after_value;
 }
@@ -162,14 +162,14 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, 
 //   negated = -ddifference
 //   product = ddifference * cosine * basins_1_period
 //   where greater = logarithm * shore_slope > 0.5
-//   where ddifference = dadded / largest * sigmoid
+//   where ddifference = dadded / largest_2 * sigmoid
 //   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest * sigmoid * cosine * added)
+//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
     const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
-    const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
+    const float* largest_2, const float* sigmoid, const float* cosine, const float* basins_1_period,
     const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     {
@@ -211,7 +211,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 float* negated_row = negated + row * width;
                 float* product_row = product + row * width;
                 const float dtotal_row = dtotal[row];
-                const float largest_row = largest[row];
+                const float largest_2_row = largest_2[row];
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
                     const bool greater = logarithm_row[c] * shore_slope_row[c * 6] > 0.5F;
@@ -222,7 +222,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float added_3 = added_row[c] + quotient_row[c];
                     const float dadded_c = dlogarithm / added_2_row[c] *
                         static_cast<float>((added_3 > 0) - (added_3 < 0));
-                    const float ddifference = dadded_c / largest_row * sigmoid_row[c];
+                    const float ddifference = dadded_c / largest_2_row * sigmoid_row[c];
                     const float negated_c = -ddifference;
                     const float product_c = ddifference * cosine_row[c] * basins_1_period[c];
                     dadded_row[c] = dadded_c;
@@ -248,7 +248,7 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                         (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
                     const float added_3 = added[r * 10 + i] + quotient[r * 10 + i];
                     const float ddifference = dlogarithm / added_2[r * 10 + i] *
-                        static_cast<float>((added_3 > 0) - (added_3 < 0)) / largest[r] * sigmoid[r * 10 + i];
+                        static_cast<float>((added_3 > 0) - (added_3 < 0)) / largest_2[r] * sigmoid[r * 10 + i];
                     dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added[r * 10 + i];
                 }
                 dbasins_1_period[i] = overwrite ? dbasins_1_period_step
@@ -277,13 +277,13 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const
 
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
-//   product_2 = ddifference * cosine * gauge
+//   product_2 = ddifference * cosine_2 * gauge
 //   where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) /
-//       largest * sigmoid
+//       largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
     const float* largest_2, const float* total, const float* added, const float* product, const float* largest,
-    const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
+    const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2, const float* gauge,
     Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     constexpr std::int64_t rows = 6, width = 10;
@@ -294,8 +294,8 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const flo
             const float* added_row = added + row * width;
             const float* quotient_row = quotient + row * width;
             const float* product_row = product + row * width;
-            const float* sigmoid_row = sigmoid + row * width;
-            const float* cosine_row = cosine + row * width;
+            const float* sigmoid_2_row = sigmoid_2 + row * width;
+            const float* cosine_2_row = cosine_2 + row * width;
             const float* gauge_row = gauge + row * width;
             float* product_2_row = product_2 + row * width;
             const float largest_2_row = largest_2[row];
@@ -307,14 +307,14 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const flo
             const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
                 const float dadded_2 = dadded_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_2 +
                     product_row[c];
-                return -(dadded_2 / largest_row * sigmoid_row[c]);
+                return -(dadded_2 / largest_row * sigmoid_2_row[c]);
             });
             const float dbasins_0_level_row = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
                 const float dadded_2 = dadded_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_2 +
                     product_row[c];
-                product_2_row[c] = dadded_2 / largest_row * sigmoid_row[c] * cosine_row[c] * gauge_row[c];
+                product_2_row[c] = dadded_2 / largest_row * sigmoid_2_row[c] * cosine_2_row[c] * gauge_row[c];
             }
             dbasins_0_level[row] = dbasins_0_level_row;
         }
@@ -322,9 +322,9 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const flo
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum over rows(product)
+//   dbasins_0_period += sum over rows(product_2)
 // Replaces Mul
-void basins_0_period_gradient(float* dbasins_0_period, const float* product, const float* dbasins_0_period_before,
+void basins_0_period_gradient(float* dbasins_0_period, const float* product_2, const float* dbasins_0_period_before,
     Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     constexpr std::int64_t n = 10;
@@ -334,7 +334,7 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* product, con
         for (std::int64_t i = begin; i < end; ++i) {
             float dbasins_0_period_step = 0.0F;
             for (std::int64_t r = 0; r < 6; ++r) {
-                dbasins_0_period_step += product[r * 10 + i];
+                dbasins_0_period_step += product_2[r * 10 + i];
             }
             dbasins_0_period[i] = overwrite ? dbasins_0_period_step
                 : dbasins_0_period_before[i] + dbasins_0_period_step;

@@ -32,16 +32,16 @@ void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total_2
 void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
     float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
     const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
-    const float* largest, const float* sigmoid, const float* cosine, const float* basins_1_period,
+    const float* largest_2, const float* sigmoid, const float* cosine, const float* basins_1_period,
     const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
         dshore_slope, dtotal, sine, logarithm, shore_slope, dshore_slope_before, gradient);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
-        dadded, negated, product, dtotal, sine, logarithm, shore_slope, added_2, added, quotient, largest, sigmoid,
+        dadded, negated, product, dtotal, sine, logarithm, shore_slope, added_2, added, quotient, largest_2, sigmoid,
         cosine, basins_1_period);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_3, 1, 256, stream,
-        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_2, added, quotient, largest, sigmoid, cosine,
+        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_2, added, quotient, largest_2, sigmoid, cosine,
         dbasins_1_period_before, gradient);
 }
 
@@ -54,17 +54,17 @@ void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const
 
 void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
     const float* largest_2, const float* total_2, const float* added, const float* product, const float* largest,
-    const float* sigmoid, const float* dbasins_0_level_before, const float* cosine, const float* gauge,
+    const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2, const float* gauge,
     Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level, product_2,
-        dadded, quotient, largest_2, total_2, added, product, largest, sigmoid, dbasins_0_level_before, cosine, gauge,
-        gradient);
+        dadded, quotient, largest_2, total_2, added, product, largest, sigmoid_2, dbasins_0_level_before, cosine_2,
+        gauge, gradient);
 }
 
-void basins_0_period_gradient(float* dbasins_0_period, const float* product, const float* dbasins_0_period_before,
+void basins_0_period_gradient(float* dbasins_0_period, const float* product_2, const float* dbasins_0_period_before,
     Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
-    launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period, product,
+    launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period, product_2,
         dbasins_0_period_before, gradient);
 }

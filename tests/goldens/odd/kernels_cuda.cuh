@@ -227,9 +227,9 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
 //   negated = -ddifference
 //   product = ddifference * cosine * basins_1_period
 //   where greater = logarithm * shore_slope > 0.5
-//   where ddifference = dadded / largest * sigmoid
+//   where ddifference = dadded / largest_2 * sigmoid
 //   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest * sigmoid * cosine * added)
+//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
@@ -260,8 +260,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> dadded, Global<float> negated,
     Global<float> product, Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
     Global<const float> shore_slope, Global<const float> added_2, Global<const float> added,
-    Global<const float> quotient, Global<const float> largest, Global<const float> sigmoid, Global<const float> cosine,
-    Aliased<const float> basins_1_period) {
+    Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
+    Global<const float> cosine, Aliased<const float> basins_1_period) {
     constexpr int rows = 6, width = 10;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
@@ -286,7 +286,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
             shore_slope[row + (c + e) * 6];
         const float added_3 = added_v[e] + quotient_v[e];
         const float dadded_c = dlogarithm / added_2_v[e] * static_cast<float>((added_3 > 0) - (added_3 < 0));
-        const float ddifference = dadded_c / largest[row] * sigmoid_v[e];
+        const float ddifference = dadded_c / largest_2[row] * sigmoid_v[e];
         dadded_v[e] = dadded_c;
         negated_v[e] = -ddifference;
         product_v[e] = ddifference * cosine_v[e] * basins_1_period_v[e];
@@ -300,8 +300,8 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> dbasins_1_period,
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
     Global<const float> shore_slope, Global<const float> added_2, Global<const float> added,
-    Global<const float> quotient, Global<const float> largest, Global<const float> sigmoid, Global<const float> cosine,
-    Aliased<const float> dbasins_1_period_before, Gradient gradient) {
+    Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
+    Global<const float> cosine, Aliased<const float> dbasins_1_period_before, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
@@ -338,7 +338,7 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
                 shore_slope[(i + e) * 6 + r];
             const float added_3 = added_v[r][e] + quotient_v[r][e];
             const float ddifference = dlogarithm / added_2_v[r][e] * static_cast<float>((added_3 > 0) - (added_3 < 0)) /
-                largest[r] * sigmoid_v[r][e];
+                largest_2[r] * sigmoid_v[r][e];
             dbasins_1_period_step += ddifference * cosine_v[r][e] * added_v[r][e];
         }
         dbasins_1_period_v[e] = overwrite ? dbasins_1_period_step
@@ -375,16 +375,16 @@ THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_leve
 
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
-//   product_2 = ddifference * cosine * gauge
+//   product_2 = ddifference * cosine_2 * gauge
 //   where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total_2) + product) /
-//       largest * sigmoid
+//       largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level, Aliased<float> product_2,
     Aliased<const float> dadded, Aliased<const float> quotient, Aliased<const float> largest_2,
     Aliased<const float> total_2, Aliased<const float> added, Aliased<const float> product,
-    Aliased<const float> largest, Aliased<const float> sigmoid, Aliased<const float> dbasins_0_level_before,
-    Aliased<const float> cosine, Aliased<const float> gauge, Gradient gradient) {
+    Aliased<const float> largest, Aliased<const float> sigmoid_2, Aliased<const float> dbasins_0_level_before,
+    Aliased<const float> cosine_2, Aliased<const float> gauge, Gradient gradient) {
     constexpr int rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
@@ -393,7 +393,7 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     Vec<float, 2> dadded_v;
     Vec<float, 2> added_v;
     Vec<float, 2> product_v;
-    Vec<float, 2> sigmoid_v;
+    Vec<float, 2> sigmoid_2_v;
     const float largest_2_row = largest_2[row];
     const float largest_row = largest[row];
     float sum = 0.0F;
@@ -411,25 +411,25 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
     if (c < width) {
         added_v = load<2>(added + row * width + c);
         product_v = load<2>(product + row * width + c);
-        sigmoid_v = load<2>(sigmoid + row * width + c);
+        sigmoid_2_v = load<2>(sigmoid_2 + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             const float dadded_2 = dadded_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_2 +
                 product_v[e];
-            sum_2 += -(dadded_2 / largest_row * sigmoid_v[e]);
+            sum_2 += -(dadded_2 / largest_row * sigmoid_2_v[e]);
         }
     }
     sum_2 = warp_sum(sum_2);
     const float dbasins_0_level_row = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
     if (c < width) {
-        const auto cosine_v = load<2>(cosine + row * width + c);
+        const auto cosine_2_v = load<2>(cosine_2 + row * width + c);
         const auto gauge_v = load<2>(gauge + row * width + c);
         Vec<float, 2> product_2_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
             const float dadded_2 = dadded_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_2 +
                 product_v[e];
-            product_2_v[e] = dadded_2 / largest_row * sigmoid_v[e] * cosine_v[e] * gauge_v[e];
+            product_2_v[e] = dadded_2 / largest_row * sigmoid_2_v[e] * cosine_2_v[e] * gauge_v[e];
         }
         store(product_2 + row * width + c, product_2_v);
     }
@@ -440,18 +440,18 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum over rows(product)
+//   dbasins_0_period += sum over rows(product_2)
 // Replaces Mul
 // A thread for each 2 elements.
-THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period, Global<const float> product,
+THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period, Global<const float> product_2,
     Aliased<const float> dbasins_0_period_before, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
     const bool overwrite = gradient == Gradient::overwrite;
-    Vec<float, 2> product_v[6];
+    Vec<float, 2> product_2_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) product_v[r] = load<2>(product + r * 10 + i);
+    for (int r = 0; r < 6; ++r) product_2_v[r] = load<2>(product_2 + r * 10 + i);
     const auto dbasins_0_period_before_v = load<2>(dbasins_0_period_before + i);
     Vec<float, 2> dbasins_0_period_v;
     THUNDER_UNROLL
@@ -459,7 +459,7 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
         float dbasins_0_period_step = 0.0F;
         THUNDER_UNROLL
         for (int r = 0; r < 6; ++r) {
-            dbasins_0_period_step += product_v[r][e];
+            dbasins_0_period_step += product_2_v[r][e];
         }
         dbasins_0_period_v[e] = overwrite ? dbasins_0_period_step
             : dbasins_0_period_before_v[e] + dbasins_0_period_step;
