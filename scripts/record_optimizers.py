@@ -13,7 +13,7 @@ import argparse, pathlib
 
 import torch
 
-PINNED = {"torch": "2.15.0"}
+PINNED = {"torch": "2.13.0"}
 STEPS, KEPT = 100, (1, 2, 3, 10, 100)
 SHAPES = {"w": (3, 4), "b": (5,)}
 LEARNING_RATE, WEIGHT_DECAY = 0.01, 0.1

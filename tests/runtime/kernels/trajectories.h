@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch 2.15.0.
+// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch 2.13.0.
 #pragma once
 
 #include "trajectory.h"
