@@ -23,4 +23,10 @@ struct f16 {  // NOLINT(readability-identifier-naming)
 // Types that are storage alone: what is computed with them is widened to f32 first, and rounded where it is stored.
 #define THUNDER_NARROW_TYPES(X) X(bf16) X(f16)
 
+// All that kernels of the runtime are made for; their names end in these words.
+#define THUNDER_FLOAT_TYPES(X) X(f32) THUNDER_NARROW_TYPES(X)
+namespace bundled {
+using f32 = float;  // NOLINT(readability-identifier-naming)
+}
+
 }  // namespace thunder

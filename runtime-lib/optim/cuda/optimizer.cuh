@@ -260,17 +260,14 @@ THUNDER_FUNCTION void average(Global<float> averages, Global<const P> parameters
         },
         [&](std::int64_t i) { averages[i] = interpolate(averages[i], wide(parameters[i]), part); });
 }
-#define BUNDLED_AVERAGE_OF(suffix, P)                                                                               \
-    THUNDER_KERNEL(256)                                                                                             \
-    bundled_average_##suffix(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces, \
-                             float part, Global<const float> part_of_step) {                                        \
-        average(averages, parameters, pieces, part, part_of_step);                                                  \
+#define BUNDLED_AVERAGE(P)                                                                                     \
+    THUNDER_KERNEL(256)                                                                                        \
+    bundled_average_##P(Global<float> averages, Global<const P> parameters, Global<const std::int64_t> pieces, \
+                        float part, Global<const float> part_of_step) {                                        \
+        average(averages, parameters, pieces, part, part_of_step);                                             \
     }
-#define BUNDLED_AVERAGE(P) BUNDLED_AVERAGE_OF(P, P)
-BUNDLED_AVERAGE_OF(f32, float)
-THUNDER_NARROW_TYPES(BUNDLED_AVERAGE)
+THUNDER_FLOAT_TYPES(BUNDLED_AVERAGE)
 #undef BUNDLED_AVERAGE
-#undef BUNDLED_AVERAGE_OF
 
 // Sums of squares of leaves of 16 Ki elements: eight squares in float, these in double, then a fixed tree. Squares that
 // a float has not are taken in double, where the sum is finite unless an element is not.
@@ -302,16 +299,13 @@ THUNDER_FUNCTION void squares(Global<double> sums, Global<const G> gradients, st
     sum = block_sum<256>(sum, shared);
     if (thread_index() == 0) sums[block_index()] = sum;
 }
-#define BUNDLED_SQUARES_OF(suffix, G)                                                                 \
-    THUNDER_KERNEL(256)                                                                               \
-    bundled_squares_##suffix(Global<double> sums, Global<const G> gradients, std::int64_t elements) { \
-        squares(sums, gradients, elements);                                                           \
+#define BUNDLED_SQUARES(G)                                                                       \
+    THUNDER_KERNEL(256)                                                                          \
+    bundled_squares_##G(Global<double> sums, Global<const G> gradients, std::int64_t elements) { \
+        squares(sums, gradients, elements);                                                      \
     }
-#define BUNDLED_SQUARES(G) BUNDLED_SQUARES_OF(G, G)
-BUNDLED_SQUARES_OF(f32, float)
-THUNDER_NARROW_TYPES(BUNDLED_SQUARES)
+THUNDER_FLOAT_TYPES(BUNDLED_SQUARES)
 #undef BUNDLED_SQUARES
-#undef BUNDLED_SQUARES_OF
 
 // What clipping_of() makes of the sum of leaves.
 THUNDER_KERNEL(512)

@@ -22,16 +22,13 @@ THUNDER_FUNCTION void leaf_squares(Global<double> sums, Global<const T> of, std:
     sum = block_sum<256>(sum, shared);
     if (thread_index() == 0) sums[block_index()] = sum;
 }
-#define BUNDLED_LEAF_SQUARES_OF(suffix, T)                                                          \
-    THUNDER_KERNEL(256)                                                                             \
-    bundled_leaf_squares_##suffix(Global<double> sums, Global<const T> of, std::int64_t elements) { \
-        leaf_squares(sums, of, elements);                                                           \
+#define BUNDLED_LEAF_SQUARES(T)                                                                \
+    THUNDER_KERNEL(256)                                                                        \
+    bundled_leaf_squares_##T(Global<double> sums, Global<const T> of, std::int64_t elements) { \
+        leaf_squares(sums, of, elements);                                                      \
     }
-#define BUNDLED_LEAF_SQUARES(T) BUNDLED_LEAF_SQUARES_OF(T, T)
-BUNDLED_LEAF_SQUARES_OF(f32, float)
-THUNDER_NARROW_TYPES(BUNDLED_LEAF_SQUARES)
+THUNDER_FLOAT_TYPES(BUNDLED_LEAF_SQUARES)
 #undef BUNDLED_LEAF_SQUARES
-#undef BUNDLED_LEAF_SQUARES_OF
 
 // The squares of columns over chunks of 256 rows: a thread for each column and chunk.
 template <typename G>
@@ -49,17 +46,14 @@ THUNDER_FUNCTION void column_sums(Global<double> sums, Global<const G> gradients
     }
     sums[chunk * columns + column] = sum;
 }
-#define BUNDLED_COLUMN_SUMS_OF(suffix, T)                                                                      \
-    THUNDER_KERNEL(256)                                                                                        \
-    bundled_column_sums_##suffix(Global<double> sums, Global<const T> gradients, std::int64_t rows,            \
-                                 std::int64_t columns, std::int64_t chunks, Global<const float> clip_factor) { \
-        column_sums(sums, gradients, rows, columns, chunks, clip_factor);                                      \
+#define BUNDLED_COLUMN_SUMS(T)                                                                                       \
+    THUNDER_KERNEL(256)                                                                                              \
+    bundled_column_sums_##T(Global<double> sums, Global<const T> gradients, std::int64_t rows, std::int64_t columns, \
+                            std::int64_t chunks, Global<const float> clip_factor) {                                  \
+        column_sums(sums, gradients, rows, columns, chunks, clip_factor);                                            \
     }
-#define BUNDLED_COLUMN_SUMS(T) BUNDLED_COLUMN_SUMS_OF(T, T)
-BUNDLED_COLUMN_SUMS_OF(f32, float)
-THUNDER_NARROW_TYPES(BUNDLED_COLUMN_SUMS)
+THUNDER_FLOAT_TYPES(BUNDLED_COLUMN_SUMS)
 #undef BUNDLED_COLUMN_SUMS
-#undef BUNDLED_COLUMN_SUMS_OF
 
 // The mean of the states of a matrix's rows: a block for each matrix.
 template <typename S>
@@ -71,16 +65,13 @@ THUNDER_FUNCTION void row_means(Global<double> means, Global<const S> states, st
     sum = block_sum<256>(sum, shared);
     if (thread_index() == 0) means[block_index()] = sum / static_cast<double>(rows);
 }
-#define BUNDLED_ROW_MEANS_OF(suffix, T)                                                           \
-    THUNDER_KERNEL(256)                                                                           \
-    bundled_row_means_##suffix(Global<double> means, Global<const T> states, std::int64_t rows) { \
-        row_means(means, states, rows);                                                           \
+#define BUNDLED_ROW_MEANS(T)                                                                 \
+    THUNDER_KERNEL(256)                                                                      \
+    bundled_row_means_##T(Global<double> means, Global<const T> states, std::int64_t rows) { \
+        row_means(means, states, rows);                                                      \
     }
-#define BUNDLED_ROW_MEANS(T) BUNDLED_ROW_MEANS_OF(T, T)
-BUNDLED_ROW_MEANS_OF(f32, float)
-THUNDER_NARROW_TYPES(BUNDLED_ROW_MEANS)
+THUNDER_FLOAT_TYPES(BUNDLED_ROW_MEANS)
 #undef BUNDLED_ROW_MEANS
-#undef BUNDLED_ROW_MEANS_OF
 
 // A block for each row.
 template <typename Rule, typename G, typename S>

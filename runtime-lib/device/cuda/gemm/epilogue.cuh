@@ -130,21 +130,18 @@ THUNDER_FUNCTION void column_finish(Global<T> sums, Global<const float> partials
     sums[j] = narrow<T>(add ? wide(sums[j]) + sum : sum);
 }
 
-#define BUNDLED_COLUMNS_OF(suffix, T)                                                                    \
-    THUNDER_KERNEL(128)                                                                                  \
-    bundled_column_partials_##suffix(Global<float> partials, Global<const T> x, std::int64_t rows,       \
-                                     std::int64_t columns, std::int64_t ld_x, std::int64_t block_rows) { \
-        column_partials(partials, x, rows, columns, ld_x, block_rows);                                   \
-    }                                                                                                    \
-    THUNDER_KERNEL(128)                                                                                  \
-    bundled_column_finish_##suffix(Global<T> sums, Global<const float> partials, std::int64_t blocks,    \
-                                   std::int64_t columns, bool add) {                                     \
-        column_finish(sums, partials, blocks, columns, add);                                             \
+#define BUNDLED_COLUMNS(T)                                                                                             \
+    THUNDER_KERNEL(128)                                                                                                \
+    bundled_column_partials_##T(Global<float> partials, Global<const T> x, std::int64_t rows, std::int64_t columns,    \
+                                std::int64_t ld_x, std::int64_t block_rows) {                                          \
+        column_partials(partials, x, rows, columns, ld_x, block_rows);                                                 \
+    }                                                                                                                  \
+    THUNDER_KERNEL(128)                                                                                                \
+    bundled_column_finish_##T(Global<T> sums, Global<const float> partials, std::int64_t blocks, std::int64_t columns, \
+                              bool add) {                                                                              \
+        column_finish(sums, partials, blocks, columns, add);                                                           \
     }
-#define BUNDLED_COLUMNS(T) BUNDLED_COLUMNS_OF(T, T)
-BUNDLED_COLUMNS_OF(f32, float)
-THUNDER_NARROW_TYPES(BUNDLED_COLUMNS)
+THUNDER_FLOAT_TYPES(BUNDLED_COLUMNS)
 #undef BUNDLED_COLUMNS
-#undef BUNDLED_COLUMNS_OF
 
 }  // namespace thunder::bundled
