@@ -249,7 +249,7 @@ std::vector<OutputFile> print_program(const Module& planned, const Module& refer
     naive.model_name += ", the reference program";
     naive.compile.executors = {reference_name};
     for (OutputFile& file : print_model(reference, naive, "tests/reference/")) files.push_back(std::move(file));
-    for (const char* file : {"tests/CMakeLists.txt", "tests/gradients_test.cpp"})
+    for (const char* file : {"tests/CMakeLists.txt", "tests/drawn_feed.h", "tests/gradients_test.cpp"})
         files.push_back({file, bundled_template(file)});
     std::set<std::string> calls = runtime_calls(planned);
     calls.merge(runtime_calls(reference));

@@ -31,6 +31,7 @@
 #include "support/host_memory.h"
 #include "support/text.h"
 #include "train/average.h"
+#include "train/device_options.h"
 #include "train/groups.h"
 #include "train/init.h"
 #include "train/log.h"
@@ -61,56 +62,8 @@ void catch_signals() {
     sigaction(SIGTERM, &action, nullptr);
 }
 
-// Cores that this process may use, shared with other ranks of its host.
-int default_threads(const Communicator& communicator) {
-    if (std::getenv("OMP_NUM_THREADS") != nullptr) return 0;
-    const auto cores = omp_get_num_procs();
-    return communicator.ranks_on_these_cores() == 1 ? 0 : std::max(1, cores / communicator.ranks_on_these_cores());
-}
-
-DeviceOptions device_options(const Options& options, const Communicator& communicator) {
-    return {.threads = options.threads > 0 ? options.threads : default_threads(communicator),
-            .profile = options.profile,
-            .graphs = !options.no_cuda_graph,
-            .tf32 = options.tf32,
-            .autotune = options.autotune,
-            .folder = options.program_folder};
-}
-
-// What asks a GPU for something, of what the command line says: "--tf32, --autotune".
-std::string gpu_options(const Options& options) {
-    std::string names;
-    const std::pair<const char*, bool> flags[] = {
-        {"--tf32", options.tf32}, {"--autotune", options.autotune}, {"--no-cuda-graph", options.no_cuda_graph}};
-    for (const auto& [name, given] : flags)
-        if (given) names += cat(names.empty() ? "" : ", ", name);
-    return names;
-}
-
 std::size_t arena_bytes(const ProgramSpec& program, Arena arena) {
     return program.arena_bytes[static_cast<std::size_t>(arena)];
-}
-
-// "174144 parameters, of which 2688 train"
-std::string parameter_text(const ProgramSpec& program) {
-    std::uint64_t count = 0, trained = 0;
-    for (const ParameterSpec& parameter : program.parameters) {
-        const std::uint64_t elements = parameter.bytes / size_of(parameter.dtype);
-        count += elements;
-        trained += parameter.trainable ? elements : 0;
-    }
-    std::string text = count_text(count, "parameter");
-    if (trained < count) text += cat(", of which ", trained, trained == 1 ? " trains" : " train");
-    return text;
-}
-
-// ", products: oneDNN 3.7.1": who has the program's calls. What it does not call has nobody.
-std::string provider_text(const Providers& providers, const Device& device) {
-    std::string products = providers.products ? device.describe_products() : "";
-    if (const std::string loops = "plain loops"; providers.plain_loops && products != loops)
-        products += (products.empty() ? "" : " and ") + loops;
-    const std::string attention = providers.attention ? device.describe_attention() : "";
-    return cat(products.empty() ? "" : ", products: ", products, attention.empty() ? "" : ", attention: ", attention);
 }
 
 }  // namespace
