@@ -244,6 +244,7 @@ THUNDER_TENSOR_RULES(THUNDER_TENSOR_KERNELS)
 #undef THUNDER_TENSOR_KERNELS_AS
 
 // The kernels that are no rule's, by the types of what they read.
+static_assert(bundled::leaf_elements == tensor_leaf && bundled::chunk_rows == tensor_chunk);
 #define THUNDER_TENSOR_PASSES_OF(suffix, T)             \
     [[maybe_unused]] auto* column_sums_of(T*) {         \
         return &bundled::bundled_column_sums_##suffix;  \

@@ -7,13 +7,15 @@
 
 namespace thunder::bundled {
 
+// As tensor_leaf and tensor_chunk of the host, which optimizer.cu holds them against.
+constexpr std::int64_t leaf_elements = 16384, chunk_rows = 256;
+
 // Sums of squares of leaves of 16 Ki elements, which begin anywhere.
 template <typename T>
 THUNDER_FUNCTION void leaf_squares(Global<double> sums, Global<const T> of, std::int64_t elements) {
     THUNDER_SHARED(double, shared, 8);
-    constexpr std::int64_t leaf = 16384;
-    const std::int64_t begin = block_index() * leaf;
-    const std::int64_t end = begin + leaf < elements ? begin + leaf : elements;
+    const std::int64_t begin = block_index() * leaf_elements;
+    const std::int64_t end = begin + leaf_elements < elements ? begin + leaf_elements : elements;
     double sum = 0;
     for (std::int64_t i = begin + thread_index(); i < end; i += 256) {
         const auto x = static_cast<double>(wide(of[i]));
@@ -37,8 +39,8 @@ THUNDER_FUNCTION void column_sums(Global<double> sums, Global<const G> gradients
     const std::int64_t wide_blocks = (columns + 255) / 256, chunk = block_index() / wide_blocks,
                        column = block_index() % wide_blocks * 256 + thread_index();
     if (column >= columns) return;
-    const std::int64_t matrix = chunk / chunks, first = chunk % chunks * 256,
-                       last = first + 256 < rows ? first + 256 : rows;
+    const std::int64_t matrix = chunk / chunks, first = chunk % chunks * chunk_rows,
+                       last = first + chunk_rows < rows ? first + chunk_rows : rows;
     double sum = 0;
     for (std::int64_t row = first; row < last; ++row) {
         const auto x = static_cast<double>(clip_factor[0] * wide(gradients[(matrix * rows + row) * columns + column]));
