@@ -155,10 +155,11 @@ void add_traits(OpDef& def) {
     } else if (name == "abs") {
         def.range = [](const RangeInput& in) {
             if (in.operand(0).beyond(exact_integer)) return ValueSet::any(in.dtype());
-            return each_piece(in.operand(0), [](ValueSet::Piece p) {
+            const ValueSet exact = each_piece(in.operand(0), [](ValueSet::Piece p) {
                 const double a = std::abs(p.low), b = std::abs(p.high);
                 return ValueSet::Piece{p.low <= 0 && p.high >= 0 ? 0 : std::min(a, b), std::max(a, b)};
             });
+            return is_float(in.dtype()) ? exact : rounded(exact, in.dtype());  // the least integer stays as it is
         };
     } else if (name == "sign") {
         def.range = [](const RangeInput& in) {

@@ -458,12 +458,18 @@ TEST_P(Traits, Activation) {
 
 // ---- what the result can be -----------------------------------------------------------------------------------------
 
+// Small numbers; of integers now and then also those beside the least and the largest, of 64 bits that a double holds.
 ValueSet random_set(DType dtype, std::mt19937_64& engine) {
     std::uniform_int_distribution<int> bound(-12, 12), width(0, 6);
     ValueSet out;
     for (std::size_t k = 0; k < 1 + engine() % 3; ++k) {
-        const double low = bound(engine) + (is_float(dtype) && engine() % 2 == 0 ? 0.25 : 0);
-        ValueSet piece = ValueSet::between(low, low + width(engine));
+        double low = bound(engine) + (is_float(dtype) && engine() % 2 == 0 ? 0.25 : 0);
+        const int wide = width(engine);
+        if (!is_float(dtype) && engine() % 8 == 0) {
+            const double end = dtype == DType::i32 ? 0x1p31 : 0x1p53;
+            low = engine() % 2 == 0 ? -end : end - 1 - wide;
+        }
+        ValueSet piece = ValueSet::between(low, low + wide);
         piece.whole = !is_float(dtype);
         out.add(piece);
     }
