@@ -20,11 +20,6 @@ std::string not_finite(double number) {
     return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
 }
 
-// Those of torch.amp.GradScaler, where the command line has none.
-std::int64_t interval_of(const Options& options) {
-    return options.loss_scale_interval > 0 ? options.loss_scale_interval : 2000;
-}
-
 }  // namespace
 
 std::string loss_scale_text(const Options& o) {
@@ -36,16 +31,20 @@ std::string loss_scale_text(const Options& o) {
     return "";
 }
 
-double first_loss_scale(const Options& options) {
-    if (options.loss_scaling == Options::LossScaling::fixed) return options.loss_scale;
+// Those of torch.amp.GradScaler, where the command line has none.
+double loss_scale_start(const Options& options) {
     return options.loss_scale_start > 0 ? options.loss_scale_start : 65536;
+}
+std::int64_t loss_scale_interval(const Options& options) {
+    return options.loss_scale_interval > 0 ? options.loss_scale_interval : 2000;
 }
 
 void LossScaler::begin(std::byte* scalars, const Progress& progress, const WeightAverage& average, Stream& stream) {
     if (!is_on()) return;
     StepNumbers numbers(program_, options_);
     const bool goes_on = is_dynamic() && progress.loss_scale > 0;
-    numbers.scale.scale = static_cast<float>(goes_on ? progress.loss_scale : first_loss_scale(options_));
+    const double first = is_dynamic() ? loss_scale_start(options_) : options_.loss_scale;
+    numbers.scale.scale = static_cast<float>(goes_on ? progress.loss_scale : first);
     numbers.scale.good = goes_on ? progress.loss_scale_good : 0;
     numbers.scale.skipped = progress.skipped;
     numbers.scale.averages = average.has_begun() ? 1 : 0;
@@ -76,7 +75,7 @@ void LossScaler::end_step(const std::byte* parameters, WeightAverage& average, S
     if (!is_on()) return average.update(parameters, stream);
     next_loss_scale({.scalars = scalars_,
                      .scale = scale_,
-                     .interval = is_dynamic() ? interval_of(options_) : 0,
+                     .interval = is_dynamic() ? loss_scale_interval(options_) : 0,
                      .average_part = static_cast<float>(1 - average.decay())},
                     stream);
     average.update(parameters, &scale_->average_part, stream);
@@ -125,7 +124,7 @@ void note_loss_scale(const Progress& before, const Options& options, std::vector
     const bool dynamic = options.loss_scaling == Options::LossScaling::dynamic;
     if (dynamic && before.loss_scale == 0) {
         notes.push_back(cat("note: the checkpoint has no scale of the loss: that of --loss-scale dynamic begins with ",
-                            digits("%.9g", first_loss_scale(options))));
+                            digits("%.9g", loss_scale_start(options))));
     } else if (!dynamic && before.loss_scale > 0) {
         notes.push_back(cat("note: the checkpoint's steps scaled the loss, the next one's by ",
                             digits("%.9g", before.loss_scale), ": without --loss-scale dynamic that ends here"));

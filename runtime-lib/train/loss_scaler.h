@@ -55,8 +55,9 @@ class LossScaler {
 
 // As the command line has it: "off", "dynamic" or the number.
 std::string loss_scale_text(const Options& options);
-// The scale of the first step.
-double first_loss_scale(const Options& options);
+// Of a dynamic one: the scale of the first step, and the steps in a row after which it doubles.
+double loss_scale_start(const Options& options);
+std::int64_t loss_scale_interval(const Options& options);
 
 // The lines that a run says of it which goes on from a checkpoint.
 void note_loss_scale(const Progress& before, const Options& options, std::vector<std::string>& notes);

@@ -259,11 +259,11 @@ std::vector<Flag> make_flags(const ProgramSpec& program) {
             o.loss_scale = scale_of_loss(value, place, "dynamic, off, or a number above 0 that a float has");
             o.loss_scaling = LossScaling::fixed;
         });
-    add("loss-scale-start", "X", "what --loss-scale dynamic begins with (default: 65536)",
+    add("loss-scale-start", "X", "what --loss-scale dynamic begins with",
         [](Options& o, const std::string& value, const Place& place) {
             o.loss_scale_start = scale_of_loss(value, place, "a number above 0 that a float has");
         });
-    add("loss-scale-interval", "N", "steps after which --loss-scale dynamic doubles the scale (default: 2000)",
+    add("loss-scale-interval", "N", "steps after which --loss-scale dynamic doubles the scale",
         [](Options& o, const std::string& value, const Place& place) {
             const std::string expected = "a whole number from 1 to 1000000000";
             o.loss_scale_interval = integer(value, place, 1, expected);
@@ -555,6 +555,8 @@ std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec&
         {"stochastic-rounding", o.stochastic_rounding ? "given" : "not given"},
         {"grad-clip", cat(o.grad_clip)},
         {"loss-scale", loss_scale_text(o)}};
+    if (o.loss_scaling == Options::LossScaling::dynamic)
+        options.emplace_back("loss-scale-interval", cat(loss_scale_interval(o)));
     const std::vector<RuleInfo::Option>& of_rule = rule_of(program).options;
     for (std::size_t k = 0; k < of_rule.size(); ++k) {
         const double value = k < o.rule.size() ? o.rule[k] : of_rule[k].usual;
@@ -568,10 +570,13 @@ std::vector<std::pair<std::string, std::string>> step_options(const ProgramSpec&
 std::string help_text(const ProgramSpec& program, const Options& o) {
     std::vector<std::pair<std::string, std::string>> defaults = step_options(program, o);
     defaults.insert(defaults.end(), {{"init-std", cat(o.init_std)},
+                                     {"loss-scale-start", cat(loss_scale_start(o))},
                                      {"seed", cat(o.seed)},
                                      {"steps", cat(o.steps)},
                                      {"grad-accum", cat(o.grad_accum)},
                                      {"hang-timeout", cat(o.hang_timeout)}});
+    if (o.loss_scaling != Options::LossScaling::dynamic)
+        defaults.emplace_back("loss-scale-interval", cat(loss_scale_interval(o)));
     std::string text = cat("Trains ", program.name, ". Options are written --name value or --name=value.\n");
     std::vector<FlagText> shown;
     for (const Flag& flag : make_flags(program)) {

@@ -14,6 +14,7 @@
 #include "support/philox.h"
 #include "support/text.h"
 #include "train/init.h"
+#include "train/loss_scaler.h"
 #include "train/world.h"
 
 namespace thunder {
@@ -108,6 +109,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const ProgramSpec& pro
     // --lr among them, of which --min-lr follows where it is not given
     for (const auto& [name, value] : step_options(program, o)) facts.emplace_back(cat("--", name), value);
     facts.insert(facts.end(), {{"--min-lr", cat(o.min_lr)},
+                               {"--loss-scale-start", cat(loss_scale_start(o))},
                                {"--warmup", cat(o.warmup)},
                                {"--grad-accum", cat(o.grad_accum)},
                                {"--checkpoint", o.checkpoint},

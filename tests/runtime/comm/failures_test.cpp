@@ -164,6 +164,16 @@ TEST_F(FailuresTest, RanksThatDifferAreRefused) {
     Outcome outcome = two("words_dp2 --lr 0.1" + flags, "words_dp2 --lr 0.25" + flags);
     EXPECT_EQ(outcome.status, 1);
     EXPECT_EQ(said(outcome.err), "error: rank 1 differs from rank 0 in --lr: 0.25 there, and 0.1 on rank 0\n" + help);
+    // Each rank multiplies its own part of the gradient.
+    const std::string dynamic = "words_dp2 --loss-scale dynamic ";
+    outcome = two(dynamic + "--loss-scale-start 8" + flags, dynamic + flags);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err),
+              "error: rank 1 differs from rank 0 in --loss-scale-start: 65536 there, and 8 on rank 0\n" + help);
+    outcome = two(dynamic + "--loss-scale-interval 8" + flags, dynamic + flags);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(said(outcome.err),
+              "error: rank 1 differs from rank 0 in --loss-scale-interval: 2000 there, and 8 on rank 0\n" + help);
     outcome = two("words_dp2 --checkpoint here" + flags, "words_dp2" + flags);
     EXPECT_EQ(outcome.status, 1);
     EXPECT_EQ(said(outcome.err),

@@ -59,6 +59,19 @@ TEST_F(ResumeTest, NamesWhatIsOtherwise) {
     EXPECT_EQ(notes_of(now).find("another"), std::string::npos);
 }
 
+// The start of a scale is behind a run that has one.
+TEST_F(ResumeTest, NamesWhenADynamicScaleDoubles) {
+    options.loss_scaling = Options::LossScaling::dynamic;
+    begin_progress(progress, program, options, 4);
+    progress.loss_scale = 1024;
+    EXPECT_EQ(notes_of(options), "");
+    Options now = options;
+    now.loss_scale_start = 8;
+    EXPECT_EQ(notes_of(now), "");
+    now.loss_scale_interval = 8;
+    EXPECT_EQ(notes_of(now), note("--loss-scale-interval 2000 (now 8)"));
+}
+
 TEST_F(ResumeTest, SaysWhatBecomesOfTheAverage) {
     Options now = options;
     now.ema = 0.99;
