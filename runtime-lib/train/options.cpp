@@ -451,11 +451,13 @@ void check(const Options& o, const ProgramSpec& program) {
         fail_usage(cat(o.loss_scale_start > 0 ? "--loss-scale-start" : "--loss-scale-interval",
                        " is about a dynamic scale of the loss, and --loss-scale is ", loss_scale_text(o)),
                    "add --loss-scale dynamic, or leave it away");
-    if (o.stochastic_rounding && std::none_of(program.parameters.begin(), program.parameters.end(),
-                                              [](const auto& p) { return p.trainable && p.dtype == DType::bf16; }))
-        fail_usage(
-            cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name, " trains are f32"),
-            "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
+    const auto trained = std::find_if(program.parameters.begin(), program.parameters.end(),
+                                      [](const ParameterSpec& p) { return p.trainable; });
+    const DType stepped = trained == program.parameters.end() ? DType::f32 : trained->dtype;
+    if (o.stochastic_rounding && stepped != DType::bf16)
+        fail_usage(cat("--stochastic-rounding is about parameters in bf16, and those that ", program.name,
+                       " trains are ", name_of(stepped)),
+                   "leave it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
     check_files(o);
     for (const auto& [input, role] : o.map) {
         std::vector<std::string> names;

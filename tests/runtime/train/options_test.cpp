@@ -30,9 +30,10 @@ std::optional<Options> parse(std::vector<std::string> words, const std::string& 
     return parse_options(static_cast<int>(argv.size()), argv.data(), of, folder);
 }
 
-std::string parse_error(const std::vector<std::string>& words, int* status = nullptr, const std::string& folder = "") {
+std::string parse_error(const std::vector<std::string>& words, int* status = nullptr, const std::string& folder = "",
+                        const ProgramSpec& of = program()) {
     try {
-        parse(words, folder);
+        parse(words, folder, of);
     } catch (const Error& error) {
         if (status != nullptr) *status = error.exit_code();
         return error.what();
@@ -214,6 +215,18 @@ TEST(OptionsTest, SaysWhatIsWrongWithACommandLine) {
         EXPECT_EQ(parse_error(words, &status), expected);
         EXPECT_EQ(status, 2) << expected;
     }
+}
+
+TEST(OptionsTest, NamesTheTypeThatIsNotRoundedAtRandom) {
+    ParameterSpec parameter{};
+    parameter.dtype = DType::f16;
+    parameter.trainable = true;
+    ProgramSpec spec = program();
+    spec.parameters = {&parameter, 1};
+    EXPECT_EQ(
+        parse_error({"--feed", "f", "--stochastic-rounding"}, nullptr, "", spec),
+        "error: --stochastic-rounding is about parameters in bf16, and those that tiny trains are f16\nhelp: leave "
+        "it away; thunderc train --dtype bf16 --master none makes a program with such parameters");
 }
 
 using TrainJsonTest = InFolder;
