@@ -275,9 +275,9 @@ void step_tensor(const TensorStep& s, Stream& stream) {
             walk_gradients(s, begin, end - begin, [&](std::int64_t from, std::int64_t n, const float* g) {
                 for (std::int64_t i = 0; i < n; ++i) {
                     const std::int64_t at = s.state(2) + from + i;
-                    const float v = Rule::followed(load_one(call.states[2], at), clip * g[i] * clip * g[i], numbers);
+                    const float x = clip * g[i], v = Rule::followed(load_one(call.states[2], at), x * x, numbers);
                     store_one(call.states[2], at, v);
-                    s.x[from + i] = Rule::direction(clip * g[i], v, numbers);
+                    s.x[from + i] = Rule::direction(x, v, numbers);
                 }
             });
         });

@@ -222,6 +222,10 @@ TEST_F(BundledOptimizers, ScaleTheLossAsTorchDoes) {
     expect_every_rule(scaled_trajectories);
 }
 
+TEST_F(BundledOptimizers, AreLeftNothingOfAScale) {
+    for (const NamedUpdate& update : updates) expect_a_scale_to_leave_nothing<OnDevice>(update, stream);
+}
+
 // Squares of these overflow a float, and the gradient is finite: the step is taken. One that is not is found wherever
 // it lies, in whole groups of eight and in what is left.
 TEST_F(BundledOptimizers, FindWhatIsNotFinite) {

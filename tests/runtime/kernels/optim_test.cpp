@@ -270,6 +270,12 @@ TEST(LossScale, IsTorchsAroundEachRule) {
     expect_every_rule(scaled_trajectories);
 }
 
+TEST(LossScale, LeavesNothingInAStepOfAnyRule) {
+    Device device(2);
+    Stream stream(device);
+    for (const NamedUpdate& update : updates) expect_a_scale_to_leave_nothing<OnHost>(update, stream);
+}
+
 // By powers of two, to where floats end; the gradient alone decides whether a step is taken, not what squares are.
 TEST(LossScale, DividesWithoutAnError) {
     Device device(2);

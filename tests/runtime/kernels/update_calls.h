@@ -186,6 +186,51 @@ void expect_scaled_trajectory_in_f32(const Trajectory& t, Stream& stream) {
     EXPECT_EQ(next, t.points.size());
 }
 
+// A power of two in the gradient and its inverse in clip_factor are gone once they are multiplied: bit by bit, for each
+// rule, whatever it makes of gradients.
+template <template <typename> typename Memory>
+void expect_a_scale_to_leave_nothing(const NamedUpdate& update, Stream& stream) {
+    const RuleInfo& rule = *find_rule(update.rule);
+    const auto stepped = [&](float scale) {
+        const std::vector<double> start = trajectory_start();
+        std::vector<std::unique_ptr<Memory<float>>> memory;  // the parameters, then states
+        for (std::size_t k = 0; k <= rule.states.size(); ++k)
+            memory.push_back(std::make_unique<Memory<float>>(k == 0 ? std::vector<float>(start.begin(), start.end())
+                                                                    : std::vector<float>(start.size())));
+        ParameterSegment segments[] = {{matrix_elements, matrix_elements + vector_elements, false},
+                                       {0, matrix_elements, true}};
+        set_whole(segments, rule);
+        Memory<float> scratch(std::vector<float>(static_cast<std::size_t>(scratch_of_both())));
+        for (int number = 1; number <= 3; ++number) {
+            std::vector<float> gradient;
+            for (const double x : trajectory_gradient(number))  // of numbers with as many digits as there are
+                gradient.push_back(static_cast<float>(0.7 * x) * scale);
+            Memory<float> g(gradient);
+            StepScalars given;
+            const auto numbers = rule.step_numbers(usual_options(rule), {0.01, 0.1, 1.0 * number});
+            std::copy(numbers.begin(), numbers.end(), given.rule);
+            given.clip_factor = 1 / scale;
+            Memory<float> scalars(as_floats(given));
+            OptimizerUpdate call{.parameters = memory[0]->data(),
+                                 .gradients = g.data(),
+                                 .segments = segments,
+                                 .scalars = reinterpret_cast<const StepScalars*>(scalars.data()),
+                                 .scratch = scratch.data()};
+            for (std::size_t k = 0; k < rule.states.size(); ++k) call.states[k] = memory[1 + k]->data();
+            update.call(call, stream);
+        }
+        std::vector<std::vector<float>> out;
+        for (const auto& tensor : memory) out.push_back(tensor->values());
+        return out;
+    };
+    const auto plain = stepped(1);
+    for (const float scale : {0x1p-60F, 0x1p16F, 0x1p126F}) {
+        const auto scaled = stepped(scale);
+        for (std::size_t tensor = 0; tensor < plain.size(); ++tensor)
+            EXPECT_EQ(scaled[tensor], plain[tensor]) << update.rule << " scaled by " << scale << ", tensor " << tensor;
+    }
+}
+
 // Two steps of tensors of 0 to 3 dimensions, beside the formula of torch.optim.Adafactor in double: more rows than are
 // added up at once, rows and columns that no block has, matrices that share what a tensor has. Each state lies apart
 // from its parameter. What is between tensors stays.
