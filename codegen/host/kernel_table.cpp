@@ -42,6 +42,16 @@ void take_numbers(std::vector<KernelOperand>& operands, const std::vector<std::s
     }
 }
 
+// Under a name that all have, with names as they were before they had numbers.
+KernelDescription without_numbers(KernelDescription kernel) {
+    kernel.name = "kernel";
+    for (std::vector<KernelOperand>* operands : {&kernel.inputs, &kernel.outputs})
+        for (KernelOperand& operand : *operands) operand.name = without_number(operand.name);
+    for (KernelNest& nest : kernel.nests)
+        for (KernelNode& node : nest.nodes) node.name = without_number(node.name);
+    return kernel;
+}
+
 }  // namespace
 
 KernelTable::Key KernelTable::key_of(const Function& caller, const Op& fused) const {
@@ -91,9 +101,8 @@ std::size_t KernelTable::find(const Function& caller, const Op& fused, const std
     std::size_t same_name = 0;
     for (const Entry& entry : entries_) same_name += entry.description.name == kernel.name ? 1 : 0;
     // What has only the name of its own is no kernel of its own.
-    description.name = "kernel";
     KernelSizes sizes = sizes_of(kernel);
-    const PrintedKernel nameless = print_kernel_cpu(description, layouts, {}, sizes);
+    const PrintedKernel nameless = print_kernel_cpu(without_numbers(description), layouts, {}, sizes);
     const auto [at, is_new] = by_text_.emplace(nameless.definition, entries_.size());
     known_.emplace_back(std::move(key), at->second);
     if (!is_new) return at->second;

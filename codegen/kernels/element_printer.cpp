@@ -37,39 +37,14 @@ std::string_view scalar_type(DType dtype) {
     return type;
 }
 
-UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
-    UsedNames used({"stream",
-                    "timed",
-                    "row",
-                    "rows",
-                    "width",
-                    "begin",
-                    "end",
-                    "c",
-                    "i",
-                    "n",
-                    "sum",
-                    "block",
-                    "tile",
-                    "tiles",
-                    "first",
-                    "last",
-                    "column",
-                    "partial",
-                    "c_first",
-                    "c_last",
-                    "row_sum",
-                    "row_max",
-                    "parallel_for",
-                    "parallel_rows",
-                    "column_reduction",
-                    "to_float",
-                    "vec_math",
-                    "std",
-                    "thunder",
-                    "Stream",
-                    "Gradient",
-                    "Timed"});
+namespace {
+
+UsedNames names_of_loops(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used(
+        {"stream",   "timed",    "row",    "rows",    "width",   "begin",        "end",           "c",
+         "i",        "n",        "block",  "tile",    "tiles",   "first",        "last",          "column",
+         "partial",  "c_first",  "c_last", "row_sum", "row_max", "parallel_for", "parallel_rows", "column_reduction",
+         "to_float", "vec_math", "std",    "thunder", "Stream",  "Gradient",     "Timed"});
     for (const DTypeRow& row : all_dtypes())
         if (is_narrow(row.dtype)) used.add({fmt::format("to_{}", row.name), std::string(row.name)});
     // Loops over rows and over columns are numbered, a loop for each dimension at most, and one for what GPUs cut.
@@ -78,6 +53,67 @@ UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::s
     for (std::size_t d = 0; d <= rank; ++d) used.add({fmt::format("i{}", d), fmt::format("c{}", d)});
     used.add(sizes);
     if (!sizes.empty()) used.add({"b", "t", "s", "h"});  // indices over B, T, S and heads
+    return used;
+}
+
+// What device.h, and the schedules on GPUs, call by these names.
+void add_names_of_gpus(UsedNames& used) {
+    used.add({"partials",
+              "load",
+              "store",
+              "barrier",
+              "warp_barrier",
+              "lane",
+              "warp",
+              "thread_index",
+              "block_index",
+              "block_count",
+              "warp_sum",
+              "warp_max",
+              "warp_reduce",
+              "block_sum",
+              "block_max",
+              "block_reduce",
+              "atomic_add",
+              "Add",
+              "Greater",
+              "Word",
+              "math",
+              "launch",
+              "Vec",
+              "Global",
+              "Aliased",
+              "part",
+              "e",
+              "w",
+              "p",
+              "b",
+              "shared",
+              "totals",
+              "sums",
+              "chunk",
+              "tile_rows",
+              "tile_columns",
+              "line"});
+}
+
+}  // namespace
+
+UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used = names_of_loops(kernel, sizes);
+    used.add("sum");  // what a sum over the rows hands on
+    return used;
+}
+
+UsedNames kernel_names_cuda(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used = kernel_names(kernel, sizes);
+    add_names_of_gpus(used);
+    return used;
+}
+
+UsedNames value_names_taken(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
+    UsedNames used = names_of_loops(kernel, sizes);
+    add_names_of_gpus(used);
     return used;
 }
 
@@ -273,15 +309,10 @@ std::string ElementPrinter::name_for(std::size_t k, Scope& scope) const {
     if (!n.part.empty()) return scope.taken.unique(n.part);
     if (n.kind == Kind::load) return scope.taken.unique(inputs_[n.operand] + at);
     // What is stored is an element of the tensor that it is stored in; so is what has the tensor's name, of another
-    // type. What nobody named is never called like one.
+    // type or computed again.
     for (const KernelStore& store : loops_.stores)
         if (store.node == k && store.piece.empty()) return scope.taken.unique(outputs_[store.output] + at);
-    std::string wanted = n.name.empty() ? noun_of_result(n.op) : n.name;
-    const bool joins = n.kind == Kind::reduce || loops_.short_sums.of(k) != nullptr;
-    if (is_named_after_op(n.name)) {
-        if (joins) wanted = n.op == "max" ? "largest" : "sum";
-        return scope.taken.unique(wanted);
-    }
+    std::string wanted = identifier(n.name);
     const auto is_tensor = [&](const std::vector<std::string>& names) {
         return std::find(names.begin(), names.end(), wanted) != names.end();
     };

@@ -19,9 +19,12 @@ namespace thunderc {
 // The C++ type of a scalar; throws for those that kernels do not compute in.
 std::string_view scalar_type(DType dtype);
 
-// What a kernel's text calls by these names on either device, loops and what they call, and the sizes of sizes.h: no
-// tensor may have one.
+// What a kernel's text calls by these names, loops and what they call, and the sizes of sizes.h: no tensor may have
+// one.
 UsedNames kernel_names(const KernelDescription& kernel, const std::vector<std::string>& sizes);
+UsedNames kernel_names_cuda(const KernelDescription& kernel, const std::vector<std::string>& sizes);
+// No inner value may have one of these, on either device.
+UsedNames value_names_taken(const KernelDescription& kernel, const std::vector<std::string>& sizes);
 
 // The names that stand for nodes, and those that are taken, in one block of the code and those around it.
 struct Scope {

@@ -3,19 +3,45 @@
 // stands in `result_names` of the op's definition.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "compiler/ir/module.h"
+
 namespace thunderc {
 
-// "product" of "mul", "dproduct" of "dmul", the cotangent of such a value; any other name as it is.
+// A name that says which op gave the value, or of which op's result it is the cotangent or what that is made of: "mul",
+// "product_2", "dproduct", "dmul_2_part".
+struct NameOfOp {
+    bool cotangent = false;
+    std::string op;           // or the noun
+    std::int64_t number = 0;  // of the value, or of that which it is the cotangent of; 0: it has none
+    std::string role = {};    // "_part", "_terms_2": see compiler/passes/autodiff/cotangents.h
+
+    std::string noun() const;  // "product" of "mul"; of a composite its name
+    std::string text() const;  // with the noun
+};
+// None where it is another name.
+std::optional<NameOfOp> name_of_op(const std::string& name);
+
+// "product_2" of "mul_2", "dproduct" of "dmul", the cotangent of such a value; any other name as it is.
 std::string noun_of_result(const std::string& name);
 
-// Whether the name says no more than which op gave the value, or of which op's result it is the cotangent: "mul",
-// "product", "dproduct", or a number; but not "normed", which somebody called it.
+// Whether the name says no more than which op gave the value, or of what it is the cotangent, or a part of that: "mul",
+// "product_2", "dproduct", "dgate_part", or a number; but not "normed" and "dgate", which somebody called it.
 bool is_named_after_op(const std::string& name);
 
 // "total" of "total_2": of several that are called alike.
 std::string_view without_number(std::string_view name);
+
+// Values that are called alike get numbers, x, x_2, x_3, in the order of definition, behind those of `first`, which
+// nothing defines. All of a tensor, seen with other dimensions, keeps its name.
+void number_names(Function& function, std::span<const Value> first = {});
+// The same for names of primitives alone, and values that are `later` have numbers behind all others.
+void number_names_of_ops(Function& function, const std::function<bool(Value)>& later);
 
 }  // namespace thunderc

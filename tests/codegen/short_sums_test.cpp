@@ -82,7 +82,7 @@ TEST(ShortSums, OfTermsThatDifferOtherwiseAreWrittenOut) {
 TEST(ShortSums, ShareWhatDoesNotVary) {
     const std::string text =
         on_cpu(described("func @f(%x: f32[3,12], %b: f32[1,12]) -> (%y, %z) {\n"
-                         "  %e = exp(%b) : f32[1,12]\n  %v = mul(%x, %e) : f32[3,12]\n"
+                         "  %g = exp(%b) : f32[1,12]\n  %v = mul(%x, %g) : f32[3,12]\n"
                          "  %y = reduce_sum(%v) {axes = [0], keep_dims = false} : f32[12]\n"
                          "  %first = slice(%v) {axis = 0, begin = 0, end = 1, step = 1} : f32[1,12]\n"
                          "  %z = reshape(%first) {dims = [12]} : f32[12]\n}\n"));
@@ -90,8 +90,8 @@ TEST(ShortSums, ShareWhatDoesNotVary) {
     EXPECT_EQ(text.find("vec_math::exp"), text.rfind("vec_math::exp")) << text;
     EXPECT_LT(text.find("vec_math::exp"), text.find("++r")) << text;
     EXPECT_TRUE(has(text, "x[r * 12 + i]")) << text;
-    EXPECT_TRUE(has(text, "= x[i] * e;")) << text;
-    EXPECT_TRUE(has(text, "//   y = sum over rows(x * e)\n//   z = x1 * e\n//   where e = exp(b)\n")) << text;
+    EXPECT_TRUE(has(text, "= x[i] * g;")) << text;
+    EXPECT_TRUE(has(text, "//   y = sum over rows(x * g)\n//   z = x1 * g\n//   where g = exp(b)\n")) << text;
 }
 
 // A thread of a GPU reads vectors, one for each term, before it takes their elements one by one.

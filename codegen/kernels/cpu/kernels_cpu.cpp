@@ -8,16 +8,18 @@
 #include "codegen/kernels/formula.h"
 #include "codegen/kernels/loops.h"
 #include "codegen/kernels/nest_printer.h"
+#include "codegen/kernels/value_names.h"
 #include "codegen/text.h"
 #include "compiler/kernels/costs.h"
 
 namespace thunderc {
 
-PrintedKernel print_kernel_cpu(const KernelDescription& kernel, const KernelLayouts& layouts,
+PrintedKernel print_kernel_cpu(const KernelDescription& unnamed, const KernelLayouts& layouts,
                                const std::string& replaces, const KernelSizes& sizes, bool naive) {
     PrintedKernel printed;
-    printed.name = kernel.name;
-    const KernelParameters parameters = kernel_parameters(kernel, kernel_names(kernel, sizes.names));
+    printed.name = unnamed.name;
+    const KernelParameters parameters = kernel_parameters(unnamed, kernel_names(unnamed, sizes.names));
+    const KernelDescription kernel = with_value_names(unnamed, parameters, value_names_taken(unnamed, sizes.names));
     const std::vector<std::string>&inputs = parameters.inputs, &outputs = parameters.outputs;
     printed.arguments = parameters.arguments;
     const std::string head = fmt::format("void {}({}", kernel.name, fmt::join(parameters.declarations, ", "));

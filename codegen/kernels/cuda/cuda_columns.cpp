@@ -111,12 +111,12 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
     out_.line("float sum = 0.0F;");
     const std::string term = fmt::format("sum += partials[b * {} + p];", partial_width());
     out_.open(total % 32 == 0 ? fmt::format("for (int b = warp(); b < {}; b += {}) {{", count, warps)
-                              : fmt::format("for (int b = warp(); p < total && b < {}; b += {}) {{", count, warps));
+                              : fmt::format("for (int b = warp(); p < sums && b < {}; b += {}) {{", count, warps));
     out_.line(term);
     out_.close();
     out_.line("shared[thread_index()] = sum;");
     out_.line("barrier();");
-    out_.line(total % 32 == 0 ? "if (warp() != 0) return;" : "if (warp() != 0 || p >= total) return;");
+    out_.line(total % 32 == 0 ? "if (warp() != 0) return;" : "if (warp() != 0 || p >= sums) return;");
     out_.line(unroll);
     out_.line(fmt::format("for (int w = 1; w < {}; ++w) sum += shared[w * 32 + lane()];", warps));
     // What finishes each sum, and the scalars that it reads: those of several sums come first. Those of one alone are
@@ -168,7 +168,7 @@ CudaStage CudaNestPrinter::finish(std::int64_t count) {
         stage("_finish",
               count == 1 ? std::string("Finishes the sums.")
                          : fmt::format("Adds the {} partial sums of each column, always in the same order.", count),
-              32 * warps, (total + 31) / 32, {{"total", total}, {"width", loops_.width()}});
+              32 * warps, (total + 31) / 32, {{"sums", total}, {"width", loops_.width()}});
     result.partials = count * partial_width();
     return result;
 }

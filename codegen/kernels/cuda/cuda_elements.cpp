@@ -61,7 +61,7 @@ std::string device_spelling(std::string text) {
 
 CudaElements::CudaElements(const Loops& loops, const CudaOperands& operands, SourceText& out)
     : ElementPrinter(loops, operands.inputs, operands.outputs, out), operands_(operands) {
-    scope_.taken.add({"part", "e", "w", "p", "b", "chunk", "total", "totals", "shared", "partials", "block"});
+    scope_.taken.add({"part", "e", "w", "p", "b", "chunk", "sums", "totals", "shared", "partials", "block"});
     index_type_ = fits_int(loops) ? "int" : "std::int64_t";
     term_type_ = index_type_;
     term_hint_ = unroll;

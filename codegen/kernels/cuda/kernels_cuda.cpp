@@ -9,55 +9,13 @@
 #include "codegen/kernels/cuda/cuda_nest.h"
 #include "codegen/kernels/formula.h"
 #include "codegen/kernels/loops.h"
+#include "codegen/kernels/value_names.h"
 #include "codegen/text.h"
 #include "compiler/kernels/in_place.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
 namespace {
-
-// What device.h, and the schedules, call by these names.
-UsedNames reserved_names(const KernelDescription& kernel, const std::vector<std::string>& sizes) {
-    UsedNames used = kernel_names(kernel, sizes);
-    used.add({"partials",
-              "load",
-              "store",
-              "barrier",
-              "warp_barrier",
-              "lane",
-              "warp",
-              "thread_index",
-              "block_index",
-              "block_count",
-              "warp_sum",
-              "warp_max",
-              "warp_reduce",
-              "block_sum",
-              "block_max",
-              "block_reduce",
-              "atomic_add",
-              "Add",
-              "Greater",
-              "Word",
-              "math",
-              "launch",
-              "Vec",
-              "Global",
-              "Aliased",
-              "part",
-              "e",
-              "w",
-              "p",
-              "b",
-              "shared",
-              "totals",
-              "total",
-              "chunk",
-              "tile_rows",
-              "tile_columns",
-              "line"});
-    return used;
-}
 
 // One __global__ function and its launch.
 struct Kernel {
@@ -134,11 +92,12 @@ CudaTuning cuda_tuning(const std::string& architecture) {
     throw UsageError(std::move(d));
 }
 
-PrintedCudaKernel print_kernel_cuda(const KernelDescription& kernel, const KernelLayouts& layouts,
+PrintedCudaKernel print_kernel_cuda(const KernelDescription& unnamed, const KernelLayouts& layouts,
                                     const KernelAlignment& alignment, const CudaTuning& tuning,
                                     const std::string& replaces, const KernelSizes& sizes) {
     CudaOperands operands;
-    const KernelParameters parameters = kernel_parameters(kernel, reserved_names(kernel, sizes.names));
+    const KernelParameters parameters = kernel_parameters(unnamed, kernel_names_cuda(unnamed, sizes.names));
+    const KernelDescription kernel = with_value_names(unnamed, parameters, value_names_taken(unnamed, sizes.names));
     operands.outputs = parameters.outputs;
     operands.inputs = parameters.inputs;
     for (const KernelOperand& operand : kernel.outputs) operands.output_types.push_back(operand.type.dtype);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/passes/autodiff/cotangents.h"
 
+#include <deque>
+
+#include "compiler/analysis/result_names.h"
+#include "compiler/analysis/views.h"
+#include "compiler/ir/op_def.h"
 #include "compiler/support/error.h"
 
 namespace thunderc {
@@ -27,10 +32,47 @@ Value Cotangents::fold(std::vector<Value>& contributions) {
     return contributions.empty() ? Value{} : contributions[0];
 }
 
-void Cotangents::name_after(Value cotangent, Value v) {
-    // Forward values and seeds have their names.
-    if (cotangent.index < slots_.size() + seeds_) return;
-    if (named_.insert(cotangent).second) b_.function().info(cotangent).name = "d" + b_.function().info(v).name;
+Value Cotangents::fold(std::vector<Value>& contributions, const std::string& cotangent) {
+    if (contributions.size() > 1)
+        for (Value part : contributions) name(part, cotangent + "_part");
+    while (contributions.size() > 2) {
+        contributions[1] = add_values(b_, contributions[0], contributions[1]);
+        contributions.erase(contributions.begin());
+        name(contributions[0], cotangent + "_part");
+    }
+    const Value sum = fold(contributions);
+    if (sum) name(sum, cotangent);
+    return sum;
+}
+
+std::int64_t Cotangents::definition(Value v) {
+    const std::deque<ValueInfo>& values = b_.function().values;
+    const std::vector<Op>& ops = b_.function().ops;
+    definition_.resize(values.size(), -1);
+    for (; looked_at_ < ops.size(); ++looked_at_)
+        for (Value result : ops[looked_at_].results) definition_[result.index] = static_cast<std::int64_t>(looked_at_);
+    return definition_[v.index];
+}
+
+// What it is a view or the sum of is named as well, where nobody named that. Forward values and seeds have their names.
+void Cotangents::name(Value cotangent, const std::string& wanted) {
+    std::string name = wanted;
+    for (bool given = true;; given = false) {
+        if (cotangent.index < slots_.size() + seeds_ || named_.contains(cotangent)) return;
+        std::string& known = b_.function().info(cotangent).name;
+        if (!given && !is_named_after_op(known)) return;
+        named_.insert(cotangent);
+        known = name;
+        const std::int64_t k = definition(cotangent);
+        if (k < 0) return;
+        const Op& op = b_.function().ops[static_cast<std::size_t>(k)];
+        const OpDef& def = op_def(op.name);
+        if (def.reduction == Reduction::sum)
+            name += "_terms";
+        else if (!is_view(op) || b_.type(op.operands[0]).elements() != b_.type(cotangent).elements())
+            return;
+        cotangent = op.operands[0];
+    }
 }
 
 Value Cotangents::read(Value v) {
@@ -43,11 +85,10 @@ Value Cotangents::read(Value v) {
         }
         replace(v, b_.op("family", members));
     }
-    Value sum = fold(slots_[v.index].whole);
+    Value sum = fold(slots_[v.index].whole, "d" + b_.function().info(v).name);
     if (!sum) return sum;
     check(b_.type(sum) == b_.type(v), "the cotangent of " + b_.function().info(v).name + " is " +
                                           to_string(b_.type(sum)) + ", the value " + to_string(b_.type(v)));
-    name_after(sum, v);
     return sum;
 }
 

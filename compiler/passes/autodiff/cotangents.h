@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "compiler/ir/builder.h"
@@ -19,6 +20,12 @@ Value zeros(Builder& b, const Type& type);
 
 // Contributions are summed when they are read, in the order in which they came. Gradients of a family may come whole or
 // for single members.
+//
+// Here alone do values of a backward pass get names, by what they are to the value v that they are the gradient of:
+//
+//     %dv_terms = mul(%dy, %x)                 what broadcasting v adds up to its gradient
+//     %dv_part = reduce_sum(%dv_terms) …       what v gets from one of several uses
+//     %dv = add(%dv_part, %dv_part_2)
 class Cotangents {
   public:
     // The last `seeds` values of the function are cotangents that are given; they keep their names.
@@ -42,12 +49,16 @@ class Cotangents {
 
     void replace(Value v, Value sum) { slots_[v.index] = {{sum}, {}}; }
     Value fold(std::vector<Value>& contributions);
-    void name_after(Value cotangent, Value v);
+    Value fold(std::vector<Value>& contributions, const std::string& name);  // and names what it is made of
+    void name(Value cotangent, const std::string& name);
+    std::int64_t definition(Value v);  // by the index of its op; none: -1
 
     Builder& b_;
     std::vector<Slot> slots_;  // by value, forward values only
     std::size_t seeds_;
-    std::set<Value> named_;  // cotangents whose name says already what they are
+    std::set<Value> named_;                 // cotangents whose name says already what they are
+    std::vector<std::int64_t> definition_;  // by value, of the ops that were looked at
+    std::size_t looked_at_ = 0;
 };
 
 }  // namespace thunderc

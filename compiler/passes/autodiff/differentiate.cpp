@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/analysis/result_names.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op_def.h"
 #include "compiler/ir/print.h"
@@ -198,6 +199,7 @@ Joint Differentiator::join(const Function& source, const Mask& active, const Mas
     joint.f = source;
     Function& f = joint.f;
     give_rules(f, active);
+    number_names(f);  // so that the gradient of the second of two sums is not called after the first
     joint.forward_ops = f.ops.size();
     const Mask depends = depending(f, active);
     const Mask reaches = reaching(f, seeded, depends);
@@ -403,12 +405,15 @@ const Pair& Differentiator::pair(const Function& g, const CallShape& shape) {
         Value before = f.add_value(f.type(f.arguments[k]), "d" + f.info(f.arguments[k]).name + "_sum");
         signature.first.push_back(before);
         Value sum = add_values(b, before, joint.gradients[k]);
-        f.info(sum).name = "d" + f.info(f.arguments[k]).name;
+        const std::string name = "d" + f.info(f.arguments[k]).name;
+        if (std::string& own = f.info(joint.gradients[k]).name; own == name) own += "_part";
+        f.info(sum).name = name;
         gradient(k, sum);
     }
     for (std::size_t k = shape.loop ? shape.carried : 0; k < f.arguments.size(); ++k)
         if (!is_shared(k) && joint.gradients[k]) gradient(k, joint.gradients[k]);
     signature.behind_saved = collected_seeds;
+    number_names(f, joint.seeds);
 
     SplitOptions split_options;
     split_options.policy = options_.recompute;
@@ -501,6 +506,7 @@ Module Differentiator::run() {
     }
     Joint joint = join(main, active, seeded);
     Function& f = joint.f;
+    number_names(f, joint.seeds);
     if (options_.recompute != RecomputePolicy::none && std::none_of(f.ops.begin(), f.ops.end(), runs_function))
         recompute_in_place(f, joint.forward_ops, joint.gradients, RecomputePolicy::selective);
     for (std::size_t k = 0; k < main.results.size(); ++k) {

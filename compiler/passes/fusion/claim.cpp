@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "compiler/analysis/result_names.h"
 #include "compiler/analysis/views.h"
 #include "compiler/executors/executor.h"
 #include "compiler/ir/function_tools.h"
@@ -23,8 +25,11 @@ class FunctionClaimer {
 
     void run() {
         std::vector<Op> ops = std::exchange(f_.ops, {});
+        before_ = f_.values.size();
         for (Op& op : ops) place(std::move(op));
         for (Value& v : f_.results) v = now(v);
+        // What was there, and perhaps differentiated, has its name: its cotangent is called after it.
+        number_names_of_ops(f_, [&](Value v) { return v.index >= before_ && !takes_place_.contains(v); });
         remove_dead_code(f_);
     }
 
@@ -113,8 +118,11 @@ class FunctionClaimer {
             stand_for(op.results[r], results[r]);
             // a new value takes the name that the old one had; an operand that is passed through keeps its own
             for (const Op& made : produced)
-                for (Value v : made.results)
-                    if (v == results[r]) f_.info(v).name = f_.info(op.results[r]).name;
+                for (Value v : made.results) {
+                    if (v != results[r]) continue;
+                    f_.info(v).name = f_.info(op.results[r]).name;
+                    if (op.results[r].index < before_ || takes_place_.contains(op.results[r])) takes_place_.insert(v);
+                }
         }
         // A primitive whose decomposition is itself is in its last form.
         if (def.level == OpLevel::primitive && produced.size() == 1 && produced[0].name == op.name) {
@@ -173,7 +181,9 @@ class FunctionClaimer {
     const std::vector<const Executor*>& executors_;
     bool plain_;  // what none of them has is the executor `reference`'s
     Report& report_;
-    std::vector<Value> now_;  // by replaced value
+    std::vector<Value> now_;       // by replaced value
+    std::size_t before_ = 0;       // values that were there
+    std::set<Value> takes_place_;  // values that are called as one of these was
 };
 
 }  // namespace

@@ -121,13 +121,25 @@ class Roles {
             const std::string gradient = kernel.info(a.gradient).name;
             const bool given =
                 std::find(kernel.arguments.begin(), kernel.arguments.end(), a.gradient) != kernel.arguments.end();
-            kernel.info(a.gradient).name = gradient + (given ? "" : "_step");  // of this micro-step
+            rename_whole(kernel, a.gradient, gradient + (given ? "" : "_step"));  // of this micro-step
             kernel.info(a.after).name = given ? gradient + "_after" : gradient;
             kernel.info(a.before).name = gradient + "_before";
         }
     }
 
   private:
+    // Also what the value is a view of under the same name.
+    static void rename_whole(Function& kernel, Value v, const std::string& name) {
+        const std::string before = kernel.info(v).name;
+        kernel.info(v).name = name;
+        for (std::size_t k = kernel.ops.size(); k-- > 0;) {
+            const Op& op = kernel.ops[k];
+            if (op.results[0] != v || !is_view(op) || kernel.info(op.operands[0]).name != before) continue;
+            v = op.operands[0];
+            kernel.info(v).name = name;
+        }
+    }
+
     struct Accumulation {
         Value gradient, before, after;
     };

@@ -111,16 +111,16 @@ THUNDER_KERNEL(256) rms_norm_backward_kernel(Aliased<float> dx, Aliased<const fl
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
     Gradient gradient, Global<const float> partials) {
-    constexpr int total = 16;
+    constexpr int sums = 16;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
-    for (int b = warp(); p < total && b < 1; b += 8) {
+    for (int b = warp(); p < sums && b < 1; b += 8) {
         sum += partials[b * 16 + p];
     }
     shared[thread_index()] = sum;
     barrier();
-    if (warp() != 0 || p >= total) return;
+    if (warp() != 0 || p >= sums) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
     const bool overwrite = gradient == Gradient::overwrite;
@@ -358,16 +358,16 @@ THUNDER_KERNEL(256) rms_norm_backward_add_kernel(Aliased<float> y, Aliased<float
 // Finishes the sums.
 THUNDER_KERNEL(256) rms_norm_backward_add_finish(Aliased<float> dweight, Aliased<const float> dweight_before,
     Gradient gradient, Global<const float> partials) {
-    constexpr int total = 16;
+    constexpr int sums = 16;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
-    for (int b = warp(); p < total && b < 1; b += 8) {
+    for (int b = warp(); p < sums && b < 1; b += 8) {
         sum += partials[b * 16 + p];
     }
     shared[thread_index()] = sum;
     barrier();
-    if (warp() != 0 || p >= total) return;
+    if (warp() != 0 || p >= sums) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
     const bool overwrite = gradient == Gradient::overwrite;

@@ -10,7 +10,7 @@ using thunder::Stream;
 
 void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream);
 
-void net_relu_backward(float* dlinear_3, const float* relu, const float* drelu, Stream& stream);
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream);
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream);
 

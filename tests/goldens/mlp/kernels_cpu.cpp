@@ -31,15 +31,15 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
 }
 
 // net_relu_backward:
-//   dlinear_3 = relu > 0 ? drelu : 0
+//   dlinear = relu > 0 ? drelu : 0
 // Replaces Relu (net.1)
-void net_relu_backward(float* dlinear_3, const float* relu, const float* drelu, Stream& stream) {
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            dlinear_3[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
+            dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
         }
     });
 }

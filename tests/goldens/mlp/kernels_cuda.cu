@@ -10,9 +10,9 @@ void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, 
     launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear_2, tanh, dtanh);
 }
 
-void net_relu_backward(float* dlinear_3, const float* relu, const float* drelu, Stream& stream) {
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
-    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear_3, relu, drelu);
+    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
 }
 
 void add_elements(float* loss_sum_after, const float* loss_sum, const float* loss, Stream& stream) {

@@ -28,22 +28,22 @@ THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<c
 }
 
 // net_relu_backward:
-//   dlinear_3 = relu > 0 ? drelu : 0
+//   dlinear = relu > 0 ? drelu : 0
 // Replaces Relu (net.1)
 // A thread for each 4 elements.
-THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear_3, Aliased<const float> relu,
+THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto relu_v = load<4>(relu + i);
     const auto drelu_v = load<4>(drelu + i);
-    Vec<float, 4> dlinear_3_v;
+    Vec<float, 4> dlinear_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        dlinear_3_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
+        dlinear_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
     }
-    store(dlinear_3 + i, dlinear_3_v);
+    store(dlinear + i, dlinear_v);
 }
 
 // add_elements:

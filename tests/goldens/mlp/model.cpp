@@ -42,14 +42,14 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // activations, in memory that is reused
     float* const relu = at<float>(arenas_.scratch, offset::relu);  // (B,16)
     float* const tanh = at<float>(arenas_.scratch, offset::tanh);  // (B,16)
-    float* const linear = at<float>(arenas_.scratch, offset::linear);  // (B,5)
+    float* const linear_3 = at<float>(arenas_.scratch, offset::linear_3);  // (B,5)
     float* const loss = at<float>(arenas_.scratch, offset::loss);  // scalar
     float* const loss_lse = at<float>(arenas_.scratch, offset::loss_lse);  // (B)
-    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,5)
+    float* const dlinear_3 = at<float>(arenas_.scratch, offset::dlinear_3);  // (B,5)
     float* const dtanh = at<float>(arenas_.scratch, offset::dtanh);  // (B,16)
     float* const dlinear_2 = at<float>(arenas_.scratch, offset::dlinear_2);  // (B,16)
     float* const drelu = at<float>(arenas_.scratch, offset::drelu);  // (B,16)
-    float* const dlinear_3 = at<float>(arenas_.scratch, offset::dlinear_3);  // (B,16)
+    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,16)
 
     // net: y = relu(x Wᵀ + bias)
     linear_forward({.y = relu, .x = x, .weight = w_net_0, .bias = w_net_0_bias, .activation = Activation::relu,
@@ -58,18 +58,18 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     linear_forward({.y = tanh, .x = relu, .weight = w_net_2, .bias = w_net_2_bias, .activation = Activation::tanh,
         .rows = B, .in = 16, .out = 16}, stream);
     // net.4: y = x Wᵀ + bias
-    linear_forward({.y = linear, .x = tanh, .weight = w_net_4, .bias = w_net_4_bias, .rows = B, .in = 16, .out = 5},
+    linear_forward({.y = linear_3, .x = tanh, .weight = w_net_4, .bias = w_net_4_bias, .rows = B, .in = 16, .out = 5},
         stream);
     // loss: loss = sum of log-sum-exp minus the label's logit, over rows with a label
-    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = linear, .labels = labels, .ignore_index = -100,
+    cross_entropy_forward({.loss = loss, .lse = loss_lse, .logits = linear_3, .labels = labels, .ignore_index = -100,
         .rows = B, .classes = 5}, stream);
     // loss: dlogits = (softmax(logits) - one_hot(label)) dloss
-    cross_entropy_backward({.dlogits = dlinear, .logits = linear, .labels = labels, .lse = loss_lse,
+    cross_entropy_backward({.dlogits = dlinear_3, .logits = linear_3, .labels = labels, .lse = loss_lse,
         .dloss = &arenas_.scalars->dloss, .ignore_index = -100, .rows = B, .classes = 5}, stream);
     // net.4: dx = dy W
-    linear_backward_input({.dx = dtanh, .dy = dlinear, .weight = w_net_4, .rows = B, .in = 16, .out = 5}, stream);
+    linear_backward_input({.dx = dtanh, .dy = dlinear_3, .weight = w_net_4, .rows = B, .in = 16, .out = 5}, stream);
     // net.4: dW += dyᵀ x, dbias += column sums of dy
-    linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear, .x = tanh, .gradient = gradient,
+    linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlinear_3, .x = tanh, .gradient = gradient,
         .rows = B, .in = 16, .out = 5}, stream);
     // net.3: dlinear_2 = dtanh - dtanh * tanh^2
     net_tanh_backward(dlinear_2, tanh, dtanh, stream);
@@ -78,10 +78,10 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     // net.2: dW += dyᵀ x, dbias += column sums of dy
     linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .gradient = gradient,
         .rows = B, .in = 16, .out = 16}, stream);
-    // net.1: dlinear_3 = relu > 0 ? drelu : 0
-    net_relu_backward(dlinear_3, relu, drelu, stream);
+    // net.1: dlinear = relu > 0 ? drelu : 0
+    net_relu_backward(dlinear, relu, drelu, stream);
     // net.0: dW += dyᵀ x, dbias += column sums of dy
-    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear_3, .x = x, .gradient = gradient,
+    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .gradient = gradient,
         .rows = B, .in = 12, .out = 16}, stream);
     // scalars->loss_sum = scalars->loss_sum + loss
     add_elements(&arenas_.scalars->loss_sum, &arenas_.scalars->loss_sum, loss, stream);

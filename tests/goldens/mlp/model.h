@@ -39,14 +39,14 @@ inline constexpr std::int64_t g_net_0 = 0;
 inline constexpr std::int64_t g_net_0_bias = 768;
 inline constexpr std::int64_t relu = 0;
 inline constexpr std::int64_t tanh = 256;
-inline constexpr std::int64_t linear = 768;
+inline constexpr std::int64_t linear_3 = 768;
 inline constexpr std::int64_t loss = 1024;
 inline constexpr std::int64_t loss_lse = 512;
-inline constexpr std::int64_t dlinear = 768;
+inline constexpr std::int64_t dlinear_3 = 768;
 inline constexpr std::int64_t dtanh = 512;
 inline constexpr std::int64_t dlinear_2 = 768;
 inline constexpr std::int64_t drelu = 256;
-inline constexpr std::int64_t dlinear_3 = 512;
+inline constexpr std::int64_t dlinear = 512;
 }
 namespace layout::loss_weight {
 inline constexpr std::int64_t labels = 192;
@@ -113,17 +113,17 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"forward_backward.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 2 to 8", "drelu"},
     {"forward_backward.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "forward_backward, calls 9 to 11", "tanh"},
     {"forward_backward.loss_lse", "(B)", "f32", "scratch", 512, 16, 1, 0, "forward_backward, calls 4 to 5",
-    "dtanh, dlinear_3"},
+    "dtanh, dlinear"},
     {"forward_backward.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 6 to 8",
-    "loss_lse, dlinear_3"},
-    {"forward_backward.dlinear_3", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 11 to 12",
+    "loss_lse, dlinear"},
+    {"forward_backward.dlinear", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "forward_backward, calls 11 to 12",
     "loss_lse, dtanh"},
-    {"forward_backward.linear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 3 to 5",
-    "dlinear, dlinear_2"},
-    {"forward_backward.dlinear", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 5 to 7",
-    "linear, dlinear_2"},
+    {"forward_backward.linear_3", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 3 to 5",
+    "dlinear_3, dlinear_2"},
+    {"forward_backward.dlinear_3", "(B,5)", "f32", "scratch", 768, 80, 1, 0, "forward_backward, calls 5 to 7",
+    "linear_3, dlinear_2"},
     {"forward_backward.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "forward_backward, calls 8 to 10",
-    "linear, dlinear"},
+    "linear_3, dlinear_3"},
     {"forward_backward.loss", "scalar", "f32", "scratch", 1024, 4, 1, 0, "forward_backward, calls 4 to 13", "-"},
     {"x", "(B,12)", "f32", "batch", 0, 192, 1, 0, "the micro-batch", "-"},
     {"labels", "(B)", "i64", "batch", 192, 32, 1, 0, "the micro-batch", "-"},

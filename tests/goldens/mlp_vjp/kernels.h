@@ -8,6 +8,6 @@
 
 using thunder::Stream;
 
-void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream);
+void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream);
 
-void net_relu_backward(float* dlinear_2, const float* relu, const float* drelu, Stream& stream);
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream);

@@ -17,29 +17,29 @@ namespace vec_math = thunder::math;
 using namespace thunder;
 
 // net_tanh_backward:
-//   dlinear = dtanh - dtanh * tanh^2
+//   dlinear_2 = dtanh - dtanh * tanh^2
 // Replaces Tanh (net.3)
-void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream) {
+void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            dlinear[i] = dtanh[i] - dtanh[i] * (tanh[i] * tanh[i]);
+            dlinear_2[i] = dtanh[i] - dtanh[i] * (tanh[i] * tanh[i]);
         }
     });
 }
 
 // net_relu_backward:
-//   dlinear_2 = relu > 0 ? drelu : 0
+//   dlinear = relu > 0 ? drelu : 0
 // Replaces Relu (net.1)
-void net_relu_backward(float* dlinear_2, const float* relu, const float* drelu, Stream& stream) {
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
     constexpr std::int64_t n = 16 * B;
     parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
         #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            dlinear_2[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
+            dlinear[i] = relu[i] > 0.0F ? drelu[i] : 0.0F;
         }
     });
 }

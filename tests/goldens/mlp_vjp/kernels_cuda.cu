@@ -5,12 +5,12 @@
 #include "device/timed.h"
 #include "kernels.h"
 
-void net_tanh_backward(float* dlinear, const float* tanh, const float* dtanh, Stream& stream) {
+void net_tanh_backward(float* dlinear_2, const float* tanh, const float* dtanh, Stream& stream) {
     const Timed timed("net_tanh_backward", {.bytes = 768, .flops = 192}, stream);
-    launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear, tanh, dtanh);
+    launch("net_tanh_backward", net_tanh_backward_kernel, 1, 256, stream, dlinear_2, tanh, dtanh);
 }
 
-void net_relu_backward(float* dlinear_2, const float* relu, const float* drelu, Stream& stream) {
+void net_relu_backward(float* dlinear, const float* relu, const float* drelu, Stream& stream) {
     const Timed timed("net_relu_backward", {.bytes = 768, .flops = 128}, stream);
-    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear_2, relu, drelu);
+    launch("net_relu_backward", net_relu_backward_kernel, 1, 256, stream, dlinear, relu, drelu);
 }

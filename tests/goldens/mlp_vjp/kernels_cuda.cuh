@@ -9,39 +9,39 @@
 using namespace thunder;
 
 // net_tanh_backward:
-//   dlinear = dtanh - dtanh * tanh^2
+//   dlinear_2 = dtanh - dtanh * tanh^2
 // Replaces Tanh (net.3)
 // A thread for each 4 elements.
-THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear, Aliased<const float> tanh,
+THUNDER_KERNEL(256) net_tanh_backward_kernel(Aliased<float> dlinear_2, Aliased<const float> tanh,
     Aliased<const float> dtanh) {
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto dtanh_v = load<4>(dtanh + i);
     const auto tanh_v = load<4>(tanh + i);
-    Vec<float, 4> dlinear_v;
+    Vec<float, 4> dlinear_2_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        dlinear_v[e] = dtanh_v[e] - dtanh_v[e] * (tanh_v[e] * tanh_v[e]);
+        dlinear_2_v[e] = dtanh_v[e] - dtanh_v[e] * (tanh_v[e] * tanh_v[e]);
     }
-    store(dlinear + i, dlinear_v);
+    store(dlinear_2 + i, dlinear_2_v);
 }
 
 // net_relu_backward:
-//   dlinear_2 = relu > 0 ? drelu : 0
+//   dlinear = relu > 0 ? drelu : 0
 // Replaces Relu (net.1)
 // A thread for each 4 elements.
-THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear_2, Aliased<const float> relu,
+THUNDER_KERNEL(256) net_relu_backward_kernel(Aliased<float> dlinear, Aliased<const float> relu,
     Aliased<const float> drelu) {
     constexpr int n = 16 * B;
     const int i = (block_index() * 256 + thread_index()) * 4;
     if (i >= n) return;
     const auto relu_v = load<4>(relu + i);
     const auto drelu_v = load<4>(drelu + i);
-    Vec<float, 4> dlinear_2_v;
+    Vec<float, 4> dlinear_v;
     THUNDER_UNROLL
     for (int e = 0; e < 4; ++e) {
-        dlinear_2_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
+        dlinear_v[e] = relu_v[e] > 0.0F ? drelu_v[e] : 0.0F;
     }
-    store(dlinear_2 + i, dlinear_2_v);
+    store(dlinear + i, dlinear_v);
 }

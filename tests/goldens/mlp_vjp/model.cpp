@@ -41,9 +41,9 @@ void Model::vjp() {
     float* const relu = at<float>(arenas_.scratch, offset::relu);  // (B,16)
     float* const tanh = at<float>(arenas_.scratch, offset::tanh);  // (B,16)
     float* const dtanh = at<float>(arenas_.scratch, offset::dtanh);  // (B,16)
-    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,16)
-    float* const drelu = at<float>(arenas_.scratch, offset::drelu);  // (B,16)
     float* const dlinear_2 = at<float>(arenas_.scratch, offset::dlinear_2);  // (B,16)
+    float* const drelu = at<float>(arenas_.scratch, offset::drelu);  // (B,16)
+    float* const dlinear = at<float>(arenas_.scratch, offset::dlinear);  // (B,16)
 
     // net: y = relu(x Wᵀ + bias)
     linear_forward({.y = relu, .x = x, .weight = w_net_0, .bias = w_net_0_bias, .activation = Activation::relu,
@@ -59,18 +59,18 @@ void Model::vjp() {
     // net.4: dW = dyᵀ x, dbias = column sums of dy
     linear_backward_weight({.dweight = g_net_4, .dbias = g_net_4_bias, .dy = dlogits, .x = tanh, .rows = B, .in = 16,
         .out = 5}, stream);
-    // net.3: dlinear = dtanh - dtanh * tanh^2
-    net_tanh_backward(dlinear, tanh, dtanh, stream);
+    // net.3: dlinear_2 = dtanh - dtanh * tanh^2
+    net_tanh_backward(dlinear_2, tanh, dtanh, stream);
     // net.2: dx = dy W
-    linear_backward_input({.dx = drelu, .dy = dlinear, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
+    linear_backward_input({.dx = drelu, .dy = dlinear_2, .weight = w_net_2, .rows = B, .in = 16, .out = 16}, stream);
     // net.2: dW = dyᵀ x, dbias = column sums of dy
-    linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear, .x = relu, .rows = B, .in = 16,
+    linear_backward_weight({.dweight = g_net_2, .dbias = g_net_2_bias, .dy = dlinear_2, .x = relu, .rows = B, .in = 16,
         .out = 16}, stream);
-    // net.1: dlinear_2 = relu > 0 ? drelu : 0
-    net_relu_backward(dlinear_2, relu, drelu, stream);
+    // net.1: dlinear = relu > 0 ? drelu : 0
+    net_relu_backward(dlinear, relu, drelu, stream);
     // net.0: dx = dy W
-    linear_backward_input({.dx = dx, .dy = dlinear_2, .weight = w_net_0, .rows = B, .in = 12, .out = 16}, stream);
+    linear_backward_input({.dx = dx, .dy = dlinear, .weight = w_net_0, .rows = B, .in = 12, .out = 16}, stream);
     // net.0: dW = dyᵀ x, dbias = column sums of dy
-    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear_2, .x = x, .rows = B, .in = 12,
+    linear_backward_weight({.dweight = g_net_0, .dbias = g_net_0_bias, .dy = dlinear, .x = x, .rows = B, .in = 12,
         .out = 16}, stream);
 }

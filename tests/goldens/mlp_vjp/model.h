@@ -38,9 +38,9 @@ inline constexpr std::int64_t g_net_0_bias = 768;
 inline constexpr std::int64_t relu = 0;
 inline constexpr std::int64_t tanh = 256;
 inline constexpr std::int64_t dtanh = 512;
-inline constexpr std::int64_t dlinear = 768;
+inline constexpr std::int64_t dlinear_2 = 768;
 inline constexpr std::int64_t drelu = 256;
-inline constexpr std::int64_t dlinear_2 = 512;
+inline constexpr std::int64_t dlinear = 512;
 }
 
 // ---- model.cpp ------------------------------------------------------------------------------------------------------
@@ -90,9 +90,9 @@ inline constexpr LayoutRow LAYOUT[] = {
     {"vjp.relu", "(B,16)", "f32", "scratch", 0, 256, 1, 0, "vjp, calls 1 to 9", "-"},
     {"vjp.tanh", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "vjp, calls 2 to 6", "drelu"},
     {"vjp.drelu", "(B,16)", "f32", "scratch", 256, 256, 1, 0, "vjp, calls 7 to 9", "tanh"},
-    {"vjp.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 4 to 6", "dlinear_2"},
-    {"vjp.dlinear_2", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 9 to 11", "dtanh"},
-    {"vjp.dlinear", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "vjp, calls 6 to 8", "-"},
+    {"vjp.dtanh", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 4 to 6", "dlinear"},
+    {"vjp.dlinear", "(B,16)", "f32", "scratch", 512, 256, 1, 0, "vjp, calls 9 to 11", "dtanh"},
+    {"vjp.dlinear_2", "(B,16)", "f32", "scratch", 768, 256, 1, 0, "vjp, calls 6 to 8", "-"},
     {"x", "(B,12)", "f32", "batch", 0, 192, 1, 0, "the call", "-"},
     {"dlogits", "(B,5)", "f32", "batch", 192, 80, 1, 0, "the call", "-"},
     {"logits", "(B,5)", "f32", "results", 0, 80, 1, 0, "until the next call", "-"},

@@ -21,19 +21,19 @@ using namespace thunder;
 //   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
 //   largest_2 = max(added)
 //   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_2
-//   added_2 = abs(added + quotient) + 1
-//   logarithm = log(added_2)
-//   total = sum((added == largest_2))
+//   added_3 = abs(added + quotient) + 1
+//   logarithm = log(added_3)
+//   total_2 = sum((added == largest_2))
 //   sigmoid = sigmoid(difference_2)
-//   cosine = cos(product)
+//   cosine = cos(product_2)
 //   sigmoid_2 = sigmoid(difference)
 //   cosine_2 = cos(gauge * basins_0_period)
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
-//   where product = added * basins_1_period
-//   where difference_2 = sin(product) - basins_1_level
+//   where product_2 = added * basins_1_period
+//   where difference_2 = sin(product_2) - basins_1_level
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
-void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_2, float* logarithm,
-    float* total, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
+void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
+    float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream) {
     const Timed timed("cos_sum_rows", {.bytes = 2360, .flops = 18120}, stream);
@@ -43,7 +43,7 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
             const float* gauge_row = gauge + row * width;
             float* added_row = added + row * width;
             float* quotient_row = quotient + row * width;
-            float* added_2_row = added_2 + row * width;
+            float* added_3_row = added_3 + row * width;
             float* logarithm_row = logarithm + row * width;
             float* sigmoid_row = sigmoid + row * width;
             float* cosine_row = cosine + row * width;
@@ -60,7 +60,7 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
                 return gauge_row[c] + softplus / largest_row;
             });
-            const float total_row = row_sum<float>(width, [&](std::int64_t c) {
+            const float total_2_row = row_sum<float>(width, [&](std::int64_t c) {
                 const float difference = vec_math::sin(gauge_row[c] * basins_0_period[c]) - basins_0_level_row;
                 const float softplus = std::max<float>(difference, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference)) + 1.0F);
@@ -78,15 +78,15 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
                 const float softplus_2 = std::max<float>(difference_2, 0) +
                     vec_math::log(vec_math::exp(-vec_math::abs(difference_2)) + 1.0F);
                 const float quotient_c = softplus_2 / largest_2_row;
-                const float added_2_c = vec_math::abs(added_c + quotient_c) + 1.0F;
-                const float logarithm_c = vec_math::log(added_2_c);
+                const float added_3_c = vec_math::abs(added_c + quotient_c) + 1.0F;
+                const float logarithm_c = vec_math::log(added_3_c);
                 const float sigmoid_c = vec_math::sigmoid(difference_2);
                 const float cosine_c = vec_math::cos(product_2);
                 const float sigmoid_2_c = vec_math::sigmoid(difference);
                 const float cosine_2_c = vec_math::cos(product);
                 added_row[c] = added_c;
                 quotient_row[c] = quotient_c;
-                added_2_row[c] = added_2_c;
+                added_3_row[c] = added_3_c;
                 logarithm_row[c] = logarithm_c;
                 sigmoid_row[c] = sigmoid_c;
                 cosine_row[c] = cosine_c;
@@ -95,17 +95,17 @@ void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotien
             }
             largest[row] = largest_row;
             largest_2[row] = largest_2_row;
-            total[row] = total_row;
+            total_2[row] = total_2_row;
         }
     });
 }
 
 // sin_sum_columns:
-//   total_2 = sum over rows(cos(chosen))
+//   total = sum over rows(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
-void sin_sum_columns(float* total_2, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
+void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
     const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
     constexpr std::int64_t rows = 10, width = 6;
     column_reduction(
@@ -117,60 +117,60 @@ void sin_sum_columns(float* total_2, float* sine, const float* logarithm, const 
                 float* sine_row = sine + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float product = logarithm_row[c * 10] * shore_slope_row[c];
-                    const float chosen = product > 0.5F ? product : 1.0F / logarithm_row[c * 10];
+                    const float product_3 = logarithm_row[c * 10] * shore_slope_row[c];
+                    const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm_row[c * 10];
                     partial[c] += vec_math::cos(chosen);
                     sine_row[c] = vec_math::sin(chosen);
                 }
             }
         },
         [&](std::int64_t column, float sum) {
-            total_2[column] = sum;
+            total[column] = sum;
         });
 }
 
 // add_exp_sum_rows:
-//   dtotal = exp(total_2 - log_sum_exp) * dloss
+//   dtotal = exp(total - log_sum_exp) * dloss
 //   loss_sum_after = loss_sum + log_sum_exp
-//   where most = abs(max(total_2)) == inf ? 0 : max(total_2)
-//   where log_sum_exp = log(sum(exp(total_2 - most))) + most
+//   where most = abs(max(total)) == inf ? 0 : max(total)
+//   where log_sum_exp = log(sum(exp(total - most))) + most
 // Replaces ReduceLogSumExp
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total_2, const float* dloss,
+void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
     const float* loss_sum, Stream& stream) {
     const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
     constexpr std::int64_t width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_value = loss_sum[0];
-    const float largest = row_max<float>(width, [&](std::int64_t c) { return total_2[c]; });
+    const float largest = row_max<float>(width, [&](std::int64_t c) { return total[c]; });
     const float most = vec_math::abs(largest) == std::numeric_limits<float>::infinity() ? 0.0F : largest;
     const float sum = row_sum<float>(width, [&](std::int64_t c) {
-        return vec_math::exp(total_2[c] - most);
+        return vec_math::exp(total[c] - most);
     });
     const float log_sum_exp = vec_math::log(sum) + most;
     const float loss_sum_after_value = loss_sum_value + log_sum_exp;
     #pragma omp simd
     for (std::int64_t c = 0; c < width; ++c) {
-        dtotal[c] = vec_math::exp(total_2[c] - log_sum_exp) * dloss_value;
+        dtotal[c] = vec_math::exp(total[c] - log_sum_exp) * dloss_value;
     }
     loss_sum_after[0] = loss_sum_after_value;
 }
 
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
-//   dadded = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) * shore_slope)
-//       / added_2 * sign(added + quotient)
-//   negated = -ddifference
-//   product = ddifference * cosine * basins_1_period
+//   dadded_2 = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) *
+//       shore_slope) / added_3 * sign(added + quotient)
+//   dbasins_1_level_terms = -ddifference_2
+//   dadded_part_2 = ddifference_2 * cosine * basins_1_period
 //   where greater = logarithm * shore_slope > 0.5
-//   where ddifference = dadded / largest_2 * sigmoid
+//   where ddifference_2 = dadded_2 / largest_2 * sigmoid
 //   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
+//       sine) : 0) * shore_slope) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
-void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
-    float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
-    const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
-    const float* largest_2, const float* sigmoid, const float* cosine, const float* basins_1_period,
-    const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
+void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
+    float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
+    const float* shore_slope, const float* dshore_slope_before, const float* added_3, const float* added,
+    const float* quotient, const float* largest_2, const float* sigmoid, const float* cosine,
+    const float* basins_1_period, const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     {
         // dshore_slope
@@ -185,9 +185,9 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                 float* dshore_slope_row = dshore_slope + row * width;
                 #pragma omp simd
                 for (std::int64_t c = 0; c < width; ++c) {
-                    const float dproduct = logarithm_row[c * 10] * shore_slope_row[c] > 0.5F
+                    const float dproduct_3 = logarithm_row[c * 10] * shore_slope_row[c] > 0.5F
                         ? -(dtotal[c] * sine_row[c]) : 0.0F;
-                    const float dshore_slope_step = dproduct * logarithm_row[c * 10];
+                    const float dshore_slope_step = dproduct_3 * logarithm_row[c * 10];
                     dshore_slope_row[c] = overwrite ? dshore_slope_step
                         : dshore_slope_before_row[c] + dshore_slope_step;
                 }
@@ -195,21 +195,21 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
         });
     }
     {
-        // dadded, negated, product
+        // dadded_2, dbasins_1_level_terms, dadded_part_2
         constexpr std::int64_t rows = 6, width = 10;
         parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t row = begin; row < end; ++row) {
                 const float* logarithm_row = logarithm + row * width;
                 const float* shore_slope_row = shore_slope + row;
                 const float* sine_row = sine + row;
-                const float* added_2_row = added_2 + row * width;
+                const float* added_3_row = added_3 + row * width;
                 const float* added_row = added + row * width;
                 const float* quotient_row = quotient + row * width;
                 const float* sigmoid_row = sigmoid + row * width;
                 const float* cosine_row = cosine + row * width;
-                float* dadded_row = dadded + row * width;
-                float* negated_row = negated + row * width;
-                float* product_row = product + row * width;
+                float* dadded_2_row = dadded_2 + row * width;
+                float* dbasins_1_level_terms_row = dbasins_1_level_terms + row * width;
+                float* dadded_part_2_row = dadded_part_2 + row * width;
                 const float dtotal_row = dtotal[row];
                 const float largest_2_row = largest_2[row];
                 #pragma omp simd
@@ -219,15 +219,15 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float inverse = 1.0F / logarithm_row[c];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope_row[c * 6];
-                    const float added_3 = added_row[c] + quotient_row[c];
-                    const float dadded_c = dlogarithm / added_2_row[c] *
-                        static_cast<float>((added_3 > 0) - (added_3 < 0));
-                    const float ddifference = dadded_c / largest_2_row * sigmoid_row[c];
-                    const float negated_c = -ddifference;
-                    const float product_c = ddifference * cosine_row[c] * basins_1_period[c];
-                    dadded_row[c] = dadded_c;
-                    negated_row[c] = negated_c;
-                    product_row[c] = product_c;
+                    const float added_2 = added_row[c] + quotient_row[c];
+                    const float dadded_2_c = dlogarithm / added_3_row[c] *
+                        static_cast<float>((added_2 > 0) - (added_2 < 0));
+                    const float ddifference_2 = dadded_2_c / largest_2_row * sigmoid_row[c];
+                    const float dbasins_1_level_terms_c = -ddifference_2;
+                    const float dadded_part_2_c = ddifference_2 * cosine_row[c] * basins_1_period[c];
+                    dadded_2_row[c] = dadded_2_c;
+                    dbasins_1_level_terms_row[c] = dbasins_1_level_terms_c;
+                    dadded_part_2_row[c] = dadded_part_2_c;
                 }
             }
         });
@@ -246,10 +246,10 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
                     const float inverse = 1.0F / logarithm[r * 10 + i];
                     const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) +
                         (greater ? dchosen : 0.0F) * shore_slope[i * 6 + r];
-                    const float added_3 = added[r * 10 + i] + quotient[r * 10 + i];
-                    const float ddifference = dlogarithm / added_2[r * 10 + i] *
-                        static_cast<float>((added_3 > 0) - (added_3 < 0)) / largest_2[r] * sigmoid[r * 10 + i];
-                    dbasins_1_period_step += ddifference * cosine[r * 10 + i] * added[r * 10 + i];
+                    const float added_2 = added[r * 10 + i] + quotient[r * 10 + i];
+                    const float ddifference_2 = dlogarithm / added_3[r * 10 + i] *
+                        static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid[r * 10 + i];
+                    dbasins_1_period_step += ddifference_2 * cosine[r * 10 + i] * added[r * 10 + i];
                 }
                 dbasins_1_period[i] = overwrite ? dbasins_1_period_step
                     : dbasins_1_period_before[i] + dbasins_1_period_step;
@@ -259,62 +259,67 @@ void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadde
 }
 
 // basins_1_level_gradient:
-//   dbasins_1_level += sum(negated)
+//   dbasins_1_level += sum(dbasins_1_level_terms)
 // Replaces Sub
-void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const float* dbasins_1_level_before,
-    Gradient gradient, Stream& stream) {
+void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms,
+    const float* dbasins_1_level_before, Gradient gradient, Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const float* negated_row = negated + row * width;
-            const float sum = row_sum<float>(width, [&](std::int64_t c) { return negated_row[c]; });
-            dbasins_1_level[row] = overwrite ? sum : dbasins_1_level_before[row] + sum;
+            const float* dbasins_1_level_terms_row = dbasins_1_level_terms + row * width;
+            const float dbasins_1_level_step = row_sum<float>(width, [&](std::int64_t c) {
+                return dbasins_1_level_terms_row[c];
+            });
+            dbasins_1_level[row] = overwrite ? dbasins_1_level_step
+                : dbasins_1_level_before[row] + dbasins_1_level_step;
         }
     });
 }
 
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
-//   product_2 = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) /
-//       largest * sigmoid_2
+//   dbasins_0_period_terms = ddifference * cosine_2 * gauge
+//   where ddifference = (dadded_2 + (added == largest_2) * (sum(-(dadded_2 * quotient / largest_2)) / total_2) +
+//       dadded_part_2) / largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
-void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
-    const float* largest_2, const float* total, const float* added, const float* product, const float* largest,
-    const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2, const float* gauge,
-    Gradient gradient, Stream& stream) {
+void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
+    const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
+    const float* largest, const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2,
+    const float* gauge, Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
     constexpr std::int64_t rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     parallel_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
-            const float* dadded_row = dadded + row * width;
+            const float* dadded_2_row = dadded_2 + row * width;
             const float* added_row = added + row * width;
             const float* quotient_row = quotient + row * width;
-            const float* product_row = product + row * width;
+            const float* dadded_part_2_row = dadded_part_2 + row * width;
             const float* sigmoid_2_row = sigmoid_2 + row * width;
             const float* cosine_2_row = cosine_2 + row * width;
             const float* gauge_row = gauge + row * width;
-            float* product_2_row = product_2 + row * width;
+            float* dbasins_0_period_terms_row = dbasins_0_period_terms + row * width;
             const float largest_2_row = largest_2[row];
             const float sum = row_sum<float>(width, [&](std::int64_t c) {
-                return -(dadded_row[c] * quotient_row[c] / largest_2_row);
+                return -(dadded_2_row[c] * quotient_row[c] / largest_2_row);
             });
-            const float quotient_2 = sum / total[row];
+            const float quotient_4 = sum / total_2[row];
             const float largest_row = largest[row];
-            const float sum_2 = row_sum<float>(width, [&](std::int64_t c) {
-                const float dadded_2 = dadded_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_2 +
-                    product_row[c];
-                return -(dadded_2 / largest_row * sigmoid_2_row[c]);
+            const float dbasins_0_level_step = row_sum<float>(width, [&](std::int64_t c) {
+                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_4 +
+                    dadded_part_2_row[c];
+                return -(dadded / largest_row * sigmoid_2_row[c]);
             });
-            const float dbasins_0_level_row = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
+            const float dbasins_0_level_row = overwrite ? dbasins_0_level_step
+                : dbasins_0_level_before[row] + dbasins_0_level_step;
             #pragma omp simd
             for (std::int64_t c = 0; c < width; ++c) {
-                const float dadded_2 = dadded_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_2 +
-                    product_row[c];
-                product_2_row[c] = dadded_2 / largest_row * sigmoid_2_row[c] * cosine_2_row[c] * gauge_row[c];
+                const float dadded = dadded_2_row[c] + static_cast<float>(added_row[c] == largest_2_row) * quotient_4 +
+                    dadded_part_2_row[c];
+                dbasins_0_period_terms_row[c] = dadded / largest_row * sigmoid_2_row[c] * cosine_2_row[c] *
+                    gauge_row[c];
             }
             dbasins_0_level[row] = dbasins_0_level_row;
         }
@@ -322,10 +327,10 @@ void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const flo
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum over rows(product_2)
+//   dbasins_0_period += sum over rows(dbasins_0_period_terms)
 // Replaces Mul
-void basins_0_period_gradient(float* dbasins_0_period, const float* product_2, const float* dbasins_0_period_before,
-    Gradient gradient, Stream& stream) {
+void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms,
+    const float* dbasins_0_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
     constexpr std::int64_t n = 10;
     const bool overwrite = gradient == Gradient::overwrite;
@@ -334,7 +339,7 @@ void basins_0_period_gradient(float* dbasins_0_period, const float* product_2, c
         for (std::int64_t i = begin; i < end; ++i) {
             float dbasins_0_period_step = 0.0F;
             for (std::int64_t r = 0; r < 6; ++r) {
-                dbasins_0_period_step += product_2[r * 10 + i];
+                dbasins_0_period_step += dbasins_0_period_terms[r * 10 + i];
             }
             dbasins_0_period[i] = overwrite ? dbasins_0_period_step
                 : dbasins_0_period_before[i] + dbasins_0_period_step;

@@ -5,66 +5,65 @@
 #include "device/timed.h"
 #include "kernels.h"
 
-void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_2, float* logarithm,
+void cos_sum_rows(float* largest, float* added, float* largest_2, float* quotient, float* added_3, float* logarithm,
     float* total_2, float* sigmoid, float* cosine, float* sigmoid_2, float* cosine_2, const float* gauge,
     const float* basins_0_period, const float* basins_0_level, const float* basins_1_period,
     const float* basins_1_level, Stream& stream) {
     const Timed timed("cos_sum_rows", {.bytes = 2360, .flops = 18120}, stream);
-    launch("cos_sum_rows", cos_sum_rows_kernel, 1, 256, stream, largest, added, largest_2, quotient, added_2, logarithm,
+    launch("cos_sum_rows", cos_sum_rows_kernel, 1, 256, stream, largest, added, largest_2, quotient, added_3, logarithm,
         total_2, sigmoid, cosine, sigmoid_2, cosine_2, gauge, basins_0_period, basins_0_level, basins_1_period,
         basins_1_level);
 }
 
-void sin_sum_columns(float* total_2, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
+void sin_sum_columns(float* total, float* sine, const float* logarithm, const float* shore_slope, Stream& stream) {
     const Timed timed("sin_sum_columns", {.bytes = 744, .flops = 1740}, stream);
     auto* partials = reinterpret_cast<float*>(stream.workspace(8 * sizeof(float)));
     launch("sin_sum_columns", sin_sum_columns_kernel, 1, 256, stream, sine, logarithm, shore_slope, partials);
-    launch("sin_sum_columns", sin_sum_columns_finish, 1, 256, stream, total_2, partials);
+    launch("sin_sum_columns", sin_sum_columns_finish, 1, 256, stream, total, partials);
 }
 
-void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total_2, const float* dloss,
+void add_exp_sum_rows(float* dtotal, float* loss_sum_after, const float* total, const float* dloss,
     const float* loss_sum, Stream& stream) {
     const Timed timed("add_exp_sum_rows", {.bytes = 60, .flops = 202}, stream);
-    launch("add_exp_sum_rows", add_exp_sum_rows_kernel, 1, 32, stream, dtotal, loss_sum_after, total_2, dloss,
-        loss_sum);
+    launch("add_exp_sum_rows", add_exp_sum_rows_kernel, 1, 32, stream, dtotal, loss_sum_after, total, dloss, loss_sum);
 }
 
-void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded, float* negated, float* product,
-    float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm, const float* shore_slope,
-    const float* dshore_slope_before, const float* added_2, const float* added, const float* quotient,
-    const float* largest_2, const float* sigmoid, const float* cosine, const float* basins_1_period,
-    const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
+void shore_slope_and_basins_1_period_gradients(float* dshore_slope, float* dadded_2, float* dbasins_1_level_terms,
+    float* dadded_part_2, float* dbasins_1_period, const float* dtotal, const float* sine, const float* logarithm,
+    const float* shore_slope, const float* dshore_slope_before, const float* added_3, const float* added,
+    const float* quotient, const float* largest_2, const float* sigmoid, const float* cosine,
+    const float* basins_1_period, const float* dbasins_1_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("shore_slope_and_basins_1_period_gradients", {.bytes = 3289, .flops = 3010}, stream);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_1, 1, 256, stream,
         dshore_slope, dtotal, sine, logarithm, shore_slope, dshore_slope_before, gradient);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_2, 1, 256, stream,
-        dadded, negated, product, dtotal, sine, logarithm, shore_slope, added_2, added, quotient, largest_2, sigmoid,
-        cosine, basins_1_period);
+        dadded_2, dbasins_1_level_terms, dadded_part_2, dtotal, sine, logarithm, shore_slope, added_3, added, quotient,
+        largest_2, sigmoid, cosine, basins_1_period);
     launch("shore_slope_and_basins_1_period_gradients", shore_slope_and_basins_1_period_gradients_3, 1, 256, stream,
-        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_2, added, quotient, largest_2, sigmoid, cosine,
+        dbasins_1_period, dtotal, sine, logarithm, shore_slope, added_3, added, quotient, largest_2, sigmoid, cosine,
         dbasins_1_period_before, gradient);
 }
 
-void basins_1_level_gradient(float* dbasins_1_level, const float* negated, const float* dbasins_1_level_before,
-    Gradient gradient, Stream& stream) {
+void basins_1_level_gradient(float* dbasins_1_level, const float* dbasins_1_level_terms,
+    const float* dbasins_1_level_before, Gradient gradient, Stream& stream) {
     const Timed timed("basins_1_level_gradient", {.bytes = 289, .flops = 72}, stream);
-    launch("basins_1_level_gradient", basins_1_level_gradient_kernel, 1, 256, stream, dbasins_1_level, negated,
-        dbasins_1_level_before, gradient);
+    launch("basins_1_level_gradient", basins_1_level_gradient_kernel, 1, 256, stream, dbasins_1_level,
+        dbasins_1_level_terms, dbasins_1_level_before, gradient);
 }
 
-void basins_0_level_gradient(float* dbasins_0_level, float* product_2, const float* dadded, const float* quotient,
-    const float* largest_2, const float* total_2, const float* added, const float* product, const float* largest,
-    const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2, const float* gauge,
-    Gradient gradient, Stream& stream) {
+void basins_0_level_gradient(float* dbasins_0_level, float* dbasins_0_period_terms, const float* dadded_2,
+    const float* quotient, const float* largest_2, const float* total_2, const float* added, const float* dadded_part_2,
+    const float* largest, const float* sigmoid_2, const float* dbasins_0_level_before, const float* cosine_2,
+    const float* gauge, Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_level_gradient", {.bytes = 2041, .flops = 1338}, stream);
-    launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level, product_2,
-        dadded, quotient, largest_2, total_2, added, product, largest, sigmoid_2, dbasins_0_level_before, cosine_2,
-        gauge, gradient);
+    launch("basins_0_level_gradient", basins_0_level_gradient_kernel, 1, 256, stream, dbasins_0_level,
+        dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added, dadded_part_2, largest, sigmoid_2,
+        dbasins_0_level_before, cosine_2, gauge, gradient);
 }
 
-void basins_0_period_gradient(float* dbasins_0_period, const float* product_2, const float* dbasins_0_period_before,
-    Gradient gradient, Stream& stream) {
+void basins_0_period_gradient(float* dbasins_0_period, const float* dbasins_0_period_terms,
+    const float* dbasins_0_period_before, Gradient gradient, Stream& stream) {
     const Timed timed("basins_0_period_gradient", {.bytes = 321, .flops = 70}, stream);
-    launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period, product_2,
-        dbasins_0_period_before, gradient);
+    launch("basins_0_period_gradient", basins_0_period_gradient_kernel, 1, 256, stream, dbasins_0_period,
+        dbasins_0_period_terms, dbasins_0_period_before, gradient);
 }

@@ -13,20 +13,20 @@ using namespace thunder;
 //   added = gauge + (max(difference, 0) + log(exp(-abs(difference)) + 1)) / largest
 //   largest_2 = max(added)
 //   quotient = (max(difference_2, 0) + log(exp(-abs(difference_2)) + 1)) / largest_2
-//   added_2 = abs(added + quotient) + 1
-//   logarithm = log(added_2)
+//   added_3 = abs(added + quotient) + 1
+//   logarithm = log(added_3)
 //   total_2 = sum((added == largest_2))
 //   sigmoid = sigmoid(difference_2)
-//   cosine = cos(product)
+//   cosine = cos(product_2)
 //   sigmoid_2 = sigmoid(difference)
 //   cosine_2 = cos(gauge * basins_0_period)
 //   where difference = sin(gauge * basins_0_period) - basins_0_level
-//   where product = added * basins_1_period
-//   where difference_2 = sin(product) - basins_1_level
+//   where product_2 = added * basins_1_period
+//   where difference_2 = sin(product_2) - basins_1_level
 // Replaces Mul, Sin, Sub, Softplus, ReduceMax, Div, Add, Abs, Log
 // A warp for each row; a row stays in registers.
 THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> added, Aliased<float> largest_2,
-    Aliased<float> quotient, Aliased<float> added_2, Aliased<float> logarithm, Aliased<float> total_2,
+    Aliased<float> quotient, Aliased<float> added_3, Aliased<float> logarithm, Aliased<float> total_2,
     Aliased<float> sigmoid, Aliased<float> cosine, Aliased<float> sigmoid_2, Aliased<float> cosine_2,
     Aliased<const float> gauge, Global<const float> basins_0_period, Aliased<const float> basins_0_level,
     Global<const float> basins_1_period, Aliased<const float> basins_1_level) {
@@ -74,7 +74,7 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
         const auto basins_1_period_v = load<2>(basins_1_period + c);
         Vec<float, 2> added_v;
         Vec<float, 2> quotient_v;
-        Vec<float, 2> added_2_v;
+        Vec<float, 2> added_3_v;
         Vec<float, 2> logarithm_v;
         Vec<float, 2> sigmoid_v;
         Vec<float, 2> cosine_v;
@@ -92,11 +92,11 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
             const float softplus_2 = math::max<float>(difference_2, 0) +
                 math::log(math::exp(-math::abs(difference_2)) + 1.0F);
             const float quotient_c = softplus_2 / largest_2_row;
-            const float added_2_c = math::abs(added_c + quotient_c) + 1.0F;
+            const float added_3_c = math::abs(added_c + quotient_c) + 1.0F;
             added_v[e] = added_c;
             quotient_v[e] = quotient_c;
-            added_2_v[e] = added_2_c;
-            logarithm_v[e] = math::log(added_2_c);
+            added_3_v[e] = added_3_c;
+            logarithm_v[e] = math::log(added_3_c);
             sigmoid_v[e] = math::sigmoid(difference_2);
             cosine_v[e] = math::cos(product_2);
             sigmoid_2_v[e] = math::sigmoid(difference);
@@ -104,7 +104,7 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
         }
         store(added + row * width + c, added_v);
         store(quotient + row * width + c, quotient_v);
-        store(added_2 + row * width + c, added_2_v);
+        store(added_3 + row * width + c, added_3_v);
         store(logarithm + row * width + c, logarithm_v);
         store(sigmoid + row * width + c, sigmoid_v);
         store(cosine + row * width + c, cosine_v);
@@ -120,7 +120,7 @@ THUNDER_KERNEL(256) cos_sum_rows_kernel(Aliased<float> largest, Aliased<float> a
 }
 
 // sin_sum_columns:
-//   total_2 = sum over rows(cos(chosen))
+//   total = sum over rows(cos(chosen))
 //   sine = sin(chosen)
 //   where chosen = logarithm * shore_slope > 0.5 ? logarithm * shore_slope : 1 / logarithm
 // Replaces Mul, Greater, Reciprocal, Where, Cos, ReduceSum
@@ -136,8 +136,8 @@ THUNDER_KERNEL(256) sin_sum_columns_kernel(Aliased<float> sine, Global<const flo
             Vec<float, 2> sine_v;
             THUNDER_UNROLL
             for (int e = 0; e < 2; ++e) {
-                const float product = logarithm[row + (c + e) * 10] * shore_slope_v[e];
-                const float chosen = product > 0.5F ? product : 1.0F / logarithm[row + (c + e) * 10];
+                const float product_3 = logarithm[row + (c + e) * 10] * shore_slope_v[e];
+                const float chosen = product_3 > 0.5F ? product_3 : 1.0F / logarithm[row + (c + e) * 10];
                 column_sum[e] += math::cos(chosen);
                 sine_v[e] = math::sin(chosen);
             }
@@ -156,42 +156,42 @@ THUNDER_KERNEL(256) sin_sum_columns_kernel(Aliased<float> sine, Global<const flo
 }
 
 // Finishes the sums.
-THUNDER_KERNEL(256) sin_sum_columns_finish(Global<float> total_2, Global<const float> partials) {
-    constexpr int total = 6;
+THUNDER_KERNEL(256) sin_sum_columns_finish(Global<float> total, Global<const float> partials) {
+    constexpr int sums = 6;
     THUNDER_SHARED(float, shared, 256);
     const int p = block_index() * 32 + lane();
     float sum = 0.0F;
-    for (int b = warp(); p < total && b < 1; b += 8) {
+    for (int b = warp(); p < sums && b < 1; b += 8) {
         sum += partials[b * 8 + p];
     }
     shared[thread_index()] = sum;
     barrier();
-    if (warp() != 0 || p >= total) return;
+    if (warp() != 0 || p >= sums) return;
     THUNDER_UNROLL
     for (int w = 1; w < 8; ++w) sum += shared[w * 32 + lane()];
-    total_2[p] = sum;
+    total[p] = sum;
 }
 
 // add_exp_sum_rows:
-//   dtotal = exp(total_2 - log_sum_exp) * dloss
+//   dtotal = exp(total - log_sum_exp) * dloss
 //   loss_sum_after = loss_sum + log_sum_exp
-//   where most = abs(max(total_2)) == inf ? 0 : max(total_2)
-//   where log_sum_exp = log(sum(exp(total_2 - most))) + most
+//   where most = abs(max(total)) == inf ? 0 : max(total)
+//   where log_sum_exp = log(sum(exp(total - most))) + most
 // Replaces ReduceLogSumExp
 // One warp, which stays in registers.
 THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float> loss_sum_after,
-    Aliased<const float> total_2, Aliased<const float> dloss, Aliased<const float> loss_sum) {
+    Aliased<const float> total, Aliased<const float> dloss, Aliased<const float> loss_sum) {
     constexpr int width = 6;
     const float dloss_value = dloss[0];
     const float loss_sum_value = loss_sum[0];
     const int c = lane() * 2;
-    Vec<float, 2> total_2_v;
+    Vec<float, 2> total_v;
     float largest = -math::infinity();
     if (c < width) {
-        total_2_v = load<2>(total_2 + c);
+        total_v = load<2>(total + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            largest = math::max<float>(largest, total_2_v[e]);
+            largest = math::max<float>(largest, total_v[e]);
         }
     }
     largest = warp_max(largest);
@@ -200,7 +200,7 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
     if (c < width) {
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += math::exp(total_2_v[e] - most);
+            sum += math::exp(total_v[e] - most);
         }
     }
     sum = warp_sum(sum);
@@ -210,7 +210,7 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
         Vec<float, 2> dtotal_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            dtotal_v[e] = math::exp(total_2_v[e] - log_sum_exp) * dloss_value;
+            dtotal_v[e] = math::exp(total_v[e] - log_sum_exp) * dloss_value;
         }
         store(dtotal + c, dtotal_v);
     }
@@ -222,14 +222,14 @@ THUNDER_KERNEL(32) add_exp_sum_rows_kernel(Aliased<float> dtotal, Aliased<float>
 
 // shore_slope_and_basins_1_period_gradients:
 //   dshore_slope += (logarithm * shore_slope > 0.5 ? -(dtotal * sine) : 0) * logarithm
-//   dadded = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) * shore_slope)
-//       / added_2 * sign(added + quotient)
-//   negated = -ddifference
-//   product = ddifference * cosine * basins_1_period
+//   dadded_2 = (-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal * sine) : 0) *
+//       shore_slope) / added_3 * sign(added + quotient)
+//   dbasins_1_level_terms = -ddifference_2
+//   dadded_part_2 = ddifference_2 * cosine * basins_1_period
 //   where greater = logarithm * shore_slope > 0.5
-//   where ddifference = dadded / largest_2 * sigmoid
+//   where ddifference_2 = dadded_2 / largest_2 * sigmoid
 //   dbasins_1_period += sum over rows((-((greater ? 0 : -(dtotal * sine)) * (1 / logarithm)^2) + (greater ? -(dtotal *
-//       sine) : 0) * shore_slope) / added_2 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
+//       sine) : 0) * shore_slope) / added_3 * sign(added + quotient) / largest_2 * sigmoid * cosine * added)
 // Replaces Cos, Mul, Greater, Where, Reciprocal, Transpose, Log, Add, Abs, Div, Softplus, Sub, Sin
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> dshore_slope, Global<const float> dtotal,
@@ -248,35 +248,35 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_1(Aliased<float> d
     Vec<float, 2> dshore_slope_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
-        const float dproduct = logarithm[row + (c + e) * 10] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
+        const float dproduct_3 = logarithm[row + (c + e) * 10] * shore_slope_v[e] > 0.5F ? -(dtotal_v[e] * sine_v[e])
             : 0.0F;
-        const float dshore_slope_step = dproduct * logarithm[row + (c + e) * 10];
+        const float dshore_slope_step = dproduct_3 * logarithm[row + (c + e) * 10];
         dshore_slope_v[e] = overwrite ? dshore_slope_step : dshore_slope_before_v[e] + dshore_slope_step;
     }
     store(dshore_slope + row * width + c, dshore_slope_v);
 }
 
 // A thread for each 2 elements.
-THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> dadded, Global<float> negated,
-    Global<float> product, Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
-    Global<const float> shore_slope, Global<const float> added_2, Global<const float> added,
-    Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
-    Global<const float> cosine, Aliased<const float> basins_1_period) {
+THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> dadded_2,
+    Global<float> dbasins_1_level_terms, Global<float> dadded_part_2, Global<const float> dtotal,
+    Global<const float> sine, Global<const float> logarithm, Global<const float> shore_slope,
+    Global<const float> added_3, Global<const float> added, Global<const float> quotient, Global<const float> largest_2,
+    Global<const float> sigmoid, Global<const float> cosine, Aliased<const float> basins_1_period) {
     constexpr int rows = 6, width = 10;
     const int i = block_index() * 256 + thread_index();
     if (i >= rows * (width / 2)) return;
     const int row = i / (width / 2);
     const int c = i % (width / 2) * 2;
     const auto logarithm_v = load<2>(logarithm + row * width + c);
-    const auto added_2_v = load<2>(added_2 + row * width + c);
+    const auto added_3_v = load<2>(added_3 + row * width + c);
     const auto added_v = load<2>(added + row * width + c);
     const auto quotient_v = load<2>(quotient + row * width + c);
     const auto sigmoid_v = load<2>(sigmoid + row * width + c);
     const auto cosine_v = load<2>(cosine + row * width + c);
     const auto basins_1_period_v = load<2>(basins_1_period + c);
-    Vec<float, 2> dadded_v;
-    Vec<float, 2> negated_v;
-    Vec<float, 2> product_v;
+    Vec<float, 2> dadded_2_v;
+    Vec<float, 2> dbasins_1_level_terms_v;
+    Vec<float, 2> dadded_part_2_v;
     THUNDER_UNROLL
     for (int e = 0; e < 2; ++e) {
         const bool greater = logarithm_v[e] * shore_slope[row + (c + e) * 6] > 0.5F;
@@ -284,22 +284,22 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_2(Global<float> da
         const float inverse = 1.0F / logarithm_v[e];
         const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
             shore_slope[row + (c + e) * 6];
-        const float added_3 = added_v[e] + quotient_v[e];
-        const float dadded_c = dlogarithm / added_2_v[e] * static_cast<float>((added_3 > 0) - (added_3 < 0));
-        const float ddifference = dadded_c / largest_2[row] * sigmoid_v[e];
-        dadded_v[e] = dadded_c;
-        negated_v[e] = -ddifference;
-        product_v[e] = ddifference * cosine_v[e] * basins_1_period_v[e];
+        const float added_2 = added_v[e] + quotient_v[e];
+        const float dadded_2_c = dlogarithm / added_3_v[e] * static_cast<float>((added_2 > 0) - (added_2 < 0));
+        const float ddifference_2 = dadded_2_c / largest_2[row] * sigmoid_v[e];
+        dadded_2_v[e] = dadded_2_c;
+        dbasins_1_level_terms_v[e] = -ddifference_2;
+        dadded_part_2_v[e] = ddifference_2 * cosine_v[e] * basins_1_period_v[e];
     }
-    store(dadded + row * width + c, dadded_v);
-    store(negated + row * width + c, negated_v);
-    store(product + row * width + c, product_v);
+    store(dadded_2 + row * width + c, dadded_2_v);
+    store(dbasins_1_level_terms + row * width + c, dbasins_1_level_terms_v);
+    store(dadded_part_2 + row * width + c, dadded_part_2_v);
 }
 
 // A thread for each 2 elements.
 THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> dbasins_1_period,
     Global<const float> dtotal, Global<const float> sine, Global<const float> logarithm,
-    Global<const float> shore_slope, Global<const float> added_2, Global<const float> added,
+    Global<const float> shore_slope, Global<const float> added_3, Global<const float> added,
     Global<const float> quotient, Global<const float> largest_2, Global<const float> sigmoid,
     Global<const float> cosine, Aliased<const float> dbasins_1_period_before, Gradient gradient) {
     constexpr int n = 10;
@@ -309,9 +309,9 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
     Vec<float, 2> logarithm_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) logarithm_v[r] = load<2>(logarithm + r * 10 + i);
-    Vec<float, 2> added_2_v[6];
+    Vec<float, 2> added_3_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) added_2_v[r] = load<2>(added_2 + r * 10 + i);
+    for (int r = 0; r < 6; ++r) added_3_v[r] = load<2>(added_3 + r * 10 + i);
     Vec<float, 2> added_v[6];
     THUNDER_UNROLL
     for (int r = 0; r < 6; ++r) added_v[r] = load<2>(added + r * 10 + i);
@@ -336,10 +336,10 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
             const float inverse = 1.0F / logarithm_v[r][e];
             const float dlogarithm = -((greater ? 0.0F : dchosen) * (inverse * inverse)) + (greater ? dchosen : 0.0F) *
                 shore_slope[(i + e) * 6 + r];
-            const float added_3 = added_v[r][e] + quotient_v[r][e];
-            const float ddifference = dlogarithm / added_2_v[r][e] * static_cast<float>((added_3 > 0) - (added_3 < 0)) /
-                largest_2[r] * sigmoid_v[r][e];
-            dbasins_1_period_step += ddifference * cosine_v[r][e] * added_v[r][e];
+            const float added_2 = added_v[r][e] + quotient_v[r][e];
+            const float ddifference_2 = dlogarithm / added_3_v[r][e] *
+                static_cast<float>((added_2 > 0) - (added_2 < 0)) / largest_2[r] * sigmoid_v[r][e];
+            dbasins_1_period_step += ddifference_2 * cosine_v[r][e] * added_v[r][e];
         }
         dbasins_1_period_v[e] = overwrite ? dbasins_1_period_step
             : dbasins_1_period_before_v[e] + dbasins_1_period_step;
@@ -348,90 +348,92 @@ THUNDER_KERNEL(256) shore_slope_and_basins_1_period_gradients_3(Aliased<float> d
 }
 
 // basins_1_level_gradient:
-//   dbasins_1_level += sum(negated)
+//   dbasins_1_level += sum(dbasins_1_level_terms)
 // Replaces Sub
 // A warp for each row.
-THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level, Global<const float> negated,
-    Aliased<const float> dbasins_1_level_before, Gradient gradient) {
+THUNDER_KERNEL(256) basins_1_level_gradient_kernel(Aliased<float> dbasins_1_level,
+    Global<const float> dbasins_1_level_terms, Aliased<const float> dbasins_1_level_before, Gradient gradient) {
     constexpr int rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
-    float sum = 0.0F;
+    float dbasins_1_level_step = 0.0F;
     if (c < width) {
-        const auto negated_v = load<2>(negated + row * width + c);
+        const auto dbasins_1_level_terms_v = load<2>(dbasins_1_level_terms + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += negated_v[e];
+            dbasins_1_level_step += dbasins_1_level_terms_v[e];
         }
     }
-    sum = warp_sum(sum);
+    dbasins_1_level_step = warp_sum(dbasins_1_level_step);
     warp_barrier();
     if (lane() == 0) {
-        dbasins_1_level[row] = overwrite ? sum : dbasins_1_level_before[row] + sum;
+        dbasins_1_level[row] = overwrite ? dbasins_1_level_step : dbasins_1_level_before[row] + dbasins_1_level_step;
     }
 }
 
 // basins_0_level_gradient:
 //   dbasins_0_level += sum(-ddifference)
-//   product_2 = ddifference * cosine_2 * gauge
-//   where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total_2) + product) /
-//       largest * sigmoid_2
+//   dbasins_0_period_terms = ddifference * cosine_2 * gauge
+//   where ddifference = (dadded_2 + (added == largest_2) * (sum(-(dadded_2 * quotient / largest_2)) / total_2) +
+//       dadded_part_2) / largest * sigmoid_2
 // Replaces Div, ReduceMax, Add, Softplus, Sub, Sin, Mul
 // A warp for each row; a row stays in registers.
-THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level, Aliased<float> product_2,
-    Aliased<const float> dadded, Aliased<const float> quotient, Aliased<const float> largest_2,
-    Aliased<const float> total_2, Aliased<const float> added, Aliased<const float> product,
-    Aliased<const float> largest, Aliased<const float> sigmoid_2, Aliased<const float> dbasins_0_level_before,
-    Aliased<const float> cosine_2, Aliased<const float> gauge, Gradient gradient) {
+THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_level,
+    Aliased<float> dbasins_0_period_terms, Aliased<const float> dadded_2, Aliased<const float> quotient,
+    Aliased<const float> largest_2, Aliased<const float> total_2, Aliased<const float> added,
+    Aliased<const float> dadded_part_2, Aliased<const float> largest, Aliased<const float> sigmoid_2,
+    Aliased<const float> dbasins_0_level_before, Aliased<const float> cosine_2, Aliased<const float> gauge,
+    Gradient gradient) {
     constexpr int rows = 6, width = 10;
     const bool overwrite = gradient == Gradient::overwrite;
     const int c = lane() * 2;
     const int row = block_index() * 8 + warp();
     if (row >= rows) return;
-    Vec<float, 2> dadded_v;
+    Vec<float, 2> dadded_2_v;
     Vec<float, 2> added_v;
-    Vec<float, 2> product_v;
+    Vec<float, 2> dadded_part_2_v;
     Vec<float, 2> sigmoid_2_v;
     const float largest_2_row = largest_2[row];
     const float largest_row = largest[row];
     float sum = 0.0F;
     if (c < width) {
-        dadded_v = load<2>(dadded + row * width + c);
+        dadded_2_v = load<2>(dadded_2 + row * width + c);
         const auto quotient_v = load<2>(quotient + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            sum += -(dadded_v[e] * quotient_v[e] / largest_2_row);
+            sum += -(dadded_2_v[e] * quotient_v[e] / largest_2_row);
         }
     }
     sum = warp_sum(sum);
-    const float quotient_2 = sum / total_2[row];
-    float sum_2 = 0.0F;
+    const float quotient_4 = sum / total_2[row];
+    float dbasins_0_level_step = 0.0F;
     if (c < width) {
         added_v = load<2>(added + row * width + c);
-        product_v = load<2>(product + row * width + c);
+        dadded_part_2_v = load<2>(dadded_part_2 + row * width + c);
         sigmoid_2_v = load<2>(sigmoid_2 + row * width + c);
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded_2 = dadded_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_2 +
-                product_v[e];
-            sum_2 += -(dadded_2 / largest_row * sigmoid_2_v[e]);
+            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_4 +
+                dadded_part_2_v[e];
+            dbasins_0_level_step += -(dadded / largest_row * sigmoid_2_v[e]);
         }
     }
-    sum_2 = warp_sum(sum_2);
-    const float dbasins_0_level_row = overwrite ? sum_2 : dbasins_0_level_before[row] + sum_2;
+    dbasins_0_level_step = warp_sum(dbasins_0_level_step);
+    const float dbasins_0_level_row = overwrite ? dbasins_0_level_step
+        : dbasins_0_level_before[row] + dbasins_0_level_step;
     if (c < width) {
         const auto cosine_2_v = load<2>(cosine_2 + row * width + c);
         const auto gauge_v = load<2>(gauge + row * width + c);
-        Vec<float, 2> product_2_v;
+        Vec<float, 2> dbasins_0_period_terms_v;
         THUNDER_UNROLL
         for (int e = 0; e < 2; ++e) {
-            const float dadded_2 = dadded_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_2 +
-                product_v[e];
-            product_2_v[e] = dadded_2 / largest_row * sigmoid_2_v[e] * cosine_2_v[e] * gauge_v[e];
+            const float dadded = dadded_2_v[e] + static_cast<float>(added_v[e] == largest_2_row) * quotient_4 +
+                dadded_part_2_v[e];
+            dbasins_0_period_terms_v[e] = dadded / largest_row * sigmoid_2_v[e] * cosine_2_v[e] * gauge_v[e];
         }
-        store(product_2 + row * width + c, product_2_v);
+        store(dbasins_0_period_terms + row * width + c, dbasins_0_period_terms_v);
     }
     warp_barrier();
     if (lane() == 0) {
@@ -440,18 +442,18 @@ THUNDER_KERNEL(256) basins_0_level_gradient_kernel(Aliased<float> dbasins_0_leve
 }
 
 // basins_0_period_gradient:
-//   dbasins_0_period += sum over rows(product_2)
+//   dbasins_0_period += sum over rows(dbasins_0_period_terms)
 // Replaces Mul
 // A thread for each 2 elements.
-THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period, Global<const float> product_2,
-    Aliased<const float> dbasins_0_period_before, Gradient gradient) {
+THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_period,
+    Global<const float> dbasins_0_period_terms, Aliased<const float> dbasins_0_period_before, Gradient gradient) {
     constexpr int n = 10;
     const int i = (block_index() * 256 + thread_index()) * 2;
     if (i >= n) return;
     const bool overwrite = gradient == Gradient::overwrite;
-    Vec<float, 2> product_2_v[6];
+    Vec<float, 2> dbasins_0_period_terms_v[6];
     THUNDER_UNROLL
-    for (int r = 0; r < 6; ++r) product_2_v[r] = load<2>(product_2 + r * 10 + i);
+    for (int r = 0; r < 6; ++r) dbasins_0_period_terms_v[r] = load<2>(dbasins_0_period_terms + r * 10 + i);
     const auto dbasins_0_period_before_v = load<2>(dbasins_0_period_before + i);
     Vec<float, 2> dbasins_0_period_v;
     THUNDER_UNROLL
@@ -459,7 +461,7 @@ THUNDER_KERNEL(256) basins_0_period_gradient_kernel(Aliased<float> dbasins_0_per
         float dbasins_0_period_step = 0.0F;
         THUNDER_UNROLL
         for (int r = 0; r < 6; ++r) {
-            dbasins_0_period_step += product_2_v[r][e];
+            dbasins_0_period_step += dbasins_0_period_terms_v[r][e];
         }
         dbasins_0_period_v[e] = overwrite ? dbasins_0_period_step
             : dbasins_0_period_before_v[e] + dbasins_0_period_step;

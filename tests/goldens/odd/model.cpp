@@ -41,48 +41,48 @@ void Model::forward_backward([[maybe_unused]] Gradient gradient) {
     float* const added = at<float>(arenas_.scratch, offset::added);  // (6,10)
     float* const largest_2 = at<float>(arenas_.scratch, offset::largest_2);  // (6,1)
     float* const quotient = at<float>(arenas_.scratch, offset::quotient);  // (6,10)
-    float* const added_2 = at<float>(arenas_.scratch, offset::added_2);  // (6,10)
+    float* const added_3 = at<float>(arenas_.scratch, offset::added_3);  // (6,10)
     float* const logarithm = at<float>(arenas_.scratch, offset::logarithm);  // (6,10)
-    float* const total = at<float>(arenas_.scratch, offset::total);  // (6,1)
+    float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6,1)
     float* const sigmoid = at<float>(arenas_.scratch, offset::sigmoid);  // (6,10)
     float* const cosine = at<float>(arenas_.scratch, offset::cosine);  // (6,10)
     float* const sigmoid_2 = at<float>(arenas_.scratch, offset::sigmoid_2);  // (6,10)
     float* const cosine_2 = at<float>(arenas_.scratch, offset::cosine_2);  // (6,10)
-    float* const total_2 = at<float>(arenas_.scratch, offset::total_2);  // (6)
+    float* const total = at<float>(arenas_.scratch, offset::total);  // (6)
     float* const sine = at<float>(arenas_.scratch, offset::sine);  // (10,6)
     float* const dtotal = at<float>(arenas_.scratch, offset::dtotal);  // (6)
-    float* const dadded = at<float>(arenas_.scratch, offset::dadded);  // (6,10)
-    float* const negated = at<float>(arenas_.scratch, offset::negated);  // (6,10)
-    float* const product = at<float>(arenas_.scratch, offset::product);  // (6,10)
-    float* const product_2 = at<float>(arenas_.scratch, offset::product_2);  // (6,10)
+    float* const dadded_2 = at<float>(arenas_.scratch, offset::dadded_2);  // (6,10)
+    float* const dbasins_1_level_terms = at<float>(arenas_.scratch, offset::dbasins_1_level_terms);  // (6,10)
+    float* const dadded_part_2 = at<float>(arenas_.scratch, offset::dadded_part_2);  // (6,10)
+    float* const dbasins_0_period_terms = at<float>(arenas_.scratch, offset::dbasins_0_period_terms);  // (6,10)
 
     // the 14 equations stand with the kernel
-    cos_sum_rows(largest, added, largest_2, quotient, added_2, logarithm, total, sigmoid, cosine, sigmoid_2, cosine_2,
+    cos_sum_rows(largest, added, largest_2, quotient, added_3, logarithm, total_2, sigmoid, cosine, sigmoid_2, cosine_2,
         gauge, w_basins_0_period, w_basins_0_level, w_basins_1_period, w_basins_1_level, stream);
-    // total_2 = sum over rows(cos(chosen))
+    // total = sum over rows(cos(chosen))
     // sine = sin(chosen)
     // where chosen = logarithm * w_shore_slope > 0.5 ? logarithm * w_shore_slope : 1 / logarithm
-    sin_sum_columns(total_2, sine, logarithm, w_shore_slope, stream);
-    // dtotal = exp(total_2 - log_sum_exp) * scalars->dloss
+    sin_sum_columns(total, sine, logarithm, w_shore_slope, stream);
+    // dtotal = exp(total - log_sum_exp) * scalars->dloss
     // scalars->loss_sum = scalars->loss_sum + log_sum_exp
-    // where most = abs(max(total_2)) == inf ? 0 : max(total_2)
-    // where log_sum_exp = log(sum(exp(total_2 - most))) + most
-    add_exp_sum_rows(dtotal, &arenas_.scalars->loss_sum, total_2, &arenas_.scalars->dloss, &arenas_.scalars->loss_sum,
+    // where most = abs(max(total)) == inf ? 0 : max(total)
+    // where log_sum_exp = log(sum(exp(total - most))) + most
+    add_exp_sum_rows(dtotal, &arenas_.scalars->loss_sum, total, &arenas_.scalars->dloss, &arenas_.scalars->loss_sum,
         stream);
     // the 7 equations stand with the kernel
-    shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded, negated, product, g_basins_1_period, dtotal, sine,
-        logarithm, w_shore_slope, g_shore_slope, added_2, added, quotient, largest_2, sigmoid, cosine,
-        w_basins_1_period, g_basins_1_period, gradient, stream);
-    // g_basins_1_level += sum(negated)
-    basins_1_level_gradient(g_basins_1_level, negated, g_basins_1_level, gradient, stream);
+    shore_slope_and_basins_1_period_gradients(g_shore_slope, dadded_2, dbasins_1_level_terms, dadded_part_2,
+        g_basins_1_period, dtotal, sine, logarithm, w_shore_slope, g_shore_slope, added_3, added, quotient, largest_2,
+        sigmoid, cosine, w_basins_1_period, g_basins_1_period, gradient, stream);
+    // g_basins_1_level += sum(dbasins_1_level_terms)
+    basins_1_level_gradient(g_basins_1_level, dbasins_1_level_terms, g_basins_1_level, gradient, stream);
     // g_basins_0_level += sum(-ddifference)
-    // product_2 = ddifference * cosine_2 * gauge
-    // where ddifference = (dadded + (added == largest_2) * (sum(-(dadded * quotient / largest_2)) / total) + product) /
-    // largest * sigmoid_2
-    basins_0_level_gradient(g_basins_0_level, product_2, dadded, quotient, largest_2, total, added, product, largest,
-        sigmoid_2, g_basins_0_level, cosine_2, gauge, gradient, stream);
-    // g_basins_0_period += sum over rows(product_2)
-    basins_0_period_gradient(g_basins_0_period, product_2, g_basins_0_period, gradient, stream);
+    // dbasins_0_period_terms = ddifference * cosine_2 * gauge
+    // where ddifference = (dadded_2 + (added == largest_2) * (sum(-(dadded_2 * quotient / largest_2)) / total_2) +
+    // dadded_part_2) / largest * sigmoid_2
+    basins_0_level_gradient(g_basins_0_level, dbasins_0_period_terms, dadded_2, quotient, largest_2, total_2, added,
+        dadded_part_2, largest, sigmoid_2, g_basins_0_level, cosine_2, gauge, gradient, stream);
+    // g_basins_0_period += sum over rows(dbasins_0_period_terms)
+    basins_0_period_gradient(g_basins_0_period, dbasins_0_period_terms, g_basins_0_period, gradient, stream);
 }
 
 void Model::update() {

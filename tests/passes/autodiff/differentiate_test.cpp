@@ -98,6 +98,47 @@ func @main(
 )");
 }
 
+// A value of the backward pass is called after what it is the gradient of: all of it, what one of several uses gives,
+// or what broadcasting adds up. The second of two sums has its own number in both passes; `e` and `p` give what they
+// get.
+TEST(Differentiate, CallsValuesAfterWhatTheyAreTheGradientOf) {
+    Module module = parsed(R"(
+func @main(%x: f32[4,3] input "x", %w: f32[3] parameter "w", %b: f32[4,1] parameter "b") -> (%loss "loss") {
+  %add = add(%x, %w) : f32[4,3]
+  %add_of_b = sub(%add, %b) : f32[4,3]
+  %e = exp(%add_of_b) : f32[4,3]
+  %other = add(%e, %add) : f32[4,3]
+  %p = reshape(%other) {dims = [12]} : f32[12]
+  %loss = reduce_sum(%p) {axes = [0], keep_dims = false} : f32[]
+}
+)");
+    for (ValueInfo& info : module.main().values)
+        if (info.name == "other") info.name = "add";  // which text cannot say
+    Report report;
+    EXPECT_EQ(printed_functions(differentiate(std::move(module), {}, report)), R"(func @main(
+    %x: f32[4,3] input "x",
+    %w: f32[3] parameter "w",
+    %b: f32[4,1] parameter "b",
+    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dw "dw", %db_1 "db") {
+  %add = add(%x, %w) : f32[4,3]
+  %add_of_b = sub(%add, %b) : f32[4,3]
+  %e = exp(%add_of_b) : f32[4,3]
+  %add_2 = add(%e, %add) : f32[4,3]
+  %p = reshape(%add_2) {dims = [12]} : f32[12]
+  %loss = reduce_sum(%p) {axes = [0], keep_dims = false} : f32[]
+  %reshape = reshape(%dloss) {dims = [1]} : f32[1]
+  %dp = broadcast_to(%reshape) {dims = [12]} : f32[12]
+  %dadd_2 = reshape(%dp) {dims = [4, 3]} : f32[4,3]
+  %dadd_of_b = mul(%dadd_2, %e) : f32[4,3]
+  %db_terms = neg(%dadd_of_b) : f32[4,3]
+  %db = reduce_sum(%db_terms) {axes = [1], keep_dims = false} : f32[4]
+  %db_1 = reshape(%db) {dims = [4, 1]} : f32[4,1]
+  %dadd = add(%dadd_2, %dadd_of_b) : f32[4,3]
+  %dw = reduce_sum(%dadd) {axes = [0], keep_dims = false} : f32[3]
+}
+)");
+}
+
 TEST(Differentiate, RecomputesInPlaceWhereAsked) {
     for (RecomputePolicy policy : {RecomputePolicy::selective, RecomputePolicy::block}) {
         const Module module = gradients(mlp, policy);
@@ -272,21 +313,21 @@ TEST(Differentiate, SavesDeliberately) {
     %up: 3 x f32[16,8] parameter "layers.{0..2}.up",
     %down: 3 x f32[8,16] parameter "layers.{0..2}.down",
     %scale: f32[8] parameter "scale",
-    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dembed "dembed", %dnorm "dnorm", %dup "dup", %ddown "ddown", %dscale_1 "dscale") {
+    %dloss: f32[] scalar "dloss") -> (%loss "loss", %dembed "dembed", %dnorm "dnorm", %dup "dup", %ddown "ddown", %dscale_2 "dscale") {
   %h = linear(%x, %embed) : f32[2,6,8]
-  %y, %x_1, %rstd, %u = repeat(%h, %norm, %up, %down, %scale) {body = "layer_forward", carried = 1, n = 3, per_layer = 3, reverse = false} : f32[2,6,8], 3 x f32[2,6,8], 3 x f32[2,6], 3 x f32[2,6,16]
+  %y, %x_2, %rstd, %u = repeat(%h, %norm, %up, %down, %scale) {body = "layer_forward", carried = 1, n = 3, per_layer = 3, reverse = false} : f32[2,6,8], 3 x f32[2,6,8], 3 x f32[2,6], 3 x f32[2,6,16]
   %z = mul(%y, %scale) : f32[2,6,8]
   %q = mul(%z, %z) : f32[2,6,8]
   %loss = reduce_sum(%q) {axes = [0, 1, 2], keep_dims = false} : f32[]
   %reshape = reshape(%dloss) {dims = [1, 1, 1]} : f32[1,1,1]
   %dq = broadcast_to(%reshape) {dims = [2, 6, 8]} : f32[2,6,8]
-  %mul = mul(%dq, %z) : f32[2,6,8]
-  %mul_1 = mul(%dq, %z) : f32[2,6,8]
-  %dz = add(%mul, %mul_1) : f32[2,6,8]
+  %dz_part = mul(%dq, %z) : f32[2,6,8]
+  %dz_part_2 = mul(%dq, %z) : f32[2,6,8]
+  %dz = add(%dz_part, %dz_part_2) : f32[2,6,8]
   %dy = mul(%dz, %scale) : f32[2,6,8]
-  %mul_2 = mul(%dz, %y) : f32[2,6,8]
-  %dscale = reduce_sum(%mul_2) {axes = [0, 1], keep_dims = false} : f32[8]
-  %dh, %dscale_1, %dnorm, %dup, %ddown = repeat(%dy, %dscale, %x_1, %rstd, %u, %norm, %up, %down, %scale) {body = "layer_backward", carried = 2, n = 3, per_layer = 6, reverse = true} : f32[2,6,8], f32[8], 3 x f32[8], 3 x f32[16,8], 3 x f32[8,16]
+  %dscale_terms = mul(%dz, %y) : f32[2,6,8]
+  %dscale = reduce_sum(%dscale_terms) {axes = [0, 1], keep_dims = false} : f32[8]
+  %dh, %dscale_2, %dnorm, %dup, %ddown = repeat(%dy, %dscale, %x_2, %rstd, %u, %norm, %up, %down, %scale) {body = "layer_backward", carried = 2, n = 3, per_layer = 6, reverse = true} : f32[2,6,8], f32[8], 3 x f32[8], 3 x f32[16,8], 3 x f32[8,16]
   %dembed = linear_backward_weight(%dh, %x) : f32[8,8]
 }
 func @layer_forward(%x: f32[2,6,8], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%y, %x, %rstd, %u) {
@@ -297,7 +338,7 @@ func @layer_forward(%x: f32[2,6,8], %norm: f32[8], %up: f32[16,8], %down: f32[8,
   %d = linear(%a, %down) : f32[2,6,8]
   %y = add(%x, %d) : f32[2,6,8]
 }
-func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd: f32[2,6], %u: f32[2,6,16], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%dx, %dscale_1, %dnorm, %dup, %ddown) {
+func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd: f32[2,6], %u: f32[2,6,16], %norm: f32[8], %up: f32[16,8], %down: f32[8,16], %scale: f32[8]) -> (%dx, %dscale, %dnorm, %dup, %ddown) {
   %da = linear_backward_input(%dy, %down) : f32[2,6,16]
   %a = silu(%u) : f32[2,6,16]
   %ddown = linear_backward_weight(%dy, %a) : f32[8,16]
@@ -309,11 +350,11 @@ func @layer_backward(%dy: f32[2,6,8], %dscale_sum: f32[8], %x: f32[2,6,8], %rstd
   %s = mul(%n, %scale) : f32[2,6,8]
   %dup = linear_backward_weight(%du, %s) : f32[16,8]
   %dn = mul(%ds, %scale) : f32[2,6,8]
-  %mul = mul(%ds, %n) : f32[2,6,8]
-  %dscale = reduce_sum(%mul) {axes = [0, 1], keep_dims = false} : f32[8]
-  %rms_norm_backward, %dnorm = rms_norm_backward(%dn, %x, %norm, %rstd) : f32[2,6,8], f32[8]
-  %dx = add(%dy, %rms_norm_backward) : f32[2,6,8]
-  %dscale_1 = add(%dscale_sum, %dscale) : f32[8]
+  %dscale_terms = mul(%ds, %n) : f32[2,6,8]
+  %dscale_part = reduce_sum(%dscale_terms) {axes = [0, 1], keep_dims = false} : f32[8]
+  %dx_part, %dnorm = rms_norm_backward(%dn, %x, %norm, %rstd) : f32[2,6,8], f32[8]
+  %dx = add(%dy, %dx_part) : f32[2,6,8]
+  %dscale = add(%dscale_sum, %dscale_part) : f32[8]
 }
 )");
 }
