@@ -1,17 +1,23 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
 """Records what torch's optimizers do to two small parameters in a hundred steps, and what its averages of weights
-are over as many: tests/runtime/kernels/trajectories.h.
+are over as many: tests/runtime/kernels/trajectories.h. And what they make of a model in a few steps:
+tests/fixtures/mlp/optimizers.{json,safetensors}.
 
   python scripts/record_optimizers.py
 
 Optimizers are in fp64. Gradients are numbers that tests make by the same formula; what decays is the matrix, or with
 "decay_all" the vector as well. An optimizer that torch does not have is written here as its paper has it.
 Averages are in f32, as programs keep them, of parameters that are in each step what the gradients are.
+
+The model is tests/fixtures/mlp in fp64, with a case of each optimizer: losses, norms of gradients, parameters and their average
+after the last step. Beside it, how far from these torch itself is where products are in a narrow type, by autocast, and states
+are rounded to it after each step.
 """
-import argparse, pathlib
+import argparse, json, pathlib
 
 import torch
+from safetensors.torch import load_file, save_file
 
 PINNED = {"torch": "2.13.0"}
 STEPS, KEPT = 100, (1, 2, 3, 10, 100)
@@ -66,6 +72,10 @@ def averages(decay):
     return points
 
 
+def is_hidden_matrix(p):  # that Muon steps as a whole: no table, and not the weight of the model's last product
+    return p.dim() == 2 and not getattr(p, "is_outer", False)
+
+
 class Lion(torch.optim.Optimizer):
     """Algorithm 2 of Chen and others, Symbolic Discovery of Optimization Algorithms, 2023."""
 
@@ -89,14 +99,14 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, params, lr, momentum, nesterov, adjust, betas, eps):
         super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "adjust": adjust})
-        self.others = o.AdamW([g for g in self.param_groups if g["params"][0].dim() != 2], lr=lr, betas=betas, eps=eps)
+        self.others = o.AdamW([g for g in self.param_groups if not is_hidden_matrix(g["params"][0])], lr=lr, betas=betas, eps=eps)
 
     @torch.no_grad()
     def step(self):
         self.others.step()
         for group in self.param_groups:
             for p in group["params"]:
-                if p.dim() != 2:
+                if not is_hidden_matrix(p):
                     continue
                 m = self.state[p].setdefault("m", torch.zeros_like(p))
                 m.lerp_(p.grad, 1 - group["momentum"])
@@ -116,7 +126,7 @@ class TorchsMuon:
     """torch's own, and its AdamW."""
 
     def __init__(self, params, lr, momentum, nesterov, adjust, betas, eps):
-        matrices, others = [[g for g in params if (g["params"][0].dim() == 2) == two] for two in (True, False)]
+        matrices, others = [[g for g in params if is_hidden_matrix(g["params"][0]) == two] for two in (True, False)]
         self.both = (o.Muon(matrices, lr=lr, momentum=momentum, nesterov=nesterov, adjust_lr_fn=adjust),
                      o.AdamW(others, lr=lr, betas=betas, eps=eps))
 
@@ -187,11 +197,106 @@ def cases_of(cases):
     return lines
 
 
+# ---- a model -------------------------------------------------------------------------------------------------------
+# Of each optimizer the last case without an epsilon beside which narrow states vanish.
+LEAST_EPSILON = 1e-3
+OF_MODEL = {case[0].split()[0]: case for case in CASES if not any(0 < x < LEAST_EPSILON for x in case[1])}
+MODEL_STEPS, MODEL_CLIP, EMA = 6, 0.75, 0.75
+GROUP = ("net.2", 0.02, 0.3)  # what a parameter's name begins with; its learning rate and weight decay
+NARROW = {"bf16": torch.bfloat16, "f16": torch.float16}
+LOSS_SCALE = 1024  # which f16 needs, and which changes nothing of all else
+
+
+def model(p, x):
+    linear = torch.nn.functional.linear
+    h = torch.relu(linear(x, p["net.0.weight"], p["net.0.bias"]))
+    h = torch.tanh(linear(h, p["net.2.weight"], p["net.2.bias"]))
+    return linear(h, p["net.4.weight"], p["net.4.bias"])
+
+
+def round_states(optimizer, dtype):
+    for state in optimizer.state.values():
+        for name, tensor in state.items():
+            if name != "step":
+                tensor.copy_(tensor.to(dtype))
+    for other in (getattr(optimizer, "others", None), *getattr(optimizer, "both", ())):
+        if other:
+            round_states(other, dtype)
+
+
+def trained(folder, make, decay_all, narrow=None):
+    """Losses, norms, parameters, their average."""
+    torch.set_default_dtype(torch.float32 if narrow else torch.float64)
+    parameters = {name: torch.nn.Parameter(t.to(torch.get_default_dtype()))
+                  for name, t in load_file(folder / "params.safetensors").items()}
+    batches = load_file(folder / "batch.safetensors")
+    parameters["net.4.weight"].is_outer = True
+    groups = []
+    for name, p in parameters.items():
+        groups.append({"params": [p], "weight_decay": WEIGHT_DECAY if decay_all or p.dim() > 1 else 0.0})
+        if name.startswith(GROUP[0]):
+            groups[-1].update(lr=GROUP[1], weight_decay=GROUP[2])
+    optimizer = make(groups)
+    module = torch.nn.Module()
+    module.parameters_ = torch.nn.ParameterDict({name.replace(".", "_"): p for name, p in parameters.items()})
+    averaged = torch.optim.swa_utils.AveragedModel(module, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(EMA))
+    losses, norms = [], []
+    for step in range(MODEL_STEPS):
+        x, labels = (batches[f"{name}_{step % 5}"] for name in ("x", "labels"))
+        for p in parameters.values():
+            p.grad = None
+        with torch.autocast("cpu", dtype=narrow or torch.bfloat16, enabled=narrow is not None):
+            loss = torch.nn.functional.cross_entropy(model(parameters, x.to(torch.get_default_dtype())), labels)
+        (LOSS_SCALE * loss).backward()
+        for p in parameters.values():
+            p.grad /= LOSS_SCALE
+        losses.append(loss.item())
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), MODEL_CLIP).item())
+        optimizer.step()
+        if narrow:
+            round_states(optimizer, narrow)
+        averaged.update_parameters(module)
+    averages = averaged.module.parameters_
+    return (losses, norms, {name: p.detach().double() for name, p in parameters.items()},
+            {name: averages[name.replace(".", "_")].detach().double() for name in parameters})
+
+
+def distance(got, want, start):
+    """Of all parameters, as a part of the way from where they began."""
+    square = lambda a, b: sum(((a[name] - b[name]) ** 2).sum().item() for name in want)
+    return (square(got, want) / square(want, start)) ** 0.5
+
+
+def record_model(folder):
+    start = {name: t.double() for name, t in load_file(folder / "params.safetensors").items()}
+    runs, tensors = {}, {}
+    assert OF_MODEL.keys() == {case[0].split()[0] for case in CASES}, "an optimizer has no case with a large epsilon"
+    for rule, (_, options, make, decay_all, _) in OF_MODEL.items():
+        losses, norms, after, average = trained(folder, make, decay_all)
+        run = {"options": options, "decay_all": decay_all, "loss": losses, "grad_norm": norms}
+        for parameter in after:
+            tensors[f"{rule}/{parameter}"] = after[parameter].float()
+            tensors[f"{rule}/average/{parameter}"] = average[parameter].float()
+        for dtype, narrow in NARROW.items():
+            theirs, _, theirs_after, theirs_average = trained(folder, make, decay_all, narrow)
+            run[dtype] = {"loss": max(abs(a / b - 1) for a, b in zip(theirs, losses)),
+                          "after": distance(theirs_after, after, start), "average": distance(theirs_average, average, start)}
+        runs[rule] = run
+    recorded = {"torch": PINNED["torch"], "steps": MODEL_STEPS, "clip": MODEL_CLIP, "ema": EMA, "learning_rate": LEARNING_RATE,
+                "weight_decay": WEIGHT_DECAY, "loss_scale": LOSS_SCALE,
+                "group": {"begins": GROUP[0], "learning_rate": GROUP[1], "weight_decay": GROUP[2]}, "optimizers": runs}
+    (folder / "optimizers.json").write_text(json.dumps(recorded, indent=1) + "\n")
+    save_file(tensors, folder / "optimizers.safetensors")
+
+
 def main():
+    tests = pathlib.Path(__file__).parent.parent / "tests"
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default=pathlib.Path(__file__).parent.parent / "tests/runtime/kernels/trajectories.h")
-    out = parser.parse_args().out
+    parser.add_argument("--out", default=tests / "runtime/kernels/trajectories.h")
+    parser.add_argument("--model", type=pathlib.Path, default=tests / "fixtures/mlp")
+    arguments = parser.parse_args()
     assert torch.__version__.split("+")[0] == PINNED["torch"], torch.__version__
+    record_model(arguments.model)
     lines = ["// SPDX-License-Identifier: Apache-2.0", "// What optimizers do to a matrix and a vector in a hundred steps: scripts/record_optimizers.py, with torch "
              + PINNED["torch"] + ".", "#pragma once", "", '#include "trajectory.h"', "",
              "namespace thunder {", "", "// clang-format off", "inline const std::vector<Trajectory> trajectories = {"]
@@ -202,7 +307,7 @@ def main():
     for decay in DECAYS:
         lines += [f"    {{{decay}, {{", *lines_of(averages(decay)), "    }},"]
     lines += ["};", "// clang-format on", "", "}  // namespace thunder", ""]
-    pathlib.Path(out).write_text("\n".join(lines))
+    pathlib.Path(arguments.out).write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -104,14 +104,17 @@ std::string runtime_for(Cpu cpu, std::string& failure) {
 }
 
 GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
-                                   const std::string& options, const std::string& command, int ranks, Cpu cpu)
+                                   const std::string& options, const std::string& command, int ranks, Cpu cpu,
+                                   Compiled compiled)
     : model_(model),
       graph_(graph),
       options_(with_loss(graph, command, options)),
       cpu_(cpu),
+      compiled_(compiled),
       folder_(fs::path(PROGRAMS_FOLDER) / name),
       ranks_(ranks),
-      whole_(!full_form && ranks == 1 && command == "train" && !name.ends_with("_edited")) {
+      whole_(compiled == Compiled::quickly ||
+             (!full_form && ranks == 1 && command == "train" && !name.ends_with("_edited"))) {
     if (cpu != Cpu::native) {
         build_ = "build-" + name_of(cpu);
         variables_ = "ONEDNN_MAX_CPU_ISA=AVX2 ";
@@ -134,9 +137,13 @@ GeneratedProgram::GeneratedProgram(const std::string& name, const std::string& m
 
 std::string GeneratedProgram::configure(const std::string& options) const {
     return fmt::format(
-        "cmake -S out -B out/{} -DCOMM={} -DDEVICE=cpu -DTHUNDERC_RUNTIME='{}' -DCMAKE_CXX_FLAGS='{} -Werror' "
+        "cmake -S out -B out/{} -DCOMM={} -DDEVICE=cpu -DTHUNDERC_RUNTIME='{}' -DCMAKE_CXX_FLAGS='{} -Werror' {}"
         "-DCMAKE_UNITY_BUILD={} {}",
-        build_, ranks_ == 1 ? "none" : "mpi", runtime_, PROGRAM_FLAGS, whole_ ? "ON" : "OFF", options);
+        build_, ranks_ == 1 ? "none" : "mpi", runtime_, PROGRAM_FLAGS,
+        // Not of what CMake compiles to see whether the compiler works.
+        compiled_ == Compiled::quickly ? "-DCMAKE_CXX_FLAGS_RELEASE='" QUICK_FLAGS " -include " PROGRAM_HEADERS "' "
+                                       : "",
+        whole_ ? "ON" : "OFF", options);
 }
 
 Outcome GeneratedProgram::own_tests(const std::string& options, const std::string& variables) const {

@@ -23,6 +23,10 @@ inline void PrintTo(Cpu cpu, std::ostream* out) {
     *out << name_of(cpu);
 }
 
+// How long a program takes to compile, and how quick it is. `quickly`: as one file, with headers that were compiled
+// before and few optimisations; for lists of small programs.
+enum class Compiled : std::uint8_t { as_usual, quickly };
+
 class GeneratedProgram {
   public:
     // Writes and builds the program of tests/fixtures/<model>/<graph>.onnx in a folder <name> of the build folder. Two
@@ -32,7 +36,7 @@ class GeneratedProgram {
     // users do, where it is <name>_edited, has ranks, is a library, and in the long form of the tests.
     GeneratedProgram(const std::string& name, const std::string& model, const std::string& graph,
                      const std::string& options, const std::string& command = "train", int ranks = 1,
-                     Cpu cpu = Cpu::native);
+                     Cpu cpu = Cpu::native, Compiled compiled = Compiled::as_usual);
     ~GeneratedProgram();
     GeneratedProgram(const GeneratedProgram&) = delete;
     GeneratedProgram& operator=(const GeneratedProgram&) = delete;
@@ -64,6 +68,7 @@ class GeneratedProgram {
 
     std::string model_, graph_, options_, failure_, build_ = "build", variables_, runtime_;  // build_: the folder
     Cpu cpu_;
+    Compiled compiled_;
     std::filesystem::path folder_;
     nlohmann::json reference_;
     int lock_ = -1, ranks_ = 1;

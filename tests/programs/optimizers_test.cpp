@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole programs of every optimizer that is listed, with every type that --optim-dtype takes for its states: on one
+// rank as torch steps the same model, on copies and on shards as on one rank, and from a checkpoint in the middle as
+// without it, in the same world and in others. All of them clip, accumulate gradients over micro-batches, have a group
+// of parameters with numbers of its own, and keep an average of weights.
+//
+// An optimizer that is new is in it by its line in rules/list.h, and fails until record_optimizers.py has recorded it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <regex>
+#include <sstream>
+
+#include "checkpoint/safetensors.h"
+#include "optim/rules/info.h"
+#include "tests/programs/generated_program.h"
+#include "tests/support/full_form.h"
+
+namespace thunderc::tests {
+namespace optimizers_test {
+namespace fs = std::filesystem;
+
+// Four rows a step: a rank has micro-batches of one.
+constexpr const char *model = "mlp", *graph = "dyn.logits";
+constexpr int rows = 4, steps = 6, middle = 3;
+
+const nlohmann::json& recorded() {
+    static const nlohmann::json all = nlohmann::json::parse(read_file(FIXTURES "/mlp/optimizers.json"));
+    return all;
+}
+
+// ---- what is compiled ----------------------------------------------------------------------------------------------
+
+// A command of thunderc, in a folder that no other test is in.
+Outcome thunderc(const std::string& command) {
+    const fs::path folder =
+        fs::path(PROGRAMS_FOLDER) / "optimizers" / testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::create_directories(folder);
+    return shell(folder, "'" THUNDERC "' " + command);
+}
+
+// The words that an option takes, as help lists them.
+std::vector<std::string> choices(const std::string& option) {
+    static const std::string help = thunderc("train --help").out;
+    std::smatch found;
+    std::vector<std::string> out;
+    if (!std::regex_search(help, found, std::regex(" " + option + " \\w+:([^ =]+)"))) return out;
+    std::istringstream words(found[1]);
+    for (std::string word; std::getline(words, word, '|');) out.push_back(word);
+    return out;
+}
+
+struct Layout {
+    const char *name, *option;
+    int ranks;
+    bool cuts_parameters;
+};
+constexpr Layout alone{"one", "", 1, false}, several[] = {{"dp2", "--dp 2", 2, false}, {"fsdp2", "--fsdp 2", 2, true}};
+
+// States of a narrow type are for a step whose products are of that type, where there are such products.
+std::string options_of(const std::string& rule, const std::string& states, const Layout& layout) {
+    const std::vector<std::string> products = choices("--dtype");
+    const bool multiplied = std::find(products.begin(), products.end(), states) != products.end();
+    return "--batch 1 --optimizer " + rule + (multiplied ? " --dtype " + states : "") + " --optim-dtype " + states +
+           " " + layout.option;
+}
+
+// ---- what a run leaves ---------------------------------------------------------------------------------------------
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+// The parameters in a file, or with a prefix those that have it, by the names of the fixture.
+Tensors read(const fs::path& path, const std::string& prefix = "") {
+    const thunder::SafetensorsFile file(path.string());
+    const std::string wrapper = "model.";
+    Tensors out;
+    for (const thunder::StoredTensor& stored : file.tensors()) {
+        if (!stored.name.starts_with(prefix)) continue;
+        std::string name = stored.name.substr(prefix.size());
+        if (name.starts_with(wrapper)) name = name.substr(wrapper.size());
+        if (!prefix.empty() && !name.starts_with("net.")) continue;
+        out[name].resize(stored.elements());
+        EXPECT_TRUE(thunder::read_elements(stored, thunder::DType::f32, 0, stored.elements(), out[name].data()));
+    }
+    return out;
+}
+
+const Tensors& start() {
+    static const Tensors all = read(FIXTURES "/mlp/params.safetensors");
+    return all;
+}
+
+// Of all parameters, as a part of the way from where they began; but for `left_out` elements, the furthest.
+double distance(const Tensors& got, const Tensors& want, std::size_t left_out = 0) {
+    EXPECT_EQ(got.size(), want.size());
+    std::vector<double> off;
+    double way = 0;
+    for (const auto& [name, wanted] : want) {
+        const auto found = got.find(name);
+        if (found == got.end() || found->second.size() != wanted.size()) {
+            ADD_FAILURE() << name << " is not there, or of another size";
+            return INFINITY;
+        }
+        const std::vector<float>& began = start().at(name);
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            const double end = wanted[i];
+            off.push_back(std::pow(found->second[i] - end, 2));
+            way += std::pow(end - began[i], 2);
+        }
+    }
+    std::sort(off.begin(), off.end());
+    return std::sqrt(std::accumulate(off.begin(), off.end() - static_cast<std::ptrdiff_t>(left_out), 0.0) / way);
+}
+
+struct Trained {
+    std::vector<nlohmann::json> log;
+    Tensors after, average;
+    std::string bits;  // of both files
+};
+
+// The furthest of all steps that both have.
+double furthest(const std::vector<nlohmann::json>& got, const std::vector<double>& want, const char* key) {
+    double out = 0;
+    for (const nlohmann::json& line : got)
+        out = std::max(out, std::abs(line.at(key).get<double>() / want.at(line.at("step").get<std::size_t>()) - 1));
+    return out;
+}
+std::vector<double> column(const std::vector<nlohmann::json>& log, const char* key) {
+    std::vector<double> out;
+    for (const nlohmann::json& line : log) out.push_back(line.at(key).get<double>());
+    return out;
+}
+
+// ---- a program, as the recorded run ran ----------------------------------------------------------------------------
+
+class Swept {
+  public:
+    Swept(const thunder::RuleInfo& rule, const std::string& states, const Layout& layout)
+        : layout_(layout),
+          program_("optimizers_" + rule.name + "_" + layout.name, model, graph, options_of(rule.name, states, layout),
+                   "train", layout.ranks, Cpu::native, Compiled::quickly),
+          flags_(flags_of(rule)) {}
+
+    const GeneratedProgram& program() const { return program_; }
+
+    // Keeps the checkpoint of the middle.
+    Trained straight() const {
+        fs::remove_all(program_.file("kept"));
+        return run("straight", "--checkpoint kept --checkpoint-every " + std::to_string(middle));
+    }
+    // From what another one, or this one, kept.
+    Trained resumed(const Swept& from) const {
+        fs::remove_all(program_.file("half"));
+        fs::create_directory(program_.file("half"));
+        fs::copy_file(from.program_.file("kept") / checkpoint_of(middle),
+                      program_.file("half") / checkpoint_of(middle));
+        return run("resumed", "--checkpoint half --resume");
+    }
+    // Whether a checkpoint has something in another type than f32 of what the optimizer keeps.
+    bool keeps_narrow_states() const {
+        const thunder::SafetensorsFile file((program_.file("kept") / checkpoint_of(steps)).string());
+        return std::any_of(file.tensors().begin(), file.tensors().end(), [](const thunder::StoredTensor& t) {
+            return t.name.starts_with("optimizer.") && t.dtype != "F32";
+        });
+    }
+
+  private:
+    static std::string checkpoint_of(int step) { return "step-0000000" + std::to_string(step) + ".safetensors"; }
+
+    static std::string flags_of(const thunder::RuleInfo& rule) {
+        const nlohmann::json &all = recorded(), &run = all.at("optimizers").at(rule.name), &group = all.at("group");
+        std::ostringstream out;
+        out << "--feed feed.safetensors --schedule constant --warmup 0 --steps " << all.at("steps") << " --lr "
+            << all.at("learning_rate") << " --weight-decay " << all.at("weight_decay") << " --decay "
+            << (run.at("decay_all").get<bool>() ? "all" : "matrices") << " --grad-clip " << all.at("clip") << " --ema "
+            << all.at("ema") << " --loss-scale " << all.at("loss_scale") << " --group '"
+            << group.at("begins").get<std::string>() << ":lr=" << group.at("learning_rate")
+            << ",weight_decay=" << group.at("weight_decay") << "'";
+        for (std::size_t k = 0; k < rule.options.size(); ++k) {
+            std::string name = rule.options[k].name;
+            std::replace(name.begin(), name.end(), '_', '-');
+            const double value = run.at("options").at(k);
+            if (rule.options[k].range != thunder::rules::Range::flag)
+                out << " --" << name << " " << run.at("options").at(k);
+            else if (value != 0)
+                out << " --" << name;
+        }
+        return out.str();
+    }
+
+    Trained run(const std::string& name, const std::string& more) const {
+        const fs::path log = program_.file(name + ".jsonl"), after = program_.file(name + ".safetensors"),
+                       average = program_.file(name + "_average.safetensors");
+        for (const fs::path& path : {log, after, average}) fs::remove(path);
+        const Outcome outcome = program_.train(
+            flags_ + " --grad-accum " + std::to_string(rows / layout_.ranks) + " --log " + log.filename().string() +
+            " --save " + after.filename().string() + " --save-ema " + average.filename().string() + " " + more);
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+        if (outcome.status != 0) return {};
+        return {read_log(log), read(after), read(average), read_file(after) + read_file(average)};
+    }
+
+    Layout layout_;
+    GeneratedProgram program_;
+    std::string flags_;
+};
+
+// ---- what is asked of them -----------------------------------------------------------------------------------------
+
+// From the middle on, the same bits.
+void expect_same_bits(const Trained& resumed, const Trained& straight) {
+    ASSERT_EQ(straight.log.size(), static_cast<std::size_t>(steps));
+    ASSERT_EQ(resumed.log.size(), static_cast<std::size_t>(steps - middle));
+    for (std::size_t k = 0; k < resumed.log.size(); ++k)
+        for (const char* key : {"step", "loss", "grad_norm", "lr"})
+            EXPECT_EQ(resumed.log[k].at(key), straight.log[k + middle].at(key)) << key;
+    EXPECT_TRUE(resumed.bits == straight.bits);
+}
+
+// Sums in f32 in another order, and in torch in f64: a few roundings of 6e-8 of what is added, and of parameters, which
+// a step moves by a hundredth of themselves. A rule may divide what a gradient is off by by an epsilon of a thousandth
+// of it, or make it 3.4445^5 = 485 times as large (Muon). Of a narrow type, a state that such a rounding takes across
+// the middle between two numbers is 2^-9 of itself off, one of hundreds.
+constexpr double of_other_sums = 1e-4, loss_of_other_sums = 1e-5;
+
+void expect_same_training(const Trained& got, const Trained& want) {
+    ASSERT_FALSE(got.log.empty());
+    EXPECT_LE(furthest(got.log, column(want.log, "loss"), "loss"), loss_of_other_sums);
+    EXPECT_LE(furthest(got.log, column(want.log, "grad_norm"), "grad_norm"), 10 * loss_of_other_sums);
+    EXPECT_LE(distance(got.after, want.after), of_other_sums);
+    EXPECT_LE(distance(got.average, want.average), of_other_sums);
+}
+
+struct Off {
+    double loss, after, average;
+};
+
+// Against torch in fp64.
+Off off_from_torch(const Trained& run, const std::string& rule, std::size_t left_out) {
+    const fs::path file = FIXTURES "/mlp/optimizers.safetensors";
+    const std::vector<double> losses = recorded().at("optimizers").at(rule).at("loss");
+    return {furthest(run.log, losses, "loss"), distance(run.after, read(file, rule + "/"), left_out),
+            distance(run.average, read(file, rule + "/average/"), left_out)};
+}
+
+class EveryOptimizer : public testing::TestWithParam<std::string> {
+  protected:
+    const thunder::RuleInfo& rule = *thunder::find_rule(GetParam());
+
+    void expect_torch(const Trained& run, const std::string& states) const {
+        // Where a rule asks for a sign, what rounding to a narrow type leaves may decide: of three elements in
+        // hundreds.
+        const Off off = off_from_torch(run, rule.name, states == "f32" ? 0 : 3);
+        const nlohmann::json& of_rule = recorded().at("optimizers").at(rule.name);
+        Off most = {loss_of_other_sums, of_other_sums, of_other_sums};
+        if (states != "f32") {
+            // Twice as far as torch is where it rounds states as we do, and products in its own places.
+            ASSERT_TRUE(of_rule.contains(states)) << "record_optimizers.py has no run with states of " << states;
+            const nlohmann::json& torchs = of_rule.at(states);
+            most = {most.loss + 2 * torchs.at("loss").get<double>(), most.after + 2 * torchs.at("after").get<double>(),
+                    most.average + 2 * torchs.at("average").get<double>()};
+            EXPECT_GT(off.loss, 1e-6) << "that is f32";
+        }
+        EXPECT_LE(off.loss, most.loss);
+        EXPECT_LE(off.after, most.after);
+        EXPECT_LE(off.average, most.average);
+    }
+
+    void expect_refusal(const std::string& states, const Layout& layout) const {
+        const Outcome outcome = thunderc("train '" FIXTURES "/" + std::string(model) + "/" + graph +
+                                         ".onnx' --loss cross-entropy -o out " + options_of(rule.name, states, layout));
+        EXPECT_EQ(outcome.status, 2);
+        EXPECT_TRUE(outcome.err.starts_with("error: " + rule.name + " steps whole ")) << outcome.err;
+    }
+};
+
+TEST_P(EveryOptimizer, IsTorchsOnEveryWorldAndFromTheMiddle) {
+    ASSERT_TRUE(recorded().at("optimizers").contains(rule.name)) << "record_optimizers.py has no run of it";
+    ASSERT_EQ(recorded().at("steps"), steps);
+    const std::vector<std::string> types = choices("--optim-dtype");
+    ASSERT_GE(types.size(), 3U);
+    const auto number = static_cast<std::size_t>(&rule - thunder::all_rules().data());
+    for (std::size_t t = 0; t < types.size(); ++t) {
+        const std::string& states = types[t];
+        SCOPED_TRACE(rule.name + " with states of " + states);
+        const Swept one(rule, states, alone);
+        ASSERT_TRUE(one.program().built()) << one.program().failure();
+        const Trained straight = one.straight();
+        ASSERT_EQ(straight.log.size(), static_cast<std::size_t>(steps));
+        expect_torch(straight, states);
+        EXPECT_EQ(one.keeps_narrow_states(), states != "f32" && !rule.states.empty());
+        expect_same_bits(one.resumed(one), straight);
+
+        for (const Layout& layout : several) {
+            // In the short form an optimizer has each layout with one type, and the next one with another.
+            const auto turn = static_cast<std::size_t>(&layout - several);
+            if (!full_form && (number + t + turn) % types.size() != 0) continue;
+            SCOPED_TRACE(layout.option);
+            if (layout.cuts_parameters && rule.steps_wholes()) {
+                expect_refusal(states, layout);
+                continue;
+            }
+            const Swept many(rule, states, layout);
+            ASSERT_TRUE(many.program().built()) << many.program().failure();
+            const Trained together = many.straight();
+            expect_torch(together, states);
+            expect_same_training(together, straight);
+            expect_same_bits(many.resumed(many), together);
+            expect_same_training(many.resumed(one), straight);
+            expect_same_training(one.resumed(many), straight);
+        }
+    }
+}
+
+std::vector<std::string> names_of_rules() {
+    std::vector<std::string> out;
+    for (const thunder::RuleInfo& rule : thunder::all_rules()) out.push_back(rule.name);
+    return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, EveryOptimizer, testing::ValuesIn(names_of_rules()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace optimizers_test
+}  // namespace thunderc::tests
