@@ -17,6 +17,7 @@
 #include "optim/cuda/pieces.h"
 #include "optim/global_norm.h"
 #include "optim/rounding.h"
+#include "runtime/kernels/narrow_steps.h"
 #include "runtime/kernels/trajectories.h"
 #include "runtime/kernels/update_calls.h"
 
@@ -207,6 +208,7 @@ TEST_F(BundledOptimizers, FollowTheirRules) {
             check<float, C, C, C>(w, true);
             check<C, float, float, C>(w, false);
             check<C, C, float, C>(w, false);
+            check<C, float, C, C>(w, false);
             check<C, C, C, C>(w, false);
         };
         with(bf16());
@@ -260,6 +262,10 @@ TEST_F(BundledOptimizers, StepMatricesAsTorchDoes) {
         SCOPED_TRACE(t.name);
         expect_trajectory_in_f32<OnDevice>(t, stream, rounded_tolerance);
     }
+}
+
+TEST_F(BundledOptimizers, StepWholesThatLieInNarrowTypes) {
+    expect_whole_steps_in_narrow_types<OnDevice>(stream);
 }
 
 TEST_F(BundledOptimizers, AdafactorOfAnyShape) {

@@ -5,6 +5,8 @@
 
 #include "check.h"
 #include "device/cpu/bf16.h"
+#include "device/cpu/f16.h"
+#include "narrow_steps.h"
 #include "optim/global_norm.h"
 #include "trajectories.h"
 #include "update_calls.h"
@@ -51,6 +53,12 @@ TEST(Optimizers, FollowTorchForAHundredSteps) {
         expect_trajectory_in_f32<OnHost>(t, stream);
     }
     expect_every_rule(trajectories);
+}
+
+TEST(Optimizers, StepWholesThatLieInNarrowTypes) {
+    Device device(2);
+    Stream stream(device);
+    expect_whole_steps_in_narrow_types<OnHost>(stream);
 }
 
 TEST(Adafactor, StepsTensorsOfAnyShape) {
